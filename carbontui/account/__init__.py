@@ -1,0 +1,1 @@
+"""Joules and grid to grams and money: pure functions on journal rows."""

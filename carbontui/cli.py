@@ -1,0 +1,76 @@
+"""The command line: one verb per action, each imported only when it is called.
+
+Exit codes: 0 ok, 1 the job or command failed, 2 wrong use, 3 nothing there, 4 not permitted, 5 a budget stopped the
+job, 85 unloaded under --requeue; `run` in front otherwise exits with the child's own code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NoReturn
+
+import click
+
+from carbontui import __version__
+
+# verb -> module of carbontui.verbs that defines a click command of that name (a dash becomes an underscore)
+VERBS: dict[str, str] = {}
+
+
+class Failure(click.ClickException):
+    """One clear line on stderr and a documented exit code."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.code = exit_code
+
+    def show(self, file: object = None) -> None:
+        click.echo(f"carbontui: {self.message}", err=True)
+
+
+class Verbs(click.Group):
+    """A group whose commands live in carbontui.verbs and are loaded on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = VERBS.get(cmd_name)
+        if module is None:
+            return None
+        command = getattr(importlib.import_module(f"carbontui.verbs.{module}"), cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="carbontui")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Train inside your time budget with the least CO2; watch and overrule it from one screen."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main() -> NoReturn:
+    """Entry point: wrong use is one line and exit 2, never a traceback."""
+    try:
+        cli.main(prog_name="carbontui", standalone_mode=False)
+        sys.exit(0)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except Failure as error:
+        error.show()
+        sys.exit(error.code)
+    except click.ClickException as error:
+        click.echo(f"carbontui: {error.format_message()}", err=True)
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

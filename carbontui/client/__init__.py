@@ -1,0 +1,1 @@
+"""What runs inside the training process. Standard library only; parses on Python 3.9."""

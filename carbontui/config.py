@@ -1,0 +1,110 @@
+"""Settings and their precedence: command line, then CARBONTUI_* in the environment, then config.toml, then defaults.
+
+Each field's meaning stands beneath it; `carbontui doctor` prints where each value came from.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from carbontui import paths
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the text names the file or variable, the value and the mend."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every setting a user may write in config.toml or as CARBONTUI_<NAME>."""
+
+    zone: str | None = None
+    """Grid zone, e.g. "DE" or "US-CAL-CISO". Unknown: work is not shifted in time."""
+    budget: str = "1.0x"
+    """Default budget of `run`."""
+    objective: Literal["carbon", "cost"] = "carbon"
+    """What a plan minimises."""
+    carbon_price: NonNegative | None = None
+    """Currency per tonne of CO2; with objective cost it makes the mix."""
+    gpu_price: NonNegative | None = None
+    """Currency per GPU hour held (rent); added to cost."""
+    currency: str | None = None
+    """ISO code of every price; never guessed."""
+    price_per_kwh: float | None = None
+    """A flat electricity price, where no provider gives one."""
+    host_w: NonNegative = 0.0
+    """Watts of the machine beside GPU and CPU, counted while the job exists."""
+    pue: Annotated[float, msgspec.Meta(ge=1)] = 1.0
+    """Power usage effectiveness of the building: multiplies every joule."""
+    max_pause: str = "12h"
+    """The longest single pause."""
+    count_idle: bool = False
+    """Whether an idle GPU before a delayed start is charged to the job."""
+    cap: bool = True
+    """Whether power limits may be set where the machine permits it."""
+    forecast: Literal["mean", "cautious"] = "mean"
+    """Plan on the conditional mean, or shifted by 0.15 of the band's upper half."""
+    explain_url: str | None = None
+    """Base URL of an LLM that rewrites the explanation (off unless set)."""
+    explain_model: str | None = None
+    """Model name for explain_url."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings with the origin of each field: 'default', 'config.toml', 'environment' or 'command line'."""
+
+    settings: Settings
+    origin: dict[str, str]
+
+
+_ENV = {name: f"CARBONTUI_{name.upper()}" for name in Settings.__struct_fields__}
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+    try:
+        data = msgspec.toml.decode(raw)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML ({error})") from error
+    return dict(data)
+
+
+def load(overrides: dict[str, Any] | None = None, path: Path | None = None) -> Loaded:
+    """Read all sources. Raises ConfigError naming the source, the field and the value."""
+    source = path or paths.config_file()
+    merged: dict[str, Any] = {}
+    origin = dict.fromkeys(Settings.__struct_fields__, "default")
+    for field, value in _read_file(source).items():
+        merged[field], origin[field] = value, "config.toml"
+    for field, variable in _ENV.items():
+        if os.environ.get(variable):
+            merged[field], origin[field] = os.environ[variable], "environment"
+    for field, value in (overrides or {}).items():
+        if value is not None:
+            merged[field], origin[field] = value, "command line"
+    try:
+        return Loaded(msgspec.convert(merged, Settings, strict=False), origin)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explain(str(error), origin, source)) from error
+
+
+def _explain(message: str, origin: dict[str, str], source: Path) -> str:
+    """One line that names where the bad value stands."""
+    for field, where in origin.items():
+        if f"$.{field}`" in message or f"`{field}`" in message:
+            place = {"config.toml": str(source), "environment": _ENV.get(field, field)}.get(where, f"--{field}")
+            return f"{place}: {field}: {message.split(' - at ')[0]}"
+    return f"{source}: {message}"

@@ -1,0 +1,70 @@
+"""What the rest of the house holds of the grid: immutable and free of numpy.
+
+A series has one signal and one unit; average and marginal are never mixed in one series or one plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Signal = Literal["average_lifecycle", "average_direct", "marginal", "price"]
+Kind = Literal["actual", "estimated", "forecast"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One half-open interval [start_s, start_s + dur_s) in epoch seconds UTC, and its value in the series' unit."""
+
+    start_s: float
+    dur_s: float
+    value: float
+    kind: Kind = "actual"
+    suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Rows sorted by start, no duplicate starts, no nulls; gaps are missing rows.
+
+    Unit: gCO2/kWh for intensities, currency/kWh for prices (`currency` is set exactly then).
+    """
+
+    zone: str
+    signal: Signal
+    rows: tuple[Row, ...]
+    source: str
+    licence: str = ""
+    currency: str | None = None
+    generated_at_s: float | None = None
+    fetched_at_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Intensity per equal slot from `start_s` on, past and future: what planner, accounts and charts use.
+
+    The first `realised` slots are what happened, the rest is expected: a conditional mean and an 80 % band. None
+    marks a slot nobody knows. `how` and `source` are the provenance of the future part; `note` is one line for the
+    screen when a source fell silent or a fallback is in use.
+    """
+
+    zone: str
+    signal: Signal
+    start_s: float
+    step_s: float
+    mean: tuple[float | None, ...]
+    lo: tuple[float | None, ...]
+    hi: tuple[float | None, ...]
+    realised: int
+    source: str
+    how: Literal["forecast", "default", "replay", "estimated"]
+    made_at_s: float
+    price: tuple[float | None, ...] = ()
+    currency: str | None = None
+    note: str = ""
+
+    def value_at(self, epoch_s: float) -> float | None:
+        """The value of the slot that holds `epoch_s`; None outside or unknown."""
+        index = int((epoch_s - self.start_s) // self.step_s)
+        return self.mean[index] if 0 <= index < len(self.mean) else None

@@ -1,0 +1,1 @@
+"""The processes of one job: keeper, supervisor, worker; control, overrides, journal, server."""

@@ -1,0 +1,84 @@
+"""Where everything lies: state, config, cache, sockets, limit leases. One place for every path.
+
+``CARBONTUI_HOME`` moves state, config and cache together (tests and demos use it); sockets and limit leases
+never follow it, because they belong to the machine: a socket path must be short, and two state directories must
+agree on who holds a GPU's limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import platformdirs
+
+SOCKET_PATH_MAX = 100  # bytes; the kernel's limit is 108 with the final NUL
+
+
+def _home() -> Path | None:
+    value = os.environ.get("CARBONTUI_HOME")
+    return Path(value).expanduser().resolve() if value else None
+
+
+def state_dir() -> Path:
+    home = _home()
+    return home if home else Path(platformdirs.user_state_dir("carbontui"))
+
+
+def config_file() -> Path:
+    home = _home()
+    return (home if home else Path(platformdirs.user_config_dir("carbontui"))) / "config.toml"
+
+
+def cache_dir() -> Path:
+    home = _home()
+    return home / "cache" if home else Path(platformdirs.user_cache_dir("carbontui"))
+
+
+def jobs_dir() -> Path:
+    return state_dir() / "jobs"
+
+
+def job_dir(job_id: str) -> Path:
+    return jobs_dir() / job_id
+
+
+def private_dir(path: Path) -> Path:
+    """Make `path` (0700) and prove that it is ours: no symlink, our uid, closed to others.
+
+    Raises PermissionError with the mend when it is not.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = path.lstat()
+    if stat.S_ISLNK(info.st_mode) or not stat.S_ISDIR(info.st_mode):
+        raise PermissionError(f"{path} is not a plain directory; remove it")
+    if info.st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to uid {info.st_uid}, not to you; remove it or set XDG_RUNTIME_DIR")
+    if stat.S_IMODE(info.st_mode) & 0o077:
+        path.chmod(0o700)
+    return path
+
+
+def socket_dir() -> Path:
+    """$XDG_RUNTIME_DIR/carbontui when that is ours and short enough, else /tmp/carbontui-<uid>."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir() and os.access(runtime, os.W_OK):
+        candidate = Path(runtime) / "carbontui"
+        if len(os.fsencode(candidate)) <= SOCKET_PATH_MAX - 24:
+            return candidate
+    return Path("/tmp") / f"carbontui-{os.getuid()}"
+
+
+def socket_path(job_id: str, directory: Path | None = None) -> Path:
+    """The job's socket: named by a short hash of state directory and id, at most 100 bytes."""
+    digest = hashlib.sha256(os.fsencode(state_dir()) + b"\0" + job_id.encode()).hexdigest()[:12]
+    return (directory or socket_dir()) / f"{digest}.sock"
+
+
+def limit_lease_dir() -> Path:
+    """Power-limit leases, one file per GPU UUID: on local disk, shared by all jobs of this user on the machine."""
+    root = Path("/var/lib/carbontui") if os.geteuid() == 0 else Path("/var/tmp") / f"carbontui-{os.getuid()}"
+    override = os.environ.get("CARBONTUI_LEASE_DIR")
+    return Path(override) if override else root / "leases"

@@ -1,0 +1,1 @@
+"""Pure planning on immutable data: problem, evaluate, solve, frontier, baselines, explanations."""

@@ -1,0 +1,569 @@
+"""The wire: every message of job.sock as a struct, one JSON object per line, ``{"t": type, ...}``.
+
+Level-triggered: a message says what is so, never what changed, except `delta`, whose `seq` shows a gap. Unknown
+fields and unknown types are ignored; every known field is validated (finite, in range) before any is applied. A line to
+a viewer holds at most `VIEWER_LINE_MAX` bytes, any other `LINE_MAX`. Times are RFC 3339 with milliseconds and Z.
+
+The training process speaks the same messages with the standard library's json (carbontui.client); the golden
+files in tests/golden hold both ends to the same form.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+VERSION = 1
+STATUS_SCHEMA = "carbontui.status/1"
+LINE_MAX = 64 * 1024
+VIEWER_LINE_MAX = 1024 * 1024
+LEASE_S = 15.0
+RENEW_S = 3.0
+SILENT_S = 6.0
+"""A supervisor without a heartbeat for this long is replaced."""
+FRONTIER_POINTS_MAX = 64
+
+Time = str
+NonNegative = Annotated[float, Meta(ge=0, le=1e18)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Mode = Literal["run", "pause", "unload"]
+Verb = Literal["pause", "boost", "cap", "resume", "budget", "stop", "calibrate"]
+State = Literal[
+    "starting",
+    "waiting",
+    "running",
+    "throttled",
+    "pausing",
+    "paused",
+    "unloaded",
+    "done",
+    "failed",
+    "stopped",
+    "lost",
+]
+LIVE_STATES: frozenset[str] = frozenset(
+    {"starting", "waiting", "running", "throttled", "pausing", "paused", "unloaded"}
+)
+ReasonCode = Literal[
+    "starting",  # processes are coming up
+    "plan",  # this is what the plan says for now
+    "plan_wait",  # not started yet: the plan begins later
+    "override",  # a person said so
+    "no_work",  # the amount of work is unknown: nothing is paused or delayed
+    "no_zone",  # the grid zone is unknown or ambiguous: no shifting in time
+    "no_grid",  # no source answers and nothing to fall back on: caps only
+    "feed_lost",  # the source fell silent; the plan is kept
+    "no_boundary",  # asked to pause, and no step has ended since
+    "no_client",  # no training loop has connected (no step yet)
+    "deadline",  # flat out is needed to finish in time
+    "late",  # flat out and still late
+    "max_pause",  # the longest pause allowed is over
+    "calibrating",  # measuring the speed-per-watt curve
+    "unguarded",  # the keeper is gone: no restart
+    "exited",  # the command ended by itself
+    "signalled",  # a signal ended the command
+    "stop",  # a person stopped it
+    "budget_stop",  # an energy, carbon or cost budget stopped it
+    "vanished",  # the child is gone and nobody saw its exit status
+]
+How = Literal["measured", "integrated", "estimated", "default", "forecast", "simulated", "replay"]
+
+
+# --- what `status --json` prints -------------------------------------------------------------------------------
+
+
+class Reason(Struct, frozen=True):
+    """Why the state is what it is: a code of the closed list, and a sentence for people."""
+
+    code: ReasonCode
+    text: str
+
+
+class Next(Struct, frozen=True):
+    """The next planned change of level."""
+
+    at: Time
+    level: str
+
+
+class Override(Struct, frozen=True):
+    """A person's word, around which the rest is planned. `value_w` is watts per GPU for cap."""
+
+    mode: Literal["pause", "boost", "cap"]
+    value_w: NonNegative | None
+    until: str | None
+    """A time, "next" (the next planned change of level), or null: until cleared."""
+    by: str
+
+
+class BudgetStatus(Struct, frozen=True):
+    """The finish time allowed; `factor` is the multiple of flat-out time, null while the work is unknown."""
+
+    start: Time
+    deadline: Time | None
+    factor: float | None
+    work_known: bool
+
+
+class Pids(Struct, frozen=True):
+    keeper: int | None
+    supervisor: int | None
+    agent: int | None
+    child: int | None
+
+
+class Gpu(Struct, frozen=True):
+    """One board. `parked_w` is what it draws while paused with the model in VRAM, once learned."""
+
+    uuid: str
+    name: str
+    power_w: float | None = None
+    limit_w: float | None = None
+    parked_w: float | None = None
+    memory_used_b: int | None = None
+    util: float | None = None
+    """Busy share, 0..1."""
+
+
+class Cost(Struct, frozen=True):
+    value: float
+    currency: str
+
+
+class Intensity(Struct, frozen=True):
+    """Carbon intensity now. `signal` says average_lifecycle, average_direct or marginal."""
+
+    value_g_per_kwh: float
+    signal: str
+    zone: str
+
+
+class Exit(Struct, frozen=True):
+    """How the command ended: one of the two is null."""
+
+    code: int | None
+    signal: int | None
+
+
+class Certificate(Struct, frozen=True):
+    """How far the plan can be above the optimum of its forecast: (objective - lower_bound) / objective."""
+
+    lower_bound: float
+    gap: float
+    stage: int
+
+
+class Provenance(Struct, frozen=True):
+    """Where a number comes from, and how old it is."""
+
+    how: How
+    source: str
+    age_s: float | None = None
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """The whole truth about one job at `measured_at`; the body of `status --json` and of snapshot.json."""
+
+    schema: str = STATUS_SCHEMA
+    job: str
+    name: str
+    host: str
+    measured_at: Time
+    state: State
+    reason: Reason
+    level: str | None = None
+    next: Next | None = None
+    override: Override | None = None
+    override_gen: int = 0
+    budget: BudgetStatus | None = None
+    finish_expected: Time | None = None
+    pids: Pids = Pids(None, None, None, None)
+    clients: int = 0
+    step: int = 0
+    steps_total: int | None = None
+    rate_steps_per_s: float | None = None
+    loss: float | None = None
+    epoch: float | None = None
+    gpus: tuple[Gpu, ...] = ()
+    power_w: float | None = None
+    energy_gpu_kwh: float = 0.0
+    energy_wall_kwh: float = 0.0
+    gco2_g: float | None = None
+    avoided_g: float | None = None
+    cost: Cost | None = None
+    intensity: Intensity | None = None
+    exit: Exit | None = None
+    certificate: Certificate | None = None
+    notices: tuple[str, ...] = ()
+    """One line each: what a person should know (simulated device, lost feed, stale lease, unguarded...)."""
+    provenance: dict[str, Provenance] = {}
+
+
+# --- what the charts show --------------------------------------------------------------------------------------
+
+
+class Watts(Struct, frozen=True):
+    """Mean watts per column of time; column i covers [start + i*step_s, +step_s). Null where nothing was read."""
+
+    start: Time
+    step_s: float
+    total_w: tuple[float | None, ...] = ()
+    gpus_w: dict[str, tuple[float | None, ...]] = {}
+
+
+class Band(Struct, frozen=True):
+    """Carbon intensity per slot, past and future in one row of equal slots.
+
+    `realised` leading slots are what happened, the rest is the forecast with its 80 % band.
+    """
+
+    start: Time
+    step_s: float
+    mean_g: tuple[float | None, ...]
+    lo_g: tuple[float | None, ...]
+    hi_g: tuple[float | None, ...]
+    realised: int
+    zone: str
+    signal: str
+    source: str
+    how: How
+
+
+class Series(Struct, frozen=True):
+    """What the charts draw. `now` is the job's clock, which a replay runs faster than life."""
+
+    now: Time
+    watts: Watts | None = None
+    intensity: Band | None = None
+    loss: tuple[float, ...] = ()
+    """The loss so far, thinned to at most 240 values."""
+    replay_speed: float | None = None
+
+
+class LevelInfo(Struct, frozen=True):
+    """A level of the plan: watts of the devices at the level, speed relative to the reference."""
+
+    name: str
+    kind: Literal["off", "unload", "pause", "duty", "cap", "full"]
+    power_w: float
+    speed: float
+    cap_w: float | None = None
+    """Watts per GPU for a cap."""
+
+
+class Baseline(Struct, frozen=True):
+    """What another policy would have given on the same forecast."""
+
+    name: str
+    gco2_g: float
+    cost: float
+    finish: Time
+    feasible: bool
+
+
+class PlanView(Struct, frozen=True, kw_only=True):
+    """The plan in force. `levels` is run-length coded: (level name, slots); slot 0 lasts `first_s`, the others
+    `slot_s`, and the last ends at `deadline`."""
+
+    made_at: Time
+    start: Time
+    first_s: float
+    slot_s: float
+    deadline: Time
+    levels: tuple[tuple[str, int], ...]
+    table: tuple[LevelInfo, ...]
+    finish: Time
+    gco2_g: float
+    cost: float
+    kwh: float
+    avoided_g: float | None = None
+    late_s: float = 0.0
+    certificate: Certificate | None = None
+    explanation: str = ""
+    baselines: tuple[Baseline, ...] = ()
+
+
+class FrontierPoint(Struct, frozen=True):
+    """The best plan that finishes `finish_s` after the budget's start; `levels` as in PlanView."""
+
+    finish_s: float
+    gco2_g: float
+    cost: float
+    kwh: float
+    levels: tuple[tuple[str, int], ...] = ()
+
+
+class Frontier(Struct, frozen=True):
+    """CO2 against finish time, at most 64 points, finish ascending; `chosen` is the point of the budget in force."""
+
+    points: tuple[FrontierPoint, ...]
+    chosen: int | None = None
+    reference_s: float | None = None
+    """Flat-out duration from the budget's start: finish_s / reference_s is the budget as a multiple."""
+
+
+# --- hello and welcome -----------------------------------------------------------------------------------------
+
+
+class Hello(Struct, tag_field="t", tag="hello", frozen=True):
+    """First line of every connection, in either role; a major version that differs leaves a rank running free."""
+
+    v: Count
+    version: str
+    role: Literal["rank", "viewer"]
+    pid: Count = 0
+    start_time: Count = 0
+    """Field 22 of /proc/<pid>/stat: tells a recycled pid."""
+    host: str = ""
+    rank: Count = 0
+    world: Count = 1
+    restart: Count = 0
+    by: str = ""
+    """user@tty of a viewer, shown with its overrides."""
+
+
+class Welcome(Struct, tag_field="t", tag="welcome", frozen=True):
+    """The answer to hello."""
+
+    v: int
+    version: str
+    override_gen: int = 0
+
+
+# --- ranks -----------------------------------------------------------------------------------------------------
+
+
+class Obs(Struct, tag_field="t", tag="obs", frozen=True):
+    """rank -> supervisor, about once a second and at every change: what the training loop does."""
+
+    step: Count
+    """Optimizer steps done (sum of n over step(n)) by this process."""
+    state: Literal["running", "asked", "paused", "checkpointing", "unloading"]
+    want_gen: Count
+    """The newest want seen."""
+    rate: NonNegative | None = None
+    """Steps per second while running, smoothed; null until known."""
+    loss: float | None = None
+    epoch: float | None = None
+    total: Count | None = None
+    """Steps this run is going to make in all, when the script or its framework says so."""
+    devices: tuple[str, ...] = ()
+    """UUIDs of the GPUs this process uses."""
+    calls: Count = 0
+    """Boundaries seen (calls of step or optimizer steps)."""
+    metrics: dict[str, float] = {}
+    can_unload: bool = False
+    """A checkpoint function is registered, so the process may be asked to leave and come back."""
+    start_step: Count = 0
+    """Steps done before this process started (a resumed run)."""
+
+
+class Want(Struct, tag_field="t", tag="want", frozen=True):
+    """supervisor -> rank: what is wanted until the lease ends. No lease, no pause and no duty cycle."""
+
+    mode: Mode
+    want_gen: Count
+    lease_s: Annotated[float, Meta(gt=0, le=600)]
+    duty: Annotated[float, Meta(gt=0, le=1)] | None = None
+    """Share of time to run, 0..1; saves watts, not energy."""
+    checkpoint: bool | None = None
+    """Call the checkpoint function at the next boundary."""
+    not_before: Time | None = None
+    """With unload: when the keeper should start the command again."""
+
+
+class Ack(Struct, tag_field="t", tag="ack", frozen=True):
+    """rank -> supervisor: at this boundary the want took effect."""
+
+    want_gen: Count
+    step: Count
+
+
+# --- viewers ---------------------------------------------------------------------------------------------------
+
+
+class View(Struct, tag_field="t", tag="view", frozen=True):
+    """viewer -> supervisor: send a snap, then deltas at most this often."""
+
+    rate_hz: Annotated[float, Meta(gt=0, le=10)] = 1.0
+
+
+class Snap(Struct, tag_field="t", tag="snap", frozen=True):
+    """Everything a screen shows."""
+
+    seq: int
+    status: Status
+    series: Series
+    plan: PlanView | None = None
+    frontier: Frontier | None = None
+
+
+class SeriesTail(Struct, frozen=True, rename={"from_": "from"}):
+    """Columns of `series.watts` from index `from_` on: cut what you hold there, then append."""
+
+    from_: int
+    now: Time
+    total_w: tuple[float | None, ...] = ()
+    gpus_w: dict[str, tuple[float | None, ...]] = {}
+
+
+class Delta(Struct, tag_field="t", tag="delta", frozen=True):
+    """Sections that changed since seq - 1, whole; a gap in seq means: send `view` again."""
+
+    seq: int
+    status: Status | UnsetType = UNSET
+    series: Series | UnsetType = UNSET
+    series_tail: SeriesTail | UnsetType = UNSET
+    plan: PlanView | UnsetType | None = UNSET
+    frontier: Frontier | UnsetType | None = UNSET
+
+
+class Cmd(Struct, tag_field="t", tag="cmd", frozen=True):
+    """viewer -> supervisor. `override_gen` is the one last seen (compare-and-set); null: whatever it is.
+
+    args by verb: pause, boost: {until?}; cap: {value_w, until?}; budget: {budget}; stop: {now?}; resume: {}.
+    """
+
+    id: int
+    verb: Verb
+    args: dict[str, Any] = {}
+    override_gen: int | None = None
+
+
+class Result(Struct, tag_field="t", tag="result", frozen=True):
+    """Answer to cmd. `text` is a line for people ('paused at step 1204', 'asked, no boundary yet')."""
+
+    id: int
+    ok: bool
+    error: str | None = None
+    text: str = ""
+    exit_code: int = 0
+
+
+class Preview(Struct, tag_field="t", tag="preview", frozen=True):
+    """viewer -> supervisor: what would this budget give? Latest wins."""
+
+    id: int
+    budget: str | None = None
+    carbon_price: NonNegative | None = None
+
+
+class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
+    id: int
+    plan: PlanView | None
+    finish: Time | None
+    gco2_g: float | None
+    cost: float | None
+    kwh: float | None
+    error: str | None = None
+
+
+class StatusAsk(Struct, tag_field="t", tag="status", frozen=True):
+    """viewer -> supervisor: sample now (deadline 300 ms) and answer."""
+
+    id: int
+
+
+class StatusAnswer(Struct, tag_field="t", tag="status", frozen=True):
+    id: int
+    status: Status
+
+
+class LogRead(Struct, tag_field="t", tag="log.read", frozen=True):
+    """viewer -> supervisor: bytes of run.log from `offset` (negative: from the end), at most `max`."""
+
+    id: int
+    offset: int
+    max: Annotated[int, Meta(ge=1, le=256 * 1024)] = 32 * 1024
+
+
+class LogAnswer(Struct, tag_field="t", tag="log.read", frozen=True):
+    """`text` starts at byte `offset`, the next read begins at `next`; `size` is the file's length now."""
+
+    id: int
+    offset: int
+    next: int
+    size: int
+    text: str
+
+
+class HistoryAsk(Struct, tag_field="t", tag="history", frozen=True):
+    """viewer -> supervisor: the last `span` seconds of the job's clock in `buckets` columns."""
+
+    id: int
+    span: Annotated[float, Meta(gt=0)]
+    buckets: Annotated[int, Meta(ge=1, le=2000)]
+
+
+class HistoryAnswer(Struct, tag_field="t", tag="history", frozen=True):
+    id: int
+    watts: Watts
+    level: tuple[str | None, ...] = ()
+    intensity_g: tuple[float | None, ...] = ()
+
+
+class JobsAsk(Struct, tag_field="t", tag="jobs", frozen=True):
+    """viewer -> supervisor: the jobs of this user on this machine."""
+
+    id: int
+
+
+class JobsAnswer(Struct, tag_field="t", tag="jobs", frozen=True):
+    id: int
+    jobs: tuple[Status, ...]
+
+
+class Refused(Struct, tag_field="t", tag="refused", frozen=True):
+    """supervisor -> peer: a message that could not be used, and why; `id` where it had one."""
+
+    error: str
+    id: int | None = None
+
+
+FromPeer = Hello | Obs | Ack | View | Cmd | Preview | StatusAsk | LogRead | HistoryAsk | JobsAsk
+ToViewer = Welcome | Snap | Delta | Result | Previewed | StatusAnswer | LogAnswer | HistoryAnswer | JobsAnswer | Refused
+ToRank = Welcome | Want
+
+_encoder = msgspec.json.Encoder()
+_from_peer = msgspec.json.Decoder(FromPeer)
+_to_viewer = msgspec.json.Decoder(ToViewer)
+_tag_only = msgspec.json.Decoder(dict[str, Any])
+_KNOWN_FROM_PEER = {kind.__struct_config__.tag for kind in FromPeer.__args__}
+_KNOWN_TO_VIEWER = {kind.__struct_config__.tag for kind in ToViewer.__args__}
+
+
+class BadMessage(ValueError):
+    """A line that is no valid message; the text says what is wrong with it."""
+
+
+def encode(message: Struct) -> bytes:
+    """One line, newline included."""
+    return _encoder.encode(message) + b"\n"
+
+
+def _decode(line: bytes, decoder: Any, known: set[Any], limit: int) -> Any:
+    if len(line) > limit:
+        raise BadMessage(f"a line of {len(line)} bytes (at most {limit} are read)")
+    try:
+        return decoder.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        # an unknown type is for a newer peer and is ignored; anything else is a fault of the sender
+        try:
+            tag = _tag_only.decode(line).get("t")
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            raise BadMessage(f"not a JSON object: {error}") from None
+        if isinstance(tag, str) and tag not in known:
+            return None
+        raise BadMessage(str(error)) from None
+
+
+def decode_from_peer(line: bytes) -> FromPeer | None:
+    """The message a rank or viewer sent; None for an unknown type. Raises BadMessage."""
+    return _decode(line, _from_peer, _KNOWN_FROM_PEER, LINE_MAX)  # type: ignore[no-any-return]
+
+
+def decode_to_viewer(line: bytes) -> ToViewer | None:
+    """The message the supervisor sent a viewer; None for an unknown type. Raises BadMessage."""
+    return _decode(line, _to_viewer, _KNOWN_TO_VIEWER, VIEWER_LINE_MAX)  # type: ignore[no-any-return]

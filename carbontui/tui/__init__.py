@@ -1,0 +1,1 @@
+"""The screen: a stateless viewer of job.sock."""

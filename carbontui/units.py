@@ -1,0 +1,107 @@
+"""Units at the borders: how seconds, watts, joules, grams and times are read and written.
+
+Inside, everything is SI-like floats whose name carries the unit: ``_s`` seconds, ``_w`` watts, ``_j`` joules,
+``_kwh`` kilowatt-hours, ``_g`` grams of CO2 (equivalent where the source says so), times in epoch seconds UTC.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime, timezone
+
+J_PER_KWH = 3.6e6
+
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)", re.IGNORECASE)
+_SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0}
+
+
+def joules_to_kwh(joules: float) -> float:
+    """The one place where joules become kilowatt-hours."""
+    return joules / J_PER_KWH
+
+
+def iso(epoch_s: float) -> str:
+    """Epoch seconds as RFC 3339 with milliseconds and Z, the form of every time in our JSON."""
+    whole = math.floor(epoch_s * 1000 + 0.5)
+    moment = datetime.fromtimestamp(whole // 1000, tz=timezone.utc)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{whole % 1000:03d}Z"
+
+
+def from_iso(text: str) -> float:
+    """Epoch seconds of an RFC 3339 time; a time without a zone is refused.
+
+    Raises ValueError when the text is no such time.
+    """
+    moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
+    if moment.tzinfo is None:
+        raise ValueError(f"time {text!r} has no zone; write it like 2030-02-11T08:00:00Z")
+    return moment.timestamp()
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of '90s', '30m', '4h', '1h30m', '2d'. Raises ValueError naming the value and the form."""
+    cleaned = text.strip().lower()
+    parts = list(_DURATION_PART.finditer(cleaned))
+    if not parts or _DURATION_PART.sub("", cleaned).strip():
+        raise ValueError(f"{text!r} is not a duration; write it like 90s, 30m, 4h, 1h30m or 2d")
+    return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+
+
+def parse_watts(text: str) -> float:
+    """Watts of '300W' or '300'. Raises ValueError naming the value and the form."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*w?", text.strip(), re.IGNORECASE)
+    if not match or not 0 < float(match[1]) < 1e5:
+        raise ValueError(f"{text!r} is not a power; write it like 300W (watts per GPU)")
+    return float(match[1])
+
+
+def _trim(number: float, digits: int) -> str:
+    return f"{number:.{digits}f}"
+
+
+def fmt_duration(seconds: float) -> str:
+    """'42 s', '12 min', '3 h 05', '2 d 4 h': two places at most, for people."""
+    s = max(0.0, seconds)
+    if s < 99.5:
+        return f"{s:.0f} s"
+    minutes = round(s / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d}"
+    hours = round(s / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def fmt_watts(watts: float | None) -> str:
+    """'312 W', '9.84 kW', or an en dash when not known."""
+    if watts is None:
+        return "–"
+    return f"{watts:.0f} W" if abs(watts) < 9950 else f"{_trim(watts / 1000, 2)} kW"
+
+
+def fmt_kwh(kwh: float | None) -> str:
+    """'0.412 Wh', '35.1 Wh', '1.24 kWh'."""
+    if kwh is None:
+        return "–"
+    if abs(kwh) < 0.9995:
+        return f"{kwh * 1000:.3g} Wh"
+    return f"{kwh:.2f} kWh" if abs(kwh) < 99.95 else f"{kwh:,.0f} kWh"
+
+
+def fmt_grams(grams: float | None) -> str:
+    """'0.52 g', '412 g', '1.24 kg', '3.10 t'."""
+    if grams is None:
+        return "–"
+    size = abs(grams)
+    if size < 9.995:
+        return f"{_trim(grams, 2)} g"
+    if size < 999.5:
+        return f"{grams:.0f} g"
+    return f"{grams / 1000:.2f} kg" if size < 999_500 else f"{grams / 1e6:.2f} t"
+
+
+def fmt_money(value: float, currency: str) -> str:
+    """'1.24 EUR'; the currency is always said."""
+    return f"{value:,.2f} {currency}"

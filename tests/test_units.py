@@ -1,0 +1,46 @@
+import pytest
+
+from carbontui import units
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("2d", 172800), ("1.5h", 5400), ("5min", 300)]
+)
+def test_durations_as_people_write_them(text, seconds):
+    assert units.parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "90", "h", "4 hours!", "-3h", "nan"])
+def test_a_bad_duration_is_refused_by_name(text):
+    with pytest.raises(ValueError, match="not a duration"):
+        units.parse_duration(text)
+
+
+def test_times_have_milliseconds_and_z_and_read_back():
+    assert units.iso(0.9996) == "1970-01-01T00:00:01.000Z"
+    assert units.iso(1_900_000_000.25) == "2030-03-17T17:46:40.250Z"
+    assert units.from_iso(units.iso(1_900_000_000.25)) == 1_900_000_000.25
+
+
+def test_a_time_without_a_zone_is_refused():
+    with pytest.raises(ValueError, match="no zone"):
+        units.from_iso("2030-02-11T08:00:00")
+
+
+@pytest.mark.parametrize(("text", "watts"), [("300W", 300), ("300", 300), (" 250.5w ", 250.5)])
+def test_watts(text, watts):
+    assert units.parse_watts(text) == watts
+
+
+@pytest.mark.parametrize("text", ["0", "-5W", "3kW", "abc", "1e9"])
+def test_bad_watts(text):
+    with pytest.raises(ValueError, match="not a power"):
+        units.parse_watts(text)
+
+
+def test_what_people_read():
+    assert units.fmt_duration(42) == "42 s"
+    assert units.fmt_duration(3 * 3600 + 300) == "3 h 05"
+    assert units.fmt_grams(1239) == "1.24 kg"
+    assert units.fmt_kwh(0.0351) == "35.1 Wh"
+    assert units.fmt_watts(None) == "–"
