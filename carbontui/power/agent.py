@@ -23,7 +23,16 @@ import msgspec
 from msgspec import Struct
 
 from carbontui.power import machine, visible
-from carbontui.power.devices import Backend, DeviceError, DeviceInfo, Look, NoBackend, SimulatedBackend, measure_caps, words
+from carbontui.power.devices import (
+    Backend,
+    DeviceError,
+    DeviceInfo,
+    Look,
+    NoBackend,
+    SimulatedBackend,
+    measure_caps,
+    words,
+)
 from carbontui.power.leases import LeaseStore
 from carbontui.power.limits import Limiter
 from carbontui.power.messages import (
@@ -261,7 +270,9 @@ class Agent:
     def _readings(self, mono: float, wall: float, host: HostReading) -> Readings:
         notices = [text for text in (self._trouble, *self._limiter.notices.values()) if text]
         if not self._certain and self._wish is not None and self._wish.watch is None:
-            notices.append("CUDA_VISIBLE_DEVICES gives numbers, which may name other GPUs until the script reports UUIDs")
+            notices.append(
+                "CUDA_VISIBLE_DEVICES gives numbers, which may name other GPUs until the script reports UUIDs"
+            )
         return Readings(
             mono_s=mono,
             wall_s=wall,
@@ -279,7 +290,9 @@ class Agent:
         why = {field: words(code) for field, code in look.errors}
         if info.mig:
             why["util"] = "MIG: utilisation exists per slice only"
-            caps["power"] = Cap(caps["power"].support, f"{caps['power'].why}; the whole board, shared by its MIG slices")
+            caps["power"] = Cap(
+                caps["power"].support, f"{caps['power'].why}; the whole board, shared by its MIG slices"
+            )
         return Reading(
             uuid=info.uuid,
             name=info.name,
@@ -411,10 +424,10 @@ def serve(agent: Agent, wire: Wire, link: socket.socket) -> int:
     buffer = bytearray()
     leaving = False
     while not leaving:
-        ready, _, _ = select.select([link, pipe_r], [], [], 0.5)
+        ready, _, _ = select.select([link.fileno(), pipe_r], [], [], 0.5)
         if pipe_r in ready:
             break
-        if link in ready:
+        if link.fileno() in ready:
             try:
                 data = link.recv(65536)
             except (BlockingIOError, InterruptedError):

@@ -119,7 +119,7 @@ class SimulatedBackend:
             for index, uuid in enumerate(self._boards)
         )
 
-    def drive(self, activity: float, duty: float) -> None:
+    def drive(self, activity: float | None, duty: float) -> None:
         """What the child does from now on."""
         self._advance()
         for uuid, board in self._boards.items():
@@ -200,7 +200,9 @@ def measure_caps(look: Look) -> dict[str, Cap]:
     if look.energy_uj is not None:
         caps["energy"] = Cap("yes", "energy counter of the board")
     else:
-        caps["energy"] = Cap("not_supported", f"no energy counter ({words(errors.get('energy_uj'))}): power is integrated")
+        caps["energy"] = Cap(
+            "not_supported", f"no energy counter ({words(errors.get('energy_uj'))}): power is integrated"
+        )
     if look.power_w is not None:
         kinds = {
             "avg1s": "1 s average",

@@ -225,7 +225,9 @@ class Limiter:
                 outcome = self._outcome(held, True, "given_back", "", watts=current / 1000)
             elif not _near(current, lease.ours_mw):
                 self._adopt(held, current)
-                outcome = self._outcome(held, True, "outside", "changed by someone else: left alone", watts=current / 1000)
+                outcome = self._outcome(
+                    held, True, "outside", "changed by someone else: left alone", watts=current / 1000
+                )
             else:
                 self._backend.set_limit_mw(uuid, lease.before_mw)
                 back = self._backend.limit_mw(uuid)

@@ -144,7 +144,8 @@ class Wish(Struct, tag_field="t", tag="wish", frozen=True, kw_only=True, omit_de
     """UUIDs (or prefixes, MIG forms) of the child's GPUs; None: all that are visible."""
     own_pids: tuple[int, ...] = ()
     """Processes of the child; every other compute process on a watched GPU is foreign."""
-    activity: float = 0.0
+    activity: float | None = None
+    """What a simulated GPU follows: None no process, 0 parked, 1 steps flow."""
     duty: float = 1.0
     fast: bool = False
     """Sample at 10 Hz (while calibrating)."""

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through nvidia-ml-py. Imported by the agent process alone; a call may hang, and then the agent is replaced.
+"""NVIDIA GPUs through nvidia-ml-py. Imported by the agent alone; a call may hang, and then the agent is replaced.
 
 Power is named for what it is: the 1 s average field where the driver has it, else the instantaneous field, else
 nvmlDeviceGetPowerUsage, which averages over 1 s on Ampere except GA100 and on newer parts, and is instantaneous on

@@ -5,8 +5,8 @@ added up, dram zones likewise; psys contains the packages and is never added. Si
 root alone; the mend is printed, never run.
 
 The estimate: CPU_W_PER_THREAD per logical CPU of ours at full load, a tenth of it at rest, in between by utilisation
-(/proc/stat); memory DIMM_W per assumed 32 GB module. Thermal design powers of current parts lie between 2.2 (server) and
-8 (desktop) watts per thread: good for an order of magnitude, and labelled so.
+(/proc/stat); memory DIMM_W per assumed 32 GB module. Thermal design powers of current parts lie between 2.2 (server)
+and 8 (desktop) watts per thread: good for an order of magnitude, and labelled so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import os
 from pathlib import Path
 
-from carbontui.power.messages import Cap, HostReading, Sample
+from carbontui.power.messages import Cap, HostReading, How, Sample
 
 CPU_W_PER_THREAD = 4.0
 IDLE_SHARE = 0.1
@@ -89,7 +89,10 @@ class Host:
                 totals.pop(zone.kind, None)
         dt = None if self._at is None else mono_s - self._at
         self._at = mono_s
-        samples, watts, rules, caps = [], {}, [], {}
+        samples: list[Sample] = []
+        watts: dict[str, float | None] = {}
+        rules: list[str] = []
+        caps: dict[str, Cap] = {}
         for kind in ("cpu", "dram"):
             if kind in totals:
                 last = self._last_uj.get(kind)
@@ -103,17 +106,17 @@ class Host:
             else:
                 watts[kind] = self._cpu_w() if kind == "cpu" else self._dimm_w
                 samples.append(
-                    Sample(
-                        uuid=kind, mono_s=mono_s, wall_s=wall_s, how="estimated", power_w=watts[kind], kind="model"
-                    )
+                    Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, how="estimated", power_w=watts[kind], kind="model")
                 )
                 permission = kind == "cpu" and "root" in self._why
                 why = self._why if not totals else f"no readable {kind} counter"
                 caps[kind] = Cap("no_permission" if permission else "not_supported", why, FIX if permission else "")
                 rules.append(
-                    f"cpu: {CPU_W_PER_THREAD:g} W per thread by utilisation" if kind == "cpu" else f"dram: {DIMM_W:g} W per 32 GB"
+                    f"cpu: {CPU_W_PER_THREAD:g} W per thread by utilisation"
+                    if kind == "cpu"
+                    else f"dram: {DIMM_W:g} W per 32 GB"
                 )
-        how = "measured" if "cpu" in totals else "estimated"
+        how: How = "measured" if "cpu" in totals else "estimated"
         return tuple(samples), HostReading(watts["cpu"], watts["dram"], how, "; ".join(rules), caps)
 
     def _cpu_w(self) -> float:
