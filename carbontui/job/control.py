@@ -77,6 +77,8 @@ class Observation:
     late: bool = False
     max_pause_s: float = 12 * 3600.0
     can_cap: bool = False
+    stepped: bool = False
+    """A training step has been seen."""
     trial: Level | None = None
     """A calibration's level, inside the slack."""
 
@@ -233,8 +235,8 @@ def _observe(
         if level.kind in STILL and child.age_s >= NO_BOUNDARY_S:
             text = "asked to pause; no training step has been seen yet"
             return "pausing", protocol.Reason("no_client", text)
-        if child.age_s < NO_CLIENT_S:
-            return ("starting" if child.age_s < 3 else "running"), reason
+        if seen.stepped or child.age_s < NO_CLIENT_S:
+            return ("starting" if child.age_s < 3 and not seen.stepped else "running"), reason
         if reason.code in ("plan", "starting"):
             text = "no training step has been seen yet: watts are counted, nothing is steered"
             return "running", protocol.Reason("no_client", text)

@@ -66,17 +66,24 @@ class Front:
         self.directory = directory
         self.out = out
         self.say = say_line
+        self._pending: list[int] = []
         self._status: protocol.Status | None = None
         self._log: BinaryIO | None = None
 
-    def forward(self, number: int, _frame: object) -> None:
-        """Pass a signal on to the child's process group."""
-        job = store.load(self.directory)
-        child = job.alive("child") if job else None
-        if child is not None:
-            proc.signal_group(child, number)
-        elif job is not None and (keeper := job.alive("keeper")) and number in (signal.SIGINT, signal.SIGTERM):
-            os.kill(keeper, signal.SIGTERM)  # held or unloaded: nothing to pass it to, so the job is stopped
+    def listen(self) -> None:
+        """Take signals over from now on; call it before the job is started."""
+        for number in FORWARDED:
+            signal.signal(number, lambda got, _frame: self._pending.append(got))
+
+    def forward(self, job: store.Job) -> None:
+        """Pass what has come in on to the child's process group."""
+        while self._pending:
+            number = self._pending.pop(0)
+            child = job.alive("child")
+            if child is not None:
+                proc.signal_group(child, number)
+            elif (keeper := job.alive("keeper")) and number in (signal.SIGINT, signal.SIGTERM):
+                os.kill(keeper, signal.SIGTERM)  # held or unloaded: nothing to pass it to, so the job is stopped
 
     def copy_log(self, path: Path) -> None:
         if self._log is None:
@@ -94,6 +101,7 @@ class Front:
     def look(self) -> store.Job | None:
         job = store.load(self.directory)
         if job is not None:
+            self.forward(job)
             self.copy_log(job.log)
             status = job.status()
             for line in narrate(self._status, status):
@@ -103,8 +111,6 @@ class Front:
 
     def follow(self) -> int:
         """Until the job's end; returns the exit code."""
-        for number in FORWARDED:
-            signal.signal(number, self.forward)
         ended: float | None = None
         while True:
             job = self.look()

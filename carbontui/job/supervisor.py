@@ -320,6 +320,7 @@ class Supervisor:
             late=self.planner.late(),
             max_pause_s=self.options.max_pause_s,
             can_cap=self.options.cap and bool(self.devices),
+            stepped=self.progress.step > 0,
         )
 
     def deadline_s(self) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import subprocess
 import sys
@@ -97,13 +96,11 @@ def demo(seconds: float, detach: bool) -> None:
             replay=options.Replay(start_s=units.from_iso(START), speed=speed, wall_origin_s=origin),
             simulated=None if real else options.Simulated(),
         )
-        launch.start(spec, hold=False)
+        click.echo(
+            f"{steps} steps stand for 24 h of training, replayed {speed:.0f} times faster than life on recorded German "
+            f"grid data; about {startup + seconds:.0f} s to go",
+            err=True,
+        )
+        run.start_and_follow(spec, detach=detach, hold=False)
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
-    click.echo(
-        f"{steps} steps stand for 24 h of training, replayed {speed:.0f} times faster than life on recorded German "
-        f"grid data; about {startup + seconds:.0f} s to go",
-        err=True,
-    )
-    os.environ["CARBONTUI_JOB"] = job
-    run.follow(spec, detach=detach)

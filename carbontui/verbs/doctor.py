@@ -130,7 +130,7 @@ async def power_findings(mend: bool) -> list[Finding]:
             await asyncio.sleep(0.05)
         for row in capability.table(handle.readings):
             ok: Verdict = "ok" if row.support == "yes" else "note"
-            text = f"{row.what}: {row.support.replace('_', ' ')}" + (f" ({row.why})" if row.why else "")
+            text = f"{row.aspect}: {row.support.replace('_', ' ')}" + (f" ({row.why})" if row.why else "")
             found.append(Finding(row.device, ok, text, row.fix))
         if not handle.readings.devices:
             found.append(Finding("gpu", "note", "no NVIDIA GPU answers: watts are an estimate of CPU and host"))

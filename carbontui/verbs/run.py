@@ -7,12 +7,15 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from carbontui import config, units
 from carbontui.cli import Failure
+
+if TYPE_CHECKING:
+    from carbontui.job import options
 
 
 def whoami() -> str:
@@ -117,7 +120,8 @@ def run(
     command's output to stdout and exits with its code.
     """
     from carbontui.job import budget as budgets
-    from carbontui.job import launch, options
+    from carbontui.job import launch
+    from carbontui.job import options as job_spec
 
     if not command:
         raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
@@ -148,7 +152,7 @@ def run(
         job, directory = launch.prepare_dir(name or job_name(command))
         from carbontui import paths
 
-        job_options = options.Options(
+        job_options = job_spec.Options(
             job=job,
             name=name or job_name(command),
             dir=str(directory),
@@ -178,10 +182,9 @@ def run(
             requeue=requeue,
             cautious=settings.forecast == "cautious",
         )
-        launch.start(job_options)
+        start_and_follow(job_options, detach=detach)
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
-    follow(job_options, detach=detach)
 
 
 def check_grid(path: str) -> None:
@@ -193,16 +196,22 @@ def check_grid(path: str) -> None:
         raise Failure(f"--grid: {error}", 2) from None
 
 
-def follow(job: Any, *, detach: bool) -> None:
-    """After the start: print the id, attach the screen, or stay in front."""
+def start_and_follow(job: options.Options, *, detach: bool, hold: bool | None = None) -> None:
+    """Start the job; then print its id, attach the screen, or stay in front. Raises LaunchError."""
+    from carbontui.job import launch
+    from carbontui.job.front import Front, say
+
     if detach:
+        launch.start(job, hold=hold)
         click.echo(job.job)
         return
     if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         from carbontui.verbs.attach import open_screen
 
+        launch.start(job, hold=hold)
         sys.exit(open_screen(job.job))
-    from carbontui.job.front import Front, say
-
+    front = Front(Path(job.dir), sys.stdout.buffer)
+    front.listen()
+    launch.start(job, hold=hold)
     say(f"job {job.job} ({job.name}); look with: carbontui attach {job.job}")
-    sys.exit(Front(Path(job.dir), sys.stdout.buffer).follow())
+    sys.exit(front.follow())
