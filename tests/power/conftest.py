@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "nvmlsim"))
-from nvmlsim import Sim, build  # noqa: E402
+from nvmlsim import Sim, build
 
 
 @pytest.fixture(scope="session")
