@@ -1,4 +1,4 @@
-"""What can be measured and done here, why not the better thing, and the command that mends it: for doctor and screen."""
+"""What can be measured and done here, why not the better thing, and the command that mends it."""
 
 from __future__ import annotations
 

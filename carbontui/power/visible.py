@@ -1,9 +1,9 @@
 """Which boards a training process uses: names as its client reports them, or CUDA_VISIBLE_DEVICES before it does.
 
 CUDA takes integers, a GPU UUID or any unique prefix of it, ``MIG-<uuid>`` and ``MIG-GPU-<uuid>/gi/ci``; the first
-invalid entry hides itself and all after it, and an empty value hides everything (CUDA C++ programming guide, environment
-variables). Integers follow CUDA_DEVICE_ORDER, whose default may differ from NVML's order: with more than one board
-they are a guess until the client has reported UUIDs.
+invalid entry hides itself and all after it, and an empty value hides everything (CUDA C++ programming guide). Integers
+follow CUDA_DEVICE_ORDER, whose default may differ from NVML's order: with more than one board they are a guess until
+the client has reported UUIDs.
 """
 
 from __future__ import annotations
