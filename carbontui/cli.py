@@ -18,6 +18,7 @@ from carbontui import __version__
 VERBS: dict[str, str] = {
     "attach": "attach",
     "auto": "overrule",
+    "backtest": "backtest",
     "boost": "overrule",
     "budget": "overrule",
     "cap": "overrule",
@@ -31,6 +32,7 @@ VERBS: dict[str, str] = {
     "rm": "look",
     "run": "run",
     "serve": "serve",
+    "solve": "solve",
     "status": "look",
     "stop": "overrule",
 }
