@@ -26,6 +26,8 @@ FIRST_GAP_S = 0.3
 DRIFT_S = 300.0
 LATE_TOLERANCE_S = 60.0
 LATE_TOLERANCE = 0.01
+PLAN_NOISE = 0.05
+"""Relative standard error of a difference between two slots' forecasts: what a new plan must win by."""
 PREVIEW_TIMEOUT_S = 10.0
 FORECAST_EVERY_S = 900.0
 LOST_FEED_S = 6 * 3600.0
@@ -218,8 +220,7 @@ class Planner:
                 return
             setup = self.setup(now, deadline, left)
             if setup is None:
-                self.plan, self.frontier = None, None
-                return
+                return  # the deadline is over or the work is done: flat out to the end
             fixed = planning.fixed_slots(job.overrides.current, job.overrides.until_s, setup)
             answer = await job.workbench.ask(
                 "plan",
@@ -227,6 +228,8 @@ class Planner:
                 kept=self.plan.kept(setup) if self.plan else None,
                 fixed=fixed,
                 start_s=setup.start_s,
+                currency=job.options.currency,
+                uncertainty=PLAN_NOISE,
             )
             self._adopt(setup, answer, why, left)
         except WorkFailed as error:

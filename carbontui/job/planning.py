@@ -98,8 +98,8 @@ def from_answer(setup: Setup, answer: dict[str, Any], made_at_s: float) -> Plan:
         edges.append(edges[-1] + duration)
         names.append("" if level < 0 or edges[-2] >= finish_s else setup.levels[level].name)
     table = {level.name: level for level in setup.levels}
-    bases = answer.get("baselines", {})
-    run_now = bases.get("run_now") or bases.get("run now")
+    bases = answer.get("baselines", [])
+    run_now = next((entry for entry in bases if entry["name"] == "run now"), None)
     view = protocol.PlanView(
         made_at=units.iso(made_at_s),
         start=units.iso(setup.start_s),
@@ -116,15 +116,15 @@ def from_answer(setup: Setup, answer: dict[str, Any], made_at_s: float) -> Plan:
         late_s=solved["late_s"],
         certificate=protocol.Certificate(solved["lower_bound"], solved["gap"], int(solved["stage"])),
         explanation=answer.get("explanation", ""),
-        baselines=tuple(_baseline(name, entry, setup.start_s) for name, entry in bases.items()),
+        baselines=tuple(_baseline(entry, setup.start_s) for entry in bases),
     )
     return Plan(tuple(names), tuple(edges), table, view)
 
 
-def _baseline(name: str, entry: dict[str, Any], start_s: float) -> protocol.Baseline:
-    feasible = not entry["late_s"] and not entry.get("violations")
+def _baseline(entry: dict[str, Any], start_s: float) -> protocol.Baseline:
+    feasible = not entry["late_s"] and not entry["violations"]
     finish = units.iso(start_s + entry["finish_s"])
-    return protocol.Baseline(name.replace("_", " "), entry["gco2"], entry["cost"], finish, feasible)
+    return protocol.Baseline(entry["name"], entry["gco2"], entry["cost"], finish, feasible)
 
 
 def level_info(level: Level) -> protocol.LevelInfo:

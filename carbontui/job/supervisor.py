@@ -220,6 +220,8 @@ class Supervisor:
         self.account(now)
         self.status = self.describe(now)
         self.server.show()
+        if self.decision.state != before.state:
+            self.write_snapshot()
         if mono - self._written >= COMMIT_S:
             self._written = mono
             await self.write(mono)

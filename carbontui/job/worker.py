@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from carbontui import grid, plan
+from carbontui import plan
 
 FRONTIER_POINTS = 60
 
@@ -24,11 +24,11 @@ def solve_plan(ask: dict[str, Any]) -> dict[str, Any]:
     fixed = {int(k): int(v) for k, v in ask.get("fixed", {}).items()} or None
     chosen, changed = plan.replan(problem, ask.get("kept"), ask.get("uncertainty", 0.0), fixed=fixed)
     answer: dict[str, Any] = {"plan": chosen.to_dict(), "changed": changed}
-    bases = plan.baselines(problem)
-    answer["baselines"] = {name: evaluation.to_dict() for name, evaluation in bases.items()}
-    answer["explanation"] = plan.explain(problem, chosen, start_s=ask.get("start_s"))
+    answer["baselines"] = [baseline.to_dict() for baseline in chosen.baselines or plan.baselines(problem)]
+    currency = ask.get("currency")
+    answer["explanation"] = plan.explain(problem, chosen, start_s=ask.get("start_s"), currency=currency)
     if ask.get("frontier", True):
-        answer["frontier"] = thin([point.to_dict() for point in plan.frontier(problem)])
+        answer["frontier"] = thin([point.to_dict() for point in plan.frontier(problem).points])
     return answer
 
 
@@ -41,7 +41,9 @@ def preview_plan(ask: dict[str, Any]) -> dict[str, Any]:
 
 def forecast(ask: dict[str, Any]) -> dict[str, Any]:
     """Mean and band of the coming slots from history and published issues."""
-    return dict(grid.forecast_answer(ask["request"]))
+    from carbontui.grid import forecast as forecaster
+
+    return forecaster.answer(ask["request"])
 
 
 def thin(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
