@@ -411,7 +411,19 @@ class Agent:
 
 
 def serve(agent: Agent, wire: Wire, link: socket.socket) -> int:
-    """Read wishes until EOF, Bye or SIGTERM. Returns the exit code: 4 where a limit could not be given back."""
+    """Read wishes until EOF, Bye or SIGTERM, then give back. Returns the exit code: 4 where that was not possible."""
+    try:
+        _listen(agent, wire, link)
+    except Exception as error:
+        # whatever went wrong here, the limits go back before this process does
+        agent.say(f"ends after {type(error).__name__}: {error}")
+    outcomes = agent.leave()
+    wire.send(Gone(outcomes))
+    wire.flush(0.5)
+    return 0 if all(outcome.ok for outcome in outcomes) else 4
+
+
+def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
     pipe_r, pipe_w = os.pipe()
     os.set_blocking(pipe_w, False)
 
@@ -456,10 +468,6 @@ def serve(agent: Agent, wire: Wire, link: socket.socket) -> int:
                 agent.wish(latest)
         wire.flush(0.0)
         agent.tick()
-    outcomes = agent.leave()
-    wire.send(Gone(outcomes))
-    wire.flush(0.5)
-    return 0 if all(outcome.ok for outcome in outcomes) else 4
 
 
 def _nvml() -> Backend:

@@ -21,6 +21,8 @@ from carbontui.power.curve import Curve, Point, fitted, useful
 SHARES = (0.86, 0.72, 0.60, 0.48, 0.38)
 """Caps as shares of the watts drawn at full."""
 RATE_SE = 0.006
+SYSTEMATIC_SE = 0.004
+"""What no window shows: the board's temperature lags its power by tens of seconds, and its leakage with it."""
 LIMIT_TOLERANCE_W = 2.0
 PATIENCE_S = 30.0
 """For a pause to be acknowledged, or for the first step after it."""
@@ -118,6 +120,7 @@ class Calibration:
         self._phase: Literal["ask", "settle", "measure", "pausing", "parked", "resuming"] = "ask"
         self._since_s = 0.0
         self._caps_chosen = False
+        self._walks: list[float] = []
         self._refused = ""
         self._step_at_pause = 0
         self._pause_s: float | None = None
@@ -164,14 +167,17 @@ class Calibration:
     def _measure(self, now: Observation) -> Action:
         self._window.append(now)
         length = now.mono_s - self._since_s
-        if length < self.spec.measure_s:
+        # the first window also learns how much this job's step times wander, which no later one may underrate
+        if length < self.spec.measure_s * (1 if self._walks else 2):
             return self._wait("measuring")
-        rate, rate_se = slope([(o.step_mono_s, float(o.step)) for o in self._window])
+        known = sum(self._walks) / len(self._walks) if self._walks else 0.0
+        rate, rate_se, walk = slope([(o.step_mono_s, float(o.step)) for o in self._window], known)
         if rate <= 0 and length >= self.spec.measure_max_s:
             return GivenUp(f"no step in {length:.0f} s")
         if (rate <= 0 or rate_se > RATE_SE * rate) and length < self.spec.measure_max_s:
             return self._wait("measuring")
         cap = self._todo.pop(0)
+        self._walks.append(walk)
         self._visits.append(self._visit(cap, "full" if cap is None else "cap", rate, rate_se))
         if not self._caps_chosen:
             self._choose_caps()
@@ -239,9 +245,9 @@ class Calibration:
         points = [self._full(fulls)]
         for visit in self._visits:
             if visit.kind == "cap":
-                reference, reference_se = _interpolate(fulls, visit.middle_s)
+                reference, reference_se = _reference(fulls, visit.middle_s)
                 speed = visit.rate / reference
-                error = speed * math.hypot(visit.rate_se / visit.rate, reference_se / reference)
+                error = speed * math.hypot(visit.rate_se / visit.rate, reference_se / reference, SYSTEMATIC_SE)
                 points.append(_point(visit, speed, error))
         fit = fitted(points)
         note = f"without caps: {self._refused}" if self._refused else ""
@@ -299,34 +305,55 @@ def _point(visit: _Visit, speed: float, error: float) -> Point:
     )
 
 
-def _interpolate(fulls: Sequence[_Visit], at_s: float) -> tuple[float, float]:
-    """Rate at full and its error at a moment between two visits to full."""
+def _reference(fulls: Sequence[_Visit], at_s: float) -> tuple[float, float]:
+    """Rate at full and its error at a moment: a line through all visits to full when it fits, else the two around it."""
+    n = len(fulls)
+    if n == 1:
+        return fulls[0].rate, fulls[0].rate_se
+    if n > 3:
+        mean_t = sum(visit.middle_s for visit in fulls) / n
+        mean_rate = sum(visit.rate for visit in fulls) / n
+        stt = sum((visit.middle_s - mean_t) ** 2 for visit in fulls)
+        tilt = sum((visit.middle_s - mean_t) * (visit.rate - mean_rate) for visit in fulls) / stt
+        line = [mean_rate + tilt * (visit.middle_s - mean_t) for visit in fulls]
+        misfit = sum(((v.rate - fit) / v.rate_se) ** 2 for v, fit in zip(fulls, line, strict=True)) / (n - 2)
+        if misfit < 3.0:
+            typical = sum(visit.rate_se for visit in fulls) / n * math.sqrt(max(1.0, misfit))
+            error = typical * math.sqrt(1 / n + (at_s - mean_t) ** 2 / stt)
+            return mean_rate + tilt * (at_s - mean_t), error
     before = [visit for visit in fulls if visit.middle_s <= at_s]
     after = [visit for visit in fulls if visit.middle_s > at_s]
     if not before or not after:
-        only = (before or after)[-1 if before else 0]
+        only = before[-1] if before else after[0]
         return only.rate, only.rate_se
     a, b = before[-1], after[0]
     share = (at_s - a.middle_s) / (b.middle_s - a.middle_s)
-    error = math.hypot((1 - share) * a.rate_se, share * b.rate_se)
-    return a.rate + share * (b.rate - a.rate), error
+    return a.rate + share * (b.rate - a.rate), math.hypot((1 - share) * a.rate_se, share * b.rate_se)
 
 
-def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Least-squares slope and its standard error: steps are whole, so two end points alone would be off by a step."""
+def slope(points: Sequence[tuple[float, float]], known_walk: float = 0.0) -> tuple[float, float, float]:
+    """Least-squares steps per second of (seconds, steps done), its standard error, and how much the steps wander.
+
+    The last is the relative variance of one second's steps; `known_walk` is what earlier windows found. Step times wander (a random walk in the count) and counts are whole (white noise of variance 1/12). Residuals of the
+    line would hide the first, so it is taken from differences at a few seconds' distance, less the 1/6 of the second.
+    A line through a random walk has 6/5 of the variance of its mean step.
+    """
     points = list(dict.fromkeys(points))
     n = len(points)
-    if n < 3:
-        return 0.0, math.inf
+    length = points[-1][0] - points[0][0] if points else 0.0
+    if n < 3 or length <= 0:
+        return 0.0, math.inf, 0.0
     mean_x = sum(x for x, _ in points) / n
     mean_y = sum(y for _, y in points) / n
     sxx = sum((x - mean_x) ** 2 for x, _ in points)
-    if sxx == 0:
-        return 0.0, math.inf
     found = sum((x - mean_x) * (y - mean_y) for x, y in points) / sxx
-    residual = sum((y - mean_y - found * (x - mean_x)) ** 2 for x, y in points) / (n - 2)
-    # a whole step is uncertain by 1/sqrt(12) even when the points happen to lie on a line
-    return found, math.sqrt(max(residual, 1 / 12) / sxx)
+    lag = max(1, n // 5)
+    pairs = list(zip(points, points[lag:], strict=False))
+    rest = [(y1 - y0) - found * (x1 - x0) for (x0, y0), (x1, y1) in pairs]
+    span = sum(x1 - x0 for (x0, _), (x1, _) in pairs) / len(pairs)
+    walk = max(0.0, sum(r * r for r in rest) / len(rest) - 1 / 6) / span
+    used = max(walk, known_walk * found**2)
+    return found, math.sqrt(1.2 * used / length + 1 / (12 * sxx)), walk / found**2 if found > 0 else 0.0
 
 
 def spread(window: Sequence[Observation]) -> float:

@@ -98,7 +98,10 @@ class Limiter:
         span = f"{info.limit_min_mw / 1000:.0f}-{info.limit_max_mw / 1000:.0f} W"
         if self._store is None:
             return Cap("yes", span)
-        lock = self._store.lock(info.uuid)
+        try:
+            lock = self._store.lock(info.uuid)
+        except OSError as error:
+            return Cap("unknown", f"no lease can be kept ({error})")
         if lock is None:
             return Cap("unknown", "another carbontui job holds this GPU's limit")
         try:
@@ -242,8 +245,7 @@ class Limiter:
             self._say(f"{uuid}: {text}")
             code: Code = {NO_PERMISSION: "no_permission", 15: "lost"}.get(error.code, "error")  # type: ignore[assignment]
             return self._outcome(held, False, code, text, fix)
-        if self._store is not None:
-            self._store.drop(uuid)
+        self._drop(uuid)
         held.lease = held.set_at_s = None
         self.notices.pop(uuid, None)
         self._unlock(held)
@@ -260,7 +262,7 @@ class Limiter:
         for lease in self._store.all():
             uuid = lease.uuid
             if lease.boot_id != machine.boot_id():
-                self._store.drop(uuid)
+                self._drop(uuid)
                 continue
             if uuid in keep or not is_stale(lease):
                 continue
@@ -269,9 +271,23 @@ class Limiter:
                 text = f"{uuid} is not here now; when it is: {command(uuid, lease.before_mw)}"
                 outcomes.append(Outcome(uuid, False, "lost", None, text, command(uuid, lease.before_mw)))
                 continue
-            if not self._monitor and self._own(held):
+            try:
+                owned = not self._monitor and self._own(held)
+            except OSError as error:
+                self._say(f"{uuid}: its stale lease cannot be taken over ({error})")
+                continue
+            if owned:
                 outcomes.append(self.release(uuid))
         return tuple(outcomes)
+
+    def _drop(self, uuid: str) -> None:
+        """Forget a lease; where the disk refuses, the next agent finds nothing left to give back and tries again."""
+        if self._store is None:
+            return
+        try:
+            self._store.drop(uuid)
+        except OSError as error:
+            self._say(f"{uuid}: its lease cannot be removed ({error})")
 
     def _unlock(self, held: _Held) -> None:
         if held.lock is not None:
@@ -292,8 +308,7 @@ class Limiter:
             return ""
         if not _near(limit_mw, held.lease.ours_mw):
             self._adopt(held, limit_mw)
-            if self._store is not None:
-                self._store.drop(uuid)
+            self._drop(uuid)
             self._unlock(held)
             return "outside"
         since = now_s - held.set_at_s

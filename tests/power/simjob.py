@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from carbontui.power.calibration import Action, Calibration, Finished, GivenUp, Observation, Pause, Resume, SetLimit
 
-DT_S = 0.02
+DT_S = 0.01
 
 
 class SimulatedJob:
-    """Watts and steps in steps of 20 ms. The truth at a cap is its steady state, relative to full at the same time."""
+    """Watts and steps in steps of 10 ms. The truth at a cap is its steady state, relative to full at the same time."""
 
     parked_w, full_w = 118.0, 640.0
     linear, memory = 0.4, 0.3
@@ -32,6 +32,7 @@ class SimulatedJob:
         self.progress = 0.0
         self.told = (self.t, 0)
         self.wobble = 0.0
+        self.tick = 0
 
     def clock(self, cap_w: float, temp_c: float) -> float:
         leak = 1 + self.leak * max(0.0, temp_c - 50)
@@ -67,7 +68,8 @@ class SimulatedJob:
     def advance(self, seconds: float) -> None:
         for _ in range(round(seconds / DT_S)):
             self.t += DT_S
-            running = not self.paused and (self.t % 0.25) < 0.25 * self.burst
+            self.tick += 1
+            running = not self.paused and self.tick % 25 < round(25 * self.burst)
             self.wobble += -self.wobble * DT_S / 0.5 + self.noise * self.random.gauss(0, 1) * (2 * DT_S / 0.5) ** 0.5
             x = self.clock(self.limit_w, self.temp_c)
             watts = self.busy_w(x, self.temp_c) if running else self.parked_w
@@ -78,7 +80,7 @@ class SimulatedJob:
             if running:
                 slow = 1 - self.drift * (self.t - 1000)
                 self.progress += self.rate * slow * self.speed(x) * (1 + self.wobble) * DT_S
-            if round(self.t / DT_S) % 5 == 0:
+            if self.tick % 10 == 0:
                 self.told_j = self.energy_j
 
     def observe(self) -> Observation:
