@@ -61,6 +61,9 @@ def on_checkpoint(fn: Callable[[], Any]) -> Callable[[], Any]:
     It is called without arguments, in the training thread, at a boundary, before the process unloads or when a
     checkpoint is asked for; on every rank of a distributed job. When it raises, training goes on. Several are called
     in the order of their registration. The command must resume from what it wrote when it is started again.
+
+    A script with a checkpoint function should call step() at the very end of the loop's body: the optimizer hook's
+    boundary lies inside optimizer.step(), before a scheduler's or a scaler's own update.
     """
     with gate.cond:
         if fn not in gate.savers:

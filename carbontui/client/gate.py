@@ -182,10 +182,10 @@ class Gate:
         while True:
             with self.cond:
                 now = self.clock()
-                act: Act = self.authority.act(now, self.counter.done(), bool(self.savers))
+                act: Act = self.authority.act(now, self.counter.done(), self.can_save())
                 if act.kind == "go":
                     self._ack(self.authority.running(now))
-                    self.counter.arm(self.authority.limit(now, bool(self.savers)))
+                    self.counter.arm(self.authority.limit(now, self.can_save()))
                     return
                 fresh = self.state != "paused"
             if fresh and act.kind in ("hold", "rest", "idle"):
@@ -202,7 +202,7 @@ class Gate:
     def _hold(self, act: Act) -> None:
         with self.cond:
             now = self.clock()
-            if self.authority.act(now, self.counter.done(), bool(self.savers)) != act:
+            if self.authority.act(now, self.counter.done(), self.can_save()) != act:
                 return
             if act.kind == "hold":
                 self._set_state("paused")
@@ -302,14 +302,14 @@ class Gate:
             at: Optional[float] = self.authority.wakes_at(now)
             if had and self.authority.want is None:
                 self.cond.notify_all()
-            if self.authority.limit(now, bool(self.savers)) == 0:
+            if self.authority.limit(now, self.can_save()) == 0:
                 self.counter.arm(0)
             return at
 
     def shown_state(self) -> str:
         """The state for the wire: asked while a boundary is wanted and none has come."""
         with self.cond:
-            if self.state == "running" and self.authority.asks_boundary(self.clock(), bool(self.savers)):
+            if self.state == "running" and self.authority.asks_boundary(self.clock(), self.can_save()):
                 return "asked"
             return self.state
 
@@ -324,6 +324,11 @@ class Gate:
     def boundaries(self) -> int:
         """Places where this process could have been held: its steps and those of its other optimizers."""
         return self.counter.done() + self.asides
+
+    def can_save(self) -> bool:
+        """A checkpoint may be taken. Not at the hook's first boundary: it lies inside optimizer.step(), and a script
+        that is about to call step() itself should be met where it says."""
+        return bool(self.savers) and (self.counter is self.explicit or self.counter.done() > 1)
 
     def step_total(self) -> int:
         """Steps of the whole training: those before this process started and its own."""

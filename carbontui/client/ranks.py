@@ -225,7 +225,7 @@ class Ranks:
 
     def _asked(self) -> Optional[str]:
         """The kind of stop that rank 0's supervisor wants now, or None."""
-        now, lease, savers = self.gate.clock(), self.accord.lease, bool(self.gate.savers)
+        now, lease, savers = self.gate.clock(), self.accord.lease, self.gate.can_save()
         want = lease.in_force(now)
         share = want.duty if want is not None and want.mode == "run" else None
         if share != self.duty.share:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 
@@ -37,10 +36,7 @@ while done < steps:
     done += 1
     model(torch.randn(4, 8)).sum().backward()
     opt.step(); opt.zero_grad()
-    if os.path.exists("enough"):
-        flag = torch.tensor([1.0]); 
-    else:
-        flag = torch.tensor([0.0])
+    flag = torch.tensor([float(os.path.exists("enough"))])
     dist.all_reduce(flag)
     if flag.item() > 0:
         break
@@ -66,7 +62,7 @@ def test_all_ranks_stop_at_the_same_step(supervisor, launch, finish, tmp_path):
         supervisor.wait(lambda: {supervisor.last(r).state for r in (0, 1)} == {"paused"})
         assert [supervisor.last(r).step for r in (0, 1)] == steps
         gen = supervisor.want("run")
-        supervisor.wait(lambda: all(supervisor.acked(gen, r) for r in (0, 1)))
+        supervisor.wait(lambda gen=gen: all(supervisor.acked(gen, r) for r in (0, 1)))
     (tmp_path / "enough").touch()
     out = finish(process)
     assert len(re.findall(r"rank \d done", out)) == 2
