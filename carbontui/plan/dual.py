@@ -13,6 +13,7 @@ part of a better one: the corridor that stage 2 searches.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,7 +128,8 @@ def solve_dual(graph: Graph, upper: float, tol: float) -> Dual:
         order = np.argsort(known)
         top = int(np.argmax(bounds[order]))
         value = float(bounds[order][top])
-        if upper - value <= tol * abs(upper) or value - best <= 0.02 * tol * abs(upper):
+        size = abs(upper) if math.isfinite(upper) else abs(value)
+        if upper - value <= tol * size or value - best <= 0.02 * tol * size:
             break
         best = value
         low = known[order][top - 1] if top else 0.0
