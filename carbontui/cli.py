@@ -15,7 +15,7 @@ import click
 from carbontui import __version__
 
 # verb -> module of carbontui.verbs that defines a click command of that name (a dash becomes an underscore)
-VERBS: dict[str, str] = {}
+VERBS: dict[str, str] = {"grid": "grid", "zones": "grid"}
 
 
 class Failure(click.ClickException):
