@@ -43,7 +43,9 @@ class Feed:
         self._settings = settings
         self._now = now
         self._recorded = recorded
-        self._typical = typical.profile(self.zone) if self.zone else None
+        # typical days are averages: they never stand in for a marginal signal
+        marginal = settings.marginal or (recorded is not None and recorded.signal == "marginal")
+        self._typical = typical.profile(self.zone) if self.zone and not marginal else None
         self._adopted: dict[str, Any] | None = None
         live = self.zone is not None and recorded is None and not settings.offline
         self._live = Live(self.zone, settings, now, cache, http) if live and self.zone else None
