@@ -24,6 +24,7 @@ VERBS: dict[str, str] = {
     "cap": "overrule",
     "demo": "demo",
     "doctor": "doctor",
+    "grid": "grid",
     "log": "look",
     "ls": "look",
     "pause": "overrule",
@@ -35,6 +36,7 @@ VERBS: dict[str, str] = {
     "solve": "solve",
     "status": "look",
     "stop": "overrule",
+    "zones": "grid",
 }
 
 
