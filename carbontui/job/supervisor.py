@@ -30,6 +30,7 @@ from carbontui.job.options import Options
 from carbontui.job.options import load as load_options
 from carbontui.job.progress import Progress
 from carbontui.job.server import Peer, Sections, Server
+from carbontui.job.trial import Trial
 from carbontui.job.workbench import Workbench
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import Reading, Readings
@@ -69,6 +70,7 @@ class Supervisor:
         )
         self.workbench = Workbench(self.dir, self.log)
         self.planner = planner.Planner(self)
+        self.trial = Trial(self)
         self.desk = desk.ViewerDesk(self)
         self.server = Server(Path(options.socket), self.desk, self.log)
         self.decision = control.Decision(
@@ -307,6 +309,7 @@ class Supervisor:
         deadline = self.deadline_s()
         machine = self.planner.machine()
         must_run = left is not None and deadline is not None and deadline - now <= left + machine.resume_s
+        self.trial.tick(now, mono, must_run=must_run)
         return control.Observation(
             now_s=now,
             mono_s=mono,
@@ -323,6 +326,7 @@ class Supervisor:
             max_pause_s=self.options.max_pause_s,
             can_cap=self.options.cap and bool(self.devices),
             stepped=self.progress.step > 0,
+            trial=self.trial.level,
         )
 
     def deadline_s(self) -> float | None:

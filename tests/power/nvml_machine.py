@@ -1,4 +1,4 @@
-"""The simulated NVML, compiled once per run; tests that need it skip where there is no C compiler."""
+"""Fixtures: the simulated NVML, compiled once per run. Tests that need it skip where there is no C compiler."""
 
 from __future__ import annotations
 
