@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from nvml_machine import machine_with, nvml_library  # noqa: F401
+from nvml_machine import machine_with  # noqa: F401
 
 from carbontui.power import handle as handle_module
 from carbontui.power import machine

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import until
-from nvml_machine import machine_with, nvml_library  # noqa: F401
+from nvml_machine import machine_with  # noqa: F401
 
 
 @pytest.fixture
