@@ -18,6 +18,7 @@ from carbontui import __version__
 VERBS: dict[str, str] = {
     "attach": "attach",
     "auto": "overrule",
+    "backtest": "backtest",
     "boost": "overrule",
     "budget": "overrule",
     "calibrate": "calibrate",
@@ -32,6 +33,7 @@ VERBS: dict[str, str] = {
     "rm": "look",
     "run": "run",
     "serve": "serve",
+    "solve": "solve",
     "status": "look",
     "stop": "overrule",
 }

@@ -6,17 +6,17 @@ import atexit
 import math
 import os
 import socket
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from carbontui.client import device, marker
 from carbontui.client.gate import Gate
 from carbontui.client.link import Link, start_time
-from carbontui.client.wire import Want
 
 _METRICS_MAX = 32
 _COUNT_MAX = 2**53
 gate = Gate()
 _link: Optional[Link] = None
+_ranks: List[Any] = []
 
 if TYPE_CHECKING:
 
@@ -61,6 +61,9 @@ def on_checkpoint(fn: Callable[[], Any]) -> Callable[[], Any]:
     It is called without arguments, in the training thread, at a boundary, before the process unloads or when a
     checkpoint is asked for; on every rank of a distributed job. When it raises, training goes on. Several are called
     in the order of their registration. The command must resume from what it wrote when it is started again.
+
+    A script with a checkpoint function should call step() at the very end of the loop's body: the optimizer hook's
+    boundary lies inside optimizer.step(), before a scheduler's or a scaler's own update.
     """
     with gate.cond:
         if fn not in gate.savers:
@@ -115,18 +118,42 @@ def _first_step() -> None:
     _link = Link(gate, path, hello)
     _link.devices = device.devices()
     gate.quiesce = device.quiesce
-    gate.on_leave = _leave
+    gate.on_mark, gate.on_unmark = _mark, _unmark
+    link = _link
+    gate.on_leave = lambda: link.flush(0.5)
+    gate.on_boundary = _distribute
+    _distribute()
     atexit.register(_goodbye, os.getpid())
     _link.start()
 
 
-def _leave(want: Want, step_total: int) -> None:
-    """Write the marker and see that the supervisor hears of it."""
+def _distribute() -> None:
+    """A rank of a distributed job never stops alone: from here on all ranks agree first.
+
+    Looked at again at every slow boundary, for process groups that come up late or without torchrun's variables.
+    """
+    if _link is None or _ranks:
+        return
+    dist = device.distributed()
+    rank = dist.get_rank() if dist else _env_count("RANK")
+    world = dist.get_world_size() if dist else _env_count("WORLD_SIZE", 1)
+    if world > 1:
+        from carbontui.client.ranks import Ranks
+
+        _ranks.append(Ranks(gate, rank, world, _link.speed))
+        _ranks[0].start()
+
+
+def _mark(not_before: Optional[str], step_total: int) -> None:
     path = os.environ.get("CARBONTUI_MARKER")
-    if path:
-        marker.write(path, step_total, want.not_before)
-    if _link is not None:
-        _link.flush(0.5)
+    if path and _env_count("LOCAL_RANK") == 0:  # one per keeper, that is per host
+        marker.write(path, step_total, not_before)
+
+
+def _unmark() -> None:
+    path = os.environ.get("CARBONTUI_MARKER")
+    if path and _env_count("LOCAL_RANK") == 0:
+        marker.remove(path)
 
 
 def _goodbye(pid: int) -> None:

@@ -22,8 +22,9 @@ from carbontui.client.wire import Want
 class Act(NamedTuple):
     """What the training thread does at a boundary.
 
-    kind: go (train on), hold (blocked, model in VRAM), rest (the off-phase of a duty cycle), save (call the
-    checkpoint functions), leave (exit 0 after the marker). `until` is on the gate's clock.
+    kind: go (train on), hold (blocked, model in VRAM), rest (the off-phase of a duty cycle), idle (the same for a rank,
+    whose coordinator keeps the time), wait (for a decision of the ranks), save (call the checkpoint functions), leave
+    (exit 0 after the marker). `until` is on the gate's clock.
     """
 
     kind: str
@@ -36,6 +37,9 @@ GO = Act("go")
 
 class Lease:
     """The authority of a single process: a want is in force until its lease ends, and no longer."""
+
+    marks_early = False
+    """The marker is written when the process leaves, not when it saves."""
 
     def __init__(self) -> None:
         self.want: Optional[Want] = None
@@ -59,6 +63,10 @@ class Lease:
             self.want = None
             self.duty.set(None, now)
         return self.want
+
+    def running(self, now: float) -> Optional[Want]:
+        """The want to acknowledge while training goes on."""
+        return self.in_force(now)
 
     def asks_boundary(self, now: float, can_save: bool) -> bool:
         """True while the want in force needs the training thread at a boundary for more than a moment."""
@@ -126,8 +134,11 @@ class Gate:
         self.on_change: Callable[[], None] = lambda: None
         """Called after every change a supervisor should hear of at once."""
         self.on_ack: Callable[[int, int], None] = lambda gen, step: None
-        self.on_leave: Optional[Callable[[Want, int], None]] = None
-        """Writes the marker and says goodbye; what it raises cancels the leaving."""
+        self.on_mark: Callable[[Optional[str], int], None] = lambda not_before, step: None
+        """Writes the resume marker; an OSError cancels the leaving."""
+        self.on_unmark: Callable[[], None] = lambda: None
+        self.on_leave: Callable[[], None] = lambda: None
+        """Sees that the last words reach the supervisor."""
         self.quiesce: Callable[[], None] = lambda: None
         """Waits for work in flight on the device."""
         self.enabled = True
@@ -171,15 +182,15 @@ class Gate:
         while True:
             with self.cond:
                 now = self.clock()
-                act: Act = self.authority.act(now, self.counter.done(), bool(self.savers))
+                act: Act = self.authority.act(now, self.counter.done(), self.can_save())
                 if act.kind == "go":
-                    self._ack(self.authority.in_force(now))
-                    self.counter.arm(self.authority.limit(now, bool(self.savers)))
+                    self._ack(self.authority.running(now))
+                    self.counter.arm(self.authority.limit(now, self.can_save()))
                     return
                 fresh = self.state != "paused"
-            if fresh and act.kind in ("hold", "rest"):
+            if fresh and act.kind in ("hold", "rest", "idle"):
                 self.quiesce()  # launches run ahead of the device: off is not off before they are done
-            if act.kind == "hold":
+            if act.kind in ("hold", "idle", "wait"):
                 self._hold(act)
             elif act.kind == "rest":
                 self._rest(act)
@@ -191,10 +202,13 @@ class Gate:
     def _hold(self, act: Act) -> None:
         with self.cond:
             now = self.clock()
-            if self.authority.act(now, self.counter.done(), bool(self.savers)) != act:
+            if self.authority.act(now, self.counter.done(), self.can_save()) != act:
                 return
-            self._set_state("paused")
-            self._ack(act.want)
+            if act.kind == "hold":
+                self._set_state("paused")
+            if act.kind != "wait":
+                self._ack(act.want)
+            self.cond.notify_all()  # the ranks thread may wait for this rank to arrive
             # the wait ends with the lease even if the link thread is gone
             self.cond.wait(max(0.0, act.until - now))
 
@@ -219,6 +233,8 @@ class Gate:
         try:
             for saver in list(self.savers):
                 saver()
+            if self.authority.marks_early:
+                self.on_mark(want.not_before, self.step_total())
         except Exception:
             well = False
             sys.stderr.write("carbontui: the checkpoint function failed; training goes on\n" + traceback.format_exc())
@@ -228,16 +244,17 @@ class Gate:
                 self.authority.outcome(want, well)
 
     def _leave(self, want: Want) -> None:
+        try:
+            self.on_mark(want.not_before, self.step_total())
+        except OSError as error:
+            if not self.authority.marks_early:
+                sys.stderr.write(f"carbontui: the resume marker cannot be written ({error}); not leaving\n")
+                with self.cond:
+                    self.authority.outcome(want, False)
+                return
         self._set_state("unloading")
         self._ack(want)
-        try:
-            if self.on_leave is not None:
-                self.on_leave(want, self.step_total())
-        except OSError as error:
-            sys.stderr.write(f"carbontui: the resume marker cannot be written ({error}); not leaving\n")
-            with self.cond:
-                self.authority.outcome(want, False)
-            return
+        self.on_leave()
         self.leaving = True
         if threading.current_thread() is not threading.main_thread():  # SystemExit would end this thread alone
             sys.stdout.flush()
@@ -246,7 +263,7 @@ class Gate:
         raise SystemExit(0)
 
     def _ack(self, want: Optional[Want]) -> None:
-        if want is not None and want.asked != self.acked:
+        if want is not None and want.lease_s > 0 and want.asked != self.acked:
             self.acked = want.asked
             self.on_ack(want.want_gen, self.step_total())
 
@@ -285,14 +302,14 @@ class Gate:
             at: Optional[float] = self.authority.wakes_at(now)
             if had and self.authority.want is None:
                 self.cond.notify_all()
-            if self.authority.limit(now, bool(self.savers)) == 0:
+            if self.authority.limit(now, self.can_save()) == 0:
                 self.counter.arm(0)
             return at
 
     def shown_state(self) -> str:
         """The state for the wire: asked while a boundary is wanted and none has come."""
         with self.cond:
-            if self.state == "running" and self.authority.asks_boundary(self.clock(), bool(self.savers)):
+            if self.state == "running" and self.authority.asks_boundary(self.clock(), self.can_save()):
                 return "asked"
             return self.state
 
@@ -307,6 +324,11 @@ class Gate:
     def boundaries(self) -> int:
         """Places where this process could have been held: its steps and those of its other optimizers."""
         return self.counter.done() + self.asides
+
+    def can_save(self) -> bool:
+        """A checkpoint may be taken. Not at the hook's first boundary: it lies inside optimizer.step(), and a script
+        that is about to call step() itself should be met where it says."""
+        return bool(self.savers) and (self.counter is self.explicit or self.counter.done() > 1)
 
     def step_total(self) -> int:
         """Steps of the whole training: those before this process started and its own."""

@@ -99,10 +99,9 @@ def _after(optimizer: Any, args: Any, kwargs: Any) -> None:
         return
 
 
-def on_optimizer(module: Any) -> None:
-    """torch.optim.optimizer has been imported."""
-    module.register_optimizer_step_pre_hook(_before)
-    module.register_optimizer_step_post_hook(_after)
+def on_optimizer(module: Any) -> List[Any]:
+    """torch.optim.optimizer has been imported; returns the handles by which torch removes the hooks."""
+    return [module.register_optimizer_step_pre_hook(_before), module.register_optimizer_step_post_hook(_after)]
 
 
 def on_grad_scaler(module: Any) -> None:

@@ -206,7 +206,7 @@ class Link:
             "step": done,
             "state": gate.shown_state(),
             "want_gen": gate.seen_gen,
-            "rate": self._speed(),
+            "rate": self.speed(),
             "devices": self.devices,
             "calls": gate.boundaries(),
             "can_unload": bool(gate.savers),
@@ -223,7 +223,7 @@ class Link:
         while len(self._rate) > 2 and at - self._rate[1][0] > RATE_WINDOW_S:
             self._rate.popleft()
 
-    def _speed(self) -> Optional[float]:
+    def speed(self) -> Optional[float]:
         """Steps per second over the last ten seconds, or the last two steps if those are longer."""
         if len(self._rate) < 2:
             return None

@@ -43,3 +43,9 @@ def write(path: str, step: int, not_before: Optional[str]) -> None:
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     body = {"step": step, "not_before": not_before, "written_at": now}
     write_atomic(path, json.dumps(body).encode() + b"\n")
+
+
+def remove(path: str) -> None:
+    """No marker: the process stays after all."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)

@@ -151,7 +151,7 @@ class Forecaster:
         slots = round(hours * 3600 / self.step_s)
         start_s = now_s - slots * self.step_s
         known = _dense(stamps, numbers, start_s, self.step_s, slots)
-        tail = self.tail_s + np.arange(self.tail.size) * self.step_s
+        tail: Array = self.tail_s + np.arange(self.tail.size, dtype=float) * self.step_s
         older = _dense(tail, self.tail, start_s, self.step_s, slots)
         merged = np.where(np.isfinite(known), known, older)
         if not np.isfinite(merged).any():

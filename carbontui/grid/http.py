@@ -49,7 +49,7 @@ async def in_thread(function: Callable[..., T], *args: Any, deadline_s: float) -
 
     def settle(result: T | None, error: BaseException | None) -> None:
         if not done.done():
-            done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type,func-returns-value]
+            done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
 
     def run() -> None:
         result, error = None, None

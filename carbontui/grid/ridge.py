@@ -28,10 +28,11 @@ FLOOR_SHARE = 0.2
 
 def fill(values: Array) -> Array:
     """Gaps up to 3 h by interpolation, longer ones by the same hour a day before (else after), else the mean."""
-    out = values.copy()
+    out: Array = values.copy()
     known = np.flatnonzero(np.isfinite(out))
     if known.size == 0:
-        return np.zeros_like(out)
+        out[:] = 0.0
+        return out
     if known.size == out.size:
         return out
     before = np.maximum.accumulate(np.where(np.isfinite(out), np.arange(out.size), -1))
@@ -58,7 +59,7 @@ def despike(values: Array) -> Array:
     usual = float(np.median(np.abs(np.diff(values))))
     apart = np.abs(values[2:] - values[:-2])
     bad = np.flatnonzero((leap > 5 * usual) & (leap > 0.08 * np.abs(values[1:-1])) & (apart < 0.5 * leap)) + 1
-    out = values.copy()
+    out: Array = values.copy()
     out[bad] = 0.5 * (values[bad - 1] + values[bad + 1])
     return out
 
@@ -66,7 +67,8 @@ def despike(values: Array) -> Array:
 def same_hour(clean: Array, origins: NDArray[np.int64]) -> Array:
     """(origins, 24): mean over the seven days before of the hour that lies q hours after the origin."""
     at = origins[:, None] + np.arange(24)[None, :]
-    return np.mean([clean[at - 24 * day] for day in range(1, 8)], axis=0)  # type: ignore[no-any-return]
+    base: Array = np.mean([clean[at - 24 * day] for day in range(1, 8)], axis=0)
+    return base
 
 
 def features(values: Array, clean: Array, first_h: float, origins: NDArray[np.int64]) -> tuple[Array, Array]:
@@ -139,4 +141,5 @@ class Ridge:
         rows, base = features(values, clean, first_h, origins)
         predicted: Any = np.tile(base, (1, HORIZON_H // 24))
         predicted += ((rows - self.centre) / self.scale) @ self.coefficients
-        return np.maximum(predicted, self.floor)
+        floored: Array = np.maximum(predicted, self.floor)
+        return floored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
@@ -113,6 +114,12 @@ class Frontier:
 
     points: tuple[FrontierPoint, ...]
     at: tuple[int, ...]
+
+    def __iter__(self) -> Iterator[FrontierPoint]:
+        return iter(self.points)
+
+    def __len__(self) -> int:
+        return len(self.points)
 
     def objective_by(self, slot: int) -> float | None:
         """The best objective when the deadline is the end of `slot`; None when nothing finishes by then."""

@@ -51,7 +51,7 @@ def explain(
             f"The work does not fit before the deadline: flat out it finishes {fmt_duration(plan.late_s)} late, "
             f"{when(plan.finish_s)}."
         )
-    rivals = plan.baselines or baselines(problem)
+    rivals = plan.baselines or tuple(baselines(problem).values())
     now = next((r for r in rivals if r.name == "run now"), None)
     course = _course(problem, plan, labels, when)
     waste = _waste(problem, plan.levels, money)
@@ -114,13 +114,12 @@ def _runner_up(
     figure = _value(best, money)
     if not waits:
         more = figure - (plan.cost if money else plan.gco2)
-        watts = min(level.power_w for level in problem.levels if not level.running) + problem.host_w
+        watts = max(problem.levels[j].power_w + problem.host_w for j in best.levels if not problem.levels[j].running)
         if more < 0:
             return []
         word = "cost" if money else "emit"
-        return [
-            f"pausing does not pay here: at {watts:.0f} W parked the best such policy would {word} {amount(more)} more"
-        ]
+        how = f"pausing does not pay here: at {watts:.0f} W parked" if watts >= 1 else "waiting does not pay here:"
+        return [f"{how} the best such policy would {word} {amount(more)} more"]
     saved = _value(now, money) - figure
     name = best.name.removeprefix("constant ")
     for level, label in zip(problem.levels, labels, strict=True):

@@ -1,7 +1,7 @@
 """Accuracy, coverage and speed of the forecaster on recorded zones, July to December 2021, issued every hour.
 
-By hand: `python tests/bench/bench_forecast.py [--every N] [--json FILE]`. Fit on the
-values before July 2021 alone ($CARBONTUI_DATA, else ../shared/data); then each hour a prediction with the last 28 days of values and of published issues.
+By hand: `python tests/bench/bench_forecast.py [--every N] [--json FILE]`. Fit on the values before July 2021 alone
+(from $CARBONTUI_DATA, else ../shared/data); then each hour a prediction with the last 28 days of values and issues.
 """
 
 from __future__ import annotations

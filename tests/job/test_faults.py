@@ -215,7 +215,7 @@ def test_garbage_floods_and_silent_viewers_disturb_nobody(house):
         flood.settimeout(20)
         for _ in range(100):
             flood.sendall(line * 1000)
-    flood.close()
+    flood.shutdown(socket.SHUT_RDWR)  # the reader of its lines still holds it open
     viewer, lines = job.connect()
     viewer.sendall(b'{"t":"view","rate_hz":5}\n')
     first = json.loads(lines.readline())
