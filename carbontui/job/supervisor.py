@@ -92,6 +92,7 @@ class Supervisor:
         self._asked_run_mono: float | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._limiting: asyncio.Task[None] | None = None
+        self._named: tuple[str, ...] | None = None
         self.caps: tuple[problem.Cap, ...] = ()
 
     # --- small things ---
@@ -370,14 +371,18 @@ class Supervisor:
             self._sent_hold = "never"
         if self.decision.limit_changed:
             self.set_limit()
+            if self.options.simulated:
+                self.send_want()
         active = self.decision.state in ("running", "throttled", "pausing") and child.state == "running"
         ranks = self.server.ranks
         parked = bool(ranks) and all(peer.obs and peer.obs.state == "paused" for peer in ranks)
         if self.options.simulated and child.state == "running" and ranks:
             self.agent.drive_simulated(0.0 if parked or not active else 1.0, self.control.duty or 1.0)
-        named = tuple(dict.fromkeys(uuid for peer in ranks if peer.obs for uuid in peer.obs.devices))
-        if named and not self.options.simulated:
-            self.agent.watch(named, own_pids=tuple(peer.hello.pid for peer in ranks if peer.hello))
+        if not self.options.simulated:
+            # boards once named stay the job's while its ranks reconnect; its own processes are never foreign there
+            self._named = tuple(dict.fromkeys(u for peer in ranks if peer.obs for u in peer.obs.devices)) or self._named
+            own = [peer.hello.pid for peer in ranks if peer.hello] + ([self.guard.pid] if self.guard.pid else [])
+            self.agent.watch(self._named, own_pids=tuple(sorted(set(own))))
 
     def send_want(self) -> None:
         for peer in self.server.ranks or []:
@@ -386,7 +391,14 @@ class Supervisor:
     def send_want_to(self, peer: Peer) -> None:
         c = self.control
         not_before = None if c.not_before_s is None else units.iso(self.clock.to_wall(c.not_before_s))
-        peer.send(protocol.Want(c.mode, c.gen, protocol.LEASE_S, duty=c.duty, not_before=not_before))
+        peer.send(protocol.Want(c.mode, c.gen, protocol.LEASE_S, duty=self.felt_duty(), not_before=not_before))
+
+    def felt_duty(self) -> float | None:
+        """A simulated cap slows the child by duty; a real one needs no help."""
+        spec, c = self.agent.simulated, self.control
+        if spec is None or c.duty is not None or c.limit_w is None:
+            return c.duty
+        return spec.speed(c.limit_w)
 
     def rank_changed(self, peer: Peer) -> None:
         """A rank came, went or changed its state: tell it what is wanted, and look at once."""
