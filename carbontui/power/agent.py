@@ -130,6 +130,7 @@ class Agent:
         job: str,
         *,
         monitor: bool = False,
+        probing: bool = False,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -138,7 +139,7 @@ class Agent:
         self._host = host
         self._clock = clock
         self._wall = wall
-        self._limiter = Limiter(backend, store, job, self.say, monitor=monitor)
+        self._limiter = Limiter(backend, store, job, self.say, monitor=monitor, probing=probing)
         self._guard = threading.RLock()
         self._wish: Wish | None = None
         self._opened = False
@@ -185,6 +186,8 @@ class Agent:
 
     def sample(self) -> float:
         """Look once at everything; returns the seconds until the next look."""
+        if self._wish is None and self._clock() - self._last_wish_s < SLOW_S:
+            return 0.02  # a first report without the first wish would not know which boards are watched
         if self._reopen_at is not None and self._clock() >= self._reopen_at:
             self.open()
         poked = self.sampler.poke.is_set()
@@ -486,6 +489,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--simulated", help="a SimulatedSpec as JSON")
     parser.add_argument("--job", default="")
     parser.add_argument("--monitor", action="store_true", help="never write a limit")
+    parser.add_argument("--probing", action="store_true", help="with --monitor: still ask what could be set")
     parser.add_argument("--mend", action="store_true", help="give stale limits back, print the outcomes, leave")
     parser.add_argument("--rapl", type=Path, default=None)
     options = parser.parse_args(argv)
@@ -505,7 +509,7 @@ def main(argv: list[str] | None = None) -> int:
         backend = _nvml()
     host = Host(options.rapl) if options.rapl else Host()
     store = None if simulated else LeaseStore()
-    agent = Agent(wire, backend, host, store, options.job, monitor=options.monitor)
+    agent = Agent(wire, backend, host, store, options.job, monitor=options.monitor, probing=options.probing)
     agent.sampler.start()
     return serve(agent, wire, link)
 

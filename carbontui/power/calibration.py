@@ -306,7 +306,7 @@ def _point(visit: _Visit, speed: float, error: float) -> Point:
 
 
 def _reference(fulls: Sequence[_Visit], at_s: float) -> tuple[float, float]:
-    """Rate at full and its error at a moment: a line through all visits to full when it fits, else the two around it."""
+    """Rate at full and its error at a moment: a line through all visits to full if it fits, else the two around it."""
     n = len(fulls)
     if n == 1:
         return fulls[0].rate, fulls[0].rate_se
@@ -334,9 +334,10 @@ def _reference(fulls: Sequence[_Visit], at_s: float) -> tuple[float, float]:
 def slope(points: Sequence[tuple[float, float]], known_walk: float = 0.0) -> tuple[float, float, float]:
     """Least-squares steps per second of (seconds, steps done), its standard error, and how much the steps wander.
 
-    The last is the relative variance of one second's steps; `known_walk` is what earlier windows found. Step times wander (a random walk in the count) and counts are whole (white noise of variance 1/12). Residuals of the
-    line would hide the first, so it is taken from differences at a few seconds' distance, less the 1/6 of the second.
-    A line through a random walk has 6/5 of the variance of its mean step.
+    The last is the relative variance of one second's steps; `known_walk` is what earlier windows found. Step times
+    wander (a random walk in the count) and counts are whole (white noise of variance 1/12). Residuals of the line would
+    hide the first, so it is taken from differences at a few seconds' distance, less the 1/6 of the second. A line
+    through a random walk has 6/5 of the variance of its mean step.
     """
     points = list(dict.fromkeys(points))
     n = len(points)

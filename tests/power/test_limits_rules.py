@@ -167,6 +167,22 @@ def test_not_permitted_to_give_back_keeps_the_lease_and_names_the_command(board:
     assert made.release(UUID).ok and store.all() == [] and made.notices == {}
 
 
+def test_permission_dropped_while_running_is_said_once_and_nothing_is_forgotten(
+    board: FakeBoard, store: LeaseStore
+) -> None:
+    lines: list[str] = []
+    made = Limiter(board, store, "job", lines.append)
+    made.know(board.devices()[0])
+    cap(made, 400)
+    board.refuse = 4
+    first, second = cap(made, 300), cap(made, 300)
+    assert (first.code, second.code) == ("no_permission", "no_permission")
+    assert sum("not given back" in line for line in lines) == 1
+    assert store.read(UUID) is not None and board.now_mw == 400_000
+    board.refuse = None
+    assert made.release(UUID).code == "given_back" and board.now_mw == 700_000
+
+
 def test_the_effect_is_judged_only_when_the_cap_must_bind(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
     cap(made, 400)  # it drew 300 W: nothing can be concluded
