@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import until
+from house import until
 from nvml_machine import machine_with  # noqa: F401
 
 
