@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "cap": "overrule",
     "demo": "demo",
     "doctor": "doctor",
+    "grid": "grid",
     "log": "look",
     "ls": "look",
     "pause": "overrule",
@@ -36,6 +37,7 @@ VERBS: dict[str, str] = {
     "solve": "solve",
     "status": "look",
     "stop": "overrule",
+    "zones": "grid",
 }
 
 

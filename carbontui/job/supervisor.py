@@ -41,6 +41,8 @@ REPLAY_TICK_S = 0.1
 BEAT_S = 1.0
 COMMIT_S = 2.0
 GONE_GRACE_S = 0.5
+LAST_LOOK_S = 0.1
+"""What is sent last must have left before the sockets are closed."""
 
 
 class Supervisor:
@@ -194,7 +196,12 @@ class Supervisor:
         self.keep()
         self.event("supervisor_left", pid=os.getpid())
         self.journal.close()
+        now = self.clock.now()
+        self.account(now)
+        self.status = self.describe(now)
         self.write_snapshot()
+        self.server.show(everyone=True)
+        await asyncio.sleep(LAST_LOOK_S)
         await self.server.close()
         if self._ended_mono is not None:
             self.guard.done()
@@ -222,8 +229,9 @@ class Supervisor:
         self.planner.consider(now, mono)
         self.account(now)
         self.status = self.describe(now)
-        self.server.show()
-        if self.decision.state != before.state:
+        changed = self.decision.state != before.state
+        self.server.show(everyone=changed)
+        if changed:
             self.write_snapshot()
         if mono - self._written >= COMMIT_S:
             self._written = mono

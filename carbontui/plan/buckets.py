@@ -19,12 +19,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbontui.plan.dual import Dual
-from carbontui.plan.graph import Block, Bools, Floats, Graph, Ints
+from carbontui.plan.graph import Bools, Floats, Graph, Ints
+
+Slab: TypeAlias = tuple[int, int, int, int, int]
+"""Class, level, first and last source row, first target row."""
 
 _SHIFT = 26
 _COST_BITS = 34
@@ -154,11 +158,9 @@ def fill(graph: Graph, lam: float, unit: float, search: Corridor, certify: bool)
     scale = 2.0**_COST_BITS / total
     steps = np.rint(graph.work / unit).astype(np.int64)
     drift = graph.work - steps * unit
-    used = search.arcs.any(axis=1)
     by_class = np.zeros(graph.cost.shape, dtype=np.bool_)
     for c in range(graph.cost.shape[1]):
         by_class[:, c] = search.arcs[:, graph.cls == c].any(axis=1)
-    del used
     low = np.concatenate([[0.0], np.cumsum(np.where(by_class, drift, 0.0).min(axis=(1, 2)))])
     high = np.concatenate([[0.0], np.cumsum(np.where(by_class, drift, 0.0).max(axis=(1, 2)))])
     spread = max(1.0, high[-1], -low[-1], float(np.abs(drift).max())) / unit + 2
@@ -184,6 +186,7 @@ def fill(graph: Graph, lam: float, unit: float, search: Corridor, certify: bool)
 
     plan = _work_list(graph, search)
     wide, begins, starts = width.tolist(), base.tolist(), offset.tolist()
+    step_of, move_of = steps.tolist(), moves.tolist()
     minimum = np.minimum
     here = keys[0:states].reshape(states, 1)
     spans = drifts[: 2 * states].reshape(2, states, 1) if drifts is not None else None
@@ -191,14 +194,14 @@ def fill(graph: Graph, lam: float, unit: float, search: Corridor, certify: bool)
         w, v = wide[k], wide[k + 1]
         there = keys[starts[k + 1] : starts[k + 2]].reshape(states, v)
         reach = drifts[2 * starts[k + 1] : 2 * starts[k + 2]].reshape(2, states, v) if drifts is not None else None
-        for block in plan[k]:
-            c, j, lo, hi, to = block.cls, block.level, block.lo, block.hi, block.to
-            shift = begins[k] - begins[k + 1] + int(steps[k, c, j])
+        moved_by, move_to, ahead = step_of[k], move_of[k], begins[k] - begins[k + 1]
+        for c, j, lo, hi, to in plan[k]:
+            shift = ahead + moved_by[c][j]
             a, b = max(0, -shift), min(w, v - shift)
             if a >= b:
                 continue
             into = there[to : to + hi - lo, a + shift : b + shift]
-            minimum(into, here[lo:hi, a:b] + moves[k, c, j], out=into)
+            minimum(into, here[lo:hi, a:b] + move_to[c][j], out=into)
             if reach is not None and spans is not None:
                 range_into = reach[:, to : to + hi - lo, a + shift : b + shift]
                 minimum(range_into, spans[:, lo:hi, a:b] + both[k, c, j], out=range_into)
@@ -208,15 +211,16 @@ def fill(graph: Graph, lam: float, unit: float, search: Corridor, certify: bool)
     )
 
 
-def _work_list(graph: Graph, search: Corridor) -> list[list[Block]]:
+def _work_list(graph: Graph, search: Corridor) -> list[list[Slab]]:
     """Per slot the slabs of arcs that the corridor leaves."""
-    out: list[list[Block]] = [[] for _ in range(graph.slots)]
+    out: list[list[Slab]] = [[] for _ in range(graph.slots)]
     for waived, blocks in enumerate(graph.blocks):
         of_kind = (graph.fixed >= 0) == bool(waived)
         for block in blocks:
             alive = search.arcs[:, block.lo : block.hi, block.level].any(axis=1) & of_kind
+            slab = (block.cls, block.level, block.lo, block.hi, block.to)
             for k in np.flatnonzero(alive).tolist():
-                out[k].append(block)
+                out[k].append(slab)
     return out
 
 
@@ -296,27 +300,28 @@ def trace_many(tables: Tables, slot: Ints, state: Ints, level: Ints, bucket: Int
         padded = np.full((graph.states, most, 2), -1, dtype=np.int64)
         for s, ways in enumerate(into):
             padded[s, : len(ways)] = np.array(ways, dtype=np.int64).reshape(-1, 2)
-        sources.append(padded)
+        sources.append((padded[:, :, 0], padded[:, :, 1]))
     state, bucket = state.copy(), bucket.copy()
     value = tables.keys[tables.offset[slot] + state * tables.width[slot] + bucket - tables.base[slot]]
     for k in range(graph.slots - 1, -1, -1):
         on = np.flatnonzero(slot > k)
         if not len(on):
             continue
-        arcs = sources[int(graph.fixed[k] >= 0)][state[on]]
-        before, j = arcs[:, :, 0], arcs[:, :, 1]
+        # what each way into each state adds, first for all states, then for the points' own
+        before, j = sources[int(graph.fixed[k] >= 0)]
         arc = graph.cls[before] * width + j
-        n = bucket[on, None] - tables.steps[k].ravel()[arc]
-        place = n - tables.base[k]
-        inside = (before >= 0) & (place >= 0) & (place < tables.width[k])
-        key = tables.keys[np.where(inside, tables.offset[k] + before * tables.width[k] + place, 0)]
-        move = tables.moves[k].ravel()[arc]
-        hit = inside & (key + move == value[on, None]) & np.isfinite(graph.cost[k].ravel()[arc])
+        w, here = int(tables.width[k]), state[on]
+        possible = (before >= 0) & np.isfinite(graph.cost[k].ravel()[arc])
+        step, move = tables.steps[k].ravel()[arc], tables.moves[k].ravel()[arc]
+        place = bucket[on, None] - (step + int(tables.base[k]))[here]
+        inside = possible[here] & (place >= 0) & (place < w)
+        key = tables.keys[np.where(inside, place + (before * w + int(tables.offset[k]))[here], 0)]
+        hit = inside & (key == value[on, None] - move[here])
         pick = np.argmax(hit, axis=1)
-        row = np.arange(len(on))
-        schedules[on, k] = j[row, pick]
-        state[on], bucket[on] = before[row, pick], n[row, pick]
-        value[on] -= move[row, pick]
+        schedules[on, k] = j[here, pick]
+        bucket[on] -= step[here, pick]
+        value[on] -= move[here, pick]
+        state[on] = before[here, pick]
     return schedules
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from carbontui.plan import rivals
 from carbontui.plan.buckets import everything, fill, finishes, quantum, trace_many
-from carbontui.plan.dual import solve_dual
+from carbontui.plan.dual import search_price
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import Fixed, Floats, Graph, Ints, build
 from carbontui.plan.problem import Problem
@@ -36,8 +36,8 @@ def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
         return Frontier((point,), (0,) * slots)
     graph = build(problem, fixed)
     simple = _simple(graph) if fixed is None else np.empty((0, slots), dtype=np.int64)
-    dual = solve_dual(graph, np.inf, 3e-2)
-    tables = fill(graph, dual.lam, quantum(graph, BUCKETS), everything(graph), certify=False)
+    prices = search_price(graph, np.inf, 0.0, rounds=2)
+    tables = fill(graph, float(prices.lams[prices.best]), quantum(graph, BUCKETS), everything(graph), certify=False)
     found = finishes(tables)
     order = np.lexsort((found.objective, found.slot))
     _, first = np.unique(found.slot[order], return_index=True)

@@ -13,14 +13,17 @@ part of a better one: the corridor that stage 2 searches.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from carbontui.plan.graph import Floats, Graph, Ints
 
-_SPREAD = np.array([0.3, 0.6, 0.8, 0.95, 1.1, 1.4, 2.0, 4.0])
-_ROUNDS = 5
+_SPREAD = np.array([0.3, 0.5, 0.7, 0.85, 0.95, 1.0, 1.05, 1.15, 1.3, 1.6, 2.2, 4.0])
+_BETWEEN = np.arange(1, 10) / 10
+_BEYOND = np.array([1.5, 2.0, 4.0, 8.0, 16.0])
+_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -66,37 +69,54 @@ def guess(graph: Graph) -> float:
 def backward(graph: Graph, lams: Floats) -> Floats:
     """[T+1, M, S+1] cheapest reduced cost from (k, s) on at each price; inf in the extra column."""
     slots, states, count = graph.slots, graph.states, len(lams)
-    reduced = graph.cost[:, None] - lams[None, :, None, None] * graph.work[:, None]
+    reduced = _reduced(graph, lams)
     # stopping at once inside a running slot costs its switch: below zero only at negative weights
     stop = np.minimum(np.where(graph.speed > 0, graph.entry, np.inf).min(axis=2), 0.0)[:, graph.cls]
     out = np.full((slots + 1, count, states + 1), np.inf)
     out[slots, :, :states] = 0.0
-    pieces = _tables(graph)
+    held = (graph.fixed >= 0).tolist()
+    tables = _targets(graph)
+    cls = None if states == graph.cost.shape[1] else graph.cls
     for k in range(slots - 1, -1, -1):
-        dst = pieces[int(graph.fixed[k] >= 0)]
-        step = reduced[k][:, graph.cls] + out[k + 1][:, dst]
-        np.minimum(step.min(axis=2), stop[k], out=out[k, :, :states])
+        step = out[k + 1].take(tables[held[k]], axis=1)
+        step += reduced[k] if cls is None else reduced[k].take(cls, axis=1)
+        np.minimum(np.minimum.reduce(step, axis=2), stop[k], out=out[k, :, :states])
     return out
 
 
 def forward(graph: Graph, lams: Floats) -> Floats:
     """[T+1, M, S+1] cheapest reduced cost of reaching (k, s) at each price; inf in the extra column."""
     slots, states, count = graph.slots, graph.states, len(lams)
-    width = len(graph.speed)
-    reduced = graph.cost[:, None] - lams[None, :, None, None] * graph.work[:, None]
+    reduced = _reduced(graph, lams)
+    width = reduced.shape[3]
     out = np.full((slots + 1, count, states + 1), np.inf)
     out[0, :, graph.start] = 0.0
-    sources = [_sources(table, states) for table in graph.target]
+    sources = [_sources(table, states) for table in _targets(graph)]
+    held = (graph.fixed >= 0).tolist()
+    cls = None if states == graph.cost.shape[1] else graph.cls
     flat = np.full((count, states * width + 1), np.inf)
+    inner = flat[:, :-1].reshape(count, states, width)
     for k in range(slots):
-        step = out[k, :, :states, None] + reduced[k][:, graph.cls]
-        flat[:, :-1] = step.reshape(count, -1)
-        flat[:, sources[int(graph.fixed[k] >= 0)]].min(axis=2, out=out[k + 1, :, :states])
+        np.add(out[k, :, :states, None], reduced[k] if cls is None else reduced[k].take(cls, axis=1), out=inner)
+        np.minimum.reduce(flat.take(sources[held[k]], axis=1), axis=2, out=out[k + 1, :, :states])
     return out
 
 
-def _tables(graph: Graph) -> tuple[Ints, Ints]:
-    return graph.target[0], graph.target[1]
+def _reduced(graph: Graph, lams: Floats) -> Floats:
+    """[T, M, C, C'] reduced cost of the best level of each class: which level it is makes no difference afterwards."""
+    count = graph.cost.shape[1]
+    out = np.empty((graph.slots, len(lams), count, count))
+    for c in range(count):
+        levels = np.flatnonzero(graph.cls_of_level == c)
+        cost, work = graph.cost[:, None, :, levels], graph.work[:, None, :, levels]
+        np.minimum.reduce(cost - lams[None, :, None, None] * work, axis=3, out=out[..., c])
+    return out
+
+
+def _targets(graph: Graph) -> list[Ints]:
+    """[S, C] state that each class of levels leads to, for free and for fixed slots."""
+    first = [int(np.flatnonzero(graph.cls_of_level == c)[0]) for c in range(graph.cost.shape[1])]
+    return [np.ascontiguousarray(table[:, first]) for table in graph.target]
 
 
 def _sources(target: Ints, states: int) -> Ints:
@@ -114,32 +134,51 @@ def _sources(target: Ints, states: int) -> Ints:
     return table
 
 
-def solve_dual(graph: Graph, upper: float, tol: float) -> Dual:
-    """Search the price: a broad round, then rounds between the neighbours of the best, until the bound stops rising."""
+@dataclass(frozen=True)
+class Prices:
+    """All prices tried [M], their backward potentials [T+1, M, S+1] and bounds [M]."""
+
+    lams: Floats
+    back: Floats
+    bounds: Floats
+
+    @property
+    def best(self) -> int:
+        return int(np.argmax(self.bounds))
+
+
+def search_price(graph: Graph, upper: float, tol: float, rounds: int = _ROUNDS) -> Prices:
+    """A broad round, then rounds between the neighbours of the best price, until the bound stops rising."""
     work = graph.problem.work_s
     lams = guess(graph) * _SPREAD
     tables = [backward(graph, lams)]
     found = [lams]
     bounds = lams * work + tables[0][0, :, graph.start]
     best = -np.inf
-    for _ in range(_ROUNDS):
+    for _ in range(rounds - 1):
         known = np.concatenate(found)
         order = np.argsort(known)
         top = int(np.argmax(bounds[order]))
         value = float(bounds[order][top])
-        if upper - value <= tol * abs(upper) or value - best <= 0.02 * tol * abs(upper):
+        size = abs(upper) if math.isfinite(upper) else abs(value)
+        if upper - value <= tol * size or value - best <= 0.02 * tol * size:
             break
         best = value
         low = known[order][top - 1] if top else 0.0
         if top + 1 < len(order):
-            lams = low + (known[order][top + 1] - low) * np.array([0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875])
+            lams = low + (known[order][top + 1] - low) * _BETWEEN
         else:
-            lams = known[order][top] * np.array([1.5, 2.0, 4.0, 8.0, 16.0])
+            lams = known[order][top] * _BEYOND
         tables.append(backward(graph, lams))
         found.append(lams)
         bounds = np.concatenate([bounds, lams * work + tables[-1][0, :, graph.start]])
-    known = np.concatenate(found)
-    top = int(np.argmax(bounds))
+    return Prices(np.concatenate(found), np.concatenate(tables, axis=1), bounds)
+
+
+def solve_dual(graph: Graph, upper: float, tol: float) -> Dual:
+    """The best price, and the potentials of those prices that rule out the most."""
+    prices = search_price(graph, upper, tol)
+    known, top = prices.lams, prices.best
     # the potentials that cut the most: around the best price, and a few far from it
     order = np.argsort(known)
     place = int(np.flatnonzero(order == top)[0])
@@ -147,8 +186,8 @@ def solve_dual(graph: Graph, upper: float, tol: float) -> Dual:
     far = order[:: max(1, len(order) // 6)]
     keep = np.unique(np.concatenate([near, far]))
     lams = known[keep]
-    back = np.concatenate(tables, axis=1)[:, keep]
-    return Dual(lams, back, forward(graph, lams), bounds[keep], float(known[top]), float(bounds[top]))
+    lower = float(prices.bounds[top])
+    return Dual(lams, prices.back[:, keep], forward(graph, lams), prices.bounds[keep], float(known[top]), lower)
 
 
 def paths(graph: Graph, dual: Dual) -> tuple[Ints, Ints]:

@@ -46,7 +46,7 @@ class _Search:
             self.upper, self.levels = objective, levels
 
     def closed(self, tol: float) -> bool:
-        return self.upper - self.lower <= tol * abs(self.upper)
+        return math.isfinite(self.upper) and self.upper - self.lower <= tol * abs(self.upper)
 
 
 def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: bool = True) -> Plan:
@@ -95,7 +95,10 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
 def _refine(search: _Search, dual: Dual, tol: float, cells: int) -> None:
     """One search of the corridor with about `cells` buckets."""
     graph = search.graph
-    limit = search.upper - PRUNE * tol * abs(search.upper) if math.isfinite(search.upper) else math.inf
+    limit = search.upper - PRUNE * tol * abs(search.upper)
+    if not math.isfinite(limit):
+        # nothing known yet: more than any schedule can cost
+        limit = 1.0 + 2.0 * float(np.abs(np.where(np.isfinite(graph.cost), graph.cost, 0.0)).max(axis=(1, 2)).sum())
     left = corridor(graph, dual, limit)
     tables = fill(graph, dual.lam, _unit(graph, left, cells), left, certify=True)
     found = finishes(tables)

@@ -18,12 +18,12 @@ SUSPEND_ABOVE, RESUME_BELOW = 0.7, 0.3
 """Quantiles of the horizon between which a threshold policy with hysteresis keeps doing what it does."""
 
 
-def baselines(problem: Problem) -> dict[str, Baseline]:
+def baselines(problem: Problem) -> tuple[Baseline, ...]:
     """'run now', 'constant NAME' for each running level, 'best window', 'cheapest slots', 'threshold', each
     evaluated."""
     if problem.work_s <= problem.finish_tolerance:
-        return {"run now": Baseline("run now", (), evaluate(problem, ()))}
-    return {baseline.name: baseline for baseline in evaluated(problem, schedules(build(problem)))}
+        return (Baseline("run now", (), evaluate(problem, ())),)
+    return evaluated(problem, schedules(build(problem)))
 
 
 def evaluated(problem: Problem, named: list[tuple[str, Ints]]) -> tuple[Baseline, ...]:

@@ -51,7 +51,7 @@ def explain(
             f"The work does not fit before the deadline: flat out it finishes {fmt_duration(plan.late_s)} late, "
             f"{when(plan.finish_s)}."
         )
-    rivals = plan.baselines or tuple(baselines(problem).values())
+    rivals = plan.baselines or baselines(problem)
     now = next((r for r in rivals if r.name == "run now"), None)
     course = _course(problem, plan, labels, when)
     waste = _waste(problem, plan.levels, money)

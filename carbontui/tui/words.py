@@ -130,9 +130,9 @@ def banner(status: protocol.Status, series: protocol.Series) -> str:
     parts = []
     power = [found.how for field, found in status.provenance.items() if field.endswith("power_w")]
     if "simulated" in power:
-        parts.append("SIMULATED GPU: watts follow the training's own steps")
+        parts.append("SIMULATED GPU")
     if series.replay_speed is not None:
-        parts.append(f"REPLAY {series.replay_speed:.0f}×: recorded grid, energy in replayed time")
+        parts.append(f"REPLAY {series.replay_speed:.0f}× of recorded grid data")
     elif "replay" in hows:
         parts.append("REPLAY of recorded data")
     return " · ".join(parts)

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
-import statistics
 import time
-from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +18,7 @@ from planner_instances import instance
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from carbontui.plan import Problem, evaluate, frontier, solve
+from carbontui.plan import Problem
 
 RESULTS = Path(__file__).parent / "results"
 TOLERANCE = 1e-3
@@ -46,7 +43,9 @@ class Rows:
         self.high.append(high)
 
     def constraint(self, columns: int) -> LinearConstraint:
-        return LinearConstraint(coo_array((self.v, (self.i, self.j)), (len(self.low), columns)).tocsr(), self.low, self.high)
+        return LinearConstraint(
+            coo_array((self.v, (self.i, self.j)), (len(self.low), columns)).tocsr(), self.low, self.high
+        )
 
 
 def highs(p: Problem, limit_s: float, tol: float) -> dict[str, object]:
@@ -89,7 +88,7 @@ def highs(p: Problem, limit_s: float, tol: float) -> dict[str, object]:
         upper.append(p.dur_s[k])
     rows = Rows()
     rows.add({moves[0, p.initial_level, j]: 1.0 for j in range(n) if (0, p.initial_level, j) in moves}, 1, 1)
-    rows.add({column: 1.0 for column in ends.values()}, 1, 1)
+    rows.add(dict.fromkeys(ends.values(), 1.0), 1, 1)
     rows.add({c: w for c, w in enumerate(work) if w}, p.work_s, np.inf)
     into: dict[tuple[int, int], list[int]] = {}
     out: dict[tuple[int, int], list[int]] = {}
@@ -99,11 +98,11 @@ def highs(p: Problem, limit_s: float, tol: float) -> dict[str, object]:
     for k in range(slots):
         for j in range(n):
             arrive = into.get((k, j), [])
-            terms = {c: 1.0 for c in arrive}
-            terms.update({c: -1.0 for c in out.get((k + 1, j), [])})
+            terms = dict.fromkeys(arrive, 1.0)
+            terms.update(dict.fromkeys(out.get((k + 1, j), []), -1.0))
             if (k, j) in ends:
                 terms[ends[k, j]] = -1.0
-                rows.add({ends[k, j]: 1.0} | {c: -1.0 for c in arrive}, -np.inf, 0)
+                rows.add({ends[k, j]: 1.0} | dict.fromkeys(arrive, -1.0), -np.inf, 0)
                 rows.add({spare[k, j]: 1.0, ends[k, j]: -p.dur_s[k]}, -np.inf, 0)
                 usable = {c: -work[c] / speed[j] for c in arrive}
                 rows.add({spare[k, j]: 1.0} | usable, -np.inf, 0)
@@ -113,13 +112,13 @@ def highs(p: Problem, limit_s: float, tol: float) -> dict[str, object]:
     stops = [[c for (t, i, j), c in moves.items() if t == k and speed[j] <= 0 < speed[i]] for k in range(slots)]
     for k in range(slots):
         for leave, enter, least in ((stops, starts, p.min_run_slots), (starts, stops, p.min_pause_slots)):
-            terms = {c: 1.0 for c in leave[k]}
+            terms = dict.fromkeys(leave[k], 1.0)
             for t in range(max(0, k - least + 1), k):
-                terms.update({c: 1.0 for c in enter[t]})
+                terms.update(dict.fromkeys(enter[t], 1.0))
             rows.add(terms, -np.inf, 1)
         running = speed[p.initial_level] > 0
         if p.initial_age_slots + k < (p.min_run_slots if running else p.min_pause_slots):
-            rows.add({c: 1.0 for c in (stops if running else starts)[k]}, 0, 0)
+            rows.add(dict.fromkeys((stops if running else starts)[k], 1.0), 0, 0)
     if p.max_resumes is not None:
         rows.add({c: 1.0 for group in starts for c in group}, -np.inf, p.max_resumes)
     integrality = np.zeros(len(cost))

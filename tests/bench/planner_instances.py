@@ -1,4 +1,5 @@
-"""Random planning instances like those the planner meets: real-shaped intensity, caps, pauses, dwell, partial slots, prices."""
+"""Random planning instances like those the planner meets: real-shaped intensity, caps, pauses, dwell, partial slots,
+prices."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Dashboard(Screen[str | None]):
         if self.choice is not None and picture.plan is not None:
             preview = self.choice.plan or of_point(picture.plan, self.choice.point)
         self.query_one(ForecastChart).show(picture, self.past, preview)
-        self.query_one(WattChart).show(picture, preview)
+        self.query_one(WattChart).show(picture, self.past, preview)
         self.query_one("#frontier", FrontierChart).show(picture.frontier, self.choice.index if self.choice else None)
         self.query_one(BudgetSlider).show_choice(picture, self.choice)
 
@@ -196,7 +196,7 @@ class Dashboard(Screen[str | None]):
             return
         width, height = self.size
         banner = bool(words.banner(picture.status, picture.series))
-        self.query_one(StateBar).styles.height = (3 if width < 64 else 2) + banner
+        self.query_one(StateBar).styles.height = _state_rows(width, height) + banner
         most = 16 if height >= 48 else 8 if height >= 34 else 2
         boards = self.query_one(WattRows)
         boards.with_heading = height >= 34
@@ -434,3 +434,10 @@ def _farewell(target: Target, picture: Picture | None) -> str:
     if picture is None or picture.over:
         return ""
     return f"{picture.status.name} goes on; back to it with: carbontui attach {target.job}"
+
+
+def _state_rows(width: int, height: int) -> int:
+    """Rows of the state bar: a narrow one needs more of them for the same words."""
+    if width >= 104 or (width >= 64 and height < 21):
+        return 2
+    return 3 if width >= 64 else 4

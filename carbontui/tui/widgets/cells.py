@@ -27,7 +27,16 @@ Row = list[Span]
 INKS = (
     *("banner", "text", "strong", "dim", "faint", "title", "now", "past", "hatch", "band", "preview"),
     *("running", "capped", "paused", "unloaded", "warning", "fault"),
-    *("running-soft", "capped-soft", "paused-soft", "unloaded-soft", "past-soft"),
+    *(
+        "beyond",
+        "beyond-soft",
+        "hatch-back",
+        "running-soft",
+        "capped-soft",
+        "paused-soft",
+        "unloaded-soft",
+        "past-soft",
+    ),
 )
 
 
