@@ -50,6 +50,7 @@ class Trial:
         self._running: Calibration | None = None
         self._warm = _Warm()
         self._tried = False
+        self._looked = False
         self._asked_s = 0.0
         self.level: Level | None = None
         self.text = ""
@@ -131,6 +132,8 @@ class Trial:
         job = self._job
         leader = next((peer for peer in job.server.ranks if peer.hello and peer.hello.rank == 0), None)
         limits = [reading.limit_w for reading in job.devices if reading.limit_w is not None]
+        until = (job.books.meter.counted_until_s(reading.uuid) for reading in job.devices)
+        counted = [moment for moment in until if moment is not None]
         refused = ""
         if self.level is not None and self.level.kind == "cap":
             outcomes = (job.agent.outcomes.get(reading.uuid) for reading in job.devices)
@@ -140,8 +143,8 @@ class Trial:
             wall_s=job.clock.now(),
             step=leader.obs.step if leader and leader.obs else 0,
             step_mono_s=leader.step_mono_s if leader else mono_s,
-            # the meter's own joules up to its own last look: both ends of a window lie on samples
             energy_j=sum(job.books.meter.joules(reading.uuid) for reading in job.devices),
+            energy_mono_s=min(counted, default=mono_s),
             limit_w=min(limits, default=None),
             paused=job.decision.state == "paused",
             disturbed=self._disturbance(must_run, connected=leader is not None),
@@ -209,7 +212,10 @@ class Trial:
     def _reuse(self) -> None:
         """A curve of this script on these boards from an earlier job or supervisor."""
         job = self._job
-        if self.curve is not None or not job.devices or job.clock.replay or not job.options.cap:
+        if self._looked or not job.devices:
+            return
+        self._looked = True
+        if job.clock.replay or not job.options.cap:
             return
         found = curves.load(job.devices[0].name, len(job.devices), self._fingerprint())
         low = max((reading.limit_min_w or 0.0 for reading in job.devices), default=0.0)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from house import until
 from nvml_machine import machine_with  # noqa: F401
+
+from carbontui.power.curve import Curve, Point, fingerprint, save
 
 
 @pytest.fixture
@@ -101,6 +104,31 @@ def test_doctor_mends(capped_house, tmp_path: Path) -> None:
     assert sim.get("limit_mw") == 300_000
     assert house.cli("doctor", "--mend").returncode == 0
     assert sim.get("limit_mw") == 700_000
+
+
+def test_a_curve_of_an_earlier_run_is_used_again(capped_house) -> None:
+    house, _sim = capped_house
+    command = [sys.executable, str(house.script), "100000", "0.01", "0", str(house.root / "t.steps")]
+    point = {"power_se": 2.0, "speed_se": 0.004}
+    levels = (
+        Point(kind="cap", cap_w=400.0, power_w=396.0, speed=0.83, **point),
+        Point(kind="full", cap_w=None, power_w=680.0, speed=1.0, **point),
+    )
+    mark = fingerprint(command, house.root)
+    curve = Curve(
+        gpu="NVIDIA H100 80GB HBM3",
+        gpus=1,
+        fingerprint=mark,
+        measured_s=1.0,
+        rate_steps_per_s=99.0,
+        points=levels,
+        levels=levels,
+    )
+    save(curve, house.home / "curves")
+    job = house.start()
+    job.until_steps()
+    shown = until(lambda: (d := house.cli("calibrate", "--show", job.id)).returncode == 0 and d, what="the curve")
+    assert "cap 400 W" in shown.stdout and "83.0 %" in shown.stdout
 
 
 def test_a_persons_word_ends_a_calibration(capped_house) -> None:
