@@ -21,9 +21,11 @@ VERBS: dict[str, str] = {
     "backtest": "backtest",
     "boost": "overrule",
     "budget": "overrule",
+    "calibrate": "calibrate",
     "cap": "overrule",
     "demo": "demo",
     "doctor": "doctor",
+    "grid": "grid",
     "log": "look",
     "ls": "look",
     "pause": "overrule",
@@ -35,6 +37,7 @@ VERBS: dict[str, str] = {
     "solve": "solve",
     "status": "look",
     "stop": "overrule",
+    "zones": "grid",
 }
 
 
@@ -99,4 +102,5 @@ def main() -> NoReturn:
 
 
 if __name__ == "__main__":
-    main()
+    # as the module the verbs import: their Failure must be the very class that main() catches
+    importlib.import_module("carbontui.cli").main()

@@ -86,9 +86,15 @@ class Accord:
                 return Act("leave", want=meant)
             if order.saved is None:
                 return Act("save", want=meant)
-        elif order.kind == "hold" and want is not None and want.mode == "run":
-            want = None  # the supervisor of this host did not ask for it
+            return Act("wait", order.until)  # for what came of the others' saving
+        if order.kind == "hold" and want is not None and not self._held(want, can_save):
+            want = None
         return Act("idle" if order.kind == "rest" else "hold", order.until, want)
+
+    def _held(self, want: Want, can_save: bool) -> bool:
+        """True when being held is what this want comes to: not for an unload that is still to be tried, nor for what
+        the supervisor of this host did not ask."""
+        return want.mode == "pause" or (want.mode == "unload" and (not can_save or self.lease.saved == want.want_gen))
 
     def outcome(self, want: Want, well: bool) -> None:
         self.lease.outcome(want, well)

@@ -54,7 +54,10 @@ def _stack() -> List[Tuple[int, int]]:
 
 
 def _enter(stepper: Any, frame: Any) -> None:
-    _stack().append((id(stepper), id(frame)))
+    stack = _stack()
+    if stack:  # a frame of the same id is one that is gone
+        stack[:] = [entry for entry in stack if entry[1] != id(frame)]
+    stack.append((id(stepper), id(frame)))
 
 
 def _leave(stepper: Any, frame: Any) -> None:
@@ -65,9 +68,9 @@ def _leave(stepper: Any, frame: Any) -> None:
         pass
     if stack:  # inside another step, or one that raised and never ended? Only a frame on the stack is alive
         alive = set()
-        while frame is not None:
-            alive.add(id(frame))
+        while frame.f_back is not None:
             frame = frame.f_back
+            alive.add(id(frame))
         stack[:] = [entry for entry in stack if entry[1] in alive]
     if not stack:
         _boundary(stepper)

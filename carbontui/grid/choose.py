@@ -1,7 +1,7 @@
-"""Which sources a zone has, in the order they are tried. One signal throughout: average never falls back to marginal.
+"""Which sources a zone has, in the order they are tried. One signal: average never falls back to marginal.
 
-Without a key first, because their forecasts are free and open: NESO, Energi Data Service, Energy-Charts; then what a key
-opens: Electricity Maps, ENTSO-E, EIA; then CAISO's file of today; then typical days.
+Without a key first, because their forecasts are free and open: NESO, Energi Data Service, Energy-Charts; then what a
+key opens: Electricity Maps, ENTSO-E, EIA; then CAISO's file of today; then typical days.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from carbontui.grid.faults import BadAnswer, NoData
 from carbontui.grid.types import Row, Signal
@@ -18,8 +19,9 @@ Raw = tuple[float, float, float | None, str]
 """start_s, dur_s, value, kind as a provider's adapter reads them."""
 
 SUSPECT_G = 2000.0
-LEAP = 8.0
+LEAP = 6.0
 LEAST_LEAP_G = 100.0
+NEAR_S = 3 * 3600.0
 SLIP = 8.0
 SLIP_FLOOR_G = 80.0
 STUCK_S = 6 * 3600.0
@@ -57,10 +59,9 @@ def _ordered(raw: Iterable[Raw]) -> tuple[list[Row], list[str]]:
     rows = [seen[start] for start in sorted(seen)]
     # a row never reaches into the next one: steps may change in the middle of a series
     rows = [
-        replace(row, dur_s=min(row.dur_s, after.start_s - row.start_s))
-        for row, after in zip(rows, [*rows[1:], None], strict=True)
-        if after is not None
-    ] + rows[-1:]
+        *(replace(row, dur_s=min(row.dur_s, after.start_s - row.start_s)) for row, after in pairwise(rows)),
+        *rows[-1:],
+    ]
     return rows, [f"{doubles} duplicate rows: the last of each kept"] if doubles else []
 
 
@@ -99,8 +100,11 @@ def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float
 
 def _leaps(rows: Sequence[Row], k: int, middle: float, signal: Signal) -> bool:
     value = rows[k].value
-    if value > LEAP * middle and value - middle > LEAST_LEAP_G:
-        return True
+    if value > 2.5 * middle:
+        near = [row.value for row in rows[max(0, k - 72) : k + 73] if abs(row.start_s - rows[k].start_s) <= NEAR_S]
+        local = statistics.median(near)
+        if value > LEAP * min(local, middle) and value - local > LEAST_LEAP_G:
+            return True
     if signal == "marginal" or not 0 < k < len(rows) - 1:
         return False
     # down only where both neighbours stand far above: clean hours come and go, they do not flicker

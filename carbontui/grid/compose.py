@@ -18,6 +18,9 @@ LEVEL_WINDOW_S = 72 * 3600.0
 LEVEL_NEEDS_S = 6 * 3600.0
 LEVEL_RANGE = (0.25, 4.0)
 LEAST_BAND = 0.15
+NOWCAST_S = 3 * 3600.0
+NOWCAST_FADE = 0.9
+"""Share of the nowcast error that is left after an hour."""
 
 Cell = tuple[float | None, float | None, float | None]
 NOTHING: Cell = (None, None, None)
@@ -85,3 +88,38 @@ def expectation(profile: typical.Profile, actual: Sequence[Row], now_s: float) -
     last_s = last.start_s + last.dur_s
     anomaly = last.value - level * (profile.at(last.start_s + last.dur_s / 2)[0] or 0.0)
     return Expectation(profile, level, anomaly, last_s)
+
+
+def nowcast(published: Sequence[Row], actual: Sequence[Row], now_s: float) -> tuple[float, float]:
+    """How far the last value was from its published forecast (g), and when that value ended."""
+    for row in reversed(actual[-4:]):
+        if now_s - row.start_s > NOWCAST_S:
+            break
+        said = slot_means(published, row.start_s, row.dur_s, 1)[0]
+        if said is not None:
+            return row.value - said, row.start_s + row.dur_s
+    return 0.0, now_s
+
+
+def overlaid(
+    cells: Sequence[Cell],
+    said: Sequence[float | None],
+    nowcast_g: float,
+    last_s: float,
+    start_s: float,
+    step_s: float,
+) -> list[Cell]:
+    """Published values plus the fading nowcast error in the place of expected ones, with the width of their band."""
+    out = []
+    for k, (cell, value) in enumerate(zip(cells, said, strict=True)):
+        if value is None:
+            out.append(cell)
+            continue
+        hours = max(0.0, (start_s + k * step_s - last_s) / 3600)
+        mean = max(0.1 * value, value + nowcast_g * NOWCAST_FADE**hours)
+        expected, lo, hi = cell
+        if expected is None or lo is None or hi is None:
+            out.append((mean, None, None))
+        else:
+            out.append((mean, max(0.0, mean - (expected - lo)), mean + (hi - expected)))
+    return out

@@ -195,8 +195,8 @@ class Forecaster:
         length = size + HORIZON_H + 1
         previous = np.full(length, np.nan)
         self.issues = {at: self.issues[at] for at, _ in issues if at in self.issues}
-        ends = [at for at, _ in issues[1:]] + [np.inf]
-        for (issued_s, issue), end_s in zip(issues, ends, strict=True):
+        ends = [*(at for at, _ in issues[1:]), np.inf]
+        for (issued_s, issue), end_s in zip(issues, ends, strict=False):
             if issued_s not in self.issues:
                 self.issues[issued_s] = _columns(issue.times, issue.values)
             hours = _to_hours(*self.issues[issued_s], begin_s, length)
@@ -382,8 +382,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     published = [
         Issue(
             _moment(issue["issued_at_s"]),
-            [_moment(issue["start_s"] + k * issue["step_s"]) for k in range(len(issue["values"]))],
-            [np.nan if value is None else value for value in issue["values"]],
+            [_moment(start_s) for start_s in issue["times_s"]],
+            issue["values"],
         )
         for issue in request.get("published", ())
     ]

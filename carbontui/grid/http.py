@@ -38,6 +38,8 @@ NAME_KEPT_S = 300.0
 # at INFO these log whole URLs, and two providers want their key in the URL
 logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpcore").setLevel(logging.WARNING)
+# a retry is no news: what comes of it is told in the feed's one line
+stamina.instrumentation.set_on_retry_hooks(())
 
 T = TypeVar("T")
 

@@ -71,6 +71,12 @@ def zones() -> tuple[str, ...]:
     return tuple(sorted(_profiles()))
 
 
+def has_hours(zone: str) -> bool:
+    """Whether the zone (or its country) has typical days, not just a yearly mean."""
+    country = zone.split("-")[0]
+    return zone in _profiles() or (country != "US" and country in _profiles())
+
+
 @lru_cache(maxsize=64)
 def profile(zone: str) -> Profile | None:
     """Typical days of the zone or its country, else its country's yearly mean (flat, without a band), else None."""

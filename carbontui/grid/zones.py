@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import difflib
 import io
+import os
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from pathlib import Path
 from typing import Literal
 
 from carbontui.grid import typical
@@ -121,6 +124,20 @@ def search(text: str) -> tuple[Zone, ...]:
     return tuple(
         zone for zone in every().values() if wanted in zone.key or wanted in zone.name.upper() or zone.key in aliased
     )
+
+
+def local_time_zone() -> str | None:
+    """IANA name of this machine's clock, from TZ or /etc; None when it is not said."""
+    named = os.environ.get("TZ", "").lstrip(":")
+    if named:
+        return named
+    with contextlib.suppress(OSError):
+        target = str(Path("/etc/localtime").resolve())
+        if "/zoneinfo/" in target:
+            return target.rpartition("/zoneinfo/")[2]
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return Path("/etc/timezone").read_text("utf-8").strip() or None
+    return None
 
 
 def guess(tz_name: str | None) -> tuple[tuple[Zone, ...], Confidence]:

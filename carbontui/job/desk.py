@@ -12,6 +12,7 @@ from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job import journal, overrides, picture, store
 from carbontui.job.server import Peer, Sections
+from carbontui.job.trial import ABOUT_S
 from carbontui.power.messages import Cap
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class ViewerDesk:
             if cmd.verb == "budget":
                 return self._budget(cmd, by)
             if cmd.verb == "calibrate":
-                return _no(cmd, "calibration is not available for this job", 1)
+                return self._calibrate(cmd, by)
             return await self._override(cmd, by)
         except (overrides.OverrideError, ValueError) as error:
             return _no(cmd, str(error), 2)
@@ -157,6 +158,17 @@ class ViewerDesk:
         deadline = job.deadline_s()
         when = "" if deadline is None else f", until {units.fmt_clock(deadline, job.clock.now())}"
         return protocol.Result(cmd.id, True, text=f"budget {text}{when}")
+
+    def _calibrate(self, cmd: protocol.Cmd, by: str) -> protocol.Result:
+        trial = self._job.trial
+        if cmd.args.get("show"):
+            text = trial.table()
+            return protocol.Result(cmd.id, True, text=text) if text else _no(cmd, "not calibrated yet", 3)
+        why = trial.start(time.monotonic(), by)
+        if why:
+            return _no(cmd, why, 1)
+        self._job.wake()
+        return protocol.Result(cmd.id, True, text=f"calibrating, about {units.fmt_duration(ABOUT_S)}; then: --show")
 
     async def _override(self, cmd: protocol.Cmd, by: str) -> protocol.Result:
         job = self._job

@@ -277,9 +277,10 @@ class Server:
 
     # --- viewers ---
 
-    def show(self, only: Peer | None = None) -> None:
-        """Send every viewer that is due what has changed since it last looked."""
-        due = [only] if only else [p for p in self.viewers if p.rate_hz and time.monotonic() >= p.next_mono_s]
+    def show(self, only: Peer | None = None, *, everyone: bool = False) -> None:
+        """Send every viewer that is due (or everyone: something happened) what has changed since it last looked."""
+        now = time.monotonic()
+        due = [only] if only else [p for p in self.viewers if p.rate_hz and (everyone or now >= p.next_mono_s)]
         if not due:
             return
         sections = self.desk.sections()

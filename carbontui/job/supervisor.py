@@ -30,6 +30,7 @@ from carbontui.job.options import Options
 from carbontui.job.options import load as load_options
 from carbontui.job.progress import Progress
 from carbontui.job.server import Peer, Sections, Server
+from carbontui.job.trial import Trial
 from carbontui.job.workbench import Workbench
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import Reading, Readings
@@ -40,6 +41,8 @@ REPLAY_TICK_S = 0.1
 BEAT_S = 1.0
 COMMIT_S = 2.0
 GONE_GRACE_S = 0.5
+LAST_LOOK_S = 0.1
+"""What is sent last must have left before the sockets are closed."""
 
 
 class Supervisor:
@@ -69,6 +72,7 @@ class Supervisor:
         )
         self.workbench = Workbench(self.dir, self.log)
         self.planner = planner.Planner(self)
+        self.trial = Trial(self)
         self.desk = desk.ViewerDesk(self)
         self.server = Server(Path(options.socket), self.desk, self.log)
         self.decision = control.Decision(
@@ -90,6 +94,7 @@ class Supervisor:
         self._asked_run_mono: float | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._limiting: asyncio.Task[None] | None = None
+        self._named: tuple[str, ...] | None = None
         self.caps: tuple[problem.Cap, ...] = ()
 
     # --- small things ---
@@ -191,7 +196,12 @@ class Supervisor:
         self.keep()
         self.event("supervisor_left", pid=os.getpid())
         self.journal.close()
+        now = self.clock.now()
+        self.account(now)
+        self.status = self.describe(now)
         self.write_snapshot()
+        self.server.show(everyone=True)
+        await asyncio.sleep(LAST_LOOK_S)
         await self.server.close()
         if self._ended_mono is not None:
             self.guard.done()
@@ -219,8 +229,9 @@ class Supervisor:
         self.planner.consider(now, mono)
         self.account(now)
         self.status = self.describe(now)
-        self.server.show()
-        if self.decision.state != before.state:
+        changed = self.decision.state != before.state
+        self.server.show(everyone=changed)
+        if changed:
             self.write_snapshot()
         if mono - self._written >= COMMIT_S:
             self._written = mono
@@ -307,6 +318,7 @@ class Supervisor:
         deadline = self.deadline_s()
         machine = self.planner.machine()
         must_run = left is not None and deadline is not None and deadline - now <= left + machine.resume_s
+        self.trial.tick(now, mono, must_run=must_run)
         return control.Observation(
             now_s=now,
             mono_s=mono,
@@ -323,6 +335,7 @@ class Supervisor:
             max_pause_s=self.options.max_pause_s,
             can_cap=self.options.cap and bool(self.devices),
             stepped=self.progress.step > 0,
+            trial=self.trial.level,
         )
 
     def deadline_s(self) -> float | None:
@@ -366,14 +379,18 @@ class Supervisor:
             self._sent_hold = "never"
         if self.decision.limit_changed:
             self.set_limit()
+            if self.options.simulated:
+                self.send_want()
         active = self.decision.state in ("running", "throttled", "pausing") and child.state == "running"
         ranks = self.server.ranks
         parked = bool(ranks) and all(peer.obs and peer.obs.state == "paused" for peer in ranks)
         if self.options.simulated and child.state == "running" and ranks:
             self.agent.drive_simulated(0.0 if parked or not active else 1.0, self.control.duty or 1.0)
-        named = tuple(dict.fromkeys(uuid for peer in ranks if peer.obs for uuid in peer.obs.devices))
-        if named and not self.options.simulated:
-            self.agent.watch(named, own_pids=tuple(peer.hello.pid for peer in ranks if peer.hello))
+        if not self.options.simulated:
+            # boards once named stay the job's while its ranks reconnect; its own processes are never foreign there
+            self._named = tuple(dict.fromkeys(u for peer in ranks if peer.obs for u in peer.obs.devices)) or self._named
+            own = [peer.hello.pid for peer in ranks if peer.hello] + ([self.guard.pid] if self.guard.pid else [])
+            self.agent.watch(self._named, own_pids=tuple(sorted(set(own))))
 
     def send_want(self) -> None:
         for peer in self.server.ranks or []:
@@ -382,7 +399,14 @@ class Supervisor:
     def send_want_to(self, peer: Peer) -> None:
         c = self.control
         not_before = None if c.not_before_s is None else units.iso(self.clock.to_wall(c.not_before_s))
-        peer.send(protocol.Want(c.mode, c.gen, protocol.LEASE_S, duty=c.duty, not_before=not_before))
+        peer.send(protocol.Want(c.mode, c.gen, protocol.LEASE_S, duty=self.felt_duty(), not_before=not_before))
+
+    def felt_duty(self) -> float | None:
+        """A simulated cap slows the child by duty; a real one needs no help."""
+        spec, c = self.agent.simulated, self.control
+        if spec is None or c.duty is not None or c.limit_w is None:
+            return c.duty
+        return spec.speed(c.limit_w)
 
     def rank_changed(self, peer: Peer) -> None:
         """A rank came, went or changed its state: tell it what is wanted, and look at once."""

@@ -24,6 +24,7 @@ RATE_SE = 0.006
 SYSTEMATIC_SE = 0.004
 """What no window shows: the board's temperature lags its power by tens of seconds, and its leakage with it."""
 LIMIT_TOLERANCE_W = 2.0
+NO_WATTS = "watts could not be read"
 PATIENCE_S = 30.0
 """For a pause to be acknowledged, or for the first step after it."""
 
@@ -56,6 +57,8 @@ class Observation(Struct, frozen=True, kw_only=True):
     """When the client said so."""
     energy_j: float
     """Meter's joules of the job's GPUs so far."""
+    energy_mono_s: float
+    """Until when they are counted: the meter's last look, up to a second ago."""
     limit_w: float | None = None
     """The lowest limit among the job's GPUs."""
     paused: bool = False
@@ -176,6 +179,8 @@ class Calibration:
             return GivenUp(f"no step in {length:.0f} s")
         if (rate <= 0 or rate_se > RATE_SE * rate) and length < self.spec.measure_max_s:
             return self._wait("measuring")
+        if self._blind():
+            return GivenUp(NO_WATTS)
         cap = self._todo.pop(0)
         self._walks.append(walk)
         self._visits.append(self._visit(cap, "full" if cap is None else "cap", rate, rate_se))
@@ -184,9 +189,14 @@ class Calibration:
         self._phase = "ask"
         return self._ask(now)
 
+    def _blind(self) -> bool:
+        """Whether the meter counted for less than half of the window: a hung driver, a lost board."""
+        first, last = self._window[0], self._window[-1]
+        return last.energy_mono_s - first.energy_mono_s < 0.5 * (last.mono_s - first.mono_s)
+
     def _visit(self, cap: float | None, kind: Literal["full", "cap", "pause"], rate: float, rate_se: float) -> _Visit:
         first, last = self._window[0], self._window[-1]
-        power = (last.energy_j - first.energy_j) / (last.mono_s - first.mono_s)
+        power = (last.energy_j - first.energy_j) / (last.energy_mono_s - first.energy_mono_s)
         middle = (first.mono_s + last.mono_s) / 2
         return _Visit(cap, kind, middle, rate, rate_se, power, spread(self._window))
 
@@ -227,6 +237,8 @@ class Calibration:
                 self._window.append(now)
             if waited < self.spec.settle_s + self.spec.measure_s:
                 return self._wait("measuring parked watts")
+            if self._blind():
+                return GivenUp(NO_WATTS)
             self._visits.append(self._visit(None, "pause", 0.0, 0.0))
             self._enter("resuming", now)
             return Resume()
@@ -306,7 +318,7 @@ def _point(visit: _Visit, speed: float, error: float) -> Point:
 
 
 def _reference(fulls: Sequence[_Visit], at_s: float) -> tuple[float, float]:
-    """Rate at full and its error at a moment: a line through all visits to full when it fits, else the two around it."""
+    """Rate at full and its error at a moment: a line through all visits to full if it fits, else the two around it."""
     n = len(fulls)
     if n == 1:
         return fulls[0].rate, fulls[0].rate_se
@@ -334,9 +346,10 @@ def _reference(fulls: Sequence[_Visit], at_s: float) -> tuple[float, float]:
 def slope(points: Sequence[tuple[float, float]], known_walk: float = 0.0) -> tuple[float, float, float]:
     """Least-squares steps per second of (seconds, steps done), its standard error, and how much the steps wander.
 
-    The last is the relative variance of one second's steps; `known_walk` is what earlier windows found. Step times wander (a random walk in the count) and counts are whole (white noise of variance 1/12). Residuals of the
-    line would hide the first, so it is taken from differences at a few seconds' distance, less the 1/6 of the second.
-    A line through a random walk has 6/5 of the variance of its mean step.
+    The last is the relative variance of one second's steps; `known_walk` is what earlier windows found. Step times
+    wander (a random walk in the count) and counts are whole (white noise of variance 1/12). Residuals of the line would
+    hide the first, so it is taken from differences at a few seconds' distance, less the 1/6 of the second. A line
+    through a random walk has 6/5 of the variance of its mean step.
     """
     points = list(dict.fromkeys(points))
     n = len(points)
@@ -359,14 +372,16 @@ def slope(points: Sequence[tuple[float, float]], known_walk: float = 0.0) -> tup
 def spread(window: Sequence[Observation]) -> float:
     """Standard error of the mean watts of a window: from its quarters, and the counter's tick at both ends."""
     first, last = window[0], window[-1]
-    length = last.mono_s - first.mono_s
+    length = last.energy_mono_s - first.energy_mono_s
+    if length <= 0:
+        return math.inf
     mean = (last.energy_j - first.energy_j) / length
     tick = 0.1 * mean / length
     parts: list[float] = []
     start = first
     for observation in window[1:]:
-        if observation.mono_s - start.mono_s >= length / 4.001:
-            parts.append((observation.energy_j - start.energy_j) / (observation.mono_s - start.mono_s))
+        if observation.energy_mono_s - start.energy_mono_s >= length / 4.001:
+            parts.append((observation.energy_j - start.energy_j) / (observation.energy_mono_s - start.energy_mono_s))
             start = observation
     if len(parts) < 2:
         return tick

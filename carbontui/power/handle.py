@@ -52,7 +52,8 @@ SAMPLES_KEPT = 20_000
 class AgentHandle:
     """One agent process and what it last said. `log` takes lines for carbontui.log; `cwd` holds no job data.
 
-    `monitor` never writes a limit (--no-cap, replays on real devices).
+    `monitor` never writes a limit (--no-cap, replays on real devices); with `probing` it still asks the driver, by
+    writing what stands there, whether one could be set (doctor).
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class AgentHandle:
         cwd: Path,
         job: str,
         monitor: bool = False,
+        probing: bool = False,
     ) -> None:
         self.simulated = simulated
         self.readings = Readings()
@@ -72,6 +74,7 @@ class AgentHandle:
         self._cwd = cwd
         self._job = job
         self._monitor = monitor
+        self._probing = probing
         self._wish = Wish()
         self._process: Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -173,6 +176,8 @@ class AgentHandle:
             arguments += ["--simulated", msgspec.json.encode(self.simulated).decode()]
         if self._monitor:
             arguments.append("--monitor")
+        if self._probing:
+            arguments.append("--probing")
         try:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -256,9 +261,10 @@ class AgentHandle:
                 self._reported.set()
             elif isinstance(message, Done):
                 self._note(message.outcomes)
-                waiting = self._waiting.get(message.gen)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(message.outcomes)
+                # the agent answers the newest wish alone, which holds every older one
+                for gen, waiting in self._waiting.items():
+                    if gen <= message.gen and not waiting.done():
+                        waiting.set_result(message.outcomes)
             elif isinstance(message, Gone):
                 self._note(message.outcomes)
                 if self._gone is not None and not self._gone.done():

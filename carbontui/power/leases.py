@@ -146,6 +146,7 @@ def mend(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
             timeout=timeout_s,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            cwd="/",  # -m would import from wherever the user stands
         )
         return msgspec.json.decode(run.stdout, type=tuple[Outcome, ...])
     except (subprocess.SubprocessError, OSError, msgspec.DecodeError, json.JSONDecodeError) as error:

@@ -47,16 +47,27 @@ class _Held:
 
 
 class Limiter:
-    """All limits of one agent. `say` takes lines for the log; `store` is None for simulated boards."""
+    """All limits of one agent. `say` takes lines for the log; `store` is None for simulated boards.
+
+    `monitor` changes nothing, `probing` (with it) still asks the driver what it would permit.
+    """
 
     def __init__(
-        self, backend: Backend, store: LeaseStore | None, job: str, say: Callable[[str], None], *, monitor: bool = False
+        self,
+        backend: Backend,
+        store: LeaseStore | None,
+        job: str,
+        say: Callable[[str], None],
+        *,
+        monitor: bool = False,
+        probing: bool = False,
     ) -> None:
         self._backend = backend
         self._store = store
         self._job = job
         self._say = say
         self._monitor = monitor
+        self._probing = probing
         self._held: dict[str, _Held] = {}
         self.notices: dict[str, str] = {}
 
@@ -84,7 +95,7 @@ class Limiter:
             held.cap = Cap("not_supported", "MIG slices share this board and its limit")
         elif info.limit_min_mw is None or info.limit_max_mw is None:
             held.cap = Cap("not_supported", "this GPU names no range for its power limit")
-        elif self._monitor:
+        elif self._monitor and not self._probing:
             held.cap = Cap("not_supported", "limits are switched off for this job (--no-cap)")
 
     def probe(self, uuid: str) -> None:
@@ -138,6 +149,8 @@ class Limiter:
         """Cap one GPU. Idempotent; `power_w` is what it draws now, by which the effect is judged later."""
         held = self._held[uuid]
         info = held.info
+        if self._monitor:
+            return self._outcome(held, False, "not_supported", held.cap.why)
         if held.cap.support not in ("yes", "unknown"):
             code: Code = {"no_permission": "no_permission", "no_effect": "no_effect", "lost": "lost"}.get(
                 held.cap.support, "not_supported"

@@ -165,6 +165,11 @@ class Meter:
                     total[method] = total.get(method, 0.0) + joules
         return total
 
+    def counted_until_s(self, uuid: str) -> float | None:
+        """Monotonic time up to which this device's joules are counted."""
+        anchor = self._anchors.get(uuid)
+        return anchor.mono_s if anchor else None
+
     def epochs(self, uuid: str) -> int:
         """How often the counter of this device was found reset or absurd."""
         return self._epochs.get(uuid, 0)

@@ -21,6 +21,8 @@ CPU_W_PER_THREAD = 4.0
 IDLE_SHARE = 0.1
 DIMM_W = 5.0
 DIMM_B = 32 * 2**30
+SOON_S = 0.2
+"""Over less than this, clock ticks of 10 ms say nothing about utilisation."""
 RAPL_ROOT = Path("/sys/class/powercap")
 FIX = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
 
@@ -75,10 +77,13 @@ class Host:
         self._busy = self._ticks()
         self._at: float | None = None
         self._last_uj: dict[str, int] = {}
+        self._reading: HostReading | None = None
         self._dimm_w = DIMM_W * max(1, math.ceil(_memory_b() / DIMM_B))
 
     def sample(self, mono_s: float, wall_s: float) -> tuple[tuple[Sample, ...], HostReading]:
-        """Samples "cpu" and "dram" for the meter, and the watts since the last call."""
+        """Samples "cpu" and "dram" for the meter, and the watts since the last call; too soon, the last ones again."""
+        if self._reading is not None and self._at is not None and mono_s - self._at < SOON_S:
+            return (), self._reading
         totals: dict[str, int] = {}
         for zone in list(self._zones):
             try:
@@ -117,7 +122,8 @@ class Host:
                     else f"dram: {DIMM_W:g} W per 32 GB"
                 )
         how: How = "measured" if "cpu" in totals else "estimated"
-        return tuple(samples), HostReading(watts["cpu"], watts["dram"], how, "; ".join(rules), caps)
+        self._reading = HostReading(watts["cpu"], watts["dram"], how, "; ".join(rules), caps)
+        return tuple(samples), self._reading
 
     def _cpu_w(self) -> float:
         before, self._busy = self._busy, self._ticks()

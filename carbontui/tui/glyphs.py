@@ -15,6 +15,7 @@ class Glyphs:
     rule: str
     now: str
     dash: str
+    dotted: str
     tick: str
     track: str
     knob: str
@@ -32,6 +33,7 @@ BLOCKS = Glyphs(
     rule="─",
     now="│",
     dash="╌",
+    dotted="┊",
     tick="│",
     track="━",
     knob="●",
@@ -60,6 +62,7 @@ ASCII = Glyphs(
     rule="-",
     now="|",
     dash="-",
+    dotted=":",
     tick="|",
     track="=",
     knob="O",

@@ -1,4 +1,4 @@
-"""Lines out of a training's output: progress bars overwrite themselves, colours stay, nothing else reaches the terminal.
+"""Lines out of a training's output: progress bars overwrite themselves, colours stay, the rest is dropped.
 
 A newline begins the next row, a carriage return goes back to the left of this one, cursor-up moves among the newest
 rows (nested progress bars), erase-in-line erases, SGR becomes a style, every other escape is dropped.

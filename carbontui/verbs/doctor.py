@@ -121,7 +121,8 @@ async def power_findings(mend: bool) -> list[Finding]:
             found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or outcome.code}", outcome.fix))
     else:
         found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
-    handle = AgentHandle(log=lambda _line: None, cwd=paths.private_dir(paths.state_dir()), job="doctor", monitor=True)
+    directory = paths.private_dir(paths.state_dir())
+    handle = AgentHandle(log=lambda _line: None, cwd=directory, job="doctor", monitor=True, probing=True)
     try:
         await handle.start()
         loop = asyncio.get_running_loop()

@@ -186,7 +186,7 @@ async def sampling(devices: int, seconds: float = 60.0) -> tuple[float, float]:
 
 
 async def hang(sim: Sim) -> tuple[float, float]:
-    """A getter hangs for 60 s: the longest the loop was held up (ms), and the oldest reading until a new agent spoke."""
+    """A getter hangs for 60 s: the longest the loop was held up (ms), and the oldest reading before a new agent."""
     handle = AgentHandle(log=lambda line: None, cwd=Path("/"), job="bench")
     await handle.start()
     while not handle.readings.devices:

@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from conftest import House, until
+from house import House, until
 
 LEASE_S = 15.0
 

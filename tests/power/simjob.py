@@ -29,6 +29,7 @@ class SimulatedJob:
         self.t = 1000.0
         self.temp_c = self.steady(700.0)[0]
         self.energy_j = self.told_j = 0.0
+        self.told_s = self.t
         self.progress = 0.0
         self.told = (self.t, 0)
         self.wobble = 0.0
@@ -80,8 +81,8 @@ class SimulatedJob:
             if running:
                 slow = 1 - self.drift * (self.t - 1000)
                 self.progress += self.rate * slow * self.speed(x) * (1 + self.wobble) * DT_S
-            if self.tick % 10 == 0:
-                self.told_j = self.energy_j
+            if self.tick % 97 == 0:  # the meter looks about once a second, out of step with the observer
+                self.told_j, self.told_s = self.energy_j, self.t
 
     def observe(self) -> Observation:
         self.told = (self.t - self.random.random() * 0.02, int(self.progress))
@@ -91,6 +92,7 @@ class SimulatedJob:
             step=self.told[1],
             step_mono_s=self.told[0],
             energy_j=self.told_j,
+            energy_mono_s=self.told_s,
             limit_w=self.limit_w,
             paused=self.paused,
         )

@@ -114,6 +114,20 @@ def test_a_job_that_takes_no_step_gives_up() -> None:
     assert isinstance(last, GivenUp) and "no step" in last.why
 
 
+def test_a_meter_that_stands_still_gives_up() -> None:
+    job, calibration = SimulatedJob(seed=1), Calibration(spec())
+    job.advance(1)
+    frozen = job.observe()
+    for _ in range(200):
+        job.advance(1)
+        fields = {f: getattr(job.observe(), f) for f in frozen.__struct_fields__}
+        still = {"energy_j": frozen.energy_j, "energy_mono_s": frozen.energy_mono_s}
+        action = calibration.next(Observation(**{**fields, **still}))
+        if isinstance(action, GivenUp):
+            break
+    assert action == GivenUp("watts could not be read")
+
+
 @given(st.lists(st.tuples(st.floats(-10, 10), st.floats(0.1, 10)), min_size=1, max_size=12))
 @settings(max_examples=100, deadline=None)
 def test_isotonic_is_monotone_and_keeps_the_weighted_mean(pairs: list[tuple[float, float]]) -> None:

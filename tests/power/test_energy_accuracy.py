@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from nvml_machine import machine_with  # noqa: F401
 
 from carbontui.power.messages import Method, Sample
 from carbontui.power.meter import Meter

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from nvml_machine import machine_with  # noqa: F401
 
 from carbontui.power import handle as handle_module
 from carbontui.power import machine
@@ -92,6 +93,24 @@ async def test_successor_takes_before_from_the_lease(machine_with: Callable, tmp
         assert sim.get("limit_mw") == 400_000, "the wish still stands"
         await until(lambda: handle.readings.devices[0].limit_found_w == 700)
     assert sim.get("limit_mw") == 700_000
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_to_the_agent_never_leaves_a_limit_behind(machine_with: Callable, number: int) -> None:
+    sim = machine_with()
+    process, agent_pid = doomed()
+    process.send_signal(signal.SIGSTOP)  # nobody replaces the agent
+    os.kill(agent_pid, number)
+    if number == signal.SIGTERM:
+        wait_for(lambda: sim.get("limit_mw") == 700_000)
+        wait_for(lambda: gone(agent_pid))
+    else:
+        time.sleep(0.2)
+        assert not gone(agent_pid) and sim.get("limit_mw") == 400_000, "a terminal's signals are not for it"
+    process.kill()
+    process.wait()
+    wait_for(lambda: sim.get("limit_mw") == 700_000)
+    assert stale_leases() == ()
 
 
 SUPERVISOR = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import msgspec
 import pytest
 
 from carbontui.power import leases
-from carbontui.power.agent import Agent, Wire
+from carbontui.power.core import Agent
 from carbontui.power.devices import DeviceError, DeviceInfo, Look
 from carbontui.power.leases import Lease, LeaseStore, is_stale, new_lease, stale_leases
 from carbontui.power.limits import Limiter
@@ -167,6 +166,22 @@ def test_not_permitted_to_give_back_keeps_the_lease_and_names_the_command(board:
     assert made.release(UUID).ok and store.all() == [] and made.notices == {}
 
 
+def test_permission_dropped_while_running_is_said_once_and_nothing_is_forgotten(
+    board: FakeBoard, store: LeaseStore
+) -> None:
+    lines: list[str] = []
+    made = Limiter(board, store, "job", lines.append)
+    made.know(board.devices()[0])
+    cap(made, 400)
+    board.refuse = 4
+    first, second = cap(made, 300), cap(made, 300)
+    assert (first.code, second.code) == ("no_permission", "no_permission")
+    assert sum("not given back" in line for line in lines) == 1
+    assert store.read(UUID) is not None and board.now_mw == 400_000
+    board.refuse = None
+    assert made.release(UUID).code == "given_back" and board.now_mw == 700_000
+
+
 def test_the_effect_is_judged_only_when_the_cap_must_bind(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
     cap(made, 400)  # it drew 300 W: nothing can be concluded
@@ -185,8 +200,8 @@ def test_a_board_that_names_its_cap_as_the_reason_is_believed(board: FakeBoard, 
 
 def test_dead_man_and_return(board: FakeBoard, store: LeaseStore) -> None:
     clock = [1000.0]
-    left, right = socket.socketpair()
-    agent = Agent(Wire(left), board, Host(), store, "job", clock=lambda: clock[0])
+    said: list[object] = []
+    agent = Agent(said.append, board, Host(), store, "job", clock=lambda: clock[0])
     agent.open()
     wish = Wish(gen=1, limit_w=400.0, watch=(UUID,), own_pids=(os.getpid(),))
     agent.wish(wish)
@@ -201,7 +216,7 @@ def test_dead_man_and_return(board: FakeBoard, store: LeaseStore) -> None:
     assert board.now_mw == 400_000, "the supervisor is back and still wants it"
     agent.leave()
     assert board.now_mw == 700_000
-    right.close()
+    assert any("no word from the supervisor" in getattr(message, "text", "") for message in said)
 
 
 def test_lease_directory_that_is_not_ours_is_refused(tmp_path: Path, board: FakeBoard) -> None:

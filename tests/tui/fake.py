@@ -21,8 +21,10 @@ from carbontui import protocol as p
 from carbontui import units
 
 SLOT_S = 900.0
-START = units.from_iso("2020-04-19T16:00:00Z")
-NOW = START + 7.4 * 3600
+START = units.from_iso("2020-04-15T06:00:00Z")
+NOW = START + 15.4 * 3600
+"""Wednesday 21:24: the evening peak is over, two more pauses are planned."""
+IN_PEAK = START + 12.4 * 3600
 WORK_S = 24 * 3600.0
 FULL_W, CAP_W, PARKED_W, HOST_W = 385.0, 250.0, 74.0, 61.0
 CAP_SPEED = 0.84
@@ -41,7 +43,7 @@ LOG = (
 def grid() -> list[float]:
     """The recorded German week from START, per quarter hour."""
     text = (resources.files("carbontui") / "data" / "example-grid-de-2020-april.csv").read_text()
-    rows = [row for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))]
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return [float(r["carbon_g_per_kwh"]) for r in rows if units.from_iso(r["time_utc"]) >= START]
 
 
@@ -106,8 +108,9 @@ def plan_of(levels: list[str], grams: float, kwh: float, now: float, gpus: int) 
     )
 
 
-def scene(name: str = "running", gpus: int = 1, now: float = NOW) -> p.Snap:
+def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.Snap:
     """A whole picture. `name` is a key of `reasons`, or override or demo."""
+    now = now or (IN_PEAK if name in ("paused", "override", "unloaded") else NOW)
     budget_s = 1.8 * WORK_S
     levels, grams, kwh = layout(budget_s, gpus)
     plan = plan_of(levels, grams, kwh, now, gpus)
@@ -144,21 +147,21 @@ def scene(name: str = "running", gpus: int = 1, now: float = NOW) -> p.Snap:
     used = sum(past) * SLOT_S / 3.6e6
     emitted = sum(w * SLOT_S / 3.6e6 * GRID[i] for i, w in enumerate(past))
     reasons: dict[str, tuple[Any, str]] = {
-        "running": ("plan", "as planned: the grid is clean until the morning peak"),
+        "running": ("plan", "as planned: the evening peak is over"),
         "throttled": ("plan", "as planned: capped through the middle of the night"),
-        "paused": ("plan", "as planned: the evening peak is on, clean power from 23:00"),
+        "paused": ("plan", "as planned: the evening peak is on"),
         "override": ("override", "a person paused it"),
         "feed_lost": ("feed_lost", "the grid source fell silent 42 min ago; the plan is kept"),
         "unguarded": ("unguarded", "as planned; the keeper is gone: no restart"),
-        "unloaded": ("plan", "as planned: off the GPU until 23:00"),
-        "demo": ("plan", "as planned: the grid is clean until the morning peak"),
+        "unloaded": ("plan", "as planned: off the GPU until the peak is over"),
+        "demo": ("plan", "as planned: the evening peak is over"),
         "no_work": ("no_work", "the amount of work is unknown: nothing is paused; say --steps or --work"),
         "done": ("exited", "the command ended by itself"),
         "failed": ("exited", "the command failed"),
     }
     code, text = reasons["throttled" if name == "capped" else name]
     notices = {
-        "feed_lost": ("carbonintensity feed silent for 42 min; using the forecast of 22:40",),
+        "feed_lost": ("carbonintensity feed silent for 42 min; using the forecast of 20:40",),
         "unguarded": ("unguarded: the keeper is gone, nothing restarts the supervisor or the command",),
         "override": ("paused beyond 03:40 the budget becomes unreachable", "limit lease of GPU-0 is held by this job"),
     }.get(name, ())
@@ -238,12 +241,12 @@ def scene(name: str = "running", gpus: int = 1, now: float = NOW) -> p.Snap:
     )
     frontier = None
     if known and not over:
-        points, best = [], math.inf
+        points = []
         for i in range(41):
             budget = (1.0 + i * 0.04) * WORK_S
-            lv, g, e = layout(budget, gpus)
-            best = min(best, g)
-            points.append(p.FrontierPoint(budget, best, e * 0.31, e, coded(lv[gone:])))
+            lv, _, e = layout(budget, gpus)
+            g = grams * (1 + 0.42 * math.exp(-i / 7) - 0.42 * math.exp(-20 / 7) - 0.004 * (i - 20))
+            points.append(p.FrontierPoint(budget, g, e * 0.31, e, coded(lv[gone:])))
         frontier = p.Frontier(tuple(points), 20, WORK_S)
     return p.Snap(1, status, series, plan if known and not over else None, frontier)
 
@@ -257,7 +260,7 @@ class FakeSupervisor:
         self.commands: list[p.Cmd] = []
         self.previews: list[p.Preview] = []
         self.result = p.Result(0, True, text="paused at step 1204")
-        self.preview_waits: asyncio.Event | None = None
+        self.preview_error: str | None = None
         self.viewing = asyncio.Event()
         self.asked = asyncio.Event()
         self._seq = 0
@@ -301,7 +304,7 @@ class FakeSupervisor:
         try:
             while line := await reader.readline():
                 self._hear(writer, p.decode_from_peer(line))
-        except ConnectionError:
+        except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self._writers.discard(writer)
@@ -323,7 +326,7 @@ class FakeSupervisor:
         elif isinstance(message, p.Preview):
             self.previews.append(message)
             self.asked.set()
-            writer.write(p.encode(p.Previewed(message.id, None, None, None, None, None)))
+            writer.write(p.encode(p.Previewed(message.id, None, None, None, None, None, self.preview_error)))
         elif isinstance(message, p.LogRead):
             size = len(self.log)
             at = max(0, size + message.offset) if message.offset < 0 else min(message.offset, size)

@@ -33,6 +33,8 @@ class Provider:
     """One request per question in this time, however many jobs run."""
     reach_s: ClassVar[float] = 7 * DAY_S
     """The longest stretch of history one request may ask for."""
+    late_s: ClassVar[float] = 3 * HOUR_S
+    """How old its newest value usually is at most; older ones count as stale."""
     foresees: ClassVar[bool] = True
     remembers: ClassVar[bool] = True
     limits: ClassVar[str] = ""
@@ -124,7 +126,7 @@ def rows_of(data: Any, *path: str) -> list[Any]:
 def steps(starts: list[float], otherwise_s: float) -> list[float]:
     """Length of each interval from the stamps alone: to the next one, at most the step in use around it.
 
-    A gap of the usual step, or one like its neighbour's (the step may change in mid-series), is a step; others are gaps.
+    A gap of the usual step, or one like its neighbour's (the step may change in mid-series), is a step.
     """
     gaps = [after - before for before, after in pairwise(starts)]
     if not gaps:

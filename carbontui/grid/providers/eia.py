@@ -29,6 +29,7 @@ class Eia(Provider):
     keys: ClassVar[tuple[str, ...]] = ("EIA_API_KEY",)
     window_s: ClassVar[float] = 1800.0
     foresees: ClassVar[bool] = False
+    late_s: ClassVar[float] = 36 * HOUR_S
     reach_s: ClassVar[float] = 14 * DAY_S  # about ten fuels an hour, 5000 rows an answer
     limits: ClassVar[str] = "hours to a day late, no forecast, imports not counted"
 

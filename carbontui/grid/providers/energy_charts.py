@@ -10,13 +10,11 @@ from carbontui.grid.faults import BadAnswer
 from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, stamp, steps
 from carbontui.grid.types import Series, Signal
 
-COUNTRIES = frozenset(
-    {
-        "AL", "AM", "AT", "AZ", "BA", "BE", "BG", "BY", "CH", "CY", "CZ", "DE", "DK", "EE", "ES", "FI", "FR", "GE", "GR",
-        "HR", "HU", "IE", "IT", "LT", "LU", "LV", "MD", "ME", "MK", "MT", "NL", "NO", "PL", "PT", "RO", "RS", "SE", "SI",
-        "SK", "TR", "UA", "XK",
-    }
-)  # fmt: skip
+COUNTRIES = frozenset({
+    "AL", "AM", "AT", "AZ", "BA", "BE", "BG", "BY", "CH", "CY", "CZ", "DE", "DK", "EE", "ES", "FI",
+    "FR", "GE", "GR", "HR", "HU", "IE", "IT", "LT", "LU", "LV", "MD", "ME", "MK", "MT", "NL", "NO",
+    "PL", "PT", "RO", "RS", "SE", "SI", "SK", "TR", "UA", "XK",
+})  # fmt: skip
 # our zone -> bidding zone; only zones whose prices may be reused (CC BY 4.0, from SMARD)
 PRICE_ZONES = {
     "AT": "AT", "BE": "BE", "CH": "CH", "CZ": "CZ", "DE": "DE-LU", "LU": "DE-LU", "DK-DK1": "DK1", "DK-DK2": "DK2",

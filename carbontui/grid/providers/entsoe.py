@@ -24,9 +24,9 @@ AREAS = {
 }  # fmt: skip
 # production types of the platform; B10 (pumped storage) is no source
 FUELS = {
-    "B01": "biomass", "B02": "coal", "B03": "gas", "B04": "gas", "B05": "coal", "B06": "oil", "B07": "oil", "B08": "coal",
-    "B09": "geothermal", "B11": "hydro", "B12": "hydro", "B13": "hydro", "B14": "nuclear", "B15": "biomass",
-    "B16": "solar", "B17": "other", "B18": "wind", "B19": "wind", "B20": "other",
+    "B01": "biomass", "B02": "coal", "B03": "gas", "B04": "gas", "B05": "coal", "B06": "oil", "B07": "oil",
+    "B08": "coal", "B09": "geothermal", "B11": "hydro", "B12": "hydro", "B13": "hydro", "B14": "nuclear",
+    "B15": "biomass", "B16": "solar", "B17": "other", "B18": "wind", "B19": "wind", "B20": "other",
 }  # fmt: skip
 _DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?")
 
@@ -42,6 +42,7 @@ class Entsoe(Provider):
     keys: ClassVar[tuple[str, ...]] = ("ENTSOE_TOKEN",)
     window_s: ClassVar[float] = 900.0
     foresees: ClassVar[bool] = False
+    late_s: ClassVar[float] = 12 * HOUR_S
     reach_s: ClassVar[float] = 14 * DAY_S
     limits: ClassVar[str] = "hours late, no forecast, imports not counted"
 

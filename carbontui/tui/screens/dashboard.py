@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import on
@@ -185,7 +186,7 @@ class Dashboard(Screen[str | None]):
         if self.choice is not None and picture.plan is not None:
             preview = self.choice.plan or of_point(picture.plan, self.choice.point)
         self.query_one(ForecastChart).show(picture, self.past, preview)
-        self.query_one(WattChart).show(picture, preview)
+        self.query_one(WattChart).show(picture, self.past, preview)
         self.query_one("#frontier", FrontierChart).show(picture.frontier, self.choice.index if self.choice else None)
         self.query_one(BudgetSlider).show_choice(picture, self.choice)
 
@@ -196,7 +197,7 @@ class Dashboard(Screen[str | None]):
             return
         width, height = self.size
         banner = bool(words.banner(picture.status, picture.series))
-        self.query_one(StateBar).styles.height = (3 if width < 64 else 2) + banner
+        self.query_one(StateBar).styles.height = _state_rows(width, height) + banner
         most = 16 if height >= 48 else 8 if height >= 34 else 2
         boards = self.query_one(WattRows)
         boards.with_heading = height >= 34
@@ -232,7 +233,7 @@ class Dashboard(Screen[str | None]):
         self.choice = Choice(index, point, budget_text(point, picture.frontier))
         self._show_charts()
         self.refresh_bindings()
-        self.run_worker(self._preview(self.choice), group="preview", exclusive=True)
+        self.run_worker(partial(self._preview, self.choice), group="preview", exclusive=True)
 
     async def _preview(self, choice: Choice) -> None:
         """Ask what the supervisor makes of it; a newer choice cancels this one."""
@@ -382,7 +383,7 @@ class Dashboard(Screen[str | None]):
         start = status.budget.start if status.budget else picture.series.watts.start if picture.series.watts else None
         span = picture.now_s - units.from_iso(start) if start else 0.0
         if span > 1.0:
-            self.run_worker(self._learn_past(span), group="past", exclusive=True)
+            self.run_worker(partial(self._learn_past, span), group="past", exclusive=True)
 
     async def _learn_past(self, span_s: float) -> None:
         try:
@@ -434,3 +435,10 @@ def _farewell(target: Target, picture: Picture | None) -> str:
     if picture is None or picture.over:
         return ""
     return f"{picture.status.name} goes on; back to it with: carbontui attach {target.job}"
+
+
+def _state_rows(width: int, height: int) -> int:
+    """Rows of the state bar: a narrow one needs more of them for the same words."""
+    if width >= 104 or (width >= 64 and height < 21):
+        return 2
+    return 3 if width >= 64 else 4

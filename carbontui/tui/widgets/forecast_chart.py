@@ -1,6 +1,6 @@
 """Carbon intensity: the realised past, now, and the forecast with its band, each column in the colour of its level.
 
-Eighth blocks, because a slot is a step; a planned pause is hatched as well as coloured, so that it shows without colour.
+Eighth blocks, because a slot is a step; a pause is hatched as well as coloured, so that it shows without colour.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import Cells, Row
+from carbontui.tui.widgets.cells import Cells, Ink, Row
 from carbontui.tui.widgets.levels import Past, planned, table
 from carbontui.tui.widgets.scale import GUTTER, Window, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
@@ -41,7 +41,9 @@ class ForecastChart(Cells):
             return rows
         now = view.column(self.picture.now_s)
         columns, top = self._columns(band, view, space)
-        rows += with_scale(plot(columns, space, now, self.glyphs), top)
+        plotted = plot(columns, space, now, self.glyphs)
+        self._deadline(plotted, view)
+        rows += with_scale(plotted, top)
         return [*rows, axis(view, now)] if self.with_axis else rows
 
     def _columns(self, band: protocol.Band, view: Window, space: int) -> tuple[list[Column], float]:
@@ -63,7 +65,7 @@ class ForecastChart(Cells):
                 columns.append(Column(tall, tall, 0, "past", still))
                 continue
             info = ahead[x]
-            ink = words.KIND_STYLE[info.kind] if info else "past"
+            ink = words.KIND_STYLE[info.kind] if info else "beyond" if self.picture.plan else "running"
             columns.append(
                 Column(
                     eighths(low[x], top, space) if low[x] is not None else tall,
@@ -75,6 +77,15 @@ class ForecastChart(Cells):
             )
         return columns, top
 
+    def _deadline(self, plotted: list[list[tuple[str, Ink]]], view: Window) -> None:
+        """A dotted line where the budget ends, behind the columns."""
+        plan = self.preview or (self.picture.plan if self.picture else None)
+        column = view.column(units.from_iso(plan.deadline)) if plan else -1
+        if 0 <= column < view.columns:
+            for row in plotted:
+                if row[column][0] == " ":
+                    row[column] = (self.glyphs.dotted, "dim")
+
     def _title(self, picture: Picture, width: int) -> Row:
         band, now = picture.series.intensity, picture.status.intensity
         right = ""
@@ -84,7 +95,7 @@ class ForecastChart(Cells):
                 right += f" · {band.how}"
         left = "carbon intensity" if width >= 44 else "carbon"
         if now is not None and math.isfinite(now.value_g_per_kwh):
-            left += f"  {now.value_g_per_kwh:.0f} g/kWh{words.mark(picture.status, 'intensity')}"
+            left += f"  {now.value_g_per_kwh:.0f} g/kWh {words.mark(picture.status, 'intensity')}".rstrip()
         if self.preview is not None:
             right = "preview"
         return self.heading(width, left, right, "preview" if self.preview is not None else "dim")

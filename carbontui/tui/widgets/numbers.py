@@ -9,8 +9,8 @@ from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import Cells, Row
 
-_LABEL = 9
-_VALUE = 11
+_LABEL = 8
+_VALUE = 10
 
 
 class Numbers(Cells):
@@ -23,24 +23,28 @@ class Numbers(Cells):
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        picture = self.picture
+        picture, self._width = self.picture, width
         if picture is None:
             return [self.heading(width, "so far")]
         status = picture.status
         account = self._account(status)
         training = self._training(picture, width)
+        if height < 4:
+            return [*training[:1], *account[1:3]][:height]
         head = [self.heading(width, "so far", "i: where from")]
         if height >= len(account) + len(training) + 2:
             return [*head, *account, self.heading(width, "training"), *training]
         # two short columns where rows are scarce
         return [*head, *account[: max(0, height - 1 - len(training))], *training][:height]
 
+    _width = 0
+
     def _line(self, label: str, value: str, mark: str = "", note: str = "", ink: str = "text") -> Row:
         return [
             (f" {label:<{_LABEL}}", "dim"),
             (f"{value:>{_VALUE}}", ink),
             (f" {mark:<1}", "dim"),
-            (f" {note}" if note else "", "dim"),
+            (f" {note}" if len(note) <= self._width - _LABEL - _VALUE - 4 else "", "dim"),
         ]
 
     def _account(self, status: protocol.Status) -> list[Row]:

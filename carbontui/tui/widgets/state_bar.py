@@ -3,6 +3,8 @@ where the numbers are not real."""
 
 from __future__ import annotations
 
+import textwrap
+
 from carbontui.tui import words
 from carbontui.tui.messages import Connection
 from carbontui.tui.picture import Picture
@@ -36,12 +38,11 @@ class StateBar(Cells):
         held = words.override(status, picture.now_s)
         if held:
             left += [("  ", "text"), (held, "warning")]
-        rows = [self._first(left, width), self._second(width, tall=height > 3)]
-        if height > 3:
-            rows.append(self._third(width))
         told = words.banner(status, picture.series)
+        space = height - bool(told)
+        rows = [self._first(left, width), *self._rest(width, space - 1)]
         if told:
-            rows = [*rows[: height - 1], [(f" {told}".ljust(width), "banner")]]
+            rows = [*rows[:space], *[[] for _ in range(space - len(rows))], [(f" {told}".ljust(width), "banner")]]
         return rows
 
     def _first(self, left: Row, width: int) -> Row:
@@ -69,26 +70,13 @@ class StateBar(Cells):
             return f"data {self.age} old", "warning"
         return ("read only" if self.readonly else "live"), "dim"
 
-    def _second(self, width: int, tall: bool) -> Row:
-        assert self.picture is not None
-        status = self.picture.status
-        left: Row = [(f"   {status.reason.text}", "text")]
-        after = words.next_change(status, self.picture.plan, self.picture.now_s)
-        if not after or tall:
-            return left
-        row = spread(width, left, [(f"{after} ", "dim")])
-        if len(row) == 1 and width_of(left) + 2 > width - width_of([(after, "dim")]):
-            # both do not fit: what comes next is worth more than the end of a long sentence
-            room = width - width_of([(after, "dim")]) - 4
-            if room >= 24:
-                return [(left[0][0][: room - 1] + self.glyphs.ellipsis, "text"), (f"  {after} ", "dim")]
-        return row
-
-    def _third(self, width: int) -> Row:
-        """On a narrow screen the next change has a row of its own."""
+    def _rest(self, width: int, rows: int) -> list[Row]:
+        """The reason, and what comes next: side by side on one row, else beneath each other."""
         assert self.picture is not None
         status = self.picture.status
         after = words.next_change(status, self.picture.plan, self.picture.now_s)
-        if not after and status.budget and status.budget.deadline:
-            after = f"deadline {words.clock_iso(status.budget.deadline, self.picture.now_s)}"
-        return [(f"   {after}", "dim")]
+        if rows < 2:
+            return [spread(width, [(f"   {status.reason.text}", "text")], [(f"{after} ", "dim")])]
+        reason = textwrap.wrap(status.reason.text, width - 4, max_lines=rows - 1, placeholder=" …")
+        told: list[Row] = [[(f"   {line}", "text")] for line in reason]
+        return [*told, [(f"   {after}", "dim")]]

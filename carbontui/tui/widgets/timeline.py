@@ -28,7 +28,6 @@ def plot(columns: list[Column], rows: int, now: int | None, glyphs: Glyphs) -> l
 def _cell(column: Column, row: int, is_now: bool, glyphs: Glyphs) -> tuple[str, Ink]:
     base = row * 8
     soft_ink = f"{column.ink}-soft"
-    back = "hatch" if column.hatched else None
     if column.solid >= base + 8:
         char, ink = glyphs.bar[8], column.ink
     elif column.soft >= base + 8:
@@ -42,7 +41,9 @@ def _cell(column: Column, row: int, is_now: bool, glyphs: Glyphs) -> tuple[str, 
         whole = column.soft if column.solid <= base else max(column.solid, column.soft)
         char = glyphs.bar[whole - base]
         ink = column.ink if column.solid > base else soft_ink
-        if column.band >= base + 4 and not column.hatched:
+        if column.hatched:
+            ink = f"{ink}/hatch-back"
+        elif column.band >= base + 4:
             ink = f"{ink}/band"
     elif column.hatched:
         char, ink = glyphs.hatch, "hatch"
@@ -51,17 +52,20 @@ def _cell(column: Column, row: int, is_now: bool, glyphs: Glyphs) -> tuple[str, 
     else:
         char, ink = " ", "text"
     if is_now:
-        filled = char == glyphs.bar[8] and back is None
+        filled = char == glyphs.bar[8]
         return glyphs.now, f"now/{ink.partition('/')[0]}" if filled and glyphs.braille else "now"
     return char, ink
 
 
 def with_scale(plotted: list[list[tuple[str, Ink]]], top: float) -> list[Row]:
-    """The plot with its scale in the gutter: round values at the top, and halfway where there is room."""
+    """The plot with its scale in the gutter, round values only."""
     rows = len(plotted)
     labels = {0: top}
-    if rows >= 6:
-        labels[rows // 2] = top * (rows - rows // 2) / rows
+    # one more where a row's upper edge is a round number, as near to the middle as can be
+    middle = sorted(range(2, rows - 1), key=lambda y: abs(2 * y - rows))
+    round_one = next((y for y in middle if (top * (rows - y) / rows) % 10 == 0), None)
+    if round_one is not None:
+        labels[round_one] = top * (rows - round_one) / rows
     framed: list[Row] = []
     for y, cells in enumerate(plotted):
         label = f"{labels[y]:.0f}" if y in labels else ""
@@ -70,31 +74,18 @@ def with_scale(plotted: list[list[tuple[str, Ink]]], top: float) -> list[Row]:
 
 
 def axis(view: Window, now: int | None) -> Row:
-    """Hours under the columns; 'now' under its marker takes the place of what it touches."""
+    """Hours under the columns; 'now' under its marker takes the place of an hour it would touch."""
     cells: list[tuple[str, Ink]] = [(" ", "dim")] * view.columns
-    for column, label in hours(view):
-        for offset, char in enumerate(label):
-            cells[column + offset] = (char, "dim")
+    labels = [(column, label, "dim") for column, label in hours(view)]
     if now is not None and 0 <= now < view.columns:
         left = max(0, min(view.columns - 3, now - 1))
-        for x in range(max(0, left - 5), min(view.columns, left + 8)):
-            # a label half hidden by 'now' would read as another hour
-            if _touches(cells, x, left):
-                cells[x] = (" ", "dim")
-        for offset, char in enumerate("now"):
-            if left + offset < view.columns:
-                cells[left + offset] = (char, "now")
+        # an hour half hidden by 'now' would read as another hour
+        labels = [(c, word, ink) for c, word, ink in labels if c + len(word) < left or c > left + 3]
+        labels.append((left, "now", "now"))
+    for column, word, ink in labels:
+        for offset, char in enumerate(word[: view.columns - column]):
+            cells[column + offset] = (char, ink)
     return [(" " * GUTTER, "dim"), *cells]
-
-
-def _touches(cells: list[tuple[str, Ink]], x: int, left: int) -> bool:
-    """Whether the label that covers x reaches into [left-1, left+3]."""
-    start, end = x, x
-    while start > 0 and cells[start - 1][0] != " ":
-        start -= 1
-    while end < len(cells) and cells[end][0] != " ":
-        end += 1
-    return cells[x][0] != " " and start <= left + 3 and end >= left
 
 
 def top_of(values: list[float]) -> float:

@@ -6,19 +6,21 @@ from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import Cells, Ink, Row
-from carbontui.tui.widgets.levels import planned
+from carbontui.tui.widgets.levels import Past, planned, table
 from carbontui.tui.widgets.scale import GUTTER, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
 
 class WattChart(Cells):
-    """`show(picture, preview)`; shares its columns with the forecast above it and carries the hours of both."""
+    """`show(picture, past, preview)`; shares its columns with the forecast above it and carries the hours of both."""
 
     picture: Picture | None = None
     preview: protocol.PlanView | None = None
 
-    def show(self, picture: Picture, preview: protocol.PlanView | None) -> None:
-        self.picture, self.preview = picture, preview
+    past: Past | None = None
+
+    def show(self, picture: Picture, past: Past | None, preview: protocol.PlanView | None) -> None:
+        self.picture, self.past, self.preview = picture, past, preview
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -39,14 +41,17 @@ class WattChart(Cells):
             metered = means(watts.total_w, units.from_iso(watts.start), watts.step_s, view)
         ahead = planned(self.preview or self.picture.plan, view, self.picture.now_s)
         future = [info.power_w if info else None for info in ahead]
-        scale = [w for w in (*metered, *future, limit) if w is not None]
-        top = top_of(scale)
+        scale = [w for w in (*metered, *future) if w is not None]
+        if limit and limit > 1.3 * max(scale, default=limit):
+            limit = None  # a cap far above all watts would squeeze them into the bottom row
+        top = top_of([*scale, limit or 0.0])
         columns = []
         for x in range(view.columns):
             info = ahead[x]
             if metered[x] is not None:
                 tall = eighths(metered[x], top, space)
-                columns.append(Column(tall, tall, 0, "running"))
+                at_s = self.picture.now_s if x == now else view.time(x) + view.span_s / 2
+                columns.append(Column(tall, tall, 0, self._was(at_s, status.level if x == now else None)))
             elif info is not None and x >= now:
                 tall = eighths(info.power_w, top, space)
                 columns.append(Column(0, tall, 0, words.KIND_STYLE[info.kind]))
@@ -56,6 +61,12 @@ class WattChart(Cells):
         self._line(plotted, limit, top, "capped")
         self._line(plotted, parked, top, "paused")
         return [*rows, *with_scale(plotted, top), axis(view, now)]
+
+    def _was(self, at_s: float, level: str | None) -> str:
+        """The colour of a metered column: of the level that held then, where that is known."""
+        name = level or (self.past.at(at_s) if self.past else None)
+        info = table(self.picture.plan if self.picture else None).get(name or "")
+        return words.KIND_STYLE[info.kind] if info else "running"
 
     def _line(self, plotted: list[list[tuple[str, Ink]]], watts: float | None, top: float, ink: str) -> None:
         """A dashed line at a level of watts, behind the columns."""
@@ -70,7 +81,7 @@ class WattChart(Cells):
     def _title(self, width: int, parked: float | None) -> Row:
         assert self.picture is not None
         status = self.picture.status
-        now = f"power  {units.fmt_watts(status.power_w)}{words.mark(status, 'power_w')}"
+        now = f"power  {units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')}".rstrip()
         known = [w for w in (self.picture.series.watts.total_w if self.picture.series.watts else ()) if w is not None]
         facts = []
         if known:

@@ -29,8 +29,12 @@ class WattRows(Cells):
         if not self.with_heading:
             return self._boards(width, height)
         some = bool(self.status and self.status.gpus)
-        word = f"{self.glyphs.tick} parked, {self.glyphs.tick} cap" if some else ""
-        return [self.heading(width, "boards", word), *self._boards(width, height - 1)]
+        head = self.heading(width, "boards", "  parked   cap" if some else "")
+        if some:
+            key: Row = [(f" {self.glyphs.tick}", "paused"), (" parked ", "dim")]
+            key += [(f" {self.glyphs.tick}", "capped"), (" cap ", "dim")]
+            head = [*head[:-2], *key, head[-1]]
+        return [head, *self._boards(width, height - 1)]
 
     def _boards(self, width: int, height: int) -> list[Row]:
         status = self.status
@@ -60,7 +64,7 @@ class WattRows(Cells):
     def _board(self, index: int, gpu: protocol.Gpu, width: int, top: float) -> Row:
         assert self.status is not None
         name = _short(gpu.name)
-        label = f" {index} {name:<12.12} " if width >= 56 else f" {index} "
+        label = f" {index} {name:<12} " if width >= 56 else f" {index} "
         watts = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
         mark = words.mark(self.status, f"gpus.{index}.power_w") or " "
@@ -82,17 +86,11 @@ class WattRows(Cells):
         """A bar to watts now, a tick at the parked line and one at the cap."""
         if width < 4:
             return []
-        filled = min(width * 8, max(0, round((gpu.power_w or 0.0) / top * width * 8)))
-        cells: Row = []
-        for x in range(width):
-            part = min(8, max(0, filled - x * 8))
-            char = self.glyphs.gauge[part]
-            cells.append((char, f"{ink}/band" if self.glyphs.braille else ink))
+        filled = round((gpu.power_w or 0.0) / top * width)
+        cells: Row = [(self.glyphs.track, ink if x < filled else "faint") for x in range(width)]
         for watts, tick_ink in ((gpu.parked_w, "paused"), (gpu.limit_w, "capped")):
             if watts:
-                x = min(width - 1, max(0, round(watts / top * width) - 1))
-                over = cells[x][0] == self.glyphs.gauge[8]
-                cells[x] = (self.glyphs.tick, f"{tick_ink}/{ink}" if over else f"{tick_ink}/band")
+                cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (self.glyphs.tick, tick_ink)
         return cells
 
     def _together(self, gpus: tuple[protocol.Gpu, ...], width: int) -> Row:
@@ -106,8 +104,11 @@ class WattRows(Cells):
 
 
 def _short(name: str) -> str:
-    """'H100 80GB HBM3' of 'NVIDIA H100 80GB HBM3'."""
-    return name.removeprefix("NVIDIA ").removeprefix("GeForce ").removeprefix("Tesla ")
+    """'H100 80GB' of 'NVIDIA H100 80GB HBM3': as many words as fit a dozen letters."""
+    short = name.removeprefix("NVIDIA ").removeprefix("GeForce ").removeprefix("Tesla ")
+    while len(short) > 12 and " " in short:
+        short = short.rpartition(" ")[0]
+    return short[:12]
 
 
 def _padded(row: Row, width: int) -> Row:
