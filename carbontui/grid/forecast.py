@@ -376,8 +376,8 @@ REFIT_S = 86400.0
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What the worker says to `Feed.forecast_request`: mean, lo and hi per slot of the series' own step from now_s.
 
-    The fitted model is kept for a day per series. Without a month of history the result is averaged with the
-    feed's own expectation from typical days.
+    The fitted model is kept for a day per series. Without weeks of history the result is averaged with the feed's own
+    expectation from typical days.
     """
     step_s, now_s, start_s = request["step_s"], request["now_s"], request["start_s"]
     values = np.array([np.nan if value is None else value for value in request["values"]], dtype=float)
@@ -402,7 +402,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     mean, provenance = made.mean, made.provenance
     expected = request.get("typical") or []
     if forecaster.model is None and len(expected) == mean.size and None not in expected:
-        mean = 0.5 * (mean + np.array(expected, dtype=float))
+        # what the last days looked like beats a typical year the further ahead and the more days there are
+        days = values.size * step_s / 86400
+        near = np.exp(-np.arange(mean.size) * step_s / FADE_S)
+        share = days / (days + 1) * (1 - near) + 0.3 * near
+        mean = share * mean + (1 - share) * np.array(expected, dtype=float)
         provenance += ", averaged with typical days"
     shift = mean - made.mean
     return {
