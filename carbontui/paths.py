@@ -82,3 +82,15 @@ def limit_lease_dir() -> Path:
     root = Path("/var/lib/carbontui") if os.geteuid() == 0 else Path("/var/tmp") / f"carbontui-{os.getuid()}"
     override = os.environ.get("CARBONTUI_LEASE_DIR")
     return Path(override) if override else root / "leases"
+
+
+def example(name: str) -> Path:
+    """A script of examples/, from the installed package or from the source tree beside it.
+
+    Raises FileNotFoundError when neither holds it.
+    """
+    package = Path(__file__).resolve().parent
+    for folder in (package / "examples", package.parent / "examples"):
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(f"this installation holds no example {name}")

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, Optional
+import atexit
+import math
+import os
+import socket
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
+from carbontui.client import device, marker
+from carbontui.client.gate import Gate
+from carbontui.client.link import Link, start_time
 
-def step(n: int = 1) -> None:
-    """Say that `n` optimizer steps are done."""
+_METRICS_MAX = 32
+_COUNT_MAX = 2**53
+gate = Gate()
+_link: Optional[Link] = None
+_ranks: List[Any] = []
+
+if TYPE_CHECKING:
+
+    def step(n: int = 1, /) -> None:
+        """Say that `n` optimizer steps are done; call it once per step, where the loop could stop for a while.
+
+        Costs about as much as two empty calls. Blocks here while the supervisor pauses the training, and raises
+        SystemExit(0) where it was asked to unload and a checkpoint has been written. From its first call on the
+        steps of the optimizer hook are no longer counted.
+        """
+
+else:
+    step = gate.explicit.step
 
 
 def report(
@@ -16,19 +39,142 @@ def report(
     total: Optional[int] = None,
     metrics: Optional[Mapping[str, float]] = None,
 ) -> None:
-    """Tell what only the script knows; `total` is the number of steps this run is going to make in all."""
+    """Tell what only the script knows; sent about once a second, the latest values win.
+
+    loss: of the last step; epoch: may be a fraction; total: steps this run is going to make in all (from step 0, also
+    in a resumed run), > 0; metrics: up to 32 named numbers. Values that are no finite numbers are left out; nothing is
+    raised. A tensor is read with float(), which waits for its device.
+    """
+    told: Dict[str, Any] = {"loss": _number(loss), "epoch": _number(epoch)}
+    whole = _number(total)
+    told["total"] = int(whole) if whole is not None and 0 < whole <= _COUNT_MAX else None
+    if metrics is not None:
+        pairs = ((str(key)[:64], _number(value)) for key, value in list(metrics.items())[:_METRICS_MAX])
+        told["metrics"] = {key: value for key, value in pairs if value is not None}
+    with gate.cond:
+        gate.facts.update((key, value) for key, value in told.items() if value is not None)
 
 
 def on_checkpoint(fn: Callable[[], Any]) -> Callable[[], Any]:
-    """Register the function that writes a checkpoint; it is called in the training thread at a boundary."""
+    """Register the function that writes a checkpoint; usable as a decorator.
+
+    It is called without arguments, in the training thread, at a boundary, before the process unloads or when a
+    checkpoint is asked for; on every rank of a distributed job. When it raises, training goes on. Several are called
+    in the order of their registration. The command must resume from what it wrote when it is started again.
+
+    A script with a checkpoint function should call step() at the very end of the loop's body: the optimizer hook's
+    boundary lies inside optimizer.step(), before a scheduler's or a scaler's own update.
+    """
+    with gate.cond:
+        if fn not in gate.savers:
+            gate.savers.append(fn)
+    gate.on_change()
     return fn
 
 
 def paused() -> bool:
-    """True while the supervisor holds this process at a boundary."""
-    return False
+    """True while the supervisor holds this process at a boundary (for other threads: the training thread waits)."""
+    return gate.state == "paused"
 
 
 def level() -> Optional[str]:
     """The level in force: "run", "duty", "pause" or "unload"; None without a supervisor."""
-    return None
+    return gate.level()
+
+
+def _number(value: Any) -> Optional[float]:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _env_count(name: str, default: int = 0) -> int:
+    value = os.environ.get(name, "")
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else default
+
+
+def _first_step() -> None:
+    """Start the link, if a supervisor is named. Runs once, in the training thread."""
+    global _link
+    path = os.environ.get("CARBONTUI_SOCKET")
+    if not path or os.name != "posix":
+        gate.enabled = False
+        return
+    from carbontui import __version__
+
+    dist = device.distributed()
+    gate.facts.setdefault("start_step", _env_count("CARBONTUI_START_STEP"))
+    hello = {
+        "version": __version__,
+        "pid": os.getpid(),
+        "start_time": start_time(),
+        "host": socket.gethostname(),
+        "rank": dist.get_rank() if dist else _env_count("RANK"),
+        "world": max(1, dist.get_world_size() if dist else _env_count("WORLD_SIZE", 1)),
+        "restart": _env_count("TORCHELASTIC_RESTART_COUNT"),
+    }
+    _link = Link(gate, path, hello)
+    _link.devices = device.devices()
+    gate.quiesce = device.quiesce
+    gate.on_mark, gate.on_unmark = _mark, _unmark
+    link = _link
+    gate.on_leave = lambda: link.flush(0.5)
+    gate.on_boundary = _distribute
+    _distribute()
+    atexit.register(_goodbye, os.getpid())
+    _link.start()
+
+
+def _distribute() -> None:
+    """A rank of a distributed job never stops alone: from here on all ranks agree first.
+
+    Looked at again at every slow boundary, for process groups that come up late or without torchrun's variables.
+    """
+    if _link is None or _ranks:
+        return
+    dist = device.distributed()
+    rank = dist.get_rank() if dist else _env_count("RANK")
+    world = dist.get_world_size() if dist else _env_count("WORLD_SIZE", 1)
+    if world > 1:
+        from carbontui.client.ranks import Ranks
+
+        _ranks.append(Ranks(gate, rank, world, _link.speed))
+        _ranks[0].start()
+
+
+def _mark(not_before: Optional[str], step_total: int) -> None:
+    path = os.environ.get("CARBONTUI_MARKER")
+    if path and _env_count("LOCAL_RANK") == 0:  # one per keeper, that is per host
+        marker.write(path, step_total, not_before)
+
+
+def _unmark() -> None:
+    path = os.environ.get("CARBONTUI_MARKER")
+    if path and _env_count("LOCAL_RANK") == 0:
+        marker.remove(path)
+
+
+def _goodbye(pid: int) -> None:
+    """The last steps count too."""
+    if _link is not None and pid == os.getpid():
+        _link.flush(0.2)
+
+
+def _forked() -> None:
+    """In the child of a fork: nothing of the parent's link is ours. Before the first step there is nothing to undo."""
+    if _link is not None:
+        gate.enabled = False
+        _link.abandon()
+    gate.cond.release()
+
+
+gate.on_first = _first_step
+if hasattr(os, "register_at_fork"):
+    # the lock is taken over the fork, so that the child never finds it held by a thread it does not have
+    os.register_at_fork(
+        before=lambda: gate.cond.acquire(),
+        after_in_parent=lambda: gate.cond.release(),
+        after_in_child=_forked,
+    )

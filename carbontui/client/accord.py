@@ -1,0 +1,108 @@
+"""What a rank of a distributed job does at a boundary: nothing by itself, only what all ranks have agreed on.
+
+The data that the ranks thread (ranks.py) and the training thread share, under the gate's lock.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from carbontui.client.counter import FAR
+from carbontui.client.duty import Duty
+from carbontui.client.gate import GO, Act, Lease
+from carbontui.client.wire import Want
+
+UNDECIDED_S = 65.0
+"""Longest wait of a rank for a decision; before that its thread has turned the question into an abort."""
+FAIL_OPEN_S = 20.0
+"""A committed hold ends when the coordinator has not been heard of for this long (the lease and five seconds)."""
+NOBODY = Want("unload", 0, 0.0)
+"""Stands for the want of a rank without a supervisor of its own; its lease of 0 s is never acknowledged."""
+
+
+class Order:
+    """All ranks stop when `at` steps are done: to hold, to rest for a moment, or to save and perhaps leave.
+
+    state: asked -> commit -> run (over), or leave. `until` is when this rank gives up waiting by itself.
+    """
+
+    def __init__(self, epoch: int, at: int, kind: str, not_before: Optional[str], until: float) -> None:
+        self.epoch = epoch
+        self.at = at
+        self.kind = kind  # hold, rest, save, leave
+        self.not_before = not_before
+        self.state = "asked"
+        self.until = until
+        self.arrived = False
+        self.saved: Optional[bool] = None
+
+    @property
+    def saves(self) -> bool:
+        return self.kind in ("save", "leave")
+
+
+class Accord:
+    """The authority of a rank. Its own supervisor's want is kept in `lease`; only rank 0's is ever acted on."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self.duty = Duty()  # never set: in a distributed job the coordinator proposes the rests
+        self.order: Optional[Order] = None
+
+    @property
+    def marks_early(self) -> bool:
+        """A marker that cannot be written must count as a checkpoint that failed, while all ranks can still stay."""
+        return self.order is not None and self.order.kind == "leave"
+
+    @property
+    def want(self) -> Optional[Want]:
+        return self.lease.want
+
+    def accept(self, want: Want, now: float) -> bool:
+        return self.lease.accept(want, now)
+
+    def in_force(self, now: float) -> Optional[Want]:
+        return self.lease.in_force(now)
+
+    def running(self, now: float) -> Optional[Want]:
+        """The want to acknowledge while training goes on."""
+        want = self.lease.in_force(now)
+        return want if want is not None and want.mode == "run" and not want.checkpoint else None
+
+    def asks_boundary(self, now: float, can_save: bool) -> bool:
+        return self.lease.asks_boundary(now, can_save)
+
+    def act(self, now: float, done: int, can_save: bool) -> Act:
+        order = self.order
+        if order is None or done < order.at or order.state == "run" or now >= order.until:
+            return GO
+        order.arrived = True
+        if order.state == "asked":
+            return Act("wait", order.until)
+        want = self.lease.in_force(now)
+        if order.saves:
+            meant = (want or NOBODY)._replace(not_before=order.not_before)
+            if order.state == "leave":
+                return Act("leave", want=meant)
+            if order.saved is None:
+                return Act("save", want=meant)
+            return Act("wait", order.until)  # for what came of the others' saving
+        if order.kind == "hold" and want is not None and not self._held(want, can_save):
+            want = None
+        return Act("idle" if order.kind == "rest" else "hold", order.until, want)
+
+    def _held(self, want: Want, can_save: bool) -> bool:
+        """True when being held is what this want comes to: not for an unload that is still to be tried, nor for what
+        the supervisor of this host did not ask."""
+        return want.mode == "pause" or (want.mode == "unload" and (not can_save or self.lease.saved == want.want_gen))
+
+    def outcome(self, want: Want, well: bool) -> None:
+        self.lease.outcome(want, well)
+        if self.order is not None:
+            self.order.saved = well
+
+    def limit(self, now: float, can_save: bool) -> int:
+        return FAR if self.order is None else self.order.at
+
+    def wakes_at(self, now: float) -> Optional[float]:
+        return self.lease.until if self.lease.in_force(now) is not None else None

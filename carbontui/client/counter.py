@@ -1,0 +1,70 @@
+"""Counting steps: one subtraction and one comparison in the training thread, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, ContextManager
+
+SPAN = 250
+"""The count runs down from here inside CPython's cache of small integers, so that a step allocates nothing."""
+FAR = 1 << 62
+
+
+class Counter:
+    """Steps done, and a limit from which on every step turns off into `slow`.
+
+    `step` is a closure, not a method: its cells are read and written in a few nanoseconds. Until CPython lets another
+    thread in (a call or a backward jump; there is none in its body) the subtraction is atomic, so concurrent callers
+    lose nothing from 3.10 on. `lock` guards everything but `step` itself.
+    """
+
+    step: Callable[..., None]
+    """step(n=1): `n` steps are done."""
+    settle: Callable[[], int]
+    """Start a new span and return the steps done; called by the training thread inside `slow`."""
+    done: Callable[[], int]
+    """Steps done; any thread."""
+    arm: Callable[[int], None]
+    """From `limit` steps on (0: at the very next step; FAR: never) a step calls `slow`."""
+
+    def __init__(self, slow: Callable[[], None], lock: ContextManager[Any]) -> None:
+        left = floor = SPAN  # the first step is slow: that is where the link starts
+        base = limit = 0
+
+        def step(n: int = 1) -> None:
+            nonlocal left
+            left -= n
+            if not left > floor:  # written so that a NaN handed in gets here too and is thrown away
+                slow()
+
+        def settle() -> int:
+            nonlocal base, left
+            with lock:
+                if type(left) is not int:
+                    left = _whole(left)
+                if left > SPAN:
+                    left = SPAN
+                # no call between the next two lines: no other thread's step falls in between
+                base += SPAN - left
+                left = SPAN
+                arm(limit)
+                return base
+
+        def done() -> int:
+            with lock:
+                return base + SPAN - left if type(left) is int else base
+
+        def arm(at: int) -> None:
+            nonlocal limit, floor
+            with lock:
+                limit = at
+                floor = min(SPAN, max(0, base + SPAN - at))
+
+        self.step, self.settle, self.done, self.arm = step, settle, done, arm
+
+
+def _whole(left: Any) -> int:
+    """What a numpy integer or a float left behind, as an int; a NaN or an infinity counts as one step."""
+    try:
+        return int(left)
+    except (TypeError, ValueError, OverflowError):
+        return SPAN - 1

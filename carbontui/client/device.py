@@ -1,0 +1,59 @@
+"""What the client asks of torch, and only of a torch that the script has loaded itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Optional, Tuple
+
+
+def loaded_torch() -> Optional[Any]:
+    return sys.modules.get("torch")
+
+
+def _cuda() -> Optional[Any]:
+    torch = loaded_torch()
+    cuda = getattr(torch, "cuda", None)
+    return cuda if cuda is not None and cuda.is_initialized() else None
+
+
+def _used(cuda: Any) -> Tuple[int, ...]:
+    """Devices this process holds memory on; asking any other to synchronise would open a context there."""
+    used = tuple(i for i in range(cuda.device_count()) if cuda.memory_reserved(i) > 0)
+    return used or (cuda.current_device(),)
+
+
+def quiesce() -> None:
+    """Wait until the GPUs this process uses have done what was launched. An error is left for the script to meet."""
+    try:
+        cuda = _cuda()
+        if cuda is not None:
+            for index in _used(cuda):
+                cuda.synchronize(index)
+    except Exception:
+        return
+
+
+def devices() -> Tuple[str, ...]:
+    """NVML UUIDs of the GPUs in use, as far as this torch tells them; empty without a GPU."""
+    try:
+        cuda = _cuda()
+        if cuda is not None:
+            found = (getattr(cuda.get_device_properties(index), "uuid", None) for index in _used(cuda))
+            uuids = tuple("GPU-" + str(uuid) for uuid in found if uuid is not None)
+            if uuids:
+                return uuids
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+            return tuple(entry.strip() for entry in visible if entry.strip().startswith("GPU-"))
+    except Exception:
+        pass
+    return ()
+
+
+def distributed() -> Optional[Any]:
+    """torch.distributed with its process group up, or None."""
+    try:
+        module = getattr(loaded_torch(), "distributed", None)
+        return module if module is not None and module.is_available() and module.is_initialized() else None
+    except Exception:
+        return None

@@ -1,0 +1,344 @@
+"""The gate between the training thread and what is wanted of it: where a step turns off, waits, saves or leaves.
+
+The training thread comes here only when its counter sends it (see counter.py). The link thread brings wants, the
+authority says what follows from them at a boundary: `Lease` (one process obeys its own supervisor) or, in a
+distributed job, `ranks.Accord` (all ranks agree on a step first).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
+
+from carbontui.client.counter import FAR, Counter
+from carbontui.client.duty import Duty
+from carbontui.client.wire import Want
+
+
+class Act(NamedTuple):
+    """What the training thread does at a boundary.
+
+    kind: go (train on), hold (blocked, model in VRAM), rest (the off-phase of a duty cycle), idle (the same for a rank,
+    whose coordinator keeps the time), wait (for a decision of the ranks), save (call the checkpoint functions), leave
+    (exit 0 after the marker). `until` is on the gate's clock.
+    """
+
+    kind: str
+    until: float = 0.0
+    want: Optional[Want] = None
+
+
+GO = Act("go")
+
+
+class Lease:
+    """The authority of a single process: a want is in force until its lease ends, and no longer."""
+
+    marks_early = False
+    """The marker is written when the process leaves, not when it saves."""
+
+    def __init__(self) -> None:
+        self.want: Optional[Want] = None
+        self.until = 0.0
+        self.duty = Duty()
+        self.saved: Optional[int] = None
+        """want_gen of the last checkpoint that was asked for and tried."""
+        self.saved_well = False
+
+    def accept(self, want: Want, now: float) -> bool:
+        """Take a want; True when it asks for something else than the one in force."""
+        before = self.in_force(now)
+        self.want, self.until = want, now + want.lease_s
+        share = want.duty if want.mode == "run" else None
+        if share != self.duty.share:
+            self.duty.set(share, now)
+        return before is None or want.asked != before.asked
+
+    def in_force(self, now: float) -> Optional[Want]:
+        if self.want is not None and now >= self.until:
+            self.want = None
+            self.duty.set(None, now)
+        return self.want
+
+    def running(self, now: float) -> Optional[Want]:
+        """The want to acknowledge while training goes on."""
+        return self.in_force(now)
+
+    def asks_boundary(self, now: float, can_save: bool) -> bool:
+        """True while the want in force needs the training thread at a boundary for more than a moment."""
+        want = self.in_force(now)
+        return want is not None and (
+            want.mode != "run" or (want.checkpoint and can_save and self.saved != want.want_gen)
+        )
+
+    def act(self, now: float, done: int, can_save: bool) -> Act:
+        """What follows at a boundary."""
+        want = self.in_force(now)
+        if want is None:
+            return GO
+        if can_save and (want.checkpoint or want.mode == "unload") and self.saved != want.want_gen:
+            return Act("save", want=want)
+        if want.mode == "unload" and can_save and self.saved_well:
+            return Act("leave", want=want)
+        if want.mode != "run":  # an unload that cannot be: hold the model instead
+            return Act("hold", self.until, want)
+        rest_s = self.duty.due(now)
+        return Act("rest", min(now + rest_s, self.until), want) if rest_s > 0 else GO
+
+    def outcome(self, want: Want, well: bool) -> None:
+        """The checkpoint functions have run for this want."""
+        self.saved, self.saved_well = want.want_gen, well
+
+    def limit(self, now: float, can_save: bool) -> int:
+        """From how many steps on the training thread must come to the gate."""
+        due = self.duty.next_at() if self.in_force(now) else None
+        return 0 if self.asks_boundary(now, can_save) or (due is not None and now >= due) else FAR
+
+    def wakes_at(self, now: float) -> Optional[float]:
+        """When `limit` or `act` may change by time alone."""
+        if self.in_force(now) is None:
+            return None
+        due = self.duty.next_at()
+        return self.until if due is None or due <= now else min(self.until, due)
+
+
+class Gate:
+    """One per process. `clock` gives monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.cond = threading.Condition(threading.RLock())
+        self.explicit = Counter(self._explicit, self.cond)
+        self.hooked = Counter(self._boundary, self.cond)
+        self.counter = self.hooked
+        self.authority: Any = Lease()
+        self.savers: List[Callable[[], Any]] = []
+        self.facts: Dict[str, Any] = {}
+        """What report() told: loss, epoch, total, metrics, and start_step."""
+        self.state = "running"
+        self.held_s = 0.0
+        """Seconds spent held so far, so that a rate can leave them out."""
+        self.asides = 0
+        """Boundaries that are no steps: the second optimizer of a pair, say."""
+        self.acked: Optional[Want] = None  # without its lease
+        self.seen_gen = 0
+        self.connected = False
+        self.on_first: Optional[Callable[[], None]] = None
+        """Called once, in the training thread, at the first step."""
+        self.on_boundary: Optional[Callable[[], None]] = None
+        """Called at every slow boundary before anything else is looked at."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after every change a supervisor should hear of at once."""
+        self.on_ack: Callable[[int, int], None] = lambda gen, step: None
+        self.on_mark: Callable[[Optional[str], int], None] = lambda not_before, step: None
+        """Writes the resume marker; an OSError cancels the leaving."""
+        self.on_unmark: Callable[[], None] = lambda: None
+        self.on_leave: Callable[[], None] = lambda: None
+        """Sees that the last words reach the supervisor."""
+        self.quiesce: Callable[[], None] = lambda: None
+        """Waits for work in flight on the device."""
+        self.enabled = True
+        self.leaving = False
+        self._held_since: Optional[float] = None
+        self._busy = False
+
+    # --- the training thread ---------------------------------------------------------------------------------
+
+    def _explicit(self) -> None:
+        """The script calls step() itself: from its first call on that count is the count, the hook's is dropped."""
+        if self.counter is not self.explicit:
+            with self.cond:
+                self.counter = self.explicit
+                self.hooked.arm(FAR)
+        self._boundary()
+
+    def _boundary(self) -> None:
+        if not self.enabled:
+            self.explicit.arm(FAR)
+            self.hooked.arm(FAR)
+            self.counter.settle()
+            return
+        self.counter.settle()
+        first, self.on_first = self.on_first, None
+        if first is not None:
+            first()
+        if self._busy:  # a step inside a checkpoint function is no boundary
+            return
+        if self.on_boundary is not None:
+            self.on_boundary()
+        if self.leaving:
+            raise SystemExit(0)
+        try:
+            self._obey()
+        finally:
+            with self.cond:
+                self._set_state("running")
+
+    def _obey(self) -> None:
+        while True:
+            with self.cond:
+                now = self.clock()
+                act: Act = self.authority.act(now, self.counter.done(), self.can_save())
+                if act.kind == "go":
+                    self._ack(self.authority.running(now))
+                    self.counter.arm(self.authority.limit(now, self.can_save()))
+                    return
+                fresh = self.state != "paused"
+            if fresh and act.kind in ("hold", "rest", "idle"):
+                self.quiesce()  # launches run ahead of the device: off is not off before they are done
+            if act.kind in ("hold", "idle", "wait"):
+                self._hold(act)
+            elif act.kind == "rest":
+                self._rest(act)
+            elif act.kind == "save" and act.want is not None:
+                self._save(act.want)
+            elif act.kind == "leave" and act.want is not None:
+                self._leave(act.want)
+
+    def _hold(self, act: Act) -> None:
+        with self.cond:
+            now = self.clock()
+            if self.authority.act(now, self.counter.done(), self.can_save()) != act:
+                return
+            if act.kind == "hold":
+                self._set_state("paused")
+            if act.kind != "wait":
+                self._ack(act.want)
+            self.cond.notify_all()  # the ranks thread may wait for this rank to arrive
+            # the wait ends with the lease even if the link thread is gone
+            self.cond.wait(max(0.0, act.until - now))
+
+    def _rest(self, act: Act) -> None:
+        with self.cond:
+            duty = self.authority.duty
+            now = self.clock()
+            end = now + duty.due(now)
+            duty.rest(now)
+            self._ack(act.want)
+            try:
+                self.cond.wait_for(
+                    lambda: duty.share is None or self.clock() >= end or self.clock() >= act.until,
+                    max(0.0, min(end, act.until) - now),
+                )
+            finally:
+                duty.wake(self.clock())
+
+    def _save(self, want: Want) -> None:
+        self._set_state("checkpointing")
+        self._busy, well = True, True
+        try:
+            for saver in list(self.savers):
+                saver()
+            if self.authority.marks_early:
+                self.on_mark(want.not_before, self.step_total())
+        except Exception:
+            well = False
+            sys.stderr.write("carbontui: the checkpoint function failed; training goes on\n" + traceback.format_exc())
+        finally:
+            self._busy = False
+            with self.cond:
+                self.authority.outcome(want, well)
+
+    def _leave(self, want: Want) -> None:
+        try:
+            self.on_mark(want.not_before, self.step_total())
+        except OSError as error:
+            if not self.authority.marks_early:
+                sys.stderr.write(f"carbontui: the resume marker cannot be written ({error}); not leaving\n")
+                with self.cond:
+                    self.authority.outcome(want, False)
+                return
+        self._set_state("unloading")
+        self._ack(want)
+        self.on_leave()
+        self.leaving = True
+        if threading.current_thread() is not threading.main_thread():  # SystemExit would end this thread alone
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+        raise SystemExit(0)
+
+    def _ack(self, want: Optional[Want]) -> None:
+        if want is not None and want.lease_s > 0 and want.asked != self.acked:
+            self.acked = want.asked
+            self.on_ack(want.want_gen, self.step_total())
+
+    def _set_state(self, state: str) -> None:
+        with self.cond:
+            if state == self.state:
+                return
+            now = self.clock()
+            if self._held_since is not None:
+                self.held_s += now - self._held_since
+                self.authority.duty.away(now)
+            self._held_since = None if state == "running" else now
+            if self.state == "paused":
+                self.acked = None  # a pause that begins again is acknowledged again
+            self.state = state
+        self.on_change()
+
+    # --- the link thread --------------------------------------------------------------------------------------
+
+    def accept(self, want: Want) -> None:
+        """A want has come."""
+        with self.cond:
+            changed = self.authority.accept(want, self.clock())
+            self.seen_gen = want.want_gen
+            if changed:
+                self.counter.arm(0)  # even a plain run: it is acknowledged at the next boundary
+                self.cond.notify_all()
+        if changed:
+            self.on_change()
+
+    def tick(self) -> Optional[float]:
+        """Let time do its work; returns the clock's time of the next tick, or None."""
+        with self.cond:
+            now = self.clock()
+            had = self.authority.want is not None
+            at: Optional[float] = self.authority.wakes_at(now)
+            if had and self.authority.want is None:
+                self.cond.notify_all()
+            if self.authority.limit(now, self.can_save()) == 0:
+                self.counter.arm(0)
+            return at
+
+    def shown_state(self) -> str:
+        """The state for the wire: asked while a boundary is wanted and none has come."""
+        with self.cond:
+            if self.state == "running" and self.authority.asks_boundary(self.clock(), self.can_save()):
+                return "asked"
+            return self.state
+
+    def running_s(self) -> float:
+        """The gate's clock without the time spent held."""
+        with self.cond:
+            now = self.clock()
+            return now - self.held_s - (now - self._held_since if self._held_since is not None else 0.0)
+
+    # --- any thread -------------------------------------------------------------------------------------------
+
+    def boundaries(self) -> int:
+        """Places where this process could have been held: its steps and those of its other optimizers."""
+        return self.counter.done() + self.asides
+
+    def can_save(self) -> bool:
+        """A checkpoint may be taken. Not at the hook's first boundary: it lies inside optimizer.step(), and a script
+        that is about to call step() itself should be met where it says."""
+        return bool(self.savers) and (self.counter is self.explicit or self.counter.done() > 1)
+
+    def step_total(self) -> int:
+        """Steps of the whole training: those before this process started and its own."""
+        start: Union[int, Any] = self.facts.get("start_step", 0)
+        return int(start) + self.counter.done()
+
+    def level(self) -> Optional[str]:
+        """run, duty, pause or unload as asked; None without a supervisor."""
+        with self.cond:
+            want = self.authority.in_force(self.clock()) if self.enabled else None
+            if want is None:
+                return "run" if self.enabled and self.connected else None
+            return "duty" if want.mode == "run" and want.duty else str(want.mode)

@@ -1,0 +1,61 @@
+"""Making an unchanged script meet the client: a directory for PYTHONPATH, and the environment of the child.
+
+The directory holds carbontui/__init__.py, the client and a sitecustomize.py, nothing else: a training environment never
+sees the packages of the tool's own. Used by the keeper's side, never inside the training process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Dict, Mapping, Union
+
+_LEFT_OUT = {"inject.py", "sitecustomize.py"}
+
+
+def build(hook_dir: Union[str, Path]) -> Path:
+    """Write the directory (0700), replacing files of an older one; returns it. Raises OSError."""
+    source = Path(__file__).resolve().parent
+    target = Path(hook_dir)
+    package = target / "carbontui"
+    (package / "client").mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name in ("__init__.py", "py.typed"):
+        shutil.copyfile(source.parent / name, package / name)
+    for file in source.glob("*.py"):
+        if file.name not in _LEFT_OUT:
+            shutil.copyfile(file, package / "client" / file.name)
+    shutil.copyfile(source / "sitecustomize.py", target / "sitecustomize.py")
+    return target
+
+
+def environment(
+    base: Mapping[str, str],
+    *,
+    hook_dir: Union[str, Path],
+    socket: Union[str, Path],
+    job: str,
+    marker: Union[str, Path],
+    resume: bool = False,
+) -> Dict[str, str]:
+    """The child's environment: `base` with the hook in front of its PYTHONPATH and what the client needs to know.
+
+    Output goes to a file, where Python would hold it back and programs would drop colour: unbuffered, coloured and 120
+    columns wide unless `base` says otherwise.
+    """
+    env = dict(base)
+    paths = [str(hook_dir)] + [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != str(hook_dir)]
+    env["PYTHONPATH"] = os.pathsep.join(paths)
+    env["CARBONTUI_SOCKET"] = str(socket)
+    env["CARBONTUI_JOB"] = job
+    env["CARBONTUI_MARKER"] = str(marker)
+    env["CARBONTUI_HOOK"] = str(hook_dir)
+    env.pop("CARBONTUI_RESUME", None)
+    if resume:
+        env["CARBONTUI_RESUME"] = "1"
+    env["PYTHONUNBUFFERED"] = "1"
+    if "NO_COLOR" not in base:
+        env.setdefault("FORCE_COLOR", "1")
+    env.setdefault("TTY_COMPATIBLE", "1")
+    env.setdefault("COLUMNS", "120")
+    return env

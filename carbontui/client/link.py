@@ -1,0 +1,255 @@
+"""The link to the supervisor: one background thread, started at the first step, that owns the socket.
+
+It sends what the loop does about once a second and at every change, and brings what is wanted to the gate. Without a
+supervisor it knocks once a second. Nothing it does can block the training thread, and nothing that comes over the
+socket can end it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import stat
+import struct
+import sys
+import threading
+import time
+from collections import deque
+from typing import Any, Deque, Dict, Optional, Tuple
+
+from carbontui.client import wire
+from carbontui.client.gate import Gate
+
+BEAT_S = 1.0
+KNOCK_MAX_S = 1.0
+"""The longest pause between two attempts to connect: a new supervisor should find its job within a second."""
+FLOOD_LINES = 16
+RATE_WINDOW_S = 10.0
+
+
+def start_time() -> int:
+    """Field 22 of /proc/self/stat in clock ticks since boot (tells a recycled pid); 0 where there is no /proc."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+class Refused(Exception):
+    """The socket or its peer is not to be trusted."""
+
+
+def connect(path: str) -> socket.socket:
+    """A non-blocking connection to the socket at `path`. Raises OSError or Refused.
+
+    Its directory must be ours (or root's) and closed to others, and so must the process that listens.
+    """
+    ours = (os.getuid(), 0)
+    folder = os.lstat(os.path.dirname(path) or ".")
+    if not stat.S_ISDIR(folder.st_mode) or folder.st_uid not in ours or stat.S_IMODE(folder.st_mode) & 0o077:
+        raise Refused("the socket's directory is not private")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # never settimeout: with one, send() waits for room even under MSG_DONTWAIT
+        sock.setblocking(False)
+        sock.connect(path)
+        if hasattr(socket, "SO_PEERCRED"):
+            uid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+            if uid not in ours:
+                raise Refused("the supervisor runs under another uid")
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class Link:
+    """Talks for `gate` over the socket at `path`; `hello` holds the fields of the first message."""
+
+    def __init__(self, gate: Gate, path: str, hello: Dict[str, Any]) -> None:
+        self.gate = gate
+        self.path = path
+        self.hello = hello
+        self.devices: Tuple[str, ...] = ()
+        self._ack: Optional[Tuple[int, int]] = None
+        self._changed = True
+        self._sock: Optional[socket.socket] = None
+        self._poll = select.poll()
+        self._wake_r, self._wake_w = os.pipe()
+        for fd in (self._wake_r, self._wake_w):
+            os.set_blocking(fd, False)
+        self._poll.register(self._wake_r, select.POLLIN)
+        self._in = self._out = b""
+        self._welcome = False
+        self._beat_at = self._knock_at = 0.0
+        self._knock_s = 0.05
+        self._rate: Deque[Tuple[float, int]] = deque(maxlen=32)
+        self._rate_for: Tuple[Any, ...] = ()
+        self._sent = threading.Event()
+        gate.on_change = self.changed
+        gate.on_ack = self.ack
+        self.thread = threading.Thread(target=self._run, name="carbontui-link", daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    # --- for the training thread ------------------------------------------------------------------------------
+
+    def changed(self) -> None:
+        """Something a supervisor should hear of at once."""
+        self._changed = True
+        self._sent.clear()
+        with contextlib.suppress(OSError):  # full: it is awake anyway
+            os.write(self._wake_w, b"!")
+
+    def ack(self, want_gen: int, step: int) -> None:
+        self._ack = (want_gen, step)
+        self.changed()
+
+    def flush(self, timeout_s: float) -> None:
+        """Give the last words this long to leave."""
+        if self._sock is not None and self.thread.is_alive():
+            self.changed()
+            self._sent.wait(timeout_s)
+
+    def abandon(self) -> None:
+        """In the child of a fork: close our copies; never shutdown(), which would end the parent's connection."""
+        for fd in (self._wake_r, self._wake_w):
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        if self._sock is not None:
+            with contextlib.suppress(OSError):
+                os.close(self._sock.detach())
+
+    # --- the thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._turn()
+            except (OSError, Refused, wire.BadMessage):
+                self._drop()
+            except Exception:  # whatever it is, training goes on and so does the link
+                self._drop()
+                time.sleep(KNOCK_MAX_S)
+            if sys.is_finalizing():
+                return
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        tick_at = self.gate.tick()
+        if self._sock is None and now >= self._knock_at:
+            self._knock(now)
+        if self._sock is not None:
+            self._say(now)
+        at = self._knock_at if self._sock is None else self._beat_at
+        if tick_at is not None:
+            at = min(at, tick_at)
+        # rounded up: a poll that wakes a hair early would spin until the time has come
+        for fd, events in self._poll.poll(max(0, int((at - time.monotonic()) * 1000) + 1)):
+            if fd == self._wake_r:
+                with contextlib.suppress(OSError):
+                    os.read(self._wake_r, 4096)
+            elif events & ~select.POLLOUT:
+                self._hear()
+
+    def _knock(self, now: float) -> None:
+        self._knock_at = now + self._knock_s
+        self._knock_s = min(KNOCK_MAX_S, self._knock_s * 2)
+        self._sock = connect(self.path)
+        self._poll.register(self._sock, select.POLLIN)
+        self._out = wire.encode("hello", {**self.hello, "v": wire.VERSION, "role": "rank"})
+        self._beat_at = 0.0
+
+    def _drop(self) -> None:
+        """The connection is over; the lease of a pause is not."""
+        self._welcome = self.gate.connected = False
+        self._in = self._out = b""
+        self._beat_at = 0.0
+        self._knock_at = max(self._knock_at, time.monotonic() + 0.02)
+        if self._sock is not None:
+            with contextlib.suppress(OSError, KeyError):
+                self._poll.unregister(self._sock)
+            self._sock.close()
+            self._sock = None
+
+    def _say(self, now: float) -> None:
+        """At most one message is under way; what it did not say the next one does."""
+        assert self._sock is not None
+        while True:
+            if not self._out:
+                if self._ack is not None and self._welcome:
+                    (gen, step), self._ack = self._ack, None
+                    self._out = wire.encode("ack", {"want_gen": gen, "step": step})
+                elif self._changed or now >= self._beat_at:
+                    self._changed, self._beat_at = False, now + BEAT_S
+                    self._out = wire.encode("obs", self._observe(now))
+                else:
+                    self._sent.set()
+                    break
+            try:
+                self._out = self._out[self._sock.send(self._out) :]
+            except BlockingIOError:
+                self._beat_at = max(self._beat_at, now + BEAT_S)
+                break
+        self._poll.modify(self._sock, select.POLLIN | (select.POLLOUT if self._out else 0))
+
+    def _observe(self, now: float) -> Dict[str, Any]:
+        gate = self.gate
+        done = gate.counter.done()
+        self._beat_rate(done)
+        return {
+            **gate.facts,
+            "step": done,
+            "state": gate.shown_state(),
+            "want_gen": gate.seen_gen,
+            "rate": self.speed(),
+            "devices": self.devices,
+            "calls": gate.boundaries(),
+            "can_unload": bool(gate.savers),
+        }
+
+    def _beat_rate(self, done: int) -> None:
+        level = (self.gate.level(), self.gate.counter is self.gate.explicit)
+        at = self.gate.running_s()
+        if level != self._rate_for or (self._rate and done < self._rate[-1][1]):
+            self._rate.clear()
+            self._rate_for = level
+        if not self._rate or done != self._rate[-1][1]:
+            self._rate.append((at, done))
+        while len(self._rate) > 2 and at - self._rate[1][0] > RATE_WINDOW_S:
+            self._rate.popleft()
+
+    def speed(self) -> Optional[float]:
+        """Steps per second over the last ten seconds, or the last two steps if those are longer."""
+        if len(self._rate) < 2:
+            return None
+        (t0, n0), (t1, n1) = self._rate[0], self._rate[-1]
+        return round((n1 - n0) / (t1 - t0), 6) if t1 - t0 > 0.2 else None
+
+    def _hear(self) -> None:
+        assert self._sock is not None
+        try:
+            data = self._sock.recv(wire.LINE_MAX)
+        except BlockingIOError:
+            return
+        if not data:
+            raise ConnectionResetError("the supervisor is gone")
+        *lines, self._in = (self._in + data).split(b"\n")
+        if len(self._in) > wire.LINE_MAX:
+            raise wire.BadMessage("a line without end")
+        for line in lines:
+            with contextlib.suppress(wire.BadMessage):
+                self._take(wire.decode(line))
+        if len(lines) > FLOOD_LINES:
+            time.sleep(0.005)  # a flood waits in the socket, not in the interpreter
+
+    def _take(self, message: Any) -> None:
+        if isinstance(message, wire.Welcome):
+            self._welcome = self.gate.connected = message.v == wire.VERSION
+            self._knock_s = 0.05
+        elif isinstance(message, wire.Want) and self._welcome:
+            self.gate.accept(message)

@@ -1,0 +1,51 @@
+"""The resume marker: how an unloaded training tells its keeper to start the command again.
+
+The process (every rank of it) leaves with exit code 0; the marker makes that 'unloaded' instead of 'done'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from datetime import datetime, timezone
+from typing import Optional
+
+
+def write_atomic(path: str, data: bytes) -> None:
+    """Replace the file at `path` by `data`: whole or not at all, and on the disk when this returns. Raises OSError."""
+    part = f"{path}.{os.getpid()}.part"
+    try:
+        with open(part, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
+    sync_dir(os.path.dirname(path))
+
+
+def sync_dir(path: str) -> None:
+    """Make a rename last; file systems that cannot are left alone."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def write(path: str, step: int, not_before: Optional[str]) -> None:
+    """Write the marker: steps of the whole training done, and when to start again (RFC 3339; None: when asked)."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+    body = {"step": step, "not_before": not_before, "written_at": now}
+    write_atomic(path, json.dumps(body).encode() + b"\n")
+
+
+def remove(path: str) -> None:
+    """No marker: the process stays after all."""
+    with contextlib.suppress(OSError):
+        os.unlink(path)

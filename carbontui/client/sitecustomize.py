@@ -1,0 +1,68 @@
+# mypy: ignore-errors
+"""Put into the training environment by carbontui: waits for torch.optim, and is silent everywhere else.
+
+Import-free on purpose: it runs at every start of a Python in the job.
+"""
+
+import sys
+
+
+class _Loader:
+    def __init__(self, inner, name):
+        self.inner, self.name = inner, name
+
+    def __getattr__(self, attribute):
+        return getattr(self.inner, attribute)
+
+    def create_module(self, spec):
+        return self.inner.create_module(spec)
+
+    def exec_module(self, module):
+        module.__loader__ = module.__spec__.loader = self.inner
+        self.inner.exec_module(module)
+        try:
+            from carbontui.client.hooks import WATCHED
+
+            WATCHED[self.name](module)
+        except Exception:  # a training without its hook is better than none
+            pass
+
+
+class _Watch:
+    """Finds nothing by itself; wraps the loader of the modules it waits for."""
+
+    names = {"torch.optim.optimizer", "torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"}
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.names:
+            return None
+        self.names.discard(name)
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    if hasattr(spec.loader, "exec_module"):
+                        spec.loader = _Loader(spec.loader, name)
+                    return spec
+        return None
+
+
+def _install():
+    here = __file__.rpartition("/")[0]
+    # last on the path: a carbontui that this environment has installed itself comes first, and so does
+    # the sitecustomize that ours stands before
+    sys.path[:] = [entry for entry in sys.path if entry != here] + [here]
+    sys.meta_path.insert(0, _Watch())
+    me = sys.modules.pop(__name__)
+    sys.path.remove(here)
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+        sys.modules[__name__] = me
+    finally:
+        sys.path.append(here)
+
+
+_install()

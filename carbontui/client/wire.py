@@ -1,0 +1,115 @@
+"""The rank's end of the wire: what carbontui.protocol defines, with the standard library's json.
+
+Every field is checked before any is applied: a lease of NaN once meant an eternal pause, because no comparison with
+it is true, and deep nesting ends in a RecursionError, which is no ValueError.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Dict, NamedTuple, Optional, Union
+
+VERSION = 1
+LINE_MAX = 4096
+"""Bytes of a line from the supervisor; its messages to a rank are far below."""
+NESTING_MAX = 64
+LEASE_MAX_S = 600.0
+_COUNT_MAX = 2**53
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z", re.IGNORECASE)
+
+
+class BadMessage(ValueError):
+    """A line that is no valid message."""
+
+
+class Welcome(NamedTuple):
+    """The answer to hello; another major version leaves this process running free."""
+
+    v: int
+
+
+class Want(NamedTuple):
+    """What is wanted until the lease ends; see carbontui.protocol.Want."""
+
+    mode: str
+    want_gen: int
+    lease_s: float
+    duty: Optional[float] = None
+    checkpoint: bool = False
+    not_before: Optional[str] = None
+
+    @property
+    def asked(self) -> Want:
+        """Without the lease: two wants of which only the lease differs ask for the same."""
+        return self._replace(lease_s=0.0)
+
+
+def encode(kind: str, fields: Dict[str, Any]) -> bytes:
+    """One line; fields that are None are left out."""
+    body = {"t": kind, **{key: value for key, value in fields.items() if value is not None}}
+    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def decode(line: bytes) -> Union[Welcome, Want, None]:
+    """The message of one line; None for a type this version does not know. Raises BadMessage, nothing else."""
+    if len(line) > LINE_MAX or line.count(b"[") + line.count(b"{") > NESTING_MAX:
+        raise BadMessage("too long or too deep")
+    try:
+        body = json.loads(line.decode("utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadMessage(str(error)) from None
+    if not isinstance(body, dict) or not isinstance(body.get("t"), str):
+        raise BadMessage("not an object with a type")
+    if body["t"] == "welcome":
+        return Welcome(_count(body, "v"))
+    if body["t"] == "want":
+        return _want(body)
+    return None
+
+
+def _want(body: Dict[str, Any]) -> Want:
+    mode = body.get("mode")
+    if mode not in ("run", "pause", "unload"):
+        raise BadMessage("unknown mode")
+    duty = None if body.get("duty") is None else _number(body, "duty", 1.0)
+    checkpoint = body.get("checkpoint")
+    if checkpoint is not None and not isinstance(checkpoint, bool):
+        raise BadMessage("checkpoint is no boolean")
+    not_before = body.get("not_before")
+    if not_before is not None and not (isinstance(not_before, str) and _RFC3339.match(not_before)):
+        raise BadMessage("not_before is no time")
+    return Want(
+        mode=mode,
+        want_gen=_count(body, "want_gen"),
+        lease_s=_number(body, "lease_s", LEASE_MAX_S),
+        duty=None if duty == 1.0 else duty,
+        checkpoint=bool(checkpoint),
+        not_before=not_before,
+    )
+
+
+def _number(body: Dict[str, Any], key: str, most: float) -> float:
+    """A finite number in (0, most]."""
+    value = body.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise BadMessage(f"{key} is no number")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise BadMessage(f"{key} is out of range") from None
+    if not (math.isfinite(number) and 0 < number <= most):
+        raise BadMessage(f"{key} is out of range")
+    return number
+
+
+def _count(body: Dict[str, Any], key: str) -> int:
+    value = body.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _COUNT_MAX:
+        raise BadMessage(f"{key} is no count")
+    return value
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")

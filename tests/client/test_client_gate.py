@@ -1,0 +1,163 @@
+"""Counting, leases and duty with a clock in hand."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbontui.client.counter import FAR, SPAN, Counter
+from carbontui.client.duty import Duty
+from carbontui.client.gate import Gate
+from carbontui.client.wire import Want
+
+
+def counting(limit: int = FAR) -> tuple[Counter, list[int]]:
+    slow: list[int] = []
+    counter = Counter(lambda: slow.append(counter.settle()), threading.RLock())
+    counter.arm(limit)
+    return counter, slow
+
+
+@given(st.lists(st.integers(1, 1000), max_size=60), st.integers(0, 3000))
+@settings(max_examples=150, deadline=None)
+def test_every_step_counts_and_the_limit_is_never_passed_unseen(steps, limit):
+    counter, slow = counting(limit)
+    total = 0
+    for n in steps:
+        total += n
+        before = len(slow)
+        counter.step(n)
+        assert counter.done() == total
+        if total >= limit:
+            assert len(slow) == before + 1 and slow[-1] == total
+
+
+def test_a_limit_far_ahead_is_met_exactly():
+    counter, slow = counting(10 * SPAN + 7)
+    for _ in range(10 * SPAN + 6):
+        counter.step()
+    assert slow[-1] == 10 * SPAN
+    counter.step()
+    assert slow[-1] == 10 * SPAN + 7
+
+
+@pytest.mark.parametrize("nonsense", [math.nan, math.inf])
+def test_nonsense_counts_do_not_stop_the_count(nonsense):
+    counter, _ = counting()
+    counter.step(nonsense)  # type: ignore[arg-type]
+    before = counter.done()
+    counter.step(-5)
+    for _ in range(3 * SPAN):
+        counter.step()
+    assert counter.done() >= before + 3 * SPAN - 5
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="the interpreter switches threads inside a step there")
+def test_threads_lose_no_step():
+    counter, _ = counting()
+    threads = [threading.Thread(target=lambda: [counter.step() for _ in range(50_000)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counter.done() == 200_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_lease_that_ends_lets_go():
+    clock = Clock()
+    gate = Gate(clock)
+    gate.accept(Want("pause", 1, 15.0))
+    assert gate.shown_state() == "asked"
+    assert gate.tick() == 115.0
+    clock.now = 114.9
+    assert gate.level() == "pause"
+    clock.now = 115.0
+    gate.tick()
+    assert gate.level() is None and gate.shown_state() == "running"
+    gate.explicit.step()  # would block for ever
+
+
+def test_a_step_waits_until_told_and_acknowledges_once():
+    gate = Gate()
+    acks: list[tuple[int, int]] = []
+    gate.on_ack = lambda gen, step: acks.append((gen, step))
+    held = threading.Event()
+    gate.on_change = lambda: held.set() if gate.state == "paused" else None
+    gate.explicit.step()
+    gate.accept(Want("pause", 7, 60.0))
+    thread = threading.Thread(target=gate.explicit.step)
+    thread.start()
+    assert held.wait(10)
+    gate.accept(Want("pause", 7, 60.0))
+    gate.accept(Want("run", 8, 60.0))
+    thread.join(10)
+    assert not thread.is_alive()
+    assert acks == [(7, 2), (8, 2)]
+
+
+def test_the_first_explicit_step_replaces_the_hooks_count():
+    gate = Gate()
+    gate.hooked.step()
+    gate.hooked.step()
+    assert gate.counter.done() == 2
+    gate.explicit.step()
+    gate.hooked.step()
+    assert gate.counter.done() == 1
+    gate.explicit.step()
+    assert gate.step_total() == 2
+
+
+def test_a_keyboard_interrupt_passes_and_leaves_the_gate_open():
+    gate = Gate()
+    gate.explicit.step()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    gate.quiesce = interrupted
+    gate.accept(Want("pause", 1, 60.0))
+    with pytest.raises(KeyboardInterrupt):
+        gate.explicit.step()
+    assert gate.state == "running"
+
+
+@given(st.floats(0.05, 0.95), st.floats(0.01, 5.0))
+@settings(max_examples=60, deadline=None)
+def test_duty_gives_the_share_asked_for_in_whole_steps(share, step_s):
+    duty, now = Duty(), 0.0
+    duty.set(share, now)
+    ran = rested = 0.0
+    for _ in range(int(400 / step_s)):
+        now += step_s
+        ran += step_s
+        rest = duty.due(now)
+        if rest:
+            duty.rest(now)
+            now += rest
+            rested += rest
+            duty.wake(now)
+    cycle = max(2.0, step_s / share + step_s)
+    assert ran / (ran + rested) == pytest.approx(share, abs=cycle / (ran + rested))
+
+
+def test_duty_debt_outlives_a_change_of_share_but_not_its_end():
+    duty = Duty()
+    duty.set(0.5, 0.0)
+    duty.set(0.25, 0.6)  # owes 0.6
+    assert duty.due(0.7) == 0.0
+    assert duty.due(1.0) == pytest.approx(0.6 + 0.4 * 3)
+    duty.set(None, 1.0)
+    assert duty.due(9.0) == 0.0

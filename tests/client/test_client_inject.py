@@ -1,0 +1,112 @@
+"""What the training environment gets to see, on every Python that is there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from carbontui.client import inject
+
+ROOT = Path(__file__).parents[2]
+PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+PYTHONS = sorted(str(p) for v in ("3.9", "3.10", "3.12", "3.13", "3.14") for p in PYENV.glob(f"{v}.*/bin/python"))
+
+STEPS = """
+import sys, time, carbontui
+for i in range(120):
+    time.sleep(0.01)
+    carbontui.step()
+bad = {"textual", "numpy", "msgspec", "click", "httpx", "platformdirs"} & set(sys.modules)
+print("py", sys.version_info[:2], "bad", bad, "from", carbontui.__file__)
+"""
+
+
+def test_the_hook_directory_holds_the_client_alone(hook):
+    names = {
+        str(path.relative_to(hook)) for path in hook.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {"sitecustomize.py", "carbontui/__init__.py", "carbontui/py.typed", "carbontui/client/api.py"} <= names
+    assert all(
+        n.startswith("carbontui/client/")
+        for n in names - {"sitecustomize.py", "carbontui/__init__.py", "carbontui/py.typed"}
+    )
+    assert "carbontui/client/inject.py" not in names
+
+
+def test_the_environment_keeps_what_the_user_set(tmp_path):
+    base = {"PYTHONPATH": "/a:/b", "COLUMNS": "200", "NO_COLOR": "1", "CARBONTUI_RESUME": "1", "HOME": "/h"}
+    env = inject.environment(base, hook_dir=tmp_path, socket="/s", job="j", marker="/m")
+    assert env["PYTHONPATH"] == f"{tmp_path}:/a:/b"
+    assert (env["COLUMNS"], env["HOME"], env["CARBONTUI_SOCKET"], env["CARBONTUI_JOB"]) == ("200", "/h", "/s", "j")
+    assert "FORCE_COLOR" not in env and "CARBONTUI_RESUME" not in env
+    again = inject.environment(env, hook_dir=tmp_path, socket="/s", job="j", marker="/m", resume=True)
+    assert again["PYTHONPATH"] == env["PYTHONPATH"] and again["CARBONTUI_RESUME"] == "1"
+    assert inject.environment({}, hook_dir=tmp_path, socket="/s", job="j", marker="/m")["FORCE_COLOR"] == "1"
+
+
+@pytest.mark.parametrize("python", PYTHONS, ids=lambda p: Path(p).parents[1].name)
+def test_other_pythons_pause_too(python, supervisor, launch, finish):
+    process = launch(STEPS, python=python)
+    supervisor.wait(lambda: supervisor.last())
+    supervisor.pause()
+    supervisor.want("run")
+    assert "bad set()" in finish(process)
+    assert supervisor.last().step == 120 and supervisor.ranks[0].bad == []
+
+
+def test_an_environment_without_any_package(supervisor, launch, finish, tmp_path):
+    """A venv of its own that holds neither textual nor numpy, nor pip; its carbontui is the hook's copy."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    process = launch(STEPS, python=str(venv / "bin" / "python"), PYTHONPATH="")
+    out = finish(process)
+    assert "bad set()" in out and str(Path(os.environ.get("HOME", "/"))) not in out.split("from ")[1].replace(
+        str(tmp_path), ""
+    )
+    assert supervisor.last().step == 120
+
+
+def test_an_existing_sitecustomize_runs_too_and_path_order_is_kept(launch, finish, tmp_path, hook):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("import sys; sys.theirs_ran = True\n")
+    process = launch(
+        """
+        import sys, sitecustomize
+        assert sys.theirs_ran and "theirs" in sitecustomize.__file__
+        assert type(sys.meta_path[0]).__name__ == "_Watch"
+        print("last", sys.path[-1])
+        """,
+        PYTHONPATH=str(theirs),
+    )
+    assert f"last {hook}" in finish(process)
+
+
+def test_a_broken_sitecustomize_of_theirs_breaks_nothing_of_ours(launch, finish, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("1 / 0\n")
+    process = launch("import sys, carbontui; carbontui.step(); print('ok')", PYTHONPATH=str(theirs))
+    assert "ok" in finish(process)
+
+
+def test_a_command_of_the_tool_still_works_inside_a_job(launch, finish):
+    """The tool's own package, where installed, is not hidden by the hook's copy of the client."""
+    process = launch([sys.executable, "-c", "import carbontui.cli, carbontui; print(carbontui.__file__)"])
+    assert str(ROOT / "carbontui" / "__init__.py") in finish(process)
+
+
+def test_a_process_that_never_trains_imports_nothing_of_ours(launch, finish):
+    process = launch("import sys, json; print([m for m in sys.modules if 'carbontui' in m], len(sys.meta_path))")
+    assert finish(process).startswith("[]")
+
+
+def test_client_sources_parse_on_39():
+    import ast
+
+    for path in [ROOT / "carbontui" / "__init__.py", *(ROOT / "carbontui" / "client").glob("*.py")]:
+        ast.parse(path.read_text(), feature_version=(3, 9))

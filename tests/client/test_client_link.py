@@ -1,0 +1,295 @@
+"""The link against a real socket: pausing, leases, and every way a peer can misbehave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+from fake_supervisor import FakeSupervisor
+
+from carbontui import protocol
+
+LOOP = """
+import os, sys, time, threading, carbontui
+N, dt = int(sys.argv[1]), float(sys.argv[2])
+for i in range(N):
+    time.sleep(dt)
+    carbontui.step()
+    if os.path.exists("enough"):
+        break
+print("done", i + 1, "threads", threading.active_count(), "fds", len(os.listdir("/proc/self/fd")))
+"""
+
+
+def stepping(supervisor, more_than=5):
+    supervisor.wait(lambda: supervisor.last() and supervisor.last().step > more_than, what="steps")
+
+
+def beats(supervisor, count=2):
+    """Wait for some more obs of the newest connection."""
+    rank = supervisor.live()[-1]
+    until = len(rank.obs) + count
+    supervisor.wait(lambda: len(rank.obs) >= until)
+
+
+def test_pause_holds_at_a_step_and_resume_lets_go(supervisor, launch, finish):
+    process = launch(LOOP, "300", "0.01")
+    stepping(supervisor)
+    (at,) = supervisor.pause()
+    supervisor.wait(lambda: supervisor.last().state == "paused")
+    beats(supervisor)
+    assert supervisor.last().step == at
+    gen = supervisor.want("run")
+    supervisor.wait(lambda: supervisor.acked(gen))
+    assert "done 300 threads 2" in finish(process)
+    assert supervisor.last().step == 300, "the last steps are told on the way out"
+    rank = supervisor.ranks[0]
+    assert rank.bad == []
+    assert rank.hello.pid == process.pid and rank.hello.start_time > 0
+    assert len(supervisor.ranks) == 1
+
+
+def test_asked_is_said_at_once_while_no_step_ends(supervisor, launch, finish):
+    process = launch("import carbontui, time\ncarbontui.step()\ntime.sleep(3)\ncarbontui.step()\nprint('end')")
+    supervisor.wait(lambda: supervisor.last())
+    gen = supervisor.want("pause")
+    supervisor.wait(lambda: supervisor.last().state == "asked" and supervisor.last().want_gen == gen)
+    assert supervisor.acked(gen) is None
+    supervisor.wait(lambda: supervisor.acked(gen))
+    supervisor.want("run")
+    assert "end" in finish(process)
+
+
+def test_reports_arrive_validated(supervisor, launch, finish):
+    process = launch(
+        """
+        import carbontui, time
+        carbontui.report(loss=float("nan"), total=40, epoch="x", metrics={"lr": 0.1, "bad": None, "inf": float("inf")})
+        carbontui.report(loss=2.5, epoch=0.0, total=-3)
+        for _ in range(40):
+            time.sleep(0.02)
+            carbontui.step()
+        """
+    )
+    finish(process)
+    obs = supervisor.last()
+    assert (obs.loss, obs.epoch, obs.total, obs.metrics) == (2.5, 0.0, 40, {"lr": 0.1})
+    assert supervisor.ranks[0].bad == []
+
+
+def test_a_supervisor_back_within_the_lease_takes_the_pause_over(tmp_path, launch, finish, supervisor):
+    process = launch(LOOP, "100000", "0.005")
+    stepping(supervisor)
+    (at,) = supervisor.pause()
+    supervisor.kill()
+    with_lease = FakeSupervisor(supervisor.path)
+    try:
+        with_lease.wait(lambda: with_lease.last())
+        assert (with_lease.last().state, with_lease.last().step) == ("paused", at)
+        with_lease.gen = 50
+        assert with_lease.pause() == [at]
+        beats(with_lease)
+        assert with_lease.last().step == at
+        (tmp_path / "enough").touch()
+        with_lease.want("run")
+        assert f"done {at} " in finish(process)
+    finally:
+        with_lease.kill()
+
+
+def test_no_lease_no_pause(tmp_path, launch, finish, supervisor):
+    """A dead supervisor lets go when the lease ends; a silent one whose socket stays open as well."""
+    process = launch(LOOP, "100000", "0.005")
+    stepping(supervisor)
+    supervisor.lease_s = 1.5
+    (at,) = supervisor.pause()
+    supervisor.silence()
+    supervisor.wait(lambda: supervisor.last().state == "running" and supervisor.last().step > at)
+    supervisor.pause()
+    supervisor.kill()
+    (tmp_path / "enough").touch()
+    finish(process)
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\x00\xff\xfe garbage\n" * 50,
+        b"x" * 200_000,
+        b"[" * 60_000 + b"\n",
+        b'{"t":"want","mode":"pause","want_gen":1,"lease_s":NaN}\n',
+        b'{"t":"want","mode":"sleep","want_gen":1,"lease_s":15}\n{"t":"welcome"}\n{"t":"later","x":[1]}\n',
+    ],
+    ids=["bytes", "endless-line", "nesting", "nan-lease", "unknown"],
+)
+def test_junk_never_stops_training(supervisor, launch, finish, junk):
+    process = launch(LOOP, "250", "0.01")
+    stepping(supervisor, 2)
+    supervisor.live()[-1].send(junk)
+    stepping(supervisor, 30)
+    supervisor.wait(lambda: supervisor.live())
+    supervisor.pause()  # and the link still obeys
+    supervisor.want("run")
+    assert "done 250" in finish(process)
+
+
+def test_a_flood_is_survived(supervisor, launch, finish):
+    process = launch(LOOP, "300", "0.005")
+    stepping(supervisor, 2)
+    line = protocol.encode(protocol.Want("run", 1, 15.0))
+    supervisor.live()[-1].send(line * 20_000)
+    assert "done 300" in finish(process)
+
+
+def test_a_peer_that_never_reads_costs_nothing(supervisor, launch, finish):
+    supervisor.reads = False
+    process = launch(
+        """
+        import carbontui, time
+        for _ in range(300):
+            time.sleep(0.002)
+            carbontui.report(metrics={str(i): i for i in range(32)})
+            carbontui.client.api.gate.on_change()
+            carbontui.step()
+        print("came through")
+        """
+    )
+    assert "came through" in finish(process)
+
+
+def test_another_major_version_leaves_training_alone(supervisor, launch, finish):
+    supervisor.version = 2
+    supervisor.want("pause")
+    process = launch(LOOP, "150", "0.01")
+    assert "done 150" in finish(process)
+    assert supervisor.last().state == "running"
+
+
+@pytest.mark.parametrize("kind", ["absent", "stale", "open-directory", "long", "file"])
+def test_without_a_supervisor_training_just_runs(kind, tmp_path, launch, finish, supervisor):
+    folder = supervisor.path.parent / "other"
+    folder.mkdir(mode=0o700)
+    path = folder / "job.sock"
+    listener = None
+    if kind == "stale":
+        socket.socket(socket.AF_UNIX).bind(str(path))
+    elif kind == "open-directory":
+        listener = FakeSupervisor(path)
+        folder.chmod(0o777)
+    elif kind == "long":
+        path = folder / ("x" * 120)
+    elif kind == "file":
+        path.write_text("no socket")
+    supervisor.path = path
+    process = launch(LOOP, "30", "0.01")
+    assert "done 30" in finish(process)
+    if listener:
+        assert all(rank.hello is None for rank in listener.ranks)
+        listener.kill()
+
+
+def test_importing_starts_nothing(supervisor, launch, finish):
+    process = launch(
+        """
+        import os, sys, threading
+        before = set(os.listdir("/proc/self/fd"))
+        import carbontui
+        carbontui.report(loss=1.0); carbontui.on_checkpoint(print); carbontui.paused(); carbontui.level()
+        assert threading.active_count() == 1 and set(os.listdir("/proc/self/fd")) == before
+        assert not {"asyncio", "torch", "numpy", "msgspec", "click", "platformdirs"} & set(sys.modules)
+        """
+    )
+    finish(process)
+    assert supervisor.ranks == []
+
+
+def test_the_child_of_a_fork_is_silent_and_the_parent_goes_on(supervisor, launch, finish):
+    process = launch(
+        """
+        import os, threading, time, carbontui
+        for i in range(30):
+            time.sleep(0.02); carbontui.step()
+        for _ in range(20):
+            pid = os.fork()
+            if pid == 0:
+                for _ in range(1000):
+                    carbontui.step()
+                assert threading.active_count() == 1 and carbontui.level() is None
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+        for i in range(70):
+            time.sleep(0.02); carbontui.step()
+        """
+    )
+    stepping(supervisor, 35)
+    supervisor.pause()
+    supervisor.want("run")
+    finish(process)
+    assert len(supervisor.ranks) == 1 and supervisor.last().step == 100
+
+
+def test_spawned_workers_that_do_not_train_stay_silent(supervisor, launch, finish):
+    process = launch(
+        """
+        import multiprocessing, time, carbontui
+        def work(i):
+            return i * i
+        if __name__ == "__main__":
+            carbontui.step()
+            with multiprocessing.get_context("spawn").Pool(2) as pool:
+                assert pool.map(work, range(8)) == [i * i for i in range(8)]
+            for _ in range(20):
+                time.sleep(0.02); carbontui.step()
+        """
+    )
+    finish(process)
+    assert len(supervisor.ranks) == 1
+
+
+def test_stopped_supervisor_then_reconnect(tmp_path, launch, finish, supervisor):
+    """A supervisor that vanishes and comes back is found within about a second, again and again."""
+    process = launch(LOOP, "100000", "0.005")
+    stepping(supervisor)
+    current = supervisor
+    for _ in range(4):
+        current.kill()
+        Path(supervisor.path).unlink()
+        current = FakeSupervisor(supervisor.path)
+        current.wait(lambda current=current: current.last())
+        current.pause()
+        current.want("run")
+    (tmp_path / "enough").touch()
+    out = finish(process)
+    current.kill()
+    assert "threads 2" in out
+
+
+def test_duty_runs_a_share_of_the_time(supervisor, launch, finish):
+    process = launch(
+        """
+        import carbontui, time
+        while carbontui.level() != "duty":
+            time.sleep(0.01); carbontui.step()
+        start = time.monotonic(); ran = 0.0
+        while time.monotonic() - start < 8:
+            t = time.monotonic(); time.sleep(0.02); ran += time.monotonic() - t
+            carbontui.step()
+        print("share", ran / (time.monotonic() - start))
+        """
+    )
+    supervisor.wait(lambda: supervisor.last())
+    supervisor.want("run", duty=0.5)
+    share = float(finish(process).split("share ")[1])
+    assert 0.35 < share < 0.65  # four cycles; the arithmetic itself is tested with a clock in hand
+
+
+def test_interrupt_while_paused_ends_the_script(supervisor, launch):
+    process = launch(LOOP, "100000", "0.005")
+    stepping(supervisor)
+    supervisor.pause()
+    os.kill(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+    assert process.returncode != 0 and "KeyboardInterrupt" in out

@@ -1,0 +1,129 @@
+"""Every field is checked before any is applied, and the two ends of the wire agree."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbontui import protocol
+from carbontui.client import wire
+
+GOOD = {"t": "want", "mode": "pause", "want_gen": 3, "lease_s": 15.0}
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        '"lease_s":NaN',
+        '"lease_s":Infinity',
+        '"lease_s":1e999',
+        '"lease_s":0',
+        '"lease_s":-1',
+        '"lease_s":601',
+        '"lease_s":true',
+        '"lease_s":"15"',
+        '"lease_s":null',
+        '"lease_s":' + "9" * 400,
+        '"want_gen":-1',
+        '"want_gen":1.5',
+        '"want_gen":true',
+        '"want_gen":' + str(2**60),
+        '"mode":"sleep"',
+        '"mode":[]',
+        '"duty":0',
+        '"duty":1.01',
+        '"duty":NaN',
+        '"checkpoint":1',
+        '"not_before":17',
+        '"not_before":"tomorrow"',
+    ],
+)
+def test_one_bad_field_refuses_the_whole_want(field):
+    body = json.dumps(GOOD)[:-1] + "," + field + "}"  # the last of two equal keys counts
+    with pytest.raises(wire.BadMessage):
+        wire.decode(body.encode())
+
+
+@pytest.mark.parametrize("missing", ["mode", "want_gen", "lease_s"])
+def test_a_missing_field_refuses_the_want(missing):
+    with pytest.raises(wire.BadMessage):
+        wire.decode(json.dumps({k: v for k, v in GOOD.items() if k != missing}).encode())
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\xff\xfe", b"[]", b"3", b"{}", b'{"t":4}', b"[" * 60_000, b"[" * 60, b'{"a":' * 60]
+)
+def test_garbage_raises_nothing_else(line):
+    with pytest.raises(wire.BadMessage):
+        wire.decode(line)
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_give_a_message_or_bad_message(line):
+    with contextlib.suppress(wire.BadMessage):
+        wire.decode(line)
+
+
+def test_unknown_types_and_fields_are_for_newer_peers():
+    assert wire.decode(b'{"t":"news","x":1}') is None
+    assert wire.decode(json.dumps({**GOOD, "colour": "red"}).encode()) == wire.Want("pause", 3, 15.0)
+
+
+times = st.datetimes().map(lambda t: t.strftime("%Y-%m-%dT%H:%M:%S.000Z").rjust(24, "0"))
+wants = st.builds(
+    protocol.Want,
+    mode=st.sampled_from(["run", "pause", "unload"]),
+    want_gen=st.integers(0, 2**53),
+    lease_s=st.floats(0, 600, exclude_min=True),
+    duty=st.none() | st.floats(0, 1, exclude_min=True, exclude_max=True),
+    checkpoint=st.none() | st.booleans(),
+    not_before=st.none() | times,
+)
+
+
+@given(wants)
+@settings(max_examples=100, deadline=None)
+def test_what_the_supervisor_sends_is_understood(want):
+    got = wire.decode(protocol.encode(want).rstrip())
+    assert (got.mode, got.want_gen, got.lease_s, got.duty) == (want.mode, want.want_gen, want.lease_s, want.duty)
+    assert got.checkpoint == bool(want.checkpoint) and got.not_before == want.not_before
+
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    st.integers(0, 2**53),
+    st.none() | st.floats(0, 1e18),
+    st.none() | numbers,
+    st.dictionaries(st.text(max_size=5), numbers),
+)
+@settings(max_examples=100, deadline=None)
+def test_what_the_client_sends_is_understood(step, rate, loss, metrics):
+    fields = {
+        "step": step,
+        "state": "asked",
+        "want_gen": 1,
+        "rate": rate,
+        "loss": loss,
+        "devices": (),
+        "metrics": metrics,
+    }
+    message = protocol.decode_from_peer(wire.encode("obs", fields).rstrip())
+    assert isinstance(message, protocol.Obs)
+    assert (message.step, message.rate, message.loss, message.metrics) == (step, rate, loss, metrics)
+
+
+def test_versions_and_bounds_are_the_protocols():
+    assert wire.VERSION == protocol.VERSION
+    assert wire.LINE_MAX <= protocol.LINE_MAX
+    longest = protocol.Want("unload", 2**53, 600.0, 0.1234567890123, True, "2030-01-01T00:00:00.000Z")
+    assert len(msgspec.json.encode(longest)) < wire.LINE_MAX
+    assert math.isclose(wire.LEASE_MAX_S, 600)
