@@ -192,7 +192,12 @@ class Limiter:
             return self._outcome(held, False, code, str(error), held.cap.fix)
         except OSError as error:
             return self._outcome(held, False, "error", f"no lease can be written ({error}): the limit is left alone")
-        self._lease(held, (current,))
+        try:
+            self._lease(held, (current,))
+        except OSError as error:
+            # the one on disk names this value too, beside the one before it
+            self._say(f"{uuid}: its lease cannot be shortened ({error})")
+        self.notices.pop(uuid, None)
         held.cap = Cap("yes", f"{info.limit_min_mw / 1000:.0f}-{info.limit_max_mw / 1000:.0f} W")
         held.set_at_s, held.seen_over = now_s, 0
         held.binding = power_w is not None and power_w * 1000 > current * OVERSHOOT
@@ -222,9 +227,10 @@ class Limiter:
         epoch = held.lease.epoch if held.lease and held.lease.agent_pid == os.getpid() else 0
         if epoch == 0:
             epoch = (held.lease.epoch if held.lease else 0) + 1
-        held.lease = new_lease(held.info.uuid, epoch, held.found_mw, ours_mw, self._job)
+        lease = new_lease(held.info.uuid, epoch, held.found_mw, ours_mw, self._job)
         if self._store is not None:
-            self._store.write(held.lease)
+            self._store.write(lease)
+        held.lease = lease
 
     # --- giving back ------------------------------------------------------------------------------------------
 
