@@ -252,5 +252,5 @@ def test_lease_directory_that_is_not_ours_is_refused(tmp_path: Path, board: Fake
 
 
 def test_command_writes_whole_watts_without_a_tail() -> None:
-    assert leases.command("GPU-1", 700_000).endswith("-pl 700")
-    assert leases.command("GPU-1", 350_500).endswith("-pl 350.5")
+    assert leases.limit_command("GPU-1", 700_000).endswith("-pl 700")
+    assert leases.limit_command("GPU-1", 350_500).endswith("-pl 350.5")
