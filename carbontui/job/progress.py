@@ -49,18 +49,18 @@ class Progress:
 
     @property
     def done_s(self) -> float:
-        """Work done so far in reference-speed seconds."""
-        total, rate = self.total_s, self.ref_rate
-        if total is not None and self.steps_total:
-            return total * min(1.0, self.step / self.steps_total)
-        if rate and self.step:
-            return self.step / rate
-        return self.plain_done_s
+        """How long the work done so far takes flat out, by the measured rate where there is one."""
+        rate = self.ref_rate
+        return self.step / rate if rate and self.step else self.plain_done_s
 
     @property
     def left_s(self) -> float | None:
-        total = self.total_s
-        return None if total is None else max(0.0, total - self.done_s)
+        """The work left in reference-speed seconds: by steps and the measured rate where both are known, since a
+        person's --work is an estimate; None while unknown."""
+        rate = self.ref_rate
+        if self.steps_total is not None and rate:
+            return max(0, self.steps_total - self.step) / rate
+        return None if self.work_s is None else max(0.0, self.work_s - self.done_s)
 
     def saw_start(self, starts: int) -> None:
         """The keeper started the command for the `starts`-th time: steps count on from where they were."""

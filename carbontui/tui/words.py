@@ -142,10 +142,9 @@ def age(seconds: float) -> str:
     """How old the data is, in coarse steps so that a still screen stays still: '' while fresh."""
     if seconds < 5:
         return ""
-    for step in (5, 10, 20, 30):
-        if seconds < step * 2 or step == 30:
-            return f"{step} s" if seconds < 60 else units.fmt_duration(seconds // 60 * 60)
-    return ""
+    if seconds < 60:
+        return f"{max(step for step in (5, 10, 20, 30) if step <= seconds)} s"
+    return units.fmt_duration(seconds // 60 * 60)
 
 
 def count(number: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import until
+from house import until
 from nvml_machine import machine_with  # noqa: F401
 
 from carbontui.power.curve import Curve, Point, fingerprint, save

@@ -260,7 +260,7 @@ class FakeSupervisor:
         self.commands: list[p.Cmd] = []
         self.previews: list[p.Preview] = []
         self.result = p.Result(0, True, text="paused at step 1204")
-        self.preview_waits: asyncio.Event | None = None
+        self.preview_error: str | None = None
         self.viewing = asyncio.Event()
         self.asked = asyncio.Event()
         self._seq = 0
@@ -304,7 +304,7 @@ class FakeSupervisor:
         try:
             while line := await reader.readline():
                 self._hear(writer, p.decode_from_peer(line))
-        except ConnectionError:
+        except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
             self._writers.discard(writer)
@@ -326,7 +326,7 @@ class FakeSupervisor:
         elif isinstance(message, p.Preview):
             self.previews.append(message)
             self.asked.set()
-            writer.write(p.encode(p.Previewed(message.id, None, None, None, None, None)))
+            writer.write(p.encode(p.Previewed(message.id, None, None, None, None, None, self.preview_error)))
         elif isinstance(message, p.LogRead):
             size = len(self.log)
             at = max(0, size + message.offset) if message.offset < 0 else min(message.offset, size)

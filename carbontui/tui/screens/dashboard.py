@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import on
@@ -232,7 +233,7 @@ class Dashboard(Screen[str | None]):
         self.choice = Choice(index, point, budget_text(point, picture.frontier))
         self._show_charts()
         self.refresh_bindings()
-        self.run_worker(self._preview(self.choice), group="preview", exclusive=True)
+        self.run_worker(partial(self._preview, self.choice), group="preview", exclusive=True)
 
     async def _preview(self, choice: Choice) -> None:
         """Ask what the supervisor makes of it; a newer choice cancels this one."""
@@ -382,7 +383,7 @@ class Dashboard(Screen[str | None]):
         start = status.budget.start if status.budget else picture.series.watts.start if picture.series.watts else None
         span = picture.now_s - units.from_iso(start) if start else 0.0
         if span > 1.0:
-            self.run_worker(self._learn_past(span), group="past", exclusive=True)
+            self.run_worker(partial(self._learn_past, span), group="past", exclusive=True)
 
     async def _learn_past(self, span_s: float) -> None:
         try:

@@ -82,16 +82,11 @@ class BudgetSlider(FrontierChart):
             ("  finish ", "dim"),
             (_signed(later, units.fmt_duration(abs(later))), "text"),
         ]
-        money = point.cost - base.cost
         currency = picture.status.cost.currency if picture.status.cost else ""
-        price: Row = []
+        money = point.cost - base.cost
+        second: Row = [(" ends ", "dim"), (words.clock(finish, now), "preview")]
         if currency:
-            price = [("  cost ", "dim"), (_signed(money, units.fmt_money(abs(money), currency)), "text")]
-        second: Row = [
-            *price,
-            (f" {words.clock(finish, now)}", "preview"),
-            ("  enter commits, esc returns", "dim"),
-        ]
+            second += [("  cost ", "dim"), (_signed(money, units.fmt_money(abs(money), currency)), "text")]
         return [told, second]
 
     def _keys(self, width: int) -> Row:

@@ -85,11 +85,16 @@ class Cells(Widget):
         base = self.rich_style
         if y >= len(self._rows):
             return Strip.blank(size.width, base)
-        segments = [
-            Segment("".join(char for char, _ in run), base + self.ink(ink))
-            for ink, run in groupby(self._rows[y], key=lambda cell: cell[1])
-        ]
-        return Strip(segments, size.width)
+        segments: list[Segment] = []
+        text, style = "", base
+        for ink, run in groupby(self._rows[y], key=lambda cell: cell[1]):
+            own = base + self.ink(ink)
+            # two inks may come to one style, and each segment costs its colours on the wire
+            if own != style and text:
+                segments.append(Segment(text, style))
+                text = ""
+            text, style = text + "".join(char for char, _ in run), own
+        return Strip([*segments, Segment(text, style)], size.width)
 
     def ink(self, ink: Ink) -> Style:
         """The style of a name; 'a/b' paints the colour of a on the colour of b."""

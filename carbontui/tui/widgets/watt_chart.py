@@ -50,7 +50,8 @@ class WattChart(Cells):
             info = ahead[x]
             if metered[x] is not None:
                 tall = eighths(metered[x], top, space)
-                columns.append(Column(tall, tall, 0, self._was(view.time(x) + view.span_s / 2)))
+                at_s = self.picture.now_s if x == now else view.time(x) + view.span_s / 2
+                columns.append(Column(tall, tall, 0, self._was(at_s, status.level if x == now else None)))
             elif info is not None and x >= now:
                 tall = eighths(info.power_w, top, space)
                 columns.append(Column(0, tall, 0, words.KIND_STYLE[info.kind]))
@@ -61,9 +62,9 @@ class WattChart(Cells):
         self._line(plotted, parked, top, "paused")
         return [*rows, *with_scale(plotted, top), axis(view, now)]
 
-    def _was(self, at_s: float) -> str:
+    def _was(self, at_s: float, level: str | None) -> str:
         """The colour of a metered column: of the level that held then, where that is known."""
-        name = self.past.at(at_s) if self.past else None
+        name = level or (self.past.at(at_s) if self.past else None)
         info = table(self.picture.plan if self.picture else None).get(name or "")
         return words.KIND_STYLE[info.kind] if info else "running"
 
