@@ -32,6 +32,8 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
     limit_max_mw: int | None = None
     limit_default_mw: int | None = None
     memory_total_b: int | None = None
+    clock_max_mhz: int | None = None
+    """Where clocks can be locked."""
     mig: bool = False
     mig_uuids: tuple[str, ...] = ()
     persistence: bool | None = None
@@ -79,6 +81,9 @@ class Backend(Protocol):
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         """Raises DeviceError."""
+
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        """Keep the clock at or below `mhz`; None lifts the lock. There is no way to read one. Raises DeviceError."""
 
     def processes(self, uuid: str) -> tuple[int, ...]:
         """Pids of compute processes. Raises DeviceError."""
@@ -149,6 +154,9 @@ class SimulatedBackend:
         self._advance()
         self._boards[uuid] = structs.replace(self._boards[uuid], limit_w=milliwatts / 1000)
 
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        raise DeviceError(NOT_SUPPORTED, "not modelled")
+
     def processes(self, uuid: str) -> tuple[int, ...]:
         return ()
 
@@ -181,6 +189,9 @@ class NoBackend:
         raise DeviceError(NOT_SUPPORTED, "no GPU")
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
+        raise DeviceError(NOT_SUPPORTED, "no GPU")
+
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
         raise DeviceError(NOT_SUPPORTED, "no GPU")
 
     def processes(self, uuid: str) -> tuple[int, ...]:
