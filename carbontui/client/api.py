@@ -157,9 +157,11 @@ def _unmark() -> None:
 
 
 def _goodbye(pid: int) -> None:
-    """The last steps count too."""
+    """The last steps count too; the ranks thread must not outlive the interpreter."""
     if _link is not None and pid == os.getpid():
         _link.flush(0.2)
+        for ranks in _ranks:
+            ranks.stop()
 
 
 def _forked() -> None:
