@@ -16,11 +16,12 @@ from carbontui.plan.buckets import everything, fill, finishes, quantum, trace_ma
 from carbontui.plan.dual import search_price
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import Fixed, Floats, Graph, Ints, build
-from carbontui.plan.problem import Problem
+from carbontui.plan.problem import Problem, ProblemError
 from carbontui.plan.results import Frontier, FrontierPoint, run_lengths
 
-FINEST, COARSEST, PER_CURVE = 16, 8, 8000
-"""Buckets in a slot at full speed: fine enough to tell a resume apart, fewer on long horizons."""
+FINEST, GOOD, COARSEST = 512, 16, 4
+"""Buckets in a slot at full speed: `GOOD` tells a resume apart, short horizons afford more, long ones less."""
+CELLS_CAP = 24_000_000
 
 
 def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
@@ -40,7 +41,7 @@ def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
     tables = fill(
         graph,
         float(prices.lams[prices.best]),
-        quantum(graph, max(COARSEST, min(FINEST, PER_CURVE // slots))),
+        quantum(graph, _fineness(graph)),
         everything(graph),
         certify=False,
     )
@@ -71,6 +72,17 @@ def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
     )
     at = np.searchsorted(sums.slot[kept], np.arange(slots), side="right") - 1
     return Frontier(points, tuple(at.tolist()))
+
+
+def _fineness(graph: Graph) -> int:
+    """Buckets per slot that the horizon allows. Raises ProblemError when it allows too few."""
+    full = float(np.median(graph.problem.dur_s)) * float(graph.speed.max())
+    most = np.minimum(np.cumsum(graph.work.max(axis=(1, 2))), graph.problem.work_s)
+    allowed = CELLS_CAP / (graph.states * float(most.sum()) / full)
+    if allowed < COARSEST:
+        raise ProblemError("slots.dur_s", f"{graph.slots} slots with {graph.states} states are too many for a frontier")
+    wanted = max(min(GOOD, 8000 // graph.slots), min(FINEST, 2400 // graph.slots))
+    return int(max(COARSEST, min(wanted, allowed)))
 
 
 def _simple(graph: Graph) -> Ints:

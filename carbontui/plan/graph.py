@@ -248,7 +248,8 @@ def _arcs(
 
 @dataclass(frozen=True)
 class Reach:
-    """The most work that can be done, and the schedule of least lateness."""
+    """Whether the work fits, and the schedule that shows it: the most work, or the least lateness where it does not
+    fit."""
 
     fits: bool
     levels: tuple[int, ...]
@@ -277,26 +278,26 @@ def reach(graph: Graph) -> Reach:
     best[-1, :-1] = tail
     most = np.full((graph.slots + 1, states + 1), -np.inf)
     most[-1, :-1] = 0.0
-    choice = np.empty((graph.slots, states), dtype=np.int64)
+    soonest = np.empty((graph.slots, states), dtype=np.int64)
+    fullest = np.empty_like(soonest)
     prefer = np.argsort(-graph.speed, kind="stable")
     possible = np.isfinite(graph.cost)
     for k in range(graph.slots - 1, -1, -1):
         dst = graph.target[int(graph.fixed[k] >= 0)]
         gain = np.where(possible[k], graph.work[k], -np.inf)[graph.cls]
-        most[k, :-1] = (gain + most[k + 1][dst]).max(axis=1)
-        total = gain + best[k + 1][dst]
-        choice[k] = prefer[np.argmax(total[:, prefer], axis=1)]
-        best[k, :-1] = total.max(axis=1)
-    if most[0, graph.start] >= problem.work_s - problem.finish_tolerance:
-        return Reach(True, ())
-    if not np.isfinite(best[0, graph.start]):
+        for value, choice in ((most, fullest), (best, soonest)):
+            total = gain + value[k + 1][dst]
+            choice[k] = prefer[np.argmax(total[:, prefer], axis=1)]
+            value[k, :-1] = total.max(axis=1)
+    fits = bool(most[0, graph.start] >= problem.work_s - problem.finish_tolerance)
+    if not fits and not np.isfinite(best[0, graph.start]):
         where = "fixed" if (graph.fixed >= 0).any() else "switch.time_s"
         if problem.max_resumes is not None and np.isfinite(most[0, graph.start]):
             where = "max_resumes"
         raise Infeasible(where, "leaves no schedule that ever finishes the work")
     levels, s = [], graph.start
     for k in range(graph.slots):
-        level = int(choice[k, s])
+        level = int((fullest if fits else soonest)[k, s])
         levels.append(level)
         s = int(graph.target[int(graph.fixed[k] >= 0), s, level])
-    return Reach(False, tuple(levels))
+    return Reach(fits, tuple(levels))

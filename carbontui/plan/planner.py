@@ -27,7 +27,7 @@ from carbontui.plan.results import Baseline, Evaluation, Plan
 CELLS = 100_000
 """Buckets of the first search; each refinement may use four times as many, up to the cap."""
 CELLS_CAP = 12_000_000
-FINEST = 4096
+COARSEST, FINEST = 4, 4096
 PRUNE = 0.2
 """Share of the tolerance given away when ruling out: what could be better by less is not searched for."""
 
@@ -71,6 +71,8 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
         room = reach(graph)
         if not room.fits:
             return _late(problem, graph, room.levels, tol, named if compare else [])
+        schedule = np.array(room.levels)
+        search.offer(path_cost(graph, schedule) or math.inf, schedule)
     dual = solve_dual(graph, search.upper, tol)
     search.lower = dual.lower
     crossed = crossings(graph, *paths(graph, dual))
@@ -78,9 +80,8 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
         search.offer(crossed.objective, crossed.levels)
     stage = 1
     cells = CELLS
-    while not search.closed(tol) and cells <= CELLS_CAP:
+    while not search.closed(tol) and cells <= CELLS_CAP and _refine(search, dual, tol, cells):
         stage = min(stage + 1, 3)
-        _refine(search, dual, tol, cells)
         cells *= 4
     if search.levels is None:
         raise AssertionError("the work fits, but no schedule was found")
@@ -92,15 +93,18 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
     return _plan(problem, levels, figures, search.lower, stage, tol, baseline if compare else ())
 
 
-def _refine(search: _Search, dual: Dual, tol: float, cells: int) -> None:
-    """One search of the corridor with about `cells` buckets."""
+def _refine(search: _Search, dual: Dual, tol: float, cells: int) -> bool:
+    """One search of the corridor with about `cells` buckets; False when even the coarsest would take too many."""
     graph = search.graph
     limit = search.upper - PRUNE * tol * abs(search.upper)
     if not math.isfinite(limit):
         # nothing known yet: more than any schedule can cost
         limit = 1.0 + 2.0 * float(np.abs(np.where(np.isfinite(graph.cost), graph.cost, 0.0)).max(axis=(1, 2)).sum())
     left = corridor(graph, dual, limit)
-    tables = fill(graph, dual.lam, _unit(graph, left, cells), left, certify=True)
+    unit = _unit(graph, left, cells)
+    if unit is None:
+        return False
+    tables = fill(graph, dual.lam, unit, left, certify=True)
     found = finishes(tables)
     search.lower = max(search.lower, min(found.lower, search.upper))
     for i in np.argsort(found.objective)[:8].tolist():
@@ -111,16 +115,19 @@ def _refine(search: _Search, dual: Dual, tol: float, cells: int) -> None:
         if exact is not None:
             search.offer(exact, levels)
             break
+    return True
 
 
-def _unit(graph: Graph, left: Corridor, cells: int) -> float:
-    """The bucket size with which the corridor takes about `cells` buckets."""
+def _unit(graph: Graph, left: Corridor, cells: int) -> float | None:
+    """The bucket size with which the corridor takes about `cells` buckets; None when it takes too many at any size."""
     first = np.where(left.states, left.least, np.inf).min(axis=1)
     last = np.where(left.states, left.most, -np.inf).max(axis=1)
     span = np.where(left.states.any(axis=1), last - first, 0.0).sum()
     full = float(np.median(graph.problem.dur_s)) * float(graph.speed.max())
     per_slot = cells / graph.states * full / max(span, full)
-    return quantum(graph, int(min(max(per_slot, 4), FINEST)))
+    if per_slot * CELLS_CAP < COARSEST * cells:
+        return None
+    return quantum(graph, int(min(max(per_slot, COARSEST), FINEST)))
 
 
 def _cut(problem: Problem, levels: Ints) -> tuple[int, ...]:

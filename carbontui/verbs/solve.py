@@ -102,8 +102,8 @@ def _made_up(
     if deadline_s <= start_s:
         raise Failure(f"budget {budget!r} is over before the start", 2)
     slot_s = 900.0 if deadline_s - start_s <= 10 * 86400 else 3600.0
-    if deadline_s - start_s > 400 * 86400:
-        raise Failure(f"budget {budget!r} is longer than 400 days", 2)
+    if deadline_s - start_s > 60 * 86400:
+        raise Failure(f"budget {budget!r} is longer than 60 days", 2)
     edges = boundaries(start_s, deadline_s, slot_s)
     durations = [b - a for a, b in pairwise(edges)]
     if grid is not None:

@@ -143,3 +143,14 @@ def test_bad_files_are_one_line(tmp_path, name, content, named):
     assert isinstance(result.exception, Failure)
     assert result.exception.code == 2
     assert named in result.exception.message
+
+
+def test_the_own_forecast_rolls_without_being_late_and_without_looking_ahead():
+    setup = whatif.assumed(650.0, caps=True, running=False)
+    report = backtest.run(grid(24 * 75), setup, 3 * 3600.0, 2.0, 2, seed=1)
+    name = "rolling, own forecast"
+    assert all(outcome.figures.late_s == 0 for outcome in report.outcomes[name])
+    assert report.summary()[name]["captured_pct"] > 50
+    edges = [START + 3600 * h for h in range(24 * 70, 24 * 70 + 8)]
+    changed = grid(24 * 75, of=lambda hour: value(hour) if hour <= 24 * 70 else 7.0)
+    assert known.Own(grid(24 * 75), [])(edges) == known.Own(changed, [])(edges)

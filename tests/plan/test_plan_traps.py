@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from plan_helpers import best_by_trying
 
-from carbontui.plan import Infeasible, Level, Problem, baselines, evaluate, frontier, solve
+from carbontui.plan import Infeasible, Level, Problem, ProblemError, baselines, evaluate, frontier, solve
 from carbontui.whatif import boundaries
 
 CAPS = (Level("pause", 90, 0.0), Level("full", 650, 1.0), Level("c448", 448, 0.9), Level("c249", 249, 0.55))
@@ -118,7 +118,7 @@ def test_average_and_marginal_never_meet_in_one_problem():
     # a problem holds one series of intensity; a second one is refused by name
     data = job([300, 200]).to_dict()
     data["slots"]["marginal_g_per_kwh"] = [800, 900]
-    from carbontui.plan import ProblemError, problem_from_dict
+    from carbontui.plan import problem_from_dict
 
     with pytest.raises(ProblemError, match=r"slots\.marginal_g_per_kwh"):
         problem_from_dict(data)
@@ -171,3 +171,13 @@ def test_rent_makes_waiting_dear():
     priced = solve(replace(problem, alpha=1000.0))
     assert priced.levels == (1, 1, -1, -1)
     assert priced.cost == pytest.approx(2.5 * 1700 / 3600)
+
+
+def test_a_horizon_too_long_to_search_still_gives_an_honest_plan_and_no_frontier():
+    problem = job(daily(6000, 8), step=60.0, levels=CAPS[:2])
+    plan = solve(problem, compare=False)
+    assert plan.late_s == 0
+    assert plan.lower_bound <= plan.objective
+    assert plan.certified == (plan.gap <= 1e-3)
+    with pytest.raises(ProblemError, match="too many for a frontier"):
+        frontier(problem)
