@@ -1,6 +1,6 @@
 """Share of the perfect-foresight saving that rolling plans on our forecast capture, pause-only, July to December 2021.
 
-By hand: `python tests/bench/bench_forecast_capture.py [--starts N] [--json FILE]` ($CARBONTUI_DATA, else ../shared/data).
+By hand: `python tests/bench/bench_forecast_capture.py [--starts N] [--json FILE]` ($CARBONTUI_DATA or ../shared/data).
 650 W running, 90 W paused, 0 W before the start; pausing takes 20 s and resuming 45 s at 300 W; jobs of 8 and 24 h at
 1.5, 2 and 3 times their length; re-planned every hour on the newest mean forecast with the current hour known. The plan
 itself is an exact dynamic program over whole hours, made here, so that nothing but the forecast is judged; the seconds
