@@ -14,7 +14,6 @@ import json
 import math
 import os
 import threading
-import time
 from datetime import timedelta
 from typing import Any, Callable, List, Optional
 
@@ -32,6 +31,9 @@ ARRIVE_STEPS = 10
 SAVE_S = 3600.0
 BEAT_S = 3.0
 BYE_S = 5.0
+WAIT_S = 0.5
+"""One blocking wait at the store; how long the end of the process may have to wait for this thread."""
+STOP_S = 5.0
 REST_PERIOD_S = 10.0
 RETRY_S = (5.0, 60.0)
 """First and longest wait after a proposal that some rank did not answer at all."""
@@ -115,7 +117,7 @@ class Ranks:
         self.duty = Duty(REST_PERIOD_S)
         self.margin = 1
         self.retry_s = RETRY_S[0]
-        self.aborted = 0
+        self.stopping = False
         self.store: Store
         self.thread = threading.Thread(target=self._run, name="carbontui-ranks", daemon=True)
 
@@ -124,13 +126,22 @@ class Ranks:
             self.gate.authority = self.accord
         self.thread.start()
 
+    def stop(self) -> None:
+        """Before the interpreter ends: a thread that comes back from C++ after that aborts the process."""
+        with self.gate.cond:
+            self.stopping = True
+            self.gate.cond.notify_all()
+        self.thread.join(STOP_S)
+
     def _run(self) -> None:
         for wait_s in (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 0.0):
             try:
                 self.store = self.opener()
                 break
             except Lost:
-                time.sleep(wait_s)
+                self._pause(wait_s)
+            if self.stopping:
+                return
         else:
             return
         epoch = 0
@@ -157,7 +168,7 @@ class Ranks:
         with self.gate.cond:
             order, self.accord.order = self.accord.order, None
             if order is not None:
-                if order.kind == "leave" and order.saved is not None:
+                if order.kind == "leave" and order.saved is not None and order.state != "leave":
                     self.gate.on_unmark()
                 order.state = "run"
             self.gate.cond.notify_all()
@@ -174,17 +185,36 @@ class Ranks:
             order.until = self.gate.clock() + FAIL_OPEN_S
 
     def _until(self, true: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for it at most this long; raises Lost when the process ends."""
         with self.gate.cond:
-            return bool(self.gate.cond.wait_for(true, timeout_s))
+            self.gate.cond.wait_for(lambda: self.stopping or true(), timeout_s)
+            if self.stopping:
+                raise Lost("the process ends")
+            return true()
+
+    def _pause(self, timeout_s: float) -> None:
+        with self.gate.cond:
+            self.gate.cond.wait_for(lambda: self.stopping, timeout_s)
+
+    def _get(self, key: str, timeout_s: float) -> Optional[str]:
+        """Store.get in short waits, between which the thread can be stopped."""
+        end = self.gate.clock() + timeout_s
+        while True:
+            left = end - self.gate.clock()
+            value = self.store.get(key, max(0.001, min(left, WAIT_S)))
+            if self.stopping:
+                raise Lost("the process ends")
+            if value is not None or left <= WAIT_S:
+                return value
 
     def _follow(self, e: int) -> None:
         text = None
         while text is None:
-            text = self.store.get(f"prop/{e}", 60.0)
+            text = self._get(f"prop/{e}", 60.0)
         body = json.loads(text)
         order = Order(e, body["at"], body["kind"], body["not_before"], self.gate.clock() + UNDECIDED_S)
         self.store.set(f"vote/{e}/{self.rank}", "yes" if self._arm(order) else "no")
-        decision = self.store.get(f"dec/{e}", DECISION_S) or self.store.first(f"dec/{e}", "abort")
+        decision = self._get(f"dec/{e}", DECISION_S) or self.store.first(f"dec/{e}", "abort")
         if decision == "commit":
             self._turn(order, "commit")
             self._obey(e, order)
@@ -211,7 +241,7 @@ class Ranks:
                 self._until(lambda: order.arrived and (not order.saves or order.saved is not None), 0.25)
             now = self.gate.clock()
             if self.store.has(f"beat/{e}"):
-                pulse = self.store.get(f"beat/{e}", 1.0)
+                pulse = self._get(f"beat/{e}", 1.0)
                 if pulse != beat:
                     beat, heard = pulse, now
                     self._beat(order)
@@ -219,7 +249,7 @@ class Ranks:
                 self.store.first(f"run/{e}", "silence")
 
     def _wait_for_run(self, e: int, order: Order, timeout_s: float) -> None:
-        self.store.get(f"go/{e}" if order.kind == "leave" else f"run/{e}", timeout_s)
+        self._get(f"go/{e}" if order.kind == "leave" else f"run/{e}", timeout_s)
 
     # --- rank 0 ------------------------------------------------------------------------------------------------
 
@@ -244,6 +274,8 @@ class Ranks:
         kind = None
         while kind is None:
             with self.gate.cond:
+                if self.stopping:
+                    raise Lost("the process ends")
                 kind = self._asked()
                 if kind is None:
                     due = self.duty.next_at()
@@ -258,7 +290,7 @@ class Ranks:
         self.store.set(f"prop/{e}", json.dumps({"at": at, "kind": kind, "not_before": not_before}))
         yes = self._arm(order)
         end = self.gate.clock() + VOTE_S
-        votes = [self.store.get(f"vote/{e}/{r}", max(0.001, end - self.gate.clock())) for r in others]
+        votes = [self._get(f"vote/{e}/{r}", max(0.001, end - self.gate.clock())) for r in others]
         agreed = yes and all(vote == "yes" for vote in votes)
         if self.store.first(f"dec/{e}", "commit" if agreed else "abort") == "commit":
             self._turn(order, "commit")
@@ -267,11 +299,10 @@ class Ranks:
             self.margin = max(1, self.margin // 2)
             self._clear()
         else:
-            self.aborted += 1
             self._clear()
             self.margin = min(1 << 20, self.margin * 2)
             if None in votes:  # a rank that does not answer: do not stop the others for nothing again and again
-                time.sleep(self.retry_s)
+                self._pause(self.retry_s)
                 self.retry_s = min(RETRY_S[1], self.retry_s * 2)
         if e > 0 and None not in votes:  # every rank has gone past the proposal before this one
             names = ("vote", "at", "saved", "bye")
@@ -287,7 +318,7 @@ class Ranks:
             if order.saves:
                 keys = [f"saved/{e}/{r}" for r in others]
                 done = self._gather(e, order, lambda: order.saved is not None, keys, SAVE_S)
-                well = done and bool(order.saved) and all(self.store.get(key, 1.0) == "ok" for key in keys)
+                well = done and bool(order.saved) and all(self._get(key, 1.0) == "ok" for key in keys)
                 self.accord.lease.saved_well = well
                 if well and order.kind == "leave":
                     self._leave(e, order, others)
@@ -299,7 +330,7 @@ class Ranks:
                     self._until(lambda: self._asked() != "hold", BEAT_S)
         self.store.first(f"run/{e}", word)
         if word == "late":
-            time.sleep(self.retry_s)
+            self._pause(self.retry_s)
             self.retry_s = min(RETRY_S[1], self.retry_s * 2)
 
     def _gather(self, e: int, order: Order, mine: Callable[[], bool], keys: List[str], timeout_s: float) -> bool:
@@ -312,7 +343,9 @@ class Ranks:
             if now >= pulse_at:
                 pulse_at = now + BEAT_S
                 self._pulse(e, order)
-            time.sleep(nap_s)
+            self._pause(nap_s)
+            if self.stopping:
+                raise Lost("the process ends")
             nap_s = min(0.05, nap_s * 1.5)
         return True
 
@@ -339,6 +372,6 @@ class Ranks:
         self.store.set(f"go/{e}", "leave")
         end = self.gate.clock() + BYE_S
         for r in others:
-            self.store.get(f"bye/{e}/{r}", max(0.001, end - self.gate.clock()))
+            self._get(f"bye/{e}/{r}", max(0.001, end - self.gate.clock()))
         self._turn(order, "leave")
         self._until(lambda: False, SAVE_S)

@@ -35,6 +35,7 @@ _COST_BITS = 34
 _NONE = 1 << 62
 _SOUND = 1 << 61
 _NO_DRIFT = 1 << 30
+_NEAR = 16
 
 
 @dataclass(frozen=True)
@@ -230,8 +231,12 @@ def finishes(tables: Tables) -> Finishes:
     goal = graph.problem.work_s
     slot, state, level = (index.astype(np.int64) for index in np.nonzero(tables.corridor.finishes))
     done = graph.work[slot, graph.cls[state], level]
-    lowest = np.floor((goal - done - tables.drift_high[slot]) / unit).astype(np.int64) - 1
-    highest = np.ceil((goal - tables.drift_low[slot]) / unit).astype(np.int64) + 1
+    high, low = tables.drift_high[slot], tables.drift_low[slot]
+    if tables.drift is None:
+        # without a proof to give, look where finishes are, not where drift could take them at worst
+        high, low = np.minimum(high, _NEAR * unit), np.maximum(low, -_NEAR * unit)
+    lowest = np.floor((goal - done - high) / unit).astype(np.int64) - 1
+    highest = np.ceil((goal - low) / unit).astype(np.int64) + 1
     base, width = tables.base[slot], tables.width[slot]
     lowest, highest = np.maximum(lowest, base), np.minimum(highest, base + width - 1)
     counts = np.maximum(highest - lowest + 1, 0)

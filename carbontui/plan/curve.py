@@ -19,8 +19,8 @@ from carbontui.plan.graph import Fixed, Floats, Graph, Ints, build
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Frontier, FrontierPoint, run_lengths
 
-BUCKETS = 6
-"""Buckets in a slot at full speed, at least."""
+FINEST, COARSEST, PER_CURVE = 16, 8, 8000
+"""Buckets in a slot at full speed: fine enough to tell a resume apart, fewer on long horizons."""
 
 
 def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
@@ -37,7 +37,13 @@ def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
     graph = build(problem, fixed)
     simple = _simple(graph) if fixed is None else np.empty((0, slots), dtype=np.int64)
     prices = search_price(graph, np.inf, 0.0, rounds=2)
-    tables = fill(graph, float(prices.lams[prices.best]), quantum(graph, BUCKETS), everything(graph), certify=False)
+    tables = fill(
+        graph,
+        float(prices.lams[prices.best]),
+        quantum(graph, max(COARSEST, min(FINEST, PER_CURVE // slots))),
+        everything(graph),
+        certify=False,
+    )
     found = finishes(tables)
     order = np.lexsort((found.objective, found.slot))
     _, first = np.unique(found.slot[order], return_index=True)

@@ -24,6 +24,7 @@ _SPREAD = np.array([0.3, 0.5, 0.7, 0.85, 0.95, 1.0, 1.05, 1.15, 1.3, 1.6, 2.2, 4
 _BETWEEN = np.arange(1, 10) / 10
 _BEYOND = np.array([1.5, 2.0, 4.0, 8.0, 16.0])
 _ROUNDS = 3
+_PATHS = 8
 
 
 @dataclass(frozen=True)
@@ -191,9 +192,11 @@ def solve_dual(graph: Graph, upper: float, tol: float) -> Dual:
 
 
 def paths(graph: Graph, dual: Dual) -> tuple[Ints, Ints]:
-    """The path of each price: levels [T, M] and states [T+1, M]; it goes on after the work is done."""
-    reduced = graph.cost[:, None] - dual.lams[None, :, None, None] * graph.work[:, None]
-    count = len(dual.lams)
+    """The paths of the best prices: levels [T, M] and states [T+1, M]; they go on after the work is done."""
+    best = np.argsort(-dual.bounds, kind="stable")[:_PATHS]
+    reduced = graph.cost[:, None] - dual.lams[best][None, :, None, None] * graph.work[:, None]
+    back = dual.back[:, best]
+    count = len(best)
     rows = np.arange(count)
     states = np.empty((graph.slots + 1, count), dtype=np.int64)
     levels = np.empty((graph.slots, count), dtype=np.int64)
@@ -201,7 +204,7 @@ def paths(graph: Graph, dual: Dual) -> tuple[Ints, Ints]:
     for k in range(graph.slots):
         s = states[k]
         dst = graph.target[int(graph.fixed[k] >= 0)][s]
-        step = reduced[k, rows, graph.cls[s]] + dual.back[k + 1, rows[:, None], dst]
+        step = reduced[k, rows, graph.cls[s]] + back[k + 1, rows[:, None], dst]
         levels[k] = j = np.argmin(step, axis=1)
         states[k + 1] = dst[rows, j]
     return levels, states

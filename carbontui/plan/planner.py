@@ -24,7 +24,7 @@ from carbontui.plan.graph import Fixed, Graph, Ints, build, reach
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Baseline, Evaluation, Plan
 
-CELLS = 400_000
+CELLS = 100_000
 """Buckets of the first search; each refinement may use four times as many, up to the cap."""
 CELLS_CAP = 12_000_000
 FINEST = 4096

@@ -32,12 +32,14 @@ SLACKS = (1.5, 2.0, 3.0)
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--starts", type=int, default=20)
+    parser.add_argument("--zones", nargs="*", default=list(ZONES))
     asked = parser.parse_args()
     if not DATA.is_dir():
         sys.exit(f"no recorded data at {DATA}: set CARBONTUI_DATA")
     groups: list[dict[str, object]] = []
     begin = time.time()
-    for zone, kind in ZONES.items():
+    for zone in asked.zones:
+        kind = ZONES[zone]
         grid = Grid(recorded.load(DATA / f"{zone}_ci-{kind}-prod_2021.csv.gz", zone=zone))
         issues = load_issues(DATA / f"{zone}_ci-{kind}-forecast96h_2021H2.csv.gz")
         for hours in HOURS:

@@ -58,10 +58,10 @@ class Cells(Widget):
 
     def redraw(self) -> None:
         """Draw again and refresh the changed span of each row."""
-        if not self.is_attached or not self.display:
-            self._drawn = Size(0, 0)
-            return
         size = self.content_size
+        if not self.is_attached or not self.display or not size:
+            self._rows, self._drawn = [], Size(0, 0)
+            return
         if size != self._drawn:
             # nothing on the terminal to compare with: the whole drawing is new
             self._fill(size)
@@ -76,7 +76,7 @@ class Cells(Widget):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._drawn = Size(0, 0)
+        self._rows, self._drawn = [], Size(0, 0)
 
     def render_line(self, y: int) -> Strip:
         size = self.content_size
