@@ -211,9 +211,10 @@ def measure_caps(look: Look) -> dict[str, Cap]:
     if look.energy_uj is not None:
         caps["energy"] = Cap("yes", "energy counter of the board")
     else:
-        caps["energy"] = Cap(
-            "not_supported", f"no energy counter ({words(errors.get('energy_uj'))}): power is integrated"
-        )
+        # a part-time sensor meets a fast rhythm in a few fixed phases: measured on the simulation, 250 ms bursts +20 %
+        rough = " (instant readings: fast bursts may be off by 20 %)" if look.kind == "instant" else ""
+        reason = words(errors.get("energy_uj"))
+        caps["energy"] = Cap("not_supported", f"no energy counter ({reason}): power is integrated{rough}")
     if look.power_w is not None:
         kinds = {
             "avg1s": "1 s average",
