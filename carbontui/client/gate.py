@@ -146,6 +146,7 @@ class Gate:
         self.leaving = False
         self._held_since: Optional[float] = None
         self._busy = False
+        self._new_peer = True
 
     # --- the training thread ---------------------------------------------------------------------------------
 
@@ -282,11 +283,18 @@ class Gate:
 
     # --- the link thread --------------------------------------------------------------------------------------
 
+    def welcomed(self) -> None:
+        """Connected: what is so is said again."""
+        self._new_peer = True
+
     def accept(self, want: Want) -> None:
         """A want has come."""
         with self.cond:
             changed = self.authority.accept(want, self.clock())
             self.seen_gen = want.want_gen
+            if self._new_peer and want.asked == self.acked:
+                self.on_ack(want.want_gen, self.step_total())  # told to another supervisor, or never arrived
+            self._new_peer = False
             if changed:
                 self.counter.arm(0)  # even a plain run: it is acknowledged at the next boundary
                 self.cond.notify_all()

@@ -4,7 +4,7 @@ Rank 0 proposes a step a little ahead; every rank arms its counter and votes whe
 are does the step become the boundary. Nothing is added to a step, and no collective. Each rank's thread has a
 connection of its own, because a blocking get() holds the connection against every other thread.
 
-Keys below `carbontui/<run id>/<restart>/`, e the number of the proposal, r a rank: prop/e, vote/e/r, dec/e, at/e/r,
+Keys below `carbontui/<run id>/<restart>/`, e the number of the proposal, r a rank: prop/e/r, vote/e/r, dec/e, at/e/r,
 saved/e/r, go/e, bye/e/r, beat/e, run/e. Decisions are written by compare_set alone, so the first writer is right.
 """
 
@@ -31,8 +31,8 @@ ARRIVE_STEPS = 10
 SAVE_S = 3600.0
 BEAT_S = 3.0
 BYE_S = 5.0
-WAIT_S = 0.5
-"""One blocking wait at the store; how long the end of the process may have to wait for this thread."""
+NAP_S = (0.002, 0.05)
+"""First and longest nap between two looks at a key that is about to come."""
 STOP_S = 5.0
 REST_PERIOD_S = 10.0
 RETRY_S = (5.0, 60.0)
@@ -49,13 +49,18 @@ class Store:
     def __init__(self, store: Any, prefix: str) -> None:
         self.store, self.prefix = store, prefix
 
-    def get(self, key: str, timeout_s: float) -> Optional[str]:
-        """The value, or None when it has not come within the time. Raises Lost."""
-        try:
-            self.store.wait([self.prefix + key], timedelta(seconds=timeout_s))
-        except RuntimeError:
-            if not self.has(key):
-                return None
+    def take(self, key: str) -> str:
+        """Wait for a value without an end. Raises Lost.
+
+        Only for the long wait: one that runs out writes a warning into the log of the training.
+        """
+        self._try(lambda: self.store.wait([self.prefix + key], timedelta(days=3650)))
+        return self._try(lambda: self.store.get(self.prefix + key)).decode()  # type: ignore[no-any-return]
+
+    def get(self, key: str) -> Optional[str]:
+        """The value, or None while there is none. Raises Lost."""
+        if not self.has(key):
+            return None
         return self._try(lambda: self.store.get(self.prefix + key)).decode()  # type: ignore[no-any-return]
 
     def set(self, key: str, value: str) -> None:
@@ -118,7 +123,10 @@ class Ranks:
         self.margin = 1
         self.retry_s = RETRY_S[0]
         self.stopping = False
+        self.awaited = ""
+        """The key this thread waits for in C++; ours alone, so that stop() may ring with it."""
         self.store: Store
+        self.bell: Store
         self.thread = threading.Thread(target=self._run, name="carbontui-ranks", daemon=True)
 
     def start(self) -> None:
@@ -131,12 +139,17 @@ class Ranks:
         with self.gate.cond:
             self.stopping = True
             self.gate.cond.notify_all()
+        if self.awaited:
+            try:
+                self.bell.set(self.awaited, "{}")
+            except Lost:  # then the thread has lost it too
+                pass
         self.thread.join(STOP_S)
 
     def _run(self) -> None:
         for wait_s in (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 0.0):
             try:
-                self.store = self.opener()
+                self.store, self.bell = self.opener(), self.opener()
                 break
             except Lost:
                 self._pause(wait_s)
@@ -197,21 +210,25 @@ class Ranks:
             self.gate.cond.wait_for(lambda: self.stopping, timeout_s)
 
     def _get(self, key: str, timeout_s: float) -> Optional[str]:
-        """Store.get in short waits, between which the thread can be stopped."""
-        end = self.gate.clock() + timeout_s
+        """The value, looked for more and more slowly; None when it has not come within the time."""
+        end, nap_s = self.gate.clock() + timeout_s, NAP_S[0]
         while True:
-            left = end - self.gate.clock()
-            value = self.store.get(key, max(0.001, min(left, WAIT_S)))
-            if self.stopping:
-                raise Lost("the process ends")
-            if value is not None or left <= WAIT_S:
+            value = self.store.get(key)
+            if value is not None or self.gate.clock() >= end:
                 return value
+            self._nap(nap_s)
+            nap_s = min(NAP_S[1], nap_s * 1.5)
+
+    def _nap(self, nap_s: float) -> None:
+        self._until(lambda: False, nap_s)
 
     def _follow(self, e: int) -> None:
-        text = None
-        while text is None:
-            text = self._get(f"prop/{e}", 60.0)
-        body = json.loads(text)
+        with self.gate.cond:
+            if self.stopping:
+                raise Lost("the process ends")
+            self.awaited = f"prop/{e}/{self.rank}"
+        body = json.loads(self.store.take(self.awaited))
+        self.awaited = ""
         order = Order(e, body["at"], body["kind"], body["not_before"], self.gate.clock() + UNDECIDED_S)
         self.store.set(f"vote/{e}/{self.rank}", "yes" if self._arm(order) else "no")
         decision = self._get(f"dec/{e}", DECISION_S) or self.store.first(f"dec/{e}", "abort")
@@ -287,7 +304,9 @@ class Ranks:
             at = self.gate.counter.done() + ahead
             not_before = want.not_before if want is not None else None
             order = Order(e, at, kind, not_before, self.gate.clock() + UNDECIDED_S)
-        self.store.set(f"prop/{e}", json.dumps({"at": at, "kind": kind, "not_before": not_before}))
+        proposal = json.dumps({"at": at, "kind": kind, "not_before": not_before})
+        for r in others:
+            self.store.set(f"prop/{e}/{r}", proposal)
         yes = self._arm(order)
         end = self.gate.clock() + VOTE_S
         votes = [self._get(f"vote/{e}/{r}", max(0.001, end - self.gate.clock())) for r in others]
@@ -305,8 +324,8 @@ class Ranks:
                 self._pause(self.retry_s)
                 self.retry_s = min(RETRY_S[1], self.retry_s * 2)
         if e > 0 and None not in votes:  # every rank has gone past the proposal before this one
-            names = ("vote", "at", "saved", "bye")
-            old = [f"{name}/{e - 1}" for name in ("prop", "dec", "go", "beat", "run")]
+            names = ("prop", "vote", "at", "saved", "bye")
+            old = [f"{name}/{e - 1}" for name in ("dec", "go", "beat", "run")]
             self.store.forget(*old, *(f"{name}/{e - 1}/{r}" for name in names for r in others))
 
     def _hold(self, e: int, order: Order, others: range) -> None:
@@ -335,7 +354,7 @@ class Ranks:
 
     def _gather(self, e: int, order: Order, mine: Callable[[], bool], keys: List[str], timeout_s: float) -> bool:
         """Wait for this rank and the keys of the others; False when they do not come or nobody wants it any more."""
-        end, nap_s, pulse_at = self.gate.clock() + timeout_s, 0.002, 0.0
+        end, nap_s, pulse_at = self.gate.clock() + timeout_s, NAP_S[0], 0.0
         while not (mine() and (not keys or self.store.has(*keys))):
             now = self.gate.clock()
             if now >= end or (not order.arrived and self._asked() is None):
@@ -343,10 +362,8 @@ class Ranks:
             if now >= pulse_at:
                 pulse_at = now + BEAT_S
                 self._pulse(e, order)
-            self._pause(nap_s)
-            if self.stopping:
-                raise Lost("the process ends")
-            nap_s = min(0.05, nap_s * 1.5)
+            self._nap(nap_s)
+            nap_s = min(NAP_S[1], nap_s * 1.5)
         return True
 
     def _pulse(self, e: int, order: Order) -> None:
