@@ -20,7 +20,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -278,6 +278,31 @@ def ask(path: Path, message: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> An
 
     The answer's type belongs to the message's. Raises LinkError (see the tree above).
     """
+    with _conversation(path, timeout_s) as (sock, lines):
+        sock.sendall(protocol.encode(msgspec.structs.replace(message, id=1)))
+        while True:
+            answer = lines.next()
+            if isinstance(answer, protocol.Refused) and answer.id in (None, 1):
+                raise RequestRefused(answer.error)
+            if not isinstance(answer, protocol.Refused | News | protocol.Welcome) and answer.id == 1:
+                return answer
+
+
+def snap(path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> protocol.Snap:
+    """Everything a screen would show, once. Raises LinkError."""
+    with _conversation(path, timeout_s) as (sock, lines):
+        sock.sendall(protocol.encode(protocol.View()))
+        while True:
+            answer = lines.next()
+            if isinstance(answer, protocol.Refused):
+                raise RequestRefused(answer.error)
+            if isinstance(answer, protocol.Snap):
+                return answer
+
+
+@contextlib.contextmanager
+def _conversation(path: Path, timeout_s: float) -> Iterator[tuple[socket.socket, _Lines]]:
+    """A connection with hello and welcome said; what goes wrong inside leaves as a LinkError."""
     end = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         lines = _Lines(sock, end)
@@ -292,13 +317,7 @@ def ask(path: Path, message: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> An
         try:
             sock.sendall(protocol.encode(_hello()))
             _check_welcome(lines.next())
-            sock.sendall(protocol.encode(msgspec.structs.replace(message, id=1)))
-            while True:
-                answer = lines.next()
-                if isinstance(answer, protocol.Refused) and answer.id in (None, 1):
-                    raise RequestRefused(answer.error)
-                if not isinstance(answer, protocol.Refused | News | protocol.Welcome) and answer.id == 1:
-                    return answer
+            yield sock, lines
         except TimeoutError:
             raise NoAnswer(f"no answer from the supervisor within {timeout_s:g} s") from None
         except OSError as error:

@@ -130,7 +130,7 @@ def _first_step() -> None:
 def _distribute() -> None:
     """A rank of a distributed job never stops alone: from here on all ranks agree first.
 
-    Looked at again at every slow boundary, for process groups that come up late or without torchrun's variables.
+    Looked at again before anything is obeyed, for process groups that come up late or without torchrun's variables.
     """
     if _link is None or _ranks:
         return
@@ -157,9 +157,11 @@ def _unmark() -> None:
 
 
 def _goodbye(pid: int) -> None:
-    """The last steps count too."""
+    """The last steps count too; the ranks thread must not outlive the interpreter."""
     if _link is not None and pid == os.getpid():
         _link.flush(0.2)
+        for ranks in _ranks:
+            ranks.stop()
 
 
 def _forked() -> None:

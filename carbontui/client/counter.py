@@ -20,7 +20,7 @@ class Counter:
     step: Callable[..., None]
     """step(n=1): `n` steps are done."""
     settle: Callable[[], int]
-    """Start a new span and return the steps done; called by the training thread inside `slow`."""
+    """Start a new span and return the steps done; for the training thread."""
     done: Callable[[], int]
     """Steps done; any thread."""
     arm: Callable[[int], None]
@@ -34,10 +34,14 @@ class Counter:
             nonlocal left
             left -= n
             if not left > floor:  # written so that a NaN handed in gets here too and is thrown away
+                turn()
+
+        def turn() -> None:
+            if settle() >= limit:
                 slow()
 
         def settle() -> int:
-            nonlocal base, left
+            nonlocal base, left, floor
             with lock:
                 if type(left) is not int:
                     left = _whole(left)
@@ -46,7 +50,8 @@ class Counter:
                 # no call between the next two lines: no other thread's step falls in between
                 base += SPAN - left
                 left = SPAN
-                arm(limit)
+                ahead = limit - base
+                floor = 0 if ahead >= SPAN else SPAN - ahead if ahead > 0 else SPAN
                 return base
 
         def done() -> int:

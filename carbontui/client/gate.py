@@ -111,9 +111,10 @@ class Gate:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self.cond = threading.Condition(threading.RLock())
-        self.explicit = Counter(self._explicit, self.cond)
-        self.hooked = Counter(self._boundary, self.cond)
+        lock = threading.RLock()
+        self.cond = threading.Condition(lock)
+        self.explicit = Counter(self._explicit, lock)
+        self.hooked = Counter(self._boundary, lock)
         self.counter = self.hooked
         self.authority: Any = Lease()
         self.savers: List[Callable[[], Any]] = []
@@ -130,7 +131,7 @@ class Gate:
         self.on_first: Optional[Callable[[], None]] = None
         """Called once, in the training thread, at the first step."""
         self.on_boundary: Optional[Callable[[], None]] = None
-        """Called at every slow boundary before anything else is looked at."""
+        """Called whenever the counter sends the training thread here, before anything else is looked at."""
         self.on_change: Callable[[], None] = lambda: None
         """Called after every change a supervisor should hear of at once."""
         self.on_ack: Callable[[int, int], None] = lambda gen, step: None
@@ -145,6 +146,7 @@ class Gate:
         self.leaving = False
         self._held_since: Optional[float] = None
         self._busy = False
+        self._new_peer = True
 
     # --- the training thread ---------------------------------------------------------------------------------
 
@@ -160,9 +162,7 @@ class Gate:
         if not self.enabled:
             self.explicit.arm(FAR)
             self.hooked.arm(FAR)
-            self.counter.settle()
             return
-        self.counter.settle()
         first, self.on_first = self.on_first, None
         if first is not None:
             first()
@@ -283,11 +283,18 @@ class Gate:
 
     # --- the link thread --------------------------------------------------------------------------------------
 
+    def welcomed(self) -> None:
+        """Connected: what is so is said again."""
+        self._new_peer = True
+
     def accept(self, want: Want) -> None:
         """A want has come."""
         with self.cond:
             changed = self.authority.accept(want, self.clock())
             self.seen_gen = want.want_gen
+            if self._new_peer and want.asked == self.acked:
+                self.on_ack(want.want_gen, self.step_total())  # told to another supervisor, or never arrived
+            self._new_peer = False
             if changed:
                 self.counter.arm(0)  # even a plain run: it is acknowledged at the next boundary
                 self.cond.notify_all()

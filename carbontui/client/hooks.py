@@ -138,9 +138,23 @@ def _leave_scaler(scaler: Any, optimizer: Any, frame: Any) -> None:
     _leave(optimizer, frame)
 
 
+def _later(name: str) -> Callable[[Any], None]:
+    """A function of callbacks.py, which is loaded only where its framework is."""
+
+    def call(module: Any) -> None:
+        from carbontui.client import callbacks
+
+        getattr(callbacks, name)(module)
+
+    return call
+
+
 # module name -> what to do once it has been imported; sitecustomize.py lists the same names
 WATCHED = {
     "torch.optim.optimizer": on_optimizer,
     "torch.amp.grad_scaler": on_grad_scaler,
     "torch.cuda.amp.grad_scaler": on_grad_scaler,
+    "transformers.trainer": _later("on_transformers"),
+    "pytorch_lightning.trainer.trainer": _later("on_lightning"),
+    "lightning.pytorch.trainer.trainer": _later("on_lightning"),
 }

@@ -251,5 +251,6 @@ class Link:
         if isinstance(message, wire.Welcome):
             self._welcome = self.gate.connected = message.v == wire.VERSION
             self._knock_s = 0.05
+            self.gate.welcomed()
         elif isinstance(message, wire.Want) and self._welcome:
             self.gate.accept(message)

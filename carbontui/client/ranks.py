@@ -4,7 +4,7 @@ Rank 0 proposes a step a little ahead; every rank arms its counter and votes whe
 are does the step become the boundary. Nothing is added to a step, and no collective. Each rank's thread has a
 connection of its own, because a blocking get() holds the connection against every other thread.
 
-Keys below `carbontui/<run id>/<restart>/`, e the number of the proposal, r a rank: prop/e, vote/e/r, dec/e, at/e/r,
+Keys below `carbontui/<run id>/<restart>/`, e the number of the proposal, r a rank: prop/e/r, vote/e/r, dec/e, at/e/r,
 saved/e/r, go/e, bye/e/r, beat/e, run/e. Decisions are written by compare_set alone, so the first writer is right.
 """
 
@@ -14,7 +14,6 @@ import json
 import math
 import os
 import threading
-import time
 from datetime import timedelta
 from typing import Any, Callable, List, Optional
 
@@ -32,6 +31,9 @@ ARRIVE_STEPS = 10
 SAVE_S = 3600.0
 BEAT_S = 3.0
 BYE_S = 5.0
+NAP_S = (0.002, 0.05)
+"""First and longest nap between two looks at a key that is about to come."""
+STOP_S = 5.0
 REST_PERIOD_S = 10.0
 RETRY_S = (5.0, 60.0)
 """First and longest wait after a proposal that some rank did not answer at all."""
@@ -47,13 +49,18 @@ class Store:
     def __init__(self, store: Any, prefix: str) -> None:
         self.store, self.prefix = store, prefix
 
-    def get(self, key: str, timeout_s: float) -> Optional[str]:
-        """The value, or None when it has not come within the time. Raises Lost."""
-        try:
-            self.store.wait([self.prefix + key], timedelta(seconds=timeout_s))
-        except RuntimeError:
-            if not self.has(key):
-                return None
+    def take(self, key: str) -> str:
+        """Wait for a value without an end. Raises Lost.
+
+        Only for the long wait: one that runs out writes a warning into the log of the training.
+        """
+        self._try(lambda: self.store.wait([self.prefix + key], timedelta(days=3650)))
+        return self._try(lambda: self.store.get(self.prefix + key)).decode()  # type: ignore[no-any-return]
+
+    def get(self, key: str) -> Optional[str]:
+        """The value, or None while there is none. Raises Lost."""
+        if not self.has(key):
+            return None
         return self._try(lambda: self.store.get(self.prefix + key)).decode()  # type: ignore[no-any-return]
 
     def set(self, key: str, value: str) -> None:
@@ -115,8 +122,11 @@ class Ranks:
         self.duty = Duty(REST_PERIOD_S)
         self.margin = 1
         self.retry_s = RETRY_S[0]
-        self.aborted = 0
+        self.stopping = False
+        self.awaited = ""
+        """The key this thread waits for in C++; ours alone, so that stop() may ring with it."""
         self.store: Store
+        self.bell: Store
         self.thread = threading.Thread(target=self._run, name="carbontui-ranks", daemon=True)
 
     def start(self) -> None:
@@ -124,13 +134,27 @@ class Ranks:
             self.gate.authority = self.accord
         self.thread.start()
 
+    def stop(self) -> None:
+        """Before the interpreter ends: a thread that comes back from C++ after that aborts the process."""
+        with self.gate.cond:
+            self.stopping = True
+            self.gate.cond.notify_all()
+        if self.awaited:
+            try:
+                self.bell.set(self.awaited, "{}")
+            except Lost:  # then the thread has lost it too
+                pass
+        self.thread.join(STOP_S)
+
     def _run(self) -> None:
         for wait_s in (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 0.0):
             try:
-                self.store = self.opener()
+                self.store, self.bell = self.opener(), self.opener()
                 break
             except Lost:
-                time.sleep(wait_s)
+                self._pause(wait_s)
+            if self.stopping:
+                return
         else:
             return
         epoch = 0
@@ -157,7 +181,7 @@ class Ranks:
         with self.gate.cond:
             order, self.accord.order = self.accord.order, None
             if order is not None:
-                if order.kind == "leave" and order.saved is not None:
+                if order.kind == "leave" and order.saved is not None and order.state != "leave":
                     self.gate.on_unmark()
                 order.state = "run"
             self.gate.cond.notify_all()
@@ -174,17 +198,40 @@ class Ranks:
             order.until = self.gate.clock() + FAIL_OPEN_S
 
     def _until(self, true: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait for it at most this long; raises Lost when the process ends."""
         with self.gate.cond:
-            return bool(self.gate.cond.wait_for(true, timeout_s))
+            self.gate.cond.wait_for(lambda: self.stopping or true(), timeout_s)
+            if self.stopping:
+                raise Lost("the process ends")
+            return true()
+
+    def _pause(self, timeout_s: float) -> None:
+        with self.gate.cond:
+            self.gate.cond.wait_for(lambda: self.stopping, timeout_s)
+
+    def _get(self, key: str, timeout_s: float) -> Optional[str]:
+        """The value, looked for more and more slowly; None when it has not come within the time."""
+        end, nap_s = self.gate.clock() + timeout_s, NAP_S[0]
+        while True:
+            value = self.store.get(key)
+            if value is not None or self.gate.clock() >= end:
+                return value
+            self._nap(nap_s)
+            nap_s = min(NAP_S[1], nap_s * 1.5)
+
+    def _nap(self, nap_s: float) -> None:
+        self._until(lambda: False, nap_s)
 
     def _follow(self, e: int) -> None:
-        text = None
-        while text is None:
-            text = self.store.get(f"prop/{e}", 60.0)
-        body = json.loads(text)
+        with self.gate.cond:
+            if self.stopping:
+                raise Lost("the process ends")
+            self.awaited = f"prop/{e}/{self.rank}"
+        body = json.loads(self.store.take(self.awaited))
+        self.awaited = ""
         order = Order(e, body["at"], body["kind"], body["not_before"], self.gate.clock() + UNDECIDED_S)
         self.store.set(f"vote/{e}/{self.rank}", "yes" if self._arm(order) else "no")
-        decision = self.store.get(f"dec/{e}", DECISION_S) or self.store.first(f"dec/{e}", "abort")
+        decision = self._get(f"dec/{e}", DECISION_S) or self.store.first(f"dec/{e}", "abort")
         if decision == "commit":
             self._turn(order, "commit")
             self._obey(e, order)
@@ -211,7 +258,7 @@ class Ranks:
                 self._until(lambda: order.arrived and (not order.saves or order.saved is not None), 0.25)
             now = self.gate.clock()
             if self.store.has(f"beat/{e}"):
-                pulse = self.store.get(f"beat/{e}", 1.0)
+                pulse = self._get(f"beat/{e}", 1.0)
                 if pulse != beat:
                     beat, heard = pulse, now
                     self._beat(order)
@@ -219,7 +266,7 @@ class Ranks:
                 self.store.first(f"run/{e}", "silence")
 
     def _wait_for_run(self, e: int, order: Order, timeout_s: float) -> None:
-        self.store.get(f"go/{e}" if order.kind == "leave" else f"run/{e}", timeout_s)
+        self._get(f"go/{e}" if order.kind == "leave" else f"run/{e}", timeout_s)
 
     # --- rank 0 ------------------------------------------------------------------------------------------------
 
@@ -244,6 +291,8 @@ class Ranks:
         kind = None
         while kind is None:
             with self.gate.cond:
+                if self.stopping:
+                    raise Lost("the process ends")
                 kind = self._asked()
                 if kind is None:
                     due = self.duty.next_at()
@@ -255,10 +304,12 @@ class Ranks:
             at = self.gate.counter.done() + ahead
             not_before = want.not_before if want is not None else None
             order = Order(e, at, kind, not_before, self.gate.clock() + UNDECIDED_S)
-        self.store.set(f"prop/{e}", json.dumps({"at": at, "kind": kind, "not_before": not_before}))
+        proposal = json.dumps({"at": at, "kind": kind, "not_before": not_before})
+        for r in others:
+            self.store.set(f"prop/{e}/{r}", proposal)
         yes = self._arm(order)
         end = self.gate.clock() + VOTE_S
-        votes = [self.store.get(f"vote/{e}/{r}", max(0.001, end - self.gate.clock())) for r in others]
+        votes = [self._get(f"vote/{e}/{r}", max(0.001, end - self.gate.clock())) for r in others]
         agreed = yes and all(vote == "yes" for vote in votes)
         if self.store.first(f"dec/{e}", "commit" if agreed else "abort") == "commit":
             self._turn(order, "commit")
@@ -267,15 +318,14 @@ class Ranks:
             self.margin = max(1, self.margin // 2)
             self._clear()
         else:
-            self.aborted += 1
             self._clear()
             self.margin = min(1 << 20, self.margin * 2)
             if None in votes:  # a rank that does not answer: do not stop the others for nothing again and again
-                time.sleep(self.retry_s)
+                self._pause(self.retry_s)
                 self.retry_s = min(RETRY_S[1], self.retry_s * 2)
         if e > 0 and None not in votes:  # every rank has gone past the proposal before this one
-            names = ("vote", "at", "saved", "bye")
-            old = [f"{name}/{e - 1}" for name in ("prop", "dec", "go", "beat", "run")]
+            names = ("prop", "vote", "at", "saved", "bye")
+            old = [f"{name}/{e - 1}" for name in ("dec", "go", "beat", "run")]
             self.store.forget(*old, *(f"{name}/{e - 1}/{r}" for name in names for r in others))
 
     def _hold(self, e: int, order: Order, others: range) -> None:
@@ -287,7 +337,7 @@ class Ranks:
             if order.saves:
                 keys = [f"saved/{e}/{r}" for r in others]
                 done = self._gather(e, order, lambda: order.saved is not None, keys, SAVE_S)
-                well = done and bool(order.saved) and all(self.store.get(key, 1.0) == "ok" for key in keys)
+                well = done and bool(order.saved) and all(self._get(key, 1.0) == "ok" for key in keys)
                 self.accord.lease.saved_well = well
                 if well and order.kind == "leave":
                     self._leave(e, order, others)
@@ -299,12 +349,12 @@ class Ranks:
                     self._until(lambda: self._asked() != "hold", BEAT_S)
         self.store.first(f"run/{e}", word)
         if word == "late":
-            time.sleep(self.retry_s)
+            self._pause(self.retry_s)
             self.retry_s = min(RETRY_S[1], self.retry_s * 2)
 
     def _gather(self, e: int, order: Order, mine: Callable[[], bool], keys: List[str], timeout_s: float) -> bool:
         """Wait for this rank and the keys of the others; False when they do not come or nobody wants it any more."""
-        end, nap_s, pulse_at = self.gate.clock() + timeout_s, 0.002, 0.0
+        end, nap_s, pulse_at = self.gate.clock() + timeout_s, NAP_S[0], 0.0
         while not (mine() and (not keys or self.store.has(*keys))):
             now = self.gate.clock()
             if now >= end or (not order.arrived and self._asked() is None):
@@ -312,8 +362,8 @@ class Ranks:
             if now >= pulse_at:
                 pulse_at = now + BEAT_S
                 self._pulse(e, order)
-            time.sleep(nap_s)
-            nap_s = min(0.05, nap_s * 1.5)
+            self._nap(nap_s)
+            nap_s = min(NAP_S[1], nap_s * 1.5)
         return True
 
     def _pulse(self, e: int, order: Order) -> None:
@@ -339,6 +389,6 @@ class Ranks:
         self.store.set(f"go/{e}", "leave")
         end = self.gate.clock() + BYE_S
         for r in others:
-            self.store.get(f"bye/{e}/{r}", max(0.001, end - self.gate.clock()))
+            self._get(f"bye/{e}/{r}", max(0.001, end - self.gate.clock()))
         self._turn(order, "leave")
         self._until(lambda: False, SAVE_S)

@@ -31,7 +31,14 @@ class _Loader:
 class _Watch:
     """Finds nothing by itself; wraps the loader of the modules it waits for."""
 
-    names = {"torch.optim.optimizer", "torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"}
+    names = {
+        "torch.optim.optimizer",
+        "torch.amp.grad_scaler",
+        "torch.cuda.amp.grad_scaler",
+        "transformers.trainer",
+        "pytorch_lightning.trainer.trainer",
+        "lightning.pytorch.trainer.trainer",
+    }
 
     def find_spec(self, name, path=None, target=None):
         if name not in self.names:

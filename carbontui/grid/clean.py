@@ -135,11 +135,12 @@ def _bridged(rows: list[Row], notes: list[str]) -> list[Row]:
         last = out[-1] if out else None
         if last is not None and last.kind != "forecast" and row.kind != "forecast":
             gap_s = row.start_s - (last.start_s + last.dur_s)
-            count = round(gap_s / last.dur_s)
-            if 0 < gap_s <= GAP_S and count >= 1:
-                for k in range(1, count + 1):
-                    value = last.value + (row.value - last.value) * k / (count + 1)
-                    out.append(Row(last.start_s + k * last.dur_s, last.dur_s, value, "estimated", suspect=True))
+            if 0 < gap_s <= GAP_S:
+                count = max(1, round(gap_s / last.dur_s))
+                step_s, end_s = gap_s / count, last.start_s + last.dur_s
+                for k in range(count):
+                    value = last.value + (row.value - last.value) * (k + 1) / (count + 1)
+                    out.append(Row(end_s + k * step_s, step_s, value, "estimated", suspect=True))
                 made += count
         out.append(row)
     if made:

@@ -26,6 +26,10 @@ MISS = 0.2
 STEP_OF_ADAPTATION = 0.01
 FADE_S = 6 * 3600.0
 ISSUES_PER_DAY = 4
+LEAST_KNOWN_H = 30
+"""Of the last three days; with less the lags are mostly made up."""
+DAY_KEPT = 0.55
+"""Share of yesterday's departure from the week that is left today, where there is too little to learn it from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +136,8 @@ class Forecaster:
         native = self._recent(now_s, recent_times, recent_values)
         per_hour = _per_hour(self.step_s)
         hourly = _means(native, per_hour) if per_hour else native
-        known = np.isfinite(hourly[-168:]).mean() if hourly.size >= WARM_H else 0.0
-        if self.model is None or known < 0.5 or not np.isfinite(hourly[-24:]).any():
+        known = np.isfinite(hourly[-72:]).sum() if hourly.size >= WARM_H else 0
+        if self.model is None or known < LEAST_KNOWN_H or not np.isfinite(hourly[-24:]).any():
             mean, lo, hi = _simple(native, self.step_s, horizon_slots)
             provenance = "own forecast: same time on the last days"
         else:
@@ -161,6 +165,9 @@ class Forecaster:
         # shorter than the window: drop hours before anything is known, whole days so that the phase stays
         day = round(86400 / self.step_s)
         first = int(np.argmax(np.isfinite(merged)))
+        if now_s >= self.tail_s + self.tail.size * self.step_s:
+            # what was told once is remembered, so that callers may hand in only what is new
+            self.tail_s, self.tail = start_s, merged
         return merged[max(0, (first // day) * day) :]
 
     def _hourly(self, now_s: float, hourly: Array, published: Sequence[Issue]) -> tuple[Array, Array, Array, bool]:
@@ -345,15 +352,19 @@ def _same_slot(native: Array, day: int) -> Array:
 
 
 def _simple(native: Array, step_s: float, slots: int) -> tuple[Array, Array, Array]:
-    """For short histories: the same time on the last days plus today's departure, which fades within hours."""
+    """For short histories: the same time on the last days, yesterday's departure from it, and today's, which fades."""
     day = max(1, round(86400 / step_s))
     shape = _same_slot(native, day)
+    ahead = np.arange(slots)
+    yesterday = native[-day:] if native.size >= day else shape
+    yesterday = np.where(np.isfinite(yesterday), yesterday, shape)
+    expected = shape[ahead % day] + DAY_KEPT ** (1 + ahead // day) * (yesterday - shape)[ahead % day]
     last = int(np.flatnonzero(np.isfinite(native))[-1])
     ago = native.size - last
-    departure = native[last] - shape[-ago % day]
-    fade = np.exp(-(np.arange(slots) + ago) * step_s / FADE_S)
+    fade = np.exp(-(ahead + ago) * step_s / FADE_S)
+    departure = native[last] - shape[-ago % day] - DAY_KEPT * (yesterday - shape)[0]
     known = native[np.isfinite(native)]
-    mean = np.maximum(ridge.FLOOR_SHARE * float(known.min()), shape[np.arange(slots) % day] + departure * fade)
+    mean = np.maximum(ridge.FLOOR_SHARE * float(known.min()), expected + departure * fade)
     width = 1.28 * float(known.std()) * np.sqrt(1.03 - fade**2)
     return mean, mean - width, mean + width
 
@@ -365,8 +376,8 @@ REFIT_S = 86400.0
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """What the worker says to `Feed.forecast_request`: mean, lo and hi per slot of the series' own step from now_s.
 
-    The fitted model is kept for a day per series. Without a month of history the result is averaged with the
-    feed's own expectation from typical days.
+    The fitted model is kept for a day per series. Without weeks of history the result is averaged with the feed's own
+    expectation from typical days.
     """
     step_s, now_s, start_s = request["step_s"], request["now_s"], request["start_s"]
     values = np.array([np.nan if value is None else value for value in request["values"]], dtype=float)
@@ -391,7 +402,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     mean, provenance = made.mean, made.provenance
     expected = request.get("typical") or []
     if forecaster.model is None and len(expected) == mean.size and None not in expected:
-        mean = 0.5 * (mean + np.array(expected, dtype=float))
+        # what the last days looked like beats a typical year the further ahead and the more days there are
+        days = values.size * step_s / 86400
+        near = np.exp(-np.arange(mean.size) * step_s / FADE_S)
+        share = days / (days + 1) * (1 - near) + 0.3 * near
+        mean = share * mean + (1 - share) * np.array(expected, dtype=float)
         provenance += ", averaged with typical days"
     shift = mean - made.mean
     return {

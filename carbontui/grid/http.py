@@ -73,11 +73,10 @@ def _tls() -> ssl.SSLContext:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Body and what the headers tell: the server's clock minus ours where it says so."""
+    """Body, and when the server says it was last changed."""
 
     body: bytes
-    kind: str
-    skew_s: float | None
+    modified_s: float | None
 
 
 class Http:
@@ -220,14 +219,19 @@ class Http:
             raise BadAnswer(f"{host} sent an empty body")
         if self._record is not None:
             self._record(host, body)
-        return Reply(body, response.headers.get("content-type", ""), self.skew_s)
+        return Reply(body, _date(response, "last-modified"))
 
     def _note_clock(self, response: httpx.Response) -> None:
-        try:
-            there = email.utils.parsedate_to_datetime(response.headers["date"]).timestamp()
-        except (KeyError, ValueError, TypeError):
-            return
-        self.skew_s = there - time.time()
+        there_s = _date(response, "date")
+        if there_s is not None:
+            self.skew_s = there_s - time.time()
+
+
+def _date(response: httpx.Response, name: str) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(response.headers[name]).timestamp()
+    except (KeyError, ValueError, TypeError):
+        return None
 
 
 def _worth_retrying(error: Exception) -> bool:

@@ -41,6 +41,7 @@ REPLAY_TICK_S = 0.1
 BEAT_S = 1.0
 COMMIT_S = 2.0
 GONE_GRACE_S = 0.5
+SETTLE_MAX_S = 3.0
 LAST_LOOK_S = 0.1
 """What is sent last must have left before the sockets are closed."""
 
@@ -192,6 +193,8 @@ class Supervisor:
             if not outcome.ok:
                 self.log(f"{outcome.uuid}: {outcome.text} {outcome.fix}".strip())
         self.workbench.drop()
+        if self.clock.replay and self._ended_mono is not None:
+            await self.settle()
         self.books.write(everything=True)
         self.keep()
         self.event("supervisor_left", pid=os.getpid())
@@ -206,6 +209,13 @@ class Supervisor:
         if self._ended_mono is not None:
             self.guard.done()
         self.guard.close()
+
+    async def settle(self) -> None:
+        """In a replay the last slot is over in a moment: wait for it, so that the accounts hold realised values only."""
+        slot_s = self.outlook.step_s if self.outlook else 0.0
+        await asyncio.sleep(min(SETTLE_MAX_S, 1.1 * slot_s / self.clock.speed))
+        self.look(self.clock.now())
+        self.account(self.clock.now())
 
     # --- one tick ---
 

@@ -32,6 +32,8 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
     limit_max_mw: int | None = None
     limit_default_mw: int | None = None
     memory_total_b: int | None = None
+    clock_max_mhz: int | None = None
+    """Where clocks can be locked."""
     mig: bool = False
     mig_uuids: tuple[str, ...] = ()
     persistence: bool | None = None
@@ -79,6 +81,9 @@ class Backend(Protocol):
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         """Raises DeviceError."""
+
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        """Keep the clock at or below `mhz`; None lifts the lock. There is no way to read one. Raises DeviceError."""
 
     def processes(self, uuid: str) -> tuple[int, ...]:
         """Pids of compute processes. Raises DeviceError."""
@@ -149,6 +154,9 @@ class SimulatedBackend:
         self._advance()
         self._boards[uuid] = structs.replace(self._boards[uuid], limit_w=milliwatts / 1000)
 
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        raise DeviceError(NOT_SUPPORTED, "not modelled")
+
     def processes(self, uuid: str) -> tuple[int, ...]:
         return ()
 
@@ -183,6 +191,9 @@ class NoBackend:
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         raise DeviceError(NOT_SUPPORTED, "no GPU")
 
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        raise DeviceError(NOT_SUPPORTED, "no GPU")
+
     def processes(self, uuid: str) -> tuple[int, ...]:
         return ()
 
@@ -200,9 +211,10 @@ def measure_caps(look: Look) -> dict[str, Cap]:
     if look.energy_uj is not None:
         caps["energy"] = Cap("yes", "energy counter of the board")
     else:
-        caps["energy"] = Cap(
-            "not_supported", f"no energy counter ({words(errors.get('energy_uj'))}): power is integrated"
-        )
+        # a part-time sensor meets a fast rhythm in a few fixed phases: measured on the simulation, 250 ms bursts +20 %
+        rough = " (instant readings: fast bursts may be off by 20 %)" if look.kind == "instant" else ""
+        reason = words(errors.get("energy_uj"))
+        caps["energy"] = Cap("not_supported", f"no energy counter ({reason}): power is integrated{rough}")
     if look.power_w is not None:
         kinds = {
             "avg1s": "1 s average",

@@ -35,6 +35,8 @@ class Lease(Struct, frozen=True, kw_only=True):
     agent_start: int
     job: str
     written_s: float
+    clocks_mhz: int | None = None
+    """The clock lock that stands in for a limit; it can only be lifted, since none can be read."""
 
 
 class StaleLease(Struct, frozen=True):
@@ -47,8 +49,15 @@ class StaleLease(Struct, frozen=True):
     fix: str
 
 
-def command(uuid: str, before_mw: int) -> str:
+def command(lease: Lease) -> str:
     """The exact line that gives a limit back by hand."""
+    if lease.clocks_mhz is not None:
+        return f"sudo nvidia-smi -i {lease.uuid} -rgc"
+    return limit_command(lease.uuid, lease.before_mw)
+
+
+def limit_command(uuid: str, before_mw: int) -> str:
+    """Sets a power limit by hand."""
     watts = f"{before_mw / 1000:.3f}".rstrip("0").rstrip(".")
     return f"sudo nvidia-smi -i {uuid} -pl {watts}"
 
@@ -124,7 +133,7 @@ def stale_leases(directory: Path | None = None) -> tuple[StaleLease, ...]:
             lease.before_mw / 1000,
             lease.ours_mw[-1] / 1000,
             lease.job,
-            command(lease.uuid, lease.before_mw),
+            command(lease),
         )
         for lease in LeaseStore(directory).all()
         if is_stale(lease)
@@ -154,7 +163,9 @@ def mend(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
         return tuple(Outcome(lease.uuid, False, "error", lease.ours_w, why, lease.fix) for lease in stale)
 
 
-def new_lease(uuid: str, epoch: int, before_mw: int, ours_mw: tuple[int, ...], job: str) -> Lease:
+def new_lease(
+    uuid: str, epoch: int, before_mw: int, ours_mw: tuple[int, ...], job: str, clocks_mhz: int | None = None
+) -> Lease:
     """A lease of this very process."""
     pid = os.getpid()
     return Lease(
@@ -167,4 +178,5 @@ def new_lease(uuid: str, epoch: int, before_mw: int, ours_mw: tuple[int, ...], j
         agent_start=machine.start_time(pid),
         job=job,
         written_s=time.time(),
+        clocks_mhz=clocks_mhz,
     )

@@ -24,6 +24,7 @@ SETTLE_S = 3.0
 """Enforcement is a control loop and the reading a 1 s average: judge the effect only after this."""
 JUDGE_S = 6.0
 OVERSHOOT = 1.03
+CLOCKS = "no power limit here; clocks are locked instead (a lock set before by an admin cannot be given back)"
 FIX_ROOT = "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} -pl WATTS"
 FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} -pl WATTS"
 
@@ -44,6 +45,9 @@ class _Held:
     binding: bool = False
     """The board drew more than the cap when it was set, so that the cap must show."""
     seen_over: int = 0
+    by_clocks: bool = False
+    """This board has no power limit: its clock is locked instead."""
+    wanted_w: float = 0.0
 
 
 class Limiter:
@@ -93,6 +97,9 @@ class Limiter:
         held.ceiling_mw = held.found_mw
         if info.mig:
             held.cap = Cap("not_supported", "MIG slices share this board and its limit")
+        elif (info.limit_min_mw is None or current is None) and info.clock_max_mhz and not self._monitor:
+            held.by_clocks, held.found_mw = True, 0
+            held.cap = Cap("unknown", CLOCKS)
         elif info.limit_min_mw is None or info.limit_max_mw is None:
             held.cap = Cap("not_supported", "this GPU names no range for its power limit")
         elif self._monitor and not self._probing:
@@ -101,7 +108,7 @@ class Limiter:
     def probe(self, uuid: str) -> None:
         """Ask the driver by writing the value that is there already: only on a GPU of the child, nothing changes."""
         held = self._held[uuid]
-        if held.cap.support == "unknown" and held.lease is None:
+        if held.cap.support == "unknown" and held.lease is None and not held.by_clocks:
             held.cap = self._probe(held.info)
 
     def _probe(self, info: DeviceInfo) -> Cap:
@@ -137,7 +144,7 @@ class Limiter:
 
     def found_w(self, uuid: str) -> float | None:
         held = self._held.get(uuid)
-        return held.found_mw / 1000 if held and held.found_mw is not None else None
+        return held.found_mw / 1000 if held and held.found_mw else None
 
     def active(self) -> tuple[str, ...]:
         """GPUs on which a limit of ours stands."""
@@ -156,6 +163,8 @@ class Limiter:
                 held.cap.support, "not_supported"
             )  # type: ignore[assignment]
             return self._outcome(held, False, code, held.cap.why, held.cap.fix)
+        if held.by_clocks:
+            return self._apply_clocks(held, watts, power_w, now_s)
         if info.limit_min_mw is None or info.limit_max_mw is None or held.ceiling_mw is None:
             return self._outcome(held, False, "not_supported", "this GPU names no range for its power limit")
         top = info.limit_max_mw if allow_raise else min(held.ceiling_mw, info.limit_max_mw)
@@ -192,12 +201,43 @@ class Limiter:
             return self._outcome(held, False, code, str(error), held.cap.fix)
         except OSError as error:
             return self._outcome(held, False, "error", f"no lease can be written ({error}): the limit is left alone")
-        self._lease(held, (current,))
+        try:
+            self._lease(held, (current,))
+        except OSError as error:
+            # the one on disk names this value too, beside the one before it
+            self._say(f"{uuid}: its lease cannot be shortened ({error})")
+        self.notices.pop(uuid, None)
         held.cap = Cap("yes", f"{info.limit_min_mw / 1000:.0f}-{info.limit_max_mw / 1000:.0f} W")
         held.set_at_s, held.seen_over = now_s, 0
         held.binding = power_w is not None and power_w * 1000 > current * OVERSHOOT
         self._say(f"limit of {uuid}: {current / 1000:.0f} W (found {(held.found_mw or 0) / 1000:.0f} W)")
         return self._outcome(held, True, "applied", "", watts=current / 1000)
+
+    def _apply_clocks(self, held: _Held, watts: float, power_w: float | None, now_s: float) -> Outcome:
+        """Lock the clock so that the board draws about `watts`; `observe` steers it from there."""
+        top = held.info.clock_max_mhz or 0
+        start = held.lease.clocks_mhz if held.lease and held.lease.clocks_mhz else top
+        if power_w is not None and power_w > watts:
+            start = clocks_for(watts, power_w, start, top)
+        held.wanted_w = watts
+        return self._lock_clocks(held, start, now_s)
+
+    def _lock_clocks(self, held: _Held, mhz: int, now_s: float) -> Outcome:
+        try:
+            if self._store is not None and not self._own(held):
+                return self._outcome(held, False, "held", "another carbontui job holds this GPU's clocks")
+            self._lease(held, (round(held.wanted_w * 1000),), mhz)
+            self._backend.lock_clocks(held.info.uuid, mhz)
+        except DeviceError as error:
+            held.cap = self._refusal(held.info, error)
+            self.release(held.info.uuid)
+            code: Code = "no_permission" if error.code == NO_PERMISSION else "not_supported"
+            return self._outcome(held, False, code, str(error), held.cap.fix)
+        except OSError as error:
+            return self._outcome(held, False, "error", f"no lease can be written ({error}): clocks are left alone")
+        held.set_at_s, held.cap = now_s, Cap("yes", CLOCKS)
+        self.notices[held.info.uuid] = f"{CLOCKS}: now at most {mhz} MHz"
+        return self._outcome(held, True, "applied", f"{CLOCKS}: at most {mhz} MHz", watts=held.wanted_w)
 
     def _own(self, held: _Held) -> bool:
         """Take the GPU's lock, and with it whatever lease a dead owner left."""
@@ -217,14 +257,15 @@ class Limiter:
                 raise OSError("the lease is not ours any more")
         return True
 
-    def _lease(self, held: _Held, ours_mw: tuple[int, ...]) -> None:
+    def _lease(self, held: _Held, ours_mw: tuple[int, ...], clocks_mhz: int | None = None) -> None:
         assert held.found_mw is not None
         epoch = held.lease.epoch if held.lease and held.lease.agent_pid == os.getpid() else 0
         if epoch == 0:
             epoch = (held.lease.epoch if held.lease else 0) + 1
-        held.lease = new_lease(held.info.uuid, epoch, held.found_mw, ours_mw, self._job)
+        lease = new_lease(held.info.uuid, epoch, held.found_mw, ours_mw, self._job, clocks_mhz)
         if self._store is not None:
-            self._store.write(held.lease)
+            self._store.write(lease)
+        held.lease = lease
 
     # --- giving back ------------------------------------------------------------------------------------------
 
@@ -236,8 +277,12 @@ class Limiter:
             self._unlock(held)
             return self._outcome(held, True, "given_back", "nothing of ours stands there")
         try:
-            current = self._backend.limit_mw(uuid)
-            if _near(current, (lease.before_mw,)):
+            current = 0 if lease.clocks_mhz is not None else self._backend.limit_mw(uuid)
+            if lease.clocks_mhz is not None:
+                self._backend.lock_clocks(uuid, None)
+                self._say(f"clocks of {uuid}: lock lifted")
+                outcome = self._outcome(held, True, "given_back", "clock lock lifted")
+            elif _near(current, (lease.before_mw,)):
                 outcome = self._outcome(held, True, "given_back", "", watts=current / 1000)
             elif not _near(current, lease.ours_mw):
                 self._adopt(held, current)
@@ -252,7 +297,7 @@ class Limiter:
                 self._say(f"limit of {uuid}: given back, {back / 1000:.0f} W")
                 outcome = self._outcome(held, True, "given_back", "", watts=back / 1000)
         except DeviceError as error:
-            fix = command(uuid, lease.before_mw)
+            fix = command(lease)
             text = f"limit not given back ({error}); run: {fix}"
             self.notices[uuid] = text
             self._say(f"{uuid}: {text}")
@@ -281,8 +326,8 @@ class Limiter:
                 continue
             held = self._held.get(uuid)
             if held is None:
-                text = f"{uuid} is not here now; when it is: {command(uuid, lease.before_mw)}"
-                outcomes.append(Outcome(uuid, False, "lost", None, text, command(uuid, lease.before_mw)))
+                text = f"{uuid} is not here now; when it is: {command(lease)}"
+                outcomes.append(Outcome(uuid, False, "lost", None, text, command(lease)))
                 continue
             try:
                 owned = not self._monitor and self._own(held)
@@ -315,6 +360,9 @@ class Limiter:
         Returns "" or what happened: "outside", "no_effect".
         """
         held = self._held[uuid]
+        if held.lease is not None and held.lease.clocks_mhz is not None:
+            self._steer(held, held.lease.clocks_mhz, power_w, now_s)
+            return ""
         if held.lease is None or held.set_at_s is None or limit_mw is None:
             return ""
         if now_s - held.set_at_s < 0.5:
@@ -338,6 +386,15 @@ class Limiter:
         self._say(f"{uuid}: {held.cap.why}")
         return "no_effect"
 
+    def _steer(self, held: _Held, mhz: int, power_w: float | None, now_s: float) -> None:
+        """Move the clock lock towards the watts that are wanted, no more often than their effect can be seen."""
+        if power_w is None or held.set_at_s is None or now_s - held.set_at_s < SETTLE_S:
+            return
+        target = clocks_for(held.wanted_w, power_w, mhz, held.info.clock_max_mhz or mhz)
+        idle = power_w < 0.5 * held.wanted_w
+        if power_w > held.wanted_w * OVERSHOOT or (power_w < 0.95 * held.wanted_w and target > mhz and not idle):
+            self._lock_clocks(held, target, now_s)
+
     def _adopt(self, held: _Held, current_mw: int) -> None:
         """Someone else changed the limit: from now on that is what was found."""
         held.ceiling_mw = min(held.ceiling_mw or current_mw, current_mw)
@@ -356,6 +413,15 @@ class Limiter:
             except DeviceError:
                 watts = None
         return Outcome(held.info.uuid, ok, code, watts, text, fix)
+
+
+def clocks_for(wanted_w: float, power_w: float, mhz: int, top_mhz: int) -> int:
+    """The clock that should give `wanted_w` where `mhz` gives `power_w`.
+
+    Board power lies between linear and cubic in the clock: the square root is a careful middle, in bounded steps.
+    """
+    share = min(1.25, max(0.6, (wanted_w / max(1.0, power_w)) ** 0.5))
+    return int(min(top_mhz, max(0.15 * top_mhz, share * mhz)))
 
 
 def _near(value_mw: int, known_mw: tuple[int, ...]) -> bool:

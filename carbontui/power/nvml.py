@@ -83,6 +83,7 @@ class NvmlBackend:
             limit_max_mw=bounds[1],
             limit_default_mw=self._try(nvml.nvmlDeviceGetPowerManagementDefaultLimit, handle),
             memory_total_b=int(memory.total) if memory is not None else None,
+            clock_max_mhz=self._try(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM),
             mig=mig,
             mig_uuids=self._slices(handle) if mig else (),
             persistence=None if persistence is None else bool(persistence),
@@ -209,6 +210,13 @@ class NvmlBackend:
         if self._infos[uuid].mig:
             raise DeviceError(NOT_SUPPORTED, "MIG slices share the board")
         self._call(self._nvml.nvmlDeviceSetPowerManagementLimit, self._handles[uuid], milliwatts)
+
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        handle = self._handles[uuid]
+        if mhz is None:
+            self._call(self._nvml.nvmlDeviceResetGpuLockedClocks, handle)
+        else:
+            self._call(self._nvml.nvmlDeviceSetGpuLockedClocks, handle, 0, mhz)
 
     def processes(self, uuid: str) -> tuple[int, ...]:
         found = self._call(self._nvml.nvmlDeviceGetComputeRunningProcesses_v3, self._handles[uuid])

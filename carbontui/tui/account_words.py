@@ -26,10 +26,11 @@ def summary(picture: Picture) -> list[tuple[str, str]]:
     if status.cost is not None:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
     ended = picture.now_s
-    when = f"{words.clock(ended, ended)}"
+    begun = units.from_iso(status.budget.start) if status.budget else ended
+    when = words.clock(ended, begun)
     if status.budget and status.budget.deadline:
         slack = units.from_iso(status.budget.deadline) - ended
         side = f"{units.fmt_duration(abs(slack))} {'before' if slack >= 0 else 'after'} the deadline"
-        when += f", {side} ({words.clock_iso(status.budget.deadline, ended)})"
+        when += f", {side} ({words.clock_iso(status.budget.deadline, begun)})"
     rows.append(("finish", when))
     return rows

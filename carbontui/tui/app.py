@@ -40,7 +40,7 @@ _DARK = {
     "unloaded-soft": "#54467a",
     "past-soft": "#404952",
     "banner-back": "#4a3a12",
-    "banner-text": "#ffd37a",
+    "banner": "#ffd37a",
 }
 _LIGHT = {
     "text": "#2a313a",
@@ -68,7 +68,7 @@ _LIGHT = {
     "unloaded-soft": "#bea6e2",
     "past-soft": "#c3c9d1",
     "banner-back": "#fbe7b5",
-    "banner-text": "#6b4a00",
+    "banner": "#6b4a00",
 }
 # the terminal's own palette
 _ANSI = {
@@ -82,7 +82,7 @@ _ANSI = {
     "warning": "ansi_yellow",
     "fault": "ansi_red",
     "banner-back": "ansi_yellow",
-    "banner-text": "ansi_black",
+    "banner": "ansi_black",
 }
 
 

@@ -142,11 +142,8 @@ def log(job: str | None, follow: bool, lines: int | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
 def plan(job: str | None, as_json: bool) -> None:
     """Show the plan in force."""
-    from carbontui import link
-
     found = talk.find(job)
-    snap = talk.ask(found, protocol.View(1.0), retry_s=2.0)
-    assert isinstance(snap, protocol.Snap), link
+    snap = talk.snap(found)
     if snap.plan is None:
         raise Failure(f"job {found.id} has no plan: {snap.status.reason.text}", 3)
     if as_json:

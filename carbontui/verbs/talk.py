@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -12,6 +13,7 @@ from carbontui.cli import Failure
 from carbontui.job import store
 
 RETRY_S = 15.0
+T = TypeVar("T")
 
 
 def find(wanted: str | None) -> store.Job:
@@ -22,14 +24,23 @@ def find(wanted: str | None) -> store.Job:
         raise Failure(str(error), 3 if str(error) == "no job is running" else 2) from None
 
 
-def ask(job: store.Job, message: Any, timeout_s: float = 10.0, retry_s: float = RETRY_S) -> Any:
+def ask(job: store.Job, message: Any, timeout_s: float = 10.0) -> Any:
     """One request and its answer. A supervisor that is being replaced is waited for; then exit 3."""
+    return _patiently(job, lambda: link.ask(job.socket, message, timeout_s))
+
+
+def snap(job: store.Job) -> protocol.Snap:
+    """Everything a screen would show of a live job."""
+    return _patiently(job, lambda: link.snap(job.socket))
+
+
+def _patiently(job: store.Job, once: Callable[[], T]) -> T:
     if job.foreign:
         raise Failure(f"job {job.id} runs on {job.host}; say this there", 3)
-    due = time.monotonic() + retry_s
+    due = time.monotonic() + RETRY_S
     while True:
         try:
-            return link.ask(job.socket, message, timeout_s)
+            return once()
         except link.LinkError as error:
             fresh = store.load(job.dir) or job
             if not fresh.live:

@@ -246,8 +246,10 @@ def calibrations(seeds: int = 40) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path)
-    out = parser.parse_args().out
-    if os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1):
+    parser.add_argument("--anyway", action="store_true", help="on a busy machine too; the load is written down")
+    options = parser.parse_args()
+    out = options.out
+    if not options.anyway and os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1):
         sys.exit(f"the machine is busy (load {os.getloadavg()[0]:.1f}): these figures would mean nothing")
     with tempfile.TemporaryDirectory() as folder:
         library = build(Path(folder))

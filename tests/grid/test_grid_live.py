@@ -8,8 +8,9 @@ import stat
 from pathlib import Path
 
 import pytest
-from grid_site import SECRETS, Answer, Request, Site, good, level, told
+from grid_site import SECRETS, ZONE_OF, Answer, Request, Site, good, level, told
 
+from carbontui.grid.choose import AVERAGE
 from carbontui.grid.feed import Feed
 from carbontui.grid.forecast import answer
 from carbontui.grid.settings import KeyFileError, read_keys
@@ -240,3 +241,59 @@ def test_keys_come_from_a_private_file_or_the_environment(tmp_path: Path) -> Non
     with pytest.raises(KeyFileError) as caught:
         read_keys(path, {})
     assert "very-secret" not in str(caught.value) and "line 1" in str(caught.value)
+
+
+CARBON = sorted(kind.name for kind in AVERAGE)
+
+
+def state_of(feed: Feed, name: str):
+    return next(state for state in feed.sources if state.name == name)
+
+
+@pytest.mark.parametrize("name", CARBON)
+async def test_each_provider_feeds_an_outlook_of_its_own(site: Site, name: str) -> None:
+    real = good(name, NOW)
+    site.respond = lambda request: answered_by(name, request, real)
+    feed = feed_at(site, ZONE_OF[name])
+    await feed.refresh()
+    assert state_of(feed, name).state == "answers", state_of(feed, name)
+    seen = feed.outlook(NOW, 6 * 3600, 86400, 3600.0)
+    assert seen is not None and state_of(feed, name).title in (seen.source, feed._live.source.title)
+    assert all(value is not None for value in seen.mean[7:])
+    assert any(row.kind in ("actual", "estimated") for row in feed.realised(NOW - 6 * 3600, NOW))
+
+
+@pytest.mark.parametrize("name", CARBON)
+async def test_stale_values_of_any_provider_are_told_as_stale(site: Site, name: str) -> None:
+    real = good(name, NOW - 4 * 86400)
+
+    def respond(request: Request) -> Answer:
+        reply = answered_by(name, request, real)
+        # four days before NOW; only CAISO needs it, whose table bears no date
+        return Answer(reply.body, reply.status, {"Last-Modified": "Thu, 07 Feb 2030 20:00:00 GMT"})
+
+    site.respond = respond
+    feed = feed_at(site, ZONE_OF[name])
+    await feed.refresh()
+    assert state_of(feed, name).state in ("stale", "fails")
+    assert feed.note and "\n" not in feed.note and feed.outlook(NOW, 0, 3600, 900.0) is not None
+
+
+@pytest.mark.parametrize("name", CARBON)
+async def test_a_provider_whose_clock_is_an_hour_ahead_shows_no_future_as_past(site: Site, name: str) -> None:
+    real = good(name, NOW + 3600)
+    site.respond = lambda request: answered_by(name, request, real)
+    feed = feed_at(site, ZONE_OF[name])
+    await feed.refresh()
+    seen = feed.outlook(NOW, 3 * 3600, 3600, 900.0)
+    assert seen is not None and seen.realised == 12
+    assert all(row.kind == "forecast" or row.start_s <= NOW + 900 for row in feed.realised(NOW - 3600, NOW + 7200))
+
+
+def answered_by(name: str, request: Request, real) -> Answer:
+    """Only the provider in question answers; what else covers the zone is not to be found."""
+    marks = {
+        "neso": "/intensity", "energi-data-service": "/dataset/CO2", "energy-charts": "/co2eq",
+        "electricity-maps": "/carbon-intensity", "entsoe": "/api", "eia": "/v2/electricity", "caiso": ".csv",
+    }  # fmt: skip
+    return real(request) if marks[name] in request.path else Answer(b"", 404)

@@ -38,7 +38,7 @@ typedef struct {
   int has_fields, has_average, has_instant, has_counter, has_power, has_limit, limit_works, usage_is_average;
   int counter_from_sensor, permission; /* 0 anyone, 1 root, 2 nobody */
   double bare_w, parked_w, full_w, linear, limit_lag_s, window_s, tick_s, gain, counter_base_j;
-  unsigned limit_min, limit_max, limit_default, limit_mw, clock_mhz, writes;
+  unsigned limit_min, limit_max, limit_default, limit_mw, clock_mhz, locked_mhz, writes;
   unsigned long long memory_total, memory_used;
   unsigned pids[PIDS], npids;
   unsigned count;
@@ -280,6 +280,7 @@ int nvmlDeviceSetGpuLockedClocks(void *h, unsigned lo, unsigned hi) {
   if (b->permission == 2 || (b->permission == 1 && geteuid() != 0)) return NO_PERMISSION;
   begin();
   next_regime(&S->boards[thread_device], now())->lock_x = (double)hi / b->clock_mhz;
+  S->boards[thread_device].locked_mhz = hi;
   end();
   return OK;
 }
@@ -288,6 +289,7 @@ int nvmlDeviceResetGpuLockedClocks(void *h) {
   if (b->permission == 2 || (b->permission == 1 && geteuid() != 0)) return NO_PERMISSION;
   begin();
   next_regime(&S->boards[thread_device], now())->lock_x = 0;
+  S->boards[thread_device].locked_mhz = 0;
   end();
   return OK;
 }
@@ -341,6 +343,7 @@ int nvmlDeviceGetClockInfo(void *h, int type, unsigned *mhz) {
   *mhz = r->level > 0 ? (unsigned)(clock_share(b, r) * b->clock_mhz) : 345;
   return OK;
 }
+int nvmlDeviceGetMaxClockInfo(void *h, int type, unsigned *mhz) { ENTER(h); (void)type; *mhz = b->clock_mhz; return OK; }
 int nvmlDeviceGetTemperature(void *h, int sensor, unsigned *c) {
   ENTER(h);
   (void)sensor;
@@ -436,6 +439,7 @@ double nvmlsim_get(int i, const char *key) {
   if (!strcmp(key, "energy_j")) return energy_at(b, t);
   if (!strcmp(key, "power_w")) return r->level > 0 ? busy_w(b, r) : r->idle_w;
   if (!strcmp(key, "limit_mw")) return b->limit_mw;
+  if (!strcmp(key, "locked_mhz")) return b->locked_mhz;
   if (!strcmp(key, "writes")) return b->writes;
   if (!strcmp(key, "clock_s")) return t;
   return NAN;

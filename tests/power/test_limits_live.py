@@ -95,6 +95,37 @@ async def test_successor_takes_before_from_the_lease(machine_with: Callable, tmp
     assert sim.get("limit_mw") == 700_000
 
 
+async def test_without_a_power_limit_the_clock_is_locked_and_let_go(machine_with: Callable, tmp_path: Path) -> None:
+    sim = machine_with()
+    sim.set("has_limit", 0)
+    sim.load(1.0)
+    async with agent(tmp_path) as handle:
+        await until(lambda: (handle.readings.devices[0].power_w or 0) > 600)
+        (outcome,) = await handle.set_limit(400)
+        assert outcome.code == "applied" and "cannot be given back" in outcome.text
+        assert LeaseStore().all()[0].clocks_mhz == sim.get("locked_mhz")
+        await until(lambda: 370 < (handle.readings.devices[0].power_w or 0) < 412)
+        assert any("clocks are locked" in notice for notice in handle.readings.notices)
+        (outcome,) = await handle.set_limit(None)
+        assert outcome.code == "given_back" and sim.get("locked_mhz") == 0
+    assert LeaseStore().all() == [] and sim.get("writes") == 0
+
+
+def test_a_clock_lock_is_lifted_after_every_death(machine_with: Callable) -> None:
+    sim = machine_with()
+    sim.set("has_limit", 0)
+    sim.load(1.0)
+    process, agent_pid = doomed()
+    assert sim.get("locked_mhz") > 0
+    process.send_signal(signal.SIGSTOP)
+    os.kill(agent_pid, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    wait_for(lambda: gone(agent_pid))
+    assert stale_leases()[0].fix.endswith("-rgc")
+    assert mend()[0].ok and sim.get("locked_mhz") == 0 and stale_leases() == ()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_to_the_agent_never_leaves_a_limit_behind(machine_with: Callable, number: int) -> None:
     sim = machine_with()

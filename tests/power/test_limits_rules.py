@@ -97,6 +97,27 @@ def test_without_a_lease_nothing_is_written(
     monkeypatch.setattr(store, "write", full)
     outcome = cap(made, 400)
     assert not outcome.ok and "No space left" in outcome.text and board.writes == []
+    assert made.active() == () and made.notices == {}
+
+
+def test_a_disk_that_fills_up_between_the_writes_forgets_nothing(
+    board: FakeBoard, store: LeaseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = limiter(board, store)
+    cap(made, 400)
+    write, calls = store.write, []
+
+    def only_once(lease: Lease) -> None:
+        calls.append(lease)
+        if len(calls) > 1:
+            raise OSError(28, "No space left on device")
+        write(lease)
+
+    monkeypatch.setattr(store, "write", only_once)
+    assert cap(made, 300).code == "applied"
+    on_disk = store.read(UUID)
+    assert on_disk is not None and on_disk.ours_mw == (400_000, 300_000)
+    assert made.release(UUID).code == "given_back" and board.now_mw == 700_000 and store.all() == []
 
 
 def test_a_driver_that_rounds_is_not_taken_for_someone_else(board: FakeBoard, store: LeaseStore) -> None:
@@ -231,5 +252,5 @@ def test_lease_directory_that_is_not_ours_is_refused(tmp_path: Path, board: Fake
 
 
 def test_command_writes_whole_watts_without_a_tail() -> None:
-    assert leases.command("GPU-1", 700_000).endswith("-pl 700")
-    assert leases.command("GPU-1", 350_500).endswith("-pl 350.5")
+    assert leases.limit_command("GPU-1", 700_000).endswith("-pl 700")
+    assert leases.limit_command("GPU-1", 350_500).endswith("-pl 350.5")

@@ -310,3 +310,17 @@ async def test_two_screens_look_at_one_job(stage: Any, tmp_path: Any) -> None:
             s.fake.push(status=s.fake.status(step=7777))
             await s.until(lambda: "7 777" in s.text())
     assert isinstance(s.fake, FakeSupervisor)
+
+
+async def test_a_frontier_that_comes_later_is_drawn(stage: Any) -> None:
+    """The slider and the curve are hidden until there is a choice; a hidden drawing must not remember its rows."""
+    async with stage() as s:
+        frontier = s.fake.snap.frontier
+        for _ in range(2):
+            s.fake.push(frontier=None)
+            await s.until(lambda: "CO₂ against finish" not in s.text())
+            s.fake.push(frontier=frontier)
+            await s.until(lambda: "CO₂ against finish" in s.text() and "1.80×" in s.text())
+        await s.pilot.resize_terminal(40, 15)
+        await s.pilot.resize_terminal(120, 40)
+        await s.until(lambda: "CO₂ against finish" in s.text())

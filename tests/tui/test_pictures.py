@@ -14,9 +14,9 @@ from rich.cells import cell_len
 
 from carbontui import protocol, units
 from carbontui.tui import words
+from carbontui.tui.keys import budget_text, until_args
 from carbontui.tui.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
-from carbontui.tui.screens.dashboard import budget_text, until_args
 from carbontui.tui.widgets.cells import changed, fit
 from carbontui.tui.widgets.levels import planned
 from carbontui.tui.widgets.scale import Window, hours, means, nice_top, window

@@ -40,7 +40,11 @@ class Caiso(Provider):
         there = datetime.fromtimestamp(end_s, tz=ZoneInfo("America/Los_Angeles"))
         today = datetime.fromtimestamp(now_s, tz=there.tzinfo).date()
         folder = "current" if there.date() == today else f"history/{there:%Y%m%d}"
-        co2 = (await self.http.get(f"{self.url}/{folder}/co2.csv")).body
+        reply = await self.http.get(f"{self.url}/{folder}/co2.csv")
+        if folder == "current" and reply.modified_s is not None and reply.modified_s < now_s:
+            # the file bears no date: one left over from another day would pass for today's
+            there = datetime.fromtimestamp(reply.modified_s, tz=there.tzinfo)
+        co2 = reply.body
         supply = (await self.http.get(f"{self.url}/{folder}/fuelsource.csv")).body
         return self.series(zone, lambda: _intensity(co2, supply, there), now_s)
 

@@ -1,31 +1,29 @@
-"""The dashboard: one job on one screen, and the keys that overrule it."""
+"""The dashboard: one job on one screen, and the keys that overrule it.
+
+Other screens are loaded when a key asks for them: they bring widgets that the first paint need not wait for.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from carbontui import link, protocol, units
-from carbontui.tui import Target, words
+from carbontui.tui import Target, keys, words
 from carbontui.tui.feed import Feed
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
 from carbontui.tui.picture import Choice, Picture, offline
-from carbontui.tui.screens.ask import Ask, AskStop
-from carbontui.tui.screens.log import LogScreen
-from carbontui.tui.screens.read import Read, help_rows, source_rows
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
@@ -43,7 +41,6 @@ AGE_EVERY_S = 2.0
 PREVIEW_PAUSE_S = 0.06
 """A held arrow key asks once it rests, not at every step."""
 PAST_BUCKETS = 240
-DANGEROUS = frozenset({"pause", "boost", "resume", "cap", "pause_for", "boost_for", "commit", "stop"})
 
 
 class Dashboard(Screen[str | None]):
@@ -53,31 +50,7 @@ class Dashboard(Screen[str | None]):
     AUTO_FOCUS = None
     HORIZONTAL_BREAKPOINTS = [(0, "-toonarrow"), (36, "-tiny"), (64, "-narrow"), (104, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-tooflat"), (12, "-short"), (21, "-medium"), (34, "-tall")]
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "pause", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
-        Binding("b", "boost", "boost", id="boost", tooltip="Run flat out, whatever the plan says, until cleared"),
-        Binding("r", "resume", "auto", id="resume", tooltip="Clear the override: the plan decides again"),
-        Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),
-        Binding("left", "budget(-1)", "budget", id="tighter", key_display="←→", tooltip="A tighter budget"),
-        Binding("right", "budget(1)", "a looser budget", id="looser", show=False, tooltip="A looser budget"),
-        Binding("shift+left", "budget(-10)", "tighter by ten", id="tighter10", show=False, tooltip="Ten steps tighter"),
-        Binding("shift+right", "budget(10)", "looser by ten", id="looser10", show=False, tooltip="Ten steps looser"),
-        Binding("home", "budget(-10000)", "tightest budget", id="tightest", show=False, tooltip="The tightest budget"),
-        Binding("end", "budget(10000)", "loosest budget", id="loosest", show=False, tooltip="The loosest budget"),
-        Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget looked at the budget in force"),
-        Binding("escape", "back", "back", id="back", show=False, tooltip="Return to the budget in force"),
-        Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
-        Binding(
-            "question_mark", "help", "help", id="help", key_display="?", tooltip="Every key, and what the marks say"
-        ),
-        Binding(
-            "i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"
-        ),
-        Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
-        Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
-        Binding("P", "pause_for", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
-        Binding("B", "boost_for", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = keys.BINDINGS
 
     def __init__(
         self,
@@ -96,6 +69,7 @@ class Dashboard(Screen[str | None]):
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
         self.choice: Choice | None = None
         self.past: Past | None = None
+        self._previewing: asyncio.Task[None] | None = None
         self._monotonic = monotonic
         self._arrived_s = monotonic()
         self._asked_past: tuple[object, ...] | None = ()
@@ -230,10 +204,15 @@ class Dashboard(Screen[str | None]):
         if self.choice is not None and index == self.choice.index:
             return
         point = picture.frontier.points[index]
-        self.choice = Choice(index, point, budget_text(point, picture.frontier))
+        self.choice = Choice(index, point, keys.budget_text(point, picture.frontier))
         self._show_charts()
         self.refresh_bindings()
-        self.run_worker(partial(self._preview, self.choice), group="preview", exclusive=True)
+        self._stop_previewing()
+        self._previewing = asyncio.create_task(self._preview(self.choice), name="preview")
+
+    def _stop_previewing(self) -> None:
+        if self._previewing is not None:
+            self._previewing.cancel()
 
     async def _preview(self, choice: Choice) -> None:
         """Ask what the supervisor makes of it; a newer choice cancels this one."""
@@ -261,12 +240,12 @@ class Dashboard(Screen[str | None]):
                 range(len(frontier.points)), key=lambda i: abs(frontier.points[i].finish_s - choice.point.finish_s)
             )
             point = frontier.points[near]
-            self.choice = Choice(near, point, budget_text(point, frontier), choice.plan)
+            self.choice = Choice(near, point, keys.budget_text(point, frontier), choice.plan)
 
     def action_back(self) -> None:
         if self.choice is not None:
             self.choice = None
-            self.workers.cancel_group(self, "preview")
+            self._stop_previewing()
             self._show_charts()
             self.refresh_bindings()
 
@@ -294,14 +273,18 @@ class Dashboard(Screen[str | None]):
         self._ask_time("boost")
 
     def _ask_time(self, verb: protocol.Verb) -> None:
+        from carbontui.tui.screens.ask import Ask
+
         def answered(text: str | None) -> None:
             if text:
-                self.send(verb, until_args(text))
+                self.send(verb, keys.until_args(text))
 
         hint = "30m, 2h, a time like 18:00, or next (the next planned change)"
-        self.app.push_screen(Ask(f"{verb} for how long?", hint, "1h", check_until), answered)
+        self.app.push_screen(Ask(f"{verb} for how long?", hint, "1h", keys.check_until), answered)
 
     def action_cap(self) -> None:
+        from carbontui.tui.screens.ask import Ask
+
         def answered(text: str | None) -> None:
             if text:
                 self.send("cap", {"value_w": units.parse_watts(text)})
@@ -311,6 +294,8 @@ class Dashboard(Screen[str | None]):
         self.app.push_screen(Ask("cap each GPU at how many watts?", hint, "", units.parse_watts), answered)
 
     def action_stop(self) -> None:
+        from carbontui.tui.screens.ask import AskStop
+
         def answered(stop: bool | None) -> None:
             if stop:
                 self.send("stop")
@@ -347,23 +332,29 @@ class Dashboard(Screen[str | None]):
     # --- other screens ---
 
     def action_log(self) -> None:
+        from carbontui.tui.screens.log import LogScreen
+
         self.app.push_screen(LogScreen(self.feed, self.glyphs, self.target.name or self.target.job))
 
     def action_help(self) -> None:
+        from carbontui.tui.screens.read import Read, help_rows
+
         self.app.push_screen(Read("keys and marks", help_rows(self), self.glyphs))
 
     def action_sources(self) -> None:
+        from carbontui.tui.screens.read import Read, source_rows
+
         if self.picture is not None:
             rows = source_rows(self.picture, self._monotonic() - self._arrived_s)
             self.app.push_screen(Read("where the numbers come from", rows, self.glyphs))
 
     def action_detach(self) -> None:
-        self.app.exit(message=_farewell(self.target, self.picture))
+        self.app.exit(message=keys.farewell(self.target, self.picture))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A dangerous key does not exist on a read-only screen, nor when the job is over."""
         over = self.picture is not None and self.picture.over
-        if action in DANGEROUS and (self.readonly or over):
+        if action in keys.DANGEROUS and (self.readonly or over):
             return False
         if action in ("commit", "back"):
             return self.choice is not None
@@ -383,7 +374,7 @@ class Dashboard(Screen[str | None]):
         start = status.budget.start if status.budget else picture.series.watts.start if picture.series.watts else None
         span = picture.now_s - units.from_iso(start) if start else 0.0
         if span > 1.0:
-            self.run_worker(partial(self._learn_past, span), group="past", exclusive=True)
+            self.run_worker(self._learn_past(span), group="past", exclusive=True)
 
     async def _learn_past(self, span_s: float) -> None:
         try:
@@ -408,33 +399,6 @@ def _shape(picture: Picture) -> tuple[object, ...]:
         picture.frontier is None,
         bool(words.banner(picture.status, picture.series)),
     )
-
-
-def budget_text(point: protocol.FrontierPoint, frontier: protocol.Frontier) -> str:
-    """The budget of a point as `budget` takes it, rounded up so that the point stays within it."""
-    if frontier.reference_s:
-        return f"{math.ceil(point.finish_s / frontier.reference_s * 1000 - 1e-6) / 1000:.3f}x"
-    return f"{math.ceil(point.finish_s)}s"
-
-
-def until_args(text: str) -> dict[str, Any]:
-    """'30m' as a duration, anything else as a time for the supervisor to read."""
-    try:
-        return {"for_s": units.parse_duration(text)}
-    except ValueError:
-        return {"until": text.strip()}
-
-
-def check_until(text: str) -> None:
-    """Raises ValueError for nothing at all; the supervisor judges the rest and says why."""
-    if not text.strip():
-        raise ValueError("say how long, like 30m")
-
-
-def _farewell(target: Target, picture: Picture | None) -> str:
-    if picture is None or picture.over:
-        return ""
-    return f"{picture.status.name} goes on; back to it with: carbontui attach {target.job}"
 
 
 def _state_rows(width: int, height: int) -> int:

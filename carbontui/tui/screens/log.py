@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -68,7 +67,7 @@ class LogScreen(Screen[None]):
     def on_mount(self) -> None:
         page = self.query_one(LogPage)
         page.title = f"{self._title}: output"
-        self.run_worker(self._load_end, group="log", exclusive=True)
+        self.run_worker(self._load_end(), group="log", exclusive=True)
         self.set_interval(FOLLOW_EVERY_S, self._tick)
 
     def on_resize(self) -> None:
@@ -121,7 +120,7 @@ class LogScreen(Screen[None]):
 
     def _tick(self) -> None:
         if self._following and self.is_current:
-            self.run_worker(self._more, group="log", exclusive=True)
+            self.run_worker(self._more(), group="log", exclusive=True)
 
     async def _more(self) -> None:
         answer = await self._read(self._next)
@@ -150,12 +149,10 @@ class LogScreen(Screen[None]):
         top = page.top + rows
         if top < 0 and self._begin > 0:
             self._following = False
-            self.run_worker(
-                partial(self._load_at, self._begin - PAGE_B + 4096, at_end=True), group="log", exclusive=True
-            )
+            self.run_worker(self._load_at(self._begin - PAGE_B + 4096, at_end=True), group="log", exclusive=True)
             return
         if top > last and self._next < self._size_b:
-            self.run_worker(partial(self._load_at, self._next - 4096, at_end=False), group="log", exclusive=True)
+            self.run_worker(self._load_at(self._next - 4096, at_end=False), group="log", exclusive=True)
             return
         page.top = max(0, min(last, top))
         self._following = page.top >= last and self._next >= self._size_b
@@ -166,10 +163,10 @@ class LogScreen(Screen[None]):
 
     def action_first(self) -> None:
         self._following = False
-        self.run_worker(partial(self._load_at, 0, at_end=False), group="log", exclusive=True)
+        self.run_worker(self._load_at(0, at_end=False), group="log", exclusive=True)
 
     def action_last(self) -> None:
-        self.run_worker(self._load_end, group="log", exclusive=True)
+        self.run_worker(self._load_end(), group="log", exclusive=True)
 
     def action_leave(self) -> None:
         self.dismiss(None)

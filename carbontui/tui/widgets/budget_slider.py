@@ -26,6 +26,8 @@ class BudgetSlider(FrontierChart):
         chosen = frontier.chosen
         index = self.choice.index if self.choice else chosen if chosen is not None else 0
         word = words.multiple(frontier.points[index].finish_s, frontier)
+        if self.choice is None and picture.status.budget and picture.status.budget.factor:
+            word = f"{picture.status.budget.factor:.2f}×"
         columns = width - 10
         cells: Row = []
         knob, mark = self._x(index, columns), self._x(chosen, columns) if chosen is not None else None

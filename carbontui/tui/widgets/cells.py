@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
-from typing import ClassVar
 
 from rich.cells import cell_len
+from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
 from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
@@ -20,30 +21,17 @@ from textual.widget import Widget
 from carbontui.tui.glyphs import BLOCKS, Glyphs, plain
 
 Ink = str | Style
-"""The name of a component style ('running', or 'running/band' for one colour on another), or a ready style."""
+"""The name of a colour of the theme ('running', or 'running/band' for one colour on another), or a ready style."""
 Span = tuple[str, Ink]
 Row = list[Span]
 
-INKS = (
-    *("banner", "text", "strong", "dim", "faint", "title", "now", "past", "hatch", "band", "preview"),
-    *("running", "capped", "paused", "unloaded", "warning", "fault"),
-    *(
-        "beyond",
-        "beyond-soft",
-        "hatch-back",
-        "running-soft",
-        "capped-soft",
-        "paused-soft",
-        "unloaded-soft",
-        "past-soft",
-    ),
-)
+_BOLD = frozenset({"strong", "title"})
+_BACK = {"hatch": "hatch-back", "banner": "banner-back"}
 
 
 class Cells(Widget):
     """A drawing. Subclasses implement `draw`; `redraw()` repaints what changed."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"cells--{ink}" for ink in INKS}
     glyphs: Glyphs = BLOCKS
 
     def __init__(self, glyphs: Glyphs = BLOCKS, id: str | None = None) -> None:
@@ -51,6 +39,7 @@ class Cells(Widget):
         self.glyphs = glyphs
         self._rows: list[list[tuple[str, Ink]]] = []
         self._drawn: Size = Size(0, 0)
+        self._inks: dict[str, Style] = {}
 
     def draw(self, width: int, height: int) -> list[Row]:
         """The rows of a drawing of this size; missing rows and cells are blank."""
@@ -58,10 +47,10 @@ class Cells(Widget):
 
     def redraw(self) -> None:
         """Draw again and refresh the changed span of each row."""
-        if not self.is_attached or not self.display:
-            self._drawn = Size(0, 0)
-            return
         size = self.content_size
+        if not self.is_attached or not self.display or not size:
+            self._rows, self._drawn = [], Size(0, 0)
+            return
         if size != self._drawn:
             # nothing on the terminal to compare with: the whole drawing is new
             self._fill(size)
@@ -76,7 +65,8 @@ class Cells(Widget):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._drawn = Size(0, 0)
+        self._rows, self._drawn = [], Size(0, 0)
+        self._inks.clear()
 
     def render_line(self, y: int) -> Strip:
         size = self.content_size
@@ -100,11 +90,20 @@ class Cells(Widget):
         """The style of a name; 'a/b' paints the colour of a on the colour of b."""
         if isinstance(ink, Style):
             return ink
-        front, _, back = ink.partition("/")
-        style = self.get_component_rich_style(f"cells--{front}", partial=True)
-        if back:
-            style += Style(bgcolor=self.get_component_rich_style(f"cells--{back}", partial=True).color)
-        return style
+        found = self._inks.get(ink)
+        if found is None:
+            front, _, back = ink.partition("/")
+            back = back or _BACK.get(front, "")
+            found = self._inks[ink] = Style(
+                color=self._colour(front),
+                bgcolor=self._colour(back) if back else None,
+                bold=True if front in _BOLD else None,
+            )
+        return found
+
+    def _colour(self, name: str) -> RichColor:
+        # the theme's variables, not component classes: those would be styled for each drawing before the first paint
+        return Color.parse(self.app.theme_variables[f"ink-{name}"]).rich_color
 
     def heading(self, width: int, left: str, right: str = "", ink: Ink = "dim") -> Row:
         """A quiet rule with a title on it and a word at its right end."""

@@ -55,6 +55,8 @@ class ForecastChart(Cells):
         top = top_of([m for m in mean if m is not None] + future_high)
         ahead = planned(self.preview or self.picture.plan, view, self.picture.now_s)
         infos = table(self.picture.plan)
+        # without a plan nothing is held back: the job runs through whatever comes
+        unplanned = "running" if self.picture.plan is None and not self.picture.over else "beyond"
         columns = []
         for x, value in enumerate(mean):
             tall = eighths(value, top, space)
@@ -65,7 +67,7 @@ class ForecastChart(Cells):
                 columns.append(Column(tall, tall, 0, "past", still))
                 continue
             info = ahead[x]
-            ink = words.KIND_STYLE[info.kind] if info else "beyond" if self.picture.plan else "running"
+            ink = words.KIND_STYLE[info.kind] if info else unplanned
             columns.append(
                 Column(
                     eighths(low[x], top, space) if low[x] is not None else tall,

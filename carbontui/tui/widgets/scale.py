@@ -12,7 +12,6 @@ from carbontui.tui.picture import Picture
 
 GUTTER = 6
 """Cells left of a chart for its scale."""
-_SPANS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1200, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _LABEL_EVERY_S = (300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 
 
@@ -45,7 +44,9 @@ def window(picture: Picture, columns: int) -> Window:
         start = min(start, units.from_iso(watts.start))
     if budget is not None and not picture.over:
         start = min(start, units.from_iso(budget.start))
-    if plan is not None:
+    if picture.over:
+        pass  # nothing lies ahead
+    elif plan is not None:
         end = max(end, units.from_iso(plan.deadline), units.from_iso(plan.finish))
     elif budget is not None and budget.deadline is not None:
         end = max(end, units.from_iso(budget.deadline))
@@ -57,7 +58,10 @@ def window(picture: Picture, columns: int) -> Window:
         end = max(end, units.from_iso(budget.start) + frontier.points[-1].finish_s)
     whole = max(end - start, 60.0)
     columns = max(1, columns)
-    span = next((float(s) for s in _SPANS_S if s * columns >= whole), whole / columns)
+    # a coarse grain, so that a deadline moved by minutes does not move the axis
+    exact = whole / columns
+    grain = next((g for g in (1, 5, 60, 300) if exact <= g * 12), 300)
+    span = float(math.ceil(exact / grain) * grain)
     return Window(math.floor(start / span) * span, span, columns)
 
 

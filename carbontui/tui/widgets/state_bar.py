@@ -30,7 +30,7 @@ class StateBar(Cells):
         status = picture.status
         ink = words.STATE_STYLE[status.state]
         left: Row = [(f" {self.glyphs.states[status.state]} ", ink), (status.state.upper(), ink)]
-        if status.level and not picture.over and status.level != status.state:
+        if status.level and status.state in ("running", "throttled"):
             left += [
                 ("  at ", "dim"),
                 (words.level_name(status.level, picture.plan.table if picture.plan else ()), "text"),

@@ -74,12 +74,13 @@ class WattRows(Cells):
         space = width - len(label) - len(numbers) - len(busy) - len(memory)
         still = self.status.state in ("paused", "unloaded", "waiting")
         ink = "paused" if still else words.STATE_STYLE.get(self.status.state, "running")
+        # the numbers stand left of the bar: Textual sends a row from its left edge to the last change
         return [
             (label, "dim"),
-            *self._gauge(gpu, space, top, ink if ink in ("paused", "capped") else "running"),
             (numbers, "text"),
             (busy, "dim"),
-            (memory, "dim"),
+            (memory + "  ", "dim"),
+            *self._gauge(gpu, space - 3, top, ink if ink in ("paused", "capped") else "running"),
         ]
 
     def _gauge(self, gpu: protocol.Gpu, width: int, top: float, ink: str) -> Row:
