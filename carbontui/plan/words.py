@@ -83,7 +83,8 @@ def _course(problem: Problem, plan: Plan, labels: Sequence[str], when: Callable[
     parts = []
     for i, (level, end) in enumerate(runs[:2]):
         last = i == len(runs) - 1
-        parts.append(f"{_doing(problem, level, labels)} {'to the end' if last else 'until'} {when(end)}")
+        ending = f"to the end ({when(end)})" if last else f"until {when(end)}"
+        parts.append(f"{_doing(problem, level, labels)} {ending}")
     if len(runs) > 1 and problem.levels[runs[0][0]].speed <= 0:
         return parts[0]
     return ", then ".join(parts)

@@ -176,11 +176,12 @@ def report(count: int, cache: Path) -> None:
         plan = solve(p, tol=TOLERANCE)
         milliseconds.append(1e3 * (time.process_time() - begin))
         # the optimum: our own bound at a tight tolerance, raised by HiGHS where it got further
-        tight = solve(p, tol=1e-5, compare=False)
+        tight = solve(p, tol=1e-4, compare=False)
         best = min(v for v in (tight.objective, row["objective"], plan.objective) if v is not None)
         low = max(tight.lower_bound, row["bound"] if row["bound"] is not None else -np.inf)
         wrong += plan.lower_bound > best * (1 + 1e-7) or tight.lower_bound > best * (1 + 1e-7)
         wrong += row["bound"] is not None and plan.objective < row["bound"] * (1 - 1e-6)
+        print(row["seed"], plan.stage, f"{plan.gap:.5f} {milliseconds[-1]:.0f} ms", flush=True)
         excess.append(plan.objective / min(best, max(low, 0)) - 1)
         gaps.append(plan.gap)
         stages[plan.stage] += 1
@@ -193,7 +194,7 @@ def report(count: int, cache: Path) -> None:
             "seed"
         ]
     ratios = []
-    for row in rows[::8]:
+    for row in rows[::16]:
         p = instance(row["seed"])
         begin = time.process_time()
         highs(p, 30.0, TOLERANCE)
@@ -204,7 +205,7 @@ def report(count: int, cache: Path) -> None:
     table = []
     for slots, name in ((96, "24 h @ 15 min"), (192, "48 h @ 15 min"), (288, "24 h @ 5 min"), (672, "7 d @ 15 min")):
         for levels in (2, 4):
-            problems = [instance(seed, slots, levels, plain=True) for seed in range(12)]
+            problems = [instance(seed, slots, levels, plain=True) for seed in range(8)]
             table.append(
                 {"horizon": name, "slots": slots, "levels": levels}
                 | {"solve_ms": spread(solve, problems), "frontier_ms": spread(frontier, problems)}
@@ -235,11 +236,11 @@ def report(count: int, cache: Path) -> None:
 
 
 def spread(run: Callable[[Problem], object], problems: list[Problem]) -> list[float]:
-    """Median and maximum over the problems of the best of three, ms of CPU time."""
+    """Median and maximum over the problems of the better of two, ms of CPU time."""
     best = []
     for p in problems:
         times = []
-        for _ in range(3):
+        for _ in range(2):
             begin = time.process_time()
             run(p)
             times.append(1e3 * (time.process_time() - begin))
@@ -255,7 +256,7 @@ def page(f: dict[str, Any]) -> str:
         "",
         f"{f['instances']} random instances (T 48-288, 2-8 levels, dwell 1-6, partial slots, price mixes, resume limits), "
         f"{f['date']}, {f['machine']}. HiGHS proved {f['proved_by_highs_at_0.1_pct']} of them to 0.1 % in its time limit "
-        "(15 s wall, niced); the optimum is bracketed by the better of its bound and our own certificate at 0.001 %.",
+        "(15 s wall, niced); the optimum is bracketed by the better of its bound and our own certificate at 0.01 %.",
         "",
         "| what | figure |",
         "|---|---|",
@@ -269,7 +270,7 @@ def page(f: dict[str, Any]) -> str:
         f"| HiGHS over planner, CPU time back to back, {ratio['pairs']} pairs: median (p10-p90) | "
         f"{ratio['median']:.0f}x ({ratio['p10']:.0f}-{ratio['p90']:.0f}x) |",
         "",
-        "Latency in ms of CPU time, dwell 1, median / max of 12 problems:",
+        "Latency in ms of CPU time, dwell 1, median / max of 8 problems:",
         "",
         "| horizon | levels | certified plan with its baselines | frontier, every deadline |",
         "|---|---|---|---|",
