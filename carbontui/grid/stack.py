@@ -19,6 +19,8 @@ PENALTY = 500.0
 PENALTY_PER_H = 0.3
 RELATIVE_PENALTY = np.array([1.0, 1.0, 10.0, 1.0])
 SUSPECT = 5.0
+DOUBT = 0.995
+"""Per hour ahead, what is left of the trust in a published forecast that later hours have not yet earned."""
 
 
 def nowcast_error(last: Array, published_last: Array, own_last: Array) -> Array:
@@ -54,7 +56,8 @@ def blend(own: Array, published: Array, error: Array, age_h: Array, truth: Array
         good = np.isfinite(missed) & np.isfinite(apart[:, h])
         prior = _fit(rows[good], missed[good], own[good, h], PENALTY * (1 + PENALTY_PER_H * h), prior)
         weights[:, knot] = prior
-        prior = prior * np.array([1.0, 1.0, 0.9, 1.0])
+        following = KNOTS[min(knot + 1, len(KNOTS) - 1)]
+        prior = prior * np.array([DOUBT ** (following - h), 1.0, 0.9, 1.0])
     a, b, c, d = (np.interp(np.arange(HORIZON_H), KNOTS, row) for row in weights)
     change = (a + d * late) * apart + b * fade * error[:, None] + c
     return own + _carried(change)
