@@ -24,8 +24,9 @@ class Past:
         return cls(units.from_iso(answer.watts.start), answer.watts.step_s, answer.level)
 
     def at(self, at_s: float) -> str | None:
-        index = math.floor((at_s - self.start_s) / self.step_s)
-        return self.levels[index] if 0 <= index < len(self.levels) else None
+        """The level then; a column that straddles the start of the record takes its first one."""
+        index = max(0, math.floor((at_s - self.start_s) / self.step_s))
+        return self.levels[index] if index < len(self.levels) else None
 
 
 def table(plan: protocol.PlanView | None) -> dict[str, protocol.LevelInfo]:
