@@ -28,15 +28,15 @@ if len(sys.argv) > 3:
             raise RuntimeError("no room")
         json.dump({"done": done}, open(path, "w"))
 rng = random.Random(rank)
-if os.environ.get("ADVERSE"):  # proposals a step ahead, and votes that come up to 30 ms late
+if os.environ.get("ADVERSE"):  # proposals three steps ahead that reach the others up to 30 ms late
     from carbontui.client import ranks
     slow, ranks.LEAD_S = random.Random(100 + rank), 0.0
-    plain = ranks.Store.set
-    def late(self, key, value):
-        if key.startswith("vote"):
-            time.sleep(slow.random() * 0.03)
-        plain(self, key, value)
-    ranks.Store.set = late
+    plain = ranks.Store.take
+    def late(self, key):
+        value = plain(self, key)
+        time.sleep(slow.random() * 0.03)
+        return value
+    ranks.Store.take = late
     first = ranks.Store.first
     def decided(self, key, value):
         if value == "abort":

@@ -68,6 +68,6 @@ def test_unload_leaves_together_and_comes_back(supervisor, launch, finish, tmp_p
 
 
 def test_two_agents_stop_at_the_same_step(supervisor, launch, finish, tmp_path):
-    """Two torchrun agents, as on two hosts, whose votes come late: proposals fail, nothing ever skews."""
+    """Two torchrun agents, as on two hosts, to which proposals come late: some fail, nothing ever skews."""
     aborted = agree(supervisor, launch, finish, tmp_path, agents=2, per_agent=1, rounds=5, adverse=True)
     assert aborted >= 0
