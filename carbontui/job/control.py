@@ -232,6 +232,8 @@ def _observe(
     if child.state == "unloaded":
         return "unloaded", reason
     if not seen.ranks:
+        if level.kind in STILL and seen.stepped:
+            return "pausing", reason  # the process is on its way out, or its link is being made again
         if level.kind in STILL and child.age_s >= NO_BOUNDARY_S:
             text = "asked to pause; no training step has been seen yet"
             return "pausing", protocol.Reason("no_client", text)

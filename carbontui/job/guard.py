@@ -25,7 +25,6 @@ class Guard:
         self._socket = socket.socket(fileno=fd) if fd is not None else None
         self._inbox = b""
         self.facts: dict[str, Any] = {}
-        self.started_mono_s: float | None = None
         self._stop_task: asyncio.Task[None] | None = None
         self._stopped = False
         self._held: tuple[bool, float | None] | None = None
@@ -70,10 +69,7 @@ class Guard:
         *lines, self._inbox = self._inbox.split(b"\n")
         for line in lines:
             with contextlib.suppress(msgspec.DecodeError):
-                facts = msgspec.json.decode(line)
-                if facts.get("pid") != self.facts.get("pid"):
-                    self.started_mono_s = time.monotonic()
-                self.facts = facts
+                self.facts = msgspec.json.decode(line)
         if lines:
             self._changed()
 
@@ -105,7 +101,6 @@ class Guard:
         """The child as the keeper tells, or as the process table does once the keeper is gone."""
         facts = self.facts
         state = facts.get("state", "waiting")
-        age = 0.0 if self.started_mono_s is None else time.monotonic() - self.started_mono_s
         if state == "exited":
             ending = facts.get("exit") or {}
             return Child(
@@ -119,7 +114,7 @@ class Guard:
             return Child("vanished")
         if state != "running" and not self.guarded:
             return Child("vanished")  # unloaded or waiting, and nobody left to start it
-        return Child(state, age_s=age)
+        return Child(state, age_s=proc.age_s(facts.get("start_time")))
 
     def stop(self, *, now: bool) -> None:
         """The stop order, by the keeper, or by ourselves when it is gone."""

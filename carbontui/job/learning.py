@@ -33,6 +33,8 @@ class Learned:
     rest_w: Mean = field(default_factory=Mean)
     pause_s: Mean = field(default_factory=Mean)
     resume_s: Mean = field(default_factory=Mean)
+    reload_s: Mean = field(default_factory=Mean)
+    """From the start of the command to its first step: what coming back from an unload takes."""
 
     def watts(self, kind: str, uuid: str, watts: float) -> None:
         """A settled reading of one board while `full`, `parked` or `idle`."""
@@ -58,6 +60,7 @@ class Learned:
             "rest_w": [self.rest_w.value, self.rest_w.count],
             "pause_s": [self.pause_s.value, self.pause_s.count],
             "resume_s": [self.resume_s.value, self.resume_s.count],
+            "reload_s": [self.reload_s.value, self.reload_s.count],
         }
 
     def restore(self, kept: dict[str, Any] | None) -> None:

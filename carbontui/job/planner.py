@@ -80,7 +80,9 @@ class Planner:
             caps=job.caps,
             pause_s=min(120.0, (learned.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
             resume_s=min(600.0, (learned.resume_s.value or problem.DEFAULT_RESUME_S / speed) * speed),
-            can_unload=any(p.obs and p.obs.can_unload for p in job.server.ranks),
+            can_unload=any(p.obs and p.obs.can_unload for p in job.server.ranks) or job.decision.state == "unloaded",
+            reload_s=max(problem.DEFAULT_RELOAD_MIN_S, learned.reload_s.value or problem.DEFAULT_RELOAD_S) * speed,
+            unload_s=problem.DEFAULT_UNLOAD_S if speed == 1 else speed * problem.DEFAULT_PAUSE_S,
         )
 
     def aim(self) -> problem.Aim:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 
 def start_time(pid: int) -> int | None:
@@ -24,6 +25,13 @@ def start_time(pid: int) -> int | None:
 def same_process(pid: int | None, started: int | None) -> bool:
     """Whether `pid` is alive and is the process that started at `started`."""
     return bool(pid) and started is not None and start_time(int(pid or 0)) == started
+
+
+def age_s(started: int | None) -> float:
+    """Seconds since a process's start time; 0 when it is not known."""
+    if started is None:
+        return 0.0
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"))
 
 
 def boot_id() -> str:

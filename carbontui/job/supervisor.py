@@ -279,7 +279,10 @@ class Supervisor:
         new_steps = 0
         for peer in self.server.ranks:
             if peer.hello and peer.hello.rank == 0 and peer.obs:
-                self.progress.saw_start(int(self.guard.facts.get("starts", 0)))
+                starts = int(self.guard.facts.get("starts", 0))
+                if starts > self.progress.starts and peer.obs.step > 0:
+                    self.learned.reload_s.add(self.guard.child().age_s)
+                self.progress.saw_start(starts)
                 new_steps = self.progress.saw_step(peer.obs.step, peer.obs.start_step, peer.obs.total)
         if state in ("running", "throttled"):
             level = self.planner.level_named(self.decision.level)
