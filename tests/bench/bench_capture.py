@@ -73,7 +73,7 @@ def write(groups: list[dict[str, object]]) -> None:
     lines = [
         "# Capture of the perfect-foresight saving",
         "",
-        f"Recorded intensity July-December 2021, {starts} random starts per group (8 and 24 h; slack 1.5, 2, 3; caps at 2 "
+        f"Recorded intensity July-December 2021, {starts} random starts per group (8, 24 h; slack 1.5, 2, 3; caps at 2 "
         f"only), {len(groups)} groups so far, {date.today().isoformat()}. Job: 650 W, off (0 W) before its start, 90 W "
         "paused. CO2 on summed grams, realised.",
     ]

@@ -254,9 +254,9 @@ def page(f: dict[str, Any]) -> str:
     lines = [
         "# The planner beside HiGHS",
         "",
-        f"{f['instances']} random instances (T 48-288, 2-8 levels, dwell 1-6, partial slots, price mixes, resume limits), "
-        f"{f['date']}, {f['machine']}. HiGHS proved {f['proved_by_highs_at_0.1_pct']} of them to 0.1 % in its time limit "
-        "(15 s wall, niced); the optimum is bracketed by the better of its bound and our own certificate at 0.01 %.",
+        f"{f['instances']} random instances (T 48-288, 2-8 levels, dwell 1-6, partial slots, price mixes, limits), "
+        f"{f['date']}, {f['machine']}. HiGHS proved {f['proved_by_highs_at_0.1_pct']} of them to 0.1 % in its limit "
+        "(15 s wall, niced); the optimum is bracketed by the better of its bound and our certificate at 0.01 %.",
         "",
         "| what | figure |",
         "|---|---|",
