@@ -324,3 +324,9 @@ async def test_a_frontier_that_comes_later_is_drawn(stage: Any) -> None:
         await s.pilot.resize_terminal(40, 15)
         await s.pilot.resize_terminal(120, 40)
         await s.until(lambda: "CO₂ against finish" in s.text())
+
+
+async def test_a_pause_that_waits_for_the_end_of_a_step_says_so(stage: Any) -> None:
+    async with stage() as s:
+        s.fake.push(status=s.fake.status(level="pause"))
+        await s.until(lambda: "RUNNING  until its next step ends" in s.text())

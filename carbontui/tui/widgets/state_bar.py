@@ -30,11 +30,12 @@ class StateBar(Cells):
         status = picture.status
         ink = words.STATE_STYLE[status.state]
         left: Row = [(f" {self.glyphs.states[status.state]} ", ink), (status.state.upper(), ink)]
+        table = picture.plan.table if picture.plan else ()
         if status.level and status.state in ("running", "throttled"):
-            left += [
-                ("  at ", "dim"),
-                (words.level_name(status.level, picture.plan.table if picture.plan else ()), "text"),
-            ]
+            if any(info.name == status.level and info.kind in words.STILL for info in table):
+                left += [("  until its next step ends", "dim")]
+            else:
+                left += [("  at ", "dim"), (words.level_name(status.level, table), "text")]
         held = words.override(status, picture.now_s)
         if held:
             left += [("  ", "text"), (held, "warning")]
