@@ -15,7 +15,30 @@ import click
 from carbontui import __version__
 
 # verb -> module of carbontui.verbs that defines a click command of that name (a dash becomes an underscore)
-VERBS: dict[str, str] = {}
+VERBS: dict[str, str] = {
+    "attach": "attach",
+    "auto": "overrule",
+    "backtest": "backtest",
+    "boost": "overrule",
+    "budget": "overrule",
+    "calibrate": "calibrate",
+    "cap": "overrule",
+    "demo": "demo",
+    "doctor": "doctor",
+    "grid": "grid",
+    "log": "look",
+    "ls": "look",
+    "pause": "overrule",
+    "plan": "look",
+    "resume": "overrule",
+    "rm": "look",
+    "run": "run",
+    "serve": "serve",
+    "solve": "solve",
+    "status": "look",
+    "stop": "overrule",
+    "zones": "grid",
+}
 
 
 class Failure(click.ClickException):
@@ -46,11 +69,17 @@ class Verbs(click.Group):
 
 @click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="carbontui")
+@click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.pass_context
-def cli(ctx: click.Context) -> None:
-    """Train inside your time budget with the least CO2; watch and overrule it from one screen."""
+def cli(ctx: click.Context, readonly: bool) -> None:
+    """Train inside your time budget with the least CO2; watch and overrule it from one screen.
+
+    Without a verb: the screen of the only live job, or a chooser.
+    """
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        from carbontui.verbs.attach import open_default
+
+        ctx.exit(open_default(readonly=readonly))
 
 
 def main() -> NoReturn:
@@ -73,4 +102,5 @@ def main() -> NoReturn:
 
 
 if __name__ == "__main__":
-    main()
+    # as the module the verbs import: their Failure must be the very class that main() catches
+    importlib.import_module("carbontui.cli").main()

@@ -105,3 +105,9 @@ def fmt_grams(grams: float | None) -> str:
 def fmt_money(value: float, currency: str) -> str:
     """'1.24 EUR'; the currency is always said."""
     return f"{value:,.2f} {currency}"
+
+
+def fmt_clock(epoch_s: float, now_s: float) -> str:
+    """'14:15' within the next 20 hours, else 'Fri 14:15': local time of the machine, for people."""
+    moment = datetime.fromtimestamp(epoch_s)
+    return f"{moment:%H:%M}" if abs(epoch_s - now_s) < 20 * 3600 else f"{moment:%a %H:%M}"

@@ -3,7 +3,8 @@
     python train_charlm.py --steps 300
     carbontui run -- python train_charlm.py --steps 300
 
-It knows nothing of carbontui: a run under it is held at the end of an optimizer step. With --checkpoint it writes
+It needs nothing of carbontui: a run under it is held at the end of an optimizer step. Where carbontui is there, it is
+told the loss and the number of steps, for the screen. With --checkpoint it writes
 its state when it is done or told to end (SIGTERM), and goes on from there the next time.
 """
 
@@ -20,6 +21,11 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+try:
+    import carbontui
+except ImportError:
+    carbontui = None
 
 CONTEXT = 64
 
@@ -145,6 +151,8 @@ def main() -> None:
     parameters = sum(p.numel() for p in model.parameters())
     print(f"{parameters:,} parameters on {args.device}, {len(text):,} characters, {args.steps} steps", flush=True)
     started, first, loss_value = time.monotonic(), step, math.nan
+    if carbontui:
+        carbontui.report(total=args.steps)
     while step < args.steps and not told_to_end:
         inputs, targets = batch(text, draw)
         loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
@@ -155,6 +163,9 @@ def main() -> None:
         if step % args.log_every == 0 or step == args.steps:
             loss_value = loss.item()
             progress(step, args.steps, loss_value, started, first)
+            if carbontui:
+                carbontui.report(loss=loss_value)
+    took = time.monotonic() - started
     print()
     if args.checkpoint:
         save()
@@ -164,7 +175,7 @@ def main() -> None:
     with torch.no_grad():
         inputs, targets = batch(held_out, torch.Generator().manual_seed(0))
         loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
-    print(f"held-out loss {loss.item():.3f} after {step} steps")
+    print(f"held-out loss {loss.item():.3f} after {step} steps, {1000 * took / max(1, step - first):.2f} ms per step")
 
 
 if __name__ == "__main__":

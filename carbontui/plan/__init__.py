@@ -1,1 +1,75 @@
-"""Pure planning on immutable data: problem, evaluate, solve, frontier, baselines, explanations."""
+"""Pure planning on immutable data: problem, evaluate, solve, frontier, baselines, explanations.
+
+Names are resolved on first use, so that importing this package loads no numpy: the supervisor holds problems and
+plans as plain data and leaves the solving to its worker process.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from carbontui.plan.curve import frontier
+    from carbontui.plan.evaluation import evaluate
+    from carbontui.plan.planner import solve
+    from carbontui.plan.problem import (
+        Infeasible,
+        Level,
+        Problem,
+        ProblemError,
+        load_problem,
+        problem_from_dict,
+    )
+    from carbontui.plan.results import Baseline, Evaluation, Frontier, FrontierPoint, Plan, Violation
+    from carbontui.plan.rivals import baselines
+    from carbontui.plan.rolling import replan
+    from carbontui.plan.words import explain
+
+_HOME = {
+    "frontier": "curve",
+    "evaluate": "evaluation",
+    "solve": "planner",
+    "Infeasible": "problem",
+    "Level": "problem",
+    "Problem": "problem",
+    "ProblemError": "problem",
+    "load_problem": "problem",
+    "problem_from_dict": "problem",
+    "Baseline": "results",
+    "Evaluation": "results",
+    "Frontier": "results",
+    "FrontierPoint": "results",
+    "Plan": "results",
+    "Violation": "results",
+    "baselines": "rivals",
+    "replan": "rolling",
+    "explain": "words",
+}
+
+__all__ = [
+    "Baseline",
+    "Evaluation",
+    "Frontier",
+    "FrontierPoint",
+    "Infeasible",
+    "Level",
+    "Plan",
+    "Problem",
+    "ProblemError",
+    "Violation",
+    "baselines",
+    "evaluate",
+    "explain",
+    "frontier",
+    "load_problem",
+    "problem_from_dict",
+    "replan",
+    "solve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,1 +1,77 @@
-"""The screen: a stateless viewer of job.sock."""
+"""The screen: a stateless viewer of job.sock. `run` shows one job, `choose` lets a person pick one of several.
+
+It may be killed at any moment; nothing that must survive lives here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from carbontui import protocol
+
+
+class Job(Protocol):
+    """What `Target.of` needs to know of a job's record."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def socket(self) -> Path: ...
+    def status(self) -> protocol.Status: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One job to look at. `status` is what its files say; of a job that is over it is all there is."""
+
+    job: str
+    name: str
+    socket: Path
+    status: protocol.Status | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> Target:
+        return cls(job.id, job.name, job.socket, job.status())
+
+    @property
+    def over(self) -> bool:
+        return self.status is not None and self.status.state not in protocol.LIVE_STATES
+
+
+def run(target: Target, *, readonly: bool = False, mouse: bool = True, ascii: bool = False) -> int:
+    """The dashboard until the person leaves it; 0. On a pipe or a dumb terminal: one line per change instead."""
+    from carbontui.tui import terminal
+
+    why = terminal.why_plain()
+    if why:
+        from carbontui.tui import plain
+
+        print(f"carbontui: {why}: one line per change", file=sys.stderr)
+        return plain.follow(target, sys.stdout)
+    terminal.prefer_still()
+    from carbontui.tui.app import CarbonApp
+    from carbontui.tui.screens.dashboard import Dashboard
+
+    glyphs = terminal.glyphs(ascii)
+    CarbonApp(lambda: Dashboard(target, glyphs, readonly=readonly)).run(mouse=mouse)
+    return 0
+
+
+def choose(statuses: Sequence[protocol.Status], *, ascii: bool = False, mouse: bool = True) -> str | None:
+    """The id of the job a person picks; None when they leave, or when there is no terminal to ask on."""
+    from carbontui.tui import terminal
+
+    if terminal.why_plain():
+        return None
+    terminal.prefer_still()
+    from carbontui.tui.app import CarbonApp
+    from carbontui.tui.screens.choose import Choose
+
+    glyphs = terminal.glyphs(ascii)
+    return CarbonApp(lambda: Choose(tuple(statuses), glyphs)).run(mouse=mouse)

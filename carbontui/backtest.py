@@ -1,0 +1,283 @@
+"""What each policy would have emitted on recorded grid data, from random starts, with only what was known at the time.
+
+Every schedule is judged on the realised intensity by `plan.evaluate`. Rolling policies plan again in every slot, the
+running slot's intensity known, all later ones forecast; threshold tools look at the present value and the last week,
+and are forced to run when the rest no longer fits. Nobody is late unless flat out is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from carbontui.known import LEAST_HISTORY_S, Issue, Outlook, Own, Published
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import Problem, ProblemError
+from carbontui.plan.results import Evaluation, run_lengths
+from carbontui.plan.rivals import baselines
+from carbontui.units import iso
+from carbontui.whatif import Grid, Setup, boundaries
+
+WEEK_S = 7 * 86400.0
+WORSE = 0.005
+"""A job counts as made worse when it emits this share more than running now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One job: slot edges in epoch seconds and its problem on the realised grid."""
+
+    edges: tuple[float, ...]
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a policy did in one case: its schedule and the judge's figures."""
+
+    levels: tuple[int, ...]
+    figures: Evaluation
+
+
+Policy = Callable[[Case], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All outcomes by start and policy; 'run now' and 'perfect foresight' are always among them."""
+
+    cases: list[Case]
+    outcomes: dict[str, list[Outcome]]
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Per policy: saving against run now and share of the perfect-foresight saving (both on summed grams, in %),
+        late jobs, jobs made worse (%), the worst of them (%)."""
+        now = [o.figures.gco2 for o in self.outcomes["run now"]]
+        perfect = sum(o.figures.gco2 for o in self.outcomes["perfect foresight"])
+        room = sum(now) - perfect
+        table = {}
+        for name, outcomes in self.outcomes.items():
+            grams = [o.figures.gco2 for o in outcomes]
+            ratios = [g / n - 1 if n > 0 else 0.0 for g, n in zip(grams, now, strict=True)]
+            table[name] = {
+                "saving_pct": 100 * (1 - sum(grams) / sum(now)) if sum(now) > 0 else 0.0,
+                "captured_pct": 100 * (sum(now) - sum(grams)) / room if room > 1e-9 * sum(now) else 0.0,
+                "late": sum(o.figures.late_s > 0 for o in outcomes),
+                "worse_pct": 100 * sum(r > WORSE for r in ratios) / len(ratios),
+                "worst_pct": 100 * max(ratios),
+            }
+        return table
+
+    def to_dict(self) -> dict[str, Any]:
+        starts = []
+        for i, case in enumerate(self.cases):
+            rows = {name: outcomes[i] for name, outcomes in self.outcomes.items()}
+            starts.append(
+                {
+                    "start": iso(case.edges[0]),
+                    "run_now_g": rows["run now"].figures.gco2,
+                    "perfect_foresight_g": rows["perfect foresight"].figures.gco2,
+                    "policies": {
+                        name: {
+                            "gco2_g": o.figures.gco2,
+                            "kwh": o.figures.kwh,
+                            "finish_s": o.figures.finish_s,
+                            "late_s": o.figures.late_s,
+                            "levels": [list(run) for run in run_lengths(o.levels)],
+                        }
+                        for name, o in rows.items()
+                    },
+                }
+            )
+        return {"schema": "carbontui.backtest/1", **self.about, "summary": self.summary(), "starts": starts}
+
+
+def run(
+    grid: Grid,
+    setup: Setup,
+    work_s: float,
+    slack: float,
+    starts: int,
+    seed: int = 1,
+    issues: list[Issue] | None = None,
+    own: bool = True,
+    slot_s: float | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Report:
+    """Try every policy from `starts` random starts. Raises ProblemError when the data do not cover enough time."""
+    slot = slot_s or default_slot(work_s)
+    cases = _cases(grid, setup, work_s, slack, starts, seed, issues, slot, own)
+    policies = _policies(grid, issues or [], own)
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in policies}
+    for done, case in enumerate(cases):
+        for name, policy in policies.items():
+            levels = tuple(policy(case))
+            figures = evaluate(case.problem, levels)
+            outcomes[name].append(Outcome(_until_done(case.problem, levels, figures), figures))
+        progress(done + 1)
+    about = {
+        "grid": grid.series.source,
+        "signal": grid.series.signal,
+        "work_s": work_s,
+        "slack": slack,
+        "slot_s": slot,
+        "seed": seed,
+        "levels": [level.name for level in setup.shape.levels],
+    }
+    return Report(cases, outcomes, about)
+
+
+def default_slot(work_s: float) -> float:
+    """15 min for jobs up to 2 h, 30 min up to 8 h, else an hour."""
+    return 900.0 if work_s <= 2 * 3600 else 1800.0 if work_s <= 8 * 3600 else 3600.0
+
+
+def _until_done(problem: Problem, levels: Sequence[int], figures: Evaluation) -> tuple[int, ...]:
+    clock, out = 0.0, []
+    for k, duration in enumerate(problem.dur_s):
+        out.append(levels[k] if k < len(levels) and clock < figures.finish_s - 1e-9 else -1)
+        clock += duration
+    return tuple(out)
+
+
+def _cases(
+    grid: Grid,
+    setup: Setup,
+    work_s: float,
+    slack: float,
+    count: int,
+    seed: int,
+    issues: list[Issue] | None,
+    slot_s: float,
+    own: bool,
+) -> list[Case]:
+    """Random starts on the data's own steps, each with a week of past and all of its future known, in order of time."""
+    horizon = work_s * slack
+    # half a minute of slack keeps a resume from making the tightest budget impossible
+    first = grid.start_s + max(WEEK_S, LEAST_HISTORY_S if own else 0.0)
+    if issues:
+        first = max(first, issues[0].issued_s)
+    last = (min(grid.end_s, issues[-1].issued_s + 86400.0 + horizon) if issues else grid.end_s) - horizon
+    candidates = [t for t in grid.starts if first <= t <= last]
+    good = []
+    random.Random(seed).shuffle(candidates)
+    for start in candidates:
+        edges = boundaries(start, start + horizon, slot_s)
+        if grid.covers(start, edges[-1]):
+            durations = [b - a for a, b in itertools.pairwise(edges)]
+            good.append(Case(tuple(edges), setup.problem(durations, grid.slots(edges), work_s)))
+            if len(good) == count:
+                break
+    if not good:
+        raise ProblemError("actual", f"covers no job of {horizon / 3600:.1f} h with the history before it")
+    return sorted(good, key=lambda case: case.edges[0])
+
+
+def _policies(grid: Grid, issues: list[Issue], own: bool) -> dict[str, Policy]:
+    policies: dict[str, Policy] = {
+        "run now": lambda case: (),
+        "perfect foresight": lambda case: solve(case.problem, compare=False).levels,
+        "best constant level": _best_constant,
+        "start below 300 g": lambda case: _threshold(grid, case, 300.0, None),
+        "start below 30th percentile": lambda case: _threshold(grid, case, _quantile(grid, case, 0.3), None),
+        "threshold 30th percentile": lambda case: _threshold(
+            grid, case, _quantile(grid, case, 0.3), _quantile(grid, case, 0.3)
+        ),
+        "threshold 30/70": lambda case: _threshold(grid, case, _quantile(grid, case, 0.3), _quantile(grid, case, 0.7)),
+    }
+    if issues:
+        published = Published(grid, issues)
+        policies["window, published forecast"] = lambda case: _window(case, Published(grid, issues, nowcast=False))
+        policies["rolling, published forecast"] = lambda case: rolling(case, published)
+    if own:
+        forecaster = Own(grid, issues)
+        policies["rolling, own forecast" + (" and published" if issues else "")] = lambda case: rolling(
+            case, forecaster
+        )
+    return policies
+
+
+def rolling(case: Case, expect: Outlook) -> list[int]:
+    """Plan in every slot for the rest of the job on what is expected then, and do the first slot of the plan."""
+    whole = case.problem
+    levels: list[int] = []
+    current, age, done, resumes = whole.initial_level, whole.initial_age_slots, 0.0, 0
+    for k, duration in enumerate(whole.dur_s):
+        left = None if whole.max_resumes is None else whole.max_resumes - resumes
+        rest = replace(
+            whole,
+            dur_s=whole.dur_s[k:],
+            ci_g_per_kwh=tuple(expect(case.edges[k:])),
+            work_s=whole.work_s - done,
+            initial_level=current,
+            initial_age_slots=age,
+            max_resumes=left,
+        )
+        level = solve(rest, compare=False).levels[0]
+        if level < 0:
+            break
+        levels.append(level)
+        running = whole.levels[level].running
+        lost = 0.0 if level == current else min(whole.switch_s[current][level] or 0.0, duration)
+        if running != whole.levels[current].running:
+            age, resumes = 0, resumes + running
+        current, age = level, age + 1
+        done += whole.levels[level].speed * (duration - lost)
+        if done >= whole.work_s - whole.finish_tolerance:
+            break
+    return levels
+
+
+def _best_constant(case: Case) -> tuple[int, ...]:
+    """The best level to hold throughout, chosen in hindsight."""
+    held = [b for b in baselines(case.problem) if b.name.startswith("constant ") and b.evaluation.feasible]
+    return min(held, key=lambda b: b.evaluation.objective).levels if held else ()
+
+
+def _window(case: Case, expect: Outlook) -> tuple[int, ...]:
+    """The start that a forecast made at the beginning calls best; run without a break from there."""
+    expected = replace(case.problem, ci_g_per_kwh=tuple(expect(case.edges)))
+    window = [b for b in baselines(expected) if b.name == "best window" and b.evaluation.feasible]
+    return window[0].levels if window else ()
+
+
+def _quantile(grid: Grid, case: Case, q: float) -> float:
+    """Of the values of the week before the start."""
+    end = bisect_right(grid.starts, case.edges[0] - 1.0)
+    start = bisect_right(grid.starts, case.edges[0] - WEEK_S)
+    week = sorted(grid.values[start:end])
+    return week[min(len(week) - 1, int(q * len(week)))] if week else 0.0
+
+
+def _threshold(grid: Grid, case: Case, resume: float, suspend: float | None) -> list[int]:
+    """Run at or below `resume`, stop above `suspend` (None: never stop again); run when the rest no longer fits."""
+    problem = case.problem
+    fast = problem.fastest
+    rests = [
+        (time, j)
+        for j, level in enumerate(problem.levels)
+        if not level.running and problem.switch_s[fast][j] is not None
+        for time in [problem.switch_s[j][fast]]
+        if time is not None
+    ]
+    current, done = problem.initial_level, 0.0
+    running = problem.levels[current].running
+    levels = []
+    for k, duration in enumerate(problem.dur_s):
+        value = problem.ci_g_per_kwh[k]
+        want = value <= resume if not running else suspend is None or value <= suspend
+        rest = current if not running else min(rests)[1] if rests else fast
+        back = problem.switch_s[rest][fast] or 0.0
+        fits = (problem.work_s - done) / problem.levels[fast].speed + back <= case.edges[-1] - case.edges[k + 1] + 1e-6
+        level = fast if want or not fits else rest
+        lost = 0.0 if level == current else min(problem.switch_s[current][level] or 0.0, duration)
+        done += problem.levels[level].speed * (duration - lost)
+        current, running = level, problem.levels[level].running
+        levels.append(level)
+    return levels

@@ -1,0 +1,1 @@
+"""Data that ship with carbontui; ATTRIBUTION.txt says where each file comes from."""

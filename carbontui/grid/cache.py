@@ -1,0 +1,178 @@
+"""What all jobs of the machine know together: one small file per question, one request per window.
+
+A file holds the cleaned answer, never a key or a URL. Files are replaced atomically and asked for under a lock, so that
+twenty jobs make one request; where locks do not work (some network homes) each job simply asks for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from carbontui.grid.faults import GridError, Unreachable
+from carbontui.grid.http import in_thread
+from carbontui.grid.types import Row, Series
+
+VERSION = 1
+DISK_S = 3.0
+LOCK_S = 10.0
+AFTER_FAULT_S = 60.0
+"""A provider that failed is left alone this long by every job of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A provider's last good answer to one question, and how the last attempt ended."""
+
+    series: Series | None = None
+    asked_at_s: float = 0.0
+    next_s: float = 0.0
+    """When the next request is allowed."""
+    fault: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Cache:
+    """Entries under one directory (None: kept in memory only)."""
+
+    def __init__(self, directory: Path | None, now: Callable[[], float]) -> None:
+        self._directory = directory
+        self._now = now
+        self._memory: dict[str, Entry] = {}
+
+    async def ask(
+        self,
+        key: str,
+        window_s: float,
+        fetch: Callable[[Entry], Awaitable[tuple[Series, tuple[str, ...]]]],
+    ) -> Entry:
+        """The entry of `key`, asked for anew through `fetch` when its window is over.
+
+        `fetch` gets the old entry. A fault leaves the old answer in place and is told in `fault`; never raises.
+        """
+        entry = await self.peek(key)
+        if self._now() < entry.next_s:
+            return entry
+        async with self._locked(key):
+            entry = await self.peek(key)
+            if self._now() < entry.next_s:
+                return entry
+            try:
+                series, notes = await fetch(entry)
+                now_s = self._now()
+                entry = Entry(replace(series, fetched_at_s=now_s), now_s, now_s + window_s, "", notes)
+            except GridError as error:
+                wait_s = error.retry_after_s or AFTER_FAULT_S
+                entry = replace(entry, asked_at_s=self._now(), next_s=self._now() + wait_s, fault=str(error))
+            await self._store(key, entry)
+        return entry
+
+    async def peek(self, key: str) -> Entry:
+        """What is known now, without a request."""
+        if self._directory is None:
+            return self._memory.get(key, Entry())
+        with contextlib.suppress(OSError, asyncio.TimeoutError, ValueError, TypeError, KeyError):
+            return await in_thread(_read, self._path(key), deadline_s=DISK_S)
+        # another version, a damaged file, a dead disk: what this process remembers
+        return self._memory.get(key, Entry())
+
+    async def _store(self, key: str, entry: Entry) -> None:
+        self._memory[key] = entry
+        if self._directory is not None:
+            with contextlib.suppress(OSError, asyncio.TimeoutError):
+                await in_thread(_write, self._path(key), entry, deadline_s=DISK_S)
+
+    def _path(self, key: str) -> Path:
+        assert self._directory is not None
+        return self._directory / (re.sub(r"[^A-Za-z0-9.-]+", "_", key) + ".json")
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, key: str) -> AsyncIterator[None]:
+        """Hold the key's lock file; without one (or after LOCK_S) go on all the same."""
+        descriptor = -1
+        if self._directory is not None:
+            with contextlib.suppress(OSError, asyncio.TimeoutError):
+                descriptor = await in_thread(_open_lock, self._path(key).with_suffix(".lock"), deadline_s=DISK_S)
+        try:
+            if descriptor >= 0:
+                await self._take(descriptor)
+            yield
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    async def _take(self, descriptor: int) -> None:
+        waited_s = 0.0
+        while waited_s < LOCK_S:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(0.05)
+                waited_s += 0.05
+            except OSError:
+                return
+        raise Unreachable("another job has been asking the provider for too long")
+
+
+def _open_lock(path: Path) -> int:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _read(path: Path) -> Entry:
+    try:
+        data = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return Entry()
+    if data["v"] != VERSION:
+        return Entry()
+    held = data["series"]
+    series = None
+    if held is not None:
+        rows = tuple(
+            Row(start, dur, value, kind, suspect)
+            for start, dur, value, kind, suspect in zip(*(held[name] for name in _COLUMNS), strict=True)
+        )
+        series = Series(**{name: held[name] for name in _FIELDS}, rows=rows)
+    return Entry(series, data["asked_at_s"], data["next_s"], data["fault"], tuple(data["notes"]))
+
+
+_COLUMNS = ("start_s", "dur_s", "value", "kind", "suspect")
+_FIELDS = ("zone", "signal", "source", "licence", "currency", "generated_at_s", "fetched_at_s")
+
+
+def _write(path: Path, entry: Entry) -> None:
+    held: dict[str, Any] | None = None
+    if entry.series is not None:
+        held = {name: getattr(entry.series, name) for name in _FIELDS}
+        held |= {name: [getattr(row, name) for row in entry.series.rows] for name in _COLUMNS}
+    data = {"v": VERSION, "asked_at_s": entry.asked_at_s, "next_s": entry.next_s, "fault": entry.fault}
+    data |= {"notes": list(entry.notes), "series": held}
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _replacing(path) as descriptor:
+        os.write(descriptor, json.dumps(data).encode())
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[int]:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
+    try:
+        yield descriptor
+        os.close(descriptor)
+        descriptor = -1
+        Path(name).replace(path)
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                Path(name).unlink()

@@ -1,0 +1,46 @@
+"""Which sources a zone has, in the order they are tried. One signal: average never falls back to marginal.
+
+Without a key first, because their forecasts are free and open: NESO, Energi Data Service, Energy-Charts; then what a
+key opens: Electricity Maps, ENTSO-E, EIA; then CAISO's file of today; then typical days.
+"""
+
+from __future__ import annotations
+
+from carbontui.grid.http import Http
+from carbontui.grid.providers.base import Provider
+from carbontui.grid.providers.caiso import Caiso, CaisoPrice
+from carbontui.grid.providers.eia import Eia
+from carbontui.grid.providers.electricity_maps import ElectricityMaps
+from carbontui.grid.providers.energi_data_service import EnergiDataPrice, EnergiDataService
+from carbontui.grid.providers.energy_charts import EnergyCharts, EnergyChartsPrice
+from carbontui.grid.providers.entsoe import Entsoe, EntsoePrice
+from carbontui.grid.providers.neso import Neso
+from carbontui.grid.providers.retail import Awattar, OctopusAgile
+from carbontui.grid.providers.watttime import WattTime
+from carbontui.grid.settings import GridSettings
+
+AVERAGE: tuple[type[Provider], ...] = (
+    Neso, EnergiDataService, EnergyCharts, ElectricityMaps, Entsoe, Eia, Caiso,
+)  # fmt: skip
+MARGINAL: tuple[type[Provider], ...] = (WattTime,)
+PRICE: tuple[type[Provider], ...] = (
+    EnergiDataPrice, EnergyChartsPrice, Awattar, OctopusAgile, CaisoPrice, EntsoePrice,
+)  # fmt: skip
+EVERY = AVERAGE + MARGINAL + PRICE
+
+
+def carbon(zone: str, http: Http, settings: GridSettings) -> list[Provider]:
+    """Providers of the zone's intensity in the signal asked for, best first, also those whose key is missing."""
+    kinds = MARGINAL if settings.marginal else AVERAGE
+    return [kind(http, settings) for kind in kinds if kind.covers(zone)]
+
+
+def prices(zone: str, http: Http, settings: GridSettings) -> list[Provider]:
+    """Providers of a price in the currency asked for; none when no currency was named."""
+    found = [kind(http, settings) for kind in PRICE if kind.covers(zone)]
+    return [provider for provider in found if settings.currency and provider.currency == settings.currency]
+
+
+def usable(provider: Provider, settings: GridSettings) -> bool:
+    """Whether all its keys are at hand."""
+    return all(settings.keys.get(name) for name in provider.keys)

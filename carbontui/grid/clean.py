@@ -1,0 +1,148 @@
+"""From raw rows to a clean series: pure functions. What was done is said, in one line per kind of repair.
+
+Order: nulls out, sorted, duplicates (the last one wins), rows from the future that claim to have happened, faults of
+value (0 g, leaps, unit slips), stuck sensors marked, short gaps interpolated and marked, long ones left open.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from carbontui.grid.faults import BadAnswer, NoData
+from carbontui.grid.types import Row, Signal
+
+Raw = tuple[float, float, float | None, str]
+"""start_s, dur_s, value, kind as a provider's adapter reads them."""
+
+SUSPECT_G = 2000.0
+LEAP = 6.0
+LEAST_LEAP_G = 100.0
+NEAR_S = 3 * 3600.0
+SLIP = 8.0
+SLIP_FLOOR_G = 80.0
+STUCK_S = 6 * 3600.0
+GAP_S = 2 * 3600.0
+AHEAD_S = 900.0
+
+
+def clean(
+    raw: Iterable[Raw], *, signal: Signal, now_s: float, usual_g: float | None = None
+) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    """Rows fit for a Series, and notes on what was mended. `usual_g`: the zone's usual level, to notice a unit slip.
+
+    Raises NoData when nothing is left, BadAnswer when the whole answer is in another unit.
+    """
+    rows, notes = _ordered(raw)
+    if signal != "price":
+        rows = _plausible(rows, signal, notes, usual_g)
+        rows = _stuck(rows, notes)
+    rows = _not_ahead(rows, now_s, notes, signal)
+    if not rows:
+        raise NoData("the answer holds no usable value" + (f" ({notes[-1]})" if notes else ""))
+    if signal != "price":
+        rows = _bridged(rows, notes)
+    return tuple(rows), tuple(notes)
+
+
+def _ordered(raw: Iterable[Raw]) -> tuple[list[Row], list[str]]:
+    seen: dict[float, Row] = {}
+    doubles = 0
+    for start_s, dur_s, value, kind in raw:
+        if value is None or not math.isfinite(value) or not math.isfinite(start_s) or dur_s <= 0:
+            continue
+        doubles += start_s in seen
+        seen[start_s] = Row(start_s, dur_s, float(value), kind)  # type: ignore[arg-type]
+    rows = [seen[start] for start in sorted(seen)]
+    # a row never reaches into the next one: steps may change in the middle of a series
+    rows = [
+        *(replace(row, dur_s=min(row.dur_s, after.start_s - row.start_s)) for row, after in pairwise(rows)),
+        *rows[-1:],
+    ]
+    return rows, [f"{doubles} duplicate rows: the last of each kept"] if doubles else []
+
+
+def _not_ahead(rows: list[Row], now_s: float, notes: list[str], signal: Signal) -> list[Row]:
+    """What claims to have happened after now shows a clock that is off; day-ahead prices are known ahead."""
+    if signal == "price":
+        return rows
+    kept = [row for row in rows if row.kind == "forecast" or row.start_s <= now_s + AHEAD_S]
+    if len(kept) < len(rows):
+        ahead_min = (rows[-1].start_s - now_s) / 60
+        notes.append(f"values from {ahead_min:.0f} min ahead of this machine's clock left out: is the clock right?")
+    return kept
+
+
+def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float | None) -> list[Row]:
+    if signal != "marginal":
+        # marginal rates are zero at times (curtailed wind and sun); an average of zero is a fault of the source
+        zero = [row for row in rows if row.value <= 0]
+        if zero:
+            notes.append(f"{len(zero)} values of 0 g or below left out as faults")
+            rows = [row for row in rows if row.value > 0]
+    if not rows:
+        return rows
+    middle = statistics.median(row.value for row in rows)
+    if signal != "marginal" and usual_g and max(usual_g, middle) > SLIP_FLOOR_G:
+        ratio = middle / usual_g
+        if ratio > SLIP or (ratio < 1 / SLIP and usual_g > 2 * SLIP_FLOOR_G):
+            raise BadAnswer(f"values around {middle:.4g} where about {usual_g:.0f} g/kWh is usual: another unit?")
+    leaps = {k for k in range(len(rows)) if _leaps(rows, k, middle, signal)}
+    if leaps:
+        notes.append(f"{len(leaps)} values that leap more than {LEAP:g}-fold left out")
+    return [
+        replace(row, suspect=row.value > SUSPECT_G or row.value < 0) for k, row in enumerate(rows) if k not in leaps
+    ]
+
+
+def _leaps(rows: Sequence[Row], k: int, middle: float, signal: Signal) -> bool:
+    value = rows[k].value
+    if value > 2.5 * middle:
+        near = [row.value for row in rows[max(0, k - 72) : k + 73] if abs(row.start_s - rows[k].start_s) <= NEAR_S]
+        local = statistics.median(near)
+        if value > LEAP * min(local, middle) and value - local > LEAST_LEAP_G:
+            return True
+    if signal == "marginal" or not 0 < k < len(rows) - 1:
+        return False
+    # down only where both neighbours stand far above: clean hours come and go, they do not flicker
+    low = min(rows[k - 1].value, rows[k + 1].value)
+    return value * LEAP < low and low > LEAST_LEAP_G
+
+
+def _stuck(rows: list[Row], notes: list[str]) -> list[Row]:
+    """A value that never moves for hours is a dead sensor: kept, but marked."""
+    out = list(rows)
+    first = marked = 0
+    for k in range(1, len(rows) + 1):
+        if k < len(rows) and rows[k].value == rows[first].value and rows[k].kind != "forecast":
+            continue
+        if k - first >= 6 and rows[k - 1].start_s - rows[first].start_s >= STUCK_S:
+            out[first:k] = [replace(row, suspect=True) for row in rows[first:k]]
+            marked += k - first
+        first = k
+    if marked:
+        notes.append(f"{marked} values have not moved for hours and are marked as suspect")
+    return out
+
+
+def _bridged(rows: list[Row], notes: list[str]) -> list[Row]:
+    out: list[Row] = []
+    made = 0
+    for row in rows:
+        last = out[-1] if out else None
+        if last is not None and last.kind != "forecast" and row.kind != "forecast":
+            gap_s = row.start_s - (last.start_s + last.dur_s)
+            if 0 < gap_s <= GAP_S:
+                count = max(1, round(gap_s / last.dur_s))
+                step_s, end_s = gap_s / count, last.start_s + last.dur_s
+                for k in range(count):
+                    value = last.value + (row.value - last.value) * (k + 1) / (count + 1)
+                    out.append(Row(end_s + k * step_s, step_s, value, "estimated", suspect=True))
+                made += count
+        out.append(row)
+    if made:
+        notes.append(f"{made} missing values interpolated")
+    return out

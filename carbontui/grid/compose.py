@@ -1,0 +1,125 @@
+"""From rows of unequal age and step to one outlook of equal slots: pure functions, no numpy."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from carbontui.grid import typical
+from carbontui.grid.types import Row
+
+FULL_ENOUGH = 0.5
+"""A slot is known when rows cover at least this share of it."""
+MEMORY_S = 6 * 3600.0
+"""How fast today's departure from a typical day fades (e-folding; intensity anomalies of the zones we hold fade so)."""
+LEVEL_WINDOW_S = 72 * 3600.0
+LEVEL_NEEDS_S = 6 * 3600.0
+LEVEL_RANGE = (0.25, 4.0)
+LEAST_BAND = 0.15
+NOWCAST_S = 3 * 3600.0
+NOWCAST_FADE = 0.9
+"""Share of the nowcast error that is left after an hour."""
+
+Cell = tuple[float | None, float | None, float | None]
+NOTHING: Cell = (None, None, None)
+
+
+def slot_means(rows: Sequence[Row], start_s: float, step_s: float, slots: int) -> list[float | None]:
+    """Time-weighted mean per slot: finer rows are averaged, coarser ones hold. Rows sorted by start."""
+    totals = [0.0] * slots
+    covered = [0.0] * slots
+    end_s = start_s + slots * step_s
+    # rows may be long: begin far enough left that none is missed
+    first = bisect.bisect_left(rows, start_s - 6 * 3600.0, key=lambda row: row.start_s)
+    for row in rows[first:]:
+        if row.start_s >= end_s:
+            break
+        left, right = max(row.start_s, start_s), min(row.start_s + row.dur_s, end_s)
+        while left < right - 1e-6:
+            k = min(slots - 1, int((left - start_s) / step_s + 1e-9))
+            until = min(right, start_s + (k + 1) * step_s)
+            if until <= left:
+                break
+            totals[k] += row.value * (until - left)
+            covered[k] += until - left
+            left = until
+    return [total / part if part >= FULL_ENOUGH * step_s else None for total, part in zip(totals, covered, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A typical day lifted to the level of the last days, starting from the last known value."""
+
+    profile: typical.Profile
+    level: float
+    anomaly_g: float
+    last_s: float | None
+
+    @property
+    def source(self) -> str:
+        return self.profile.source if self.last_s is None else f"{self.profile.source}, scaled to recent values"
+
+    def slot(self, start_s: float, step_s: float) -> Cell:
+        """Mean and 80 % band of one slot; the band widens with the distance from the last known value."""
+        mean, lo, hi = typical.slot_values(self.profile, start_s, step_s)
+        if mean is None or self.last_s is None:
+            return mean, lo, hi
+        fade = math.exp(-max(0.0, start_s + step_s / 2 - self.last_s) / MEMORY_S)
+        expected = max(0.05 * self.level * mean, self.level * mean + self.anomaly_g * fade)
+        if lo is None or hi is None:
+            return expected, None, None
+        width = max(LEAST_BAND, math.sqrt(1 - fade * fade)) * self.level
+        return expected, max(0.0, expected - width * (mean - lo)), expected + width * (hi - mean)
+
+
+def expectation(profile: typical.Profile, actual: Sequence[Row], now_s: float) -> Expectation:
+    """Fit level and anomaly to rows that ended by `now_s`; too few of them leave the typical day as it is."""
+    recent = [
+        row for row in actual if row.start_s + row.dur_s <= now_s + 1e-6 and row.start_s >= now_s - LEVEL_WINDOW_S
+    ]
+    if sum(row.dur_s for row in recent) < LEVEL_NEEDS_S:
+        return Expectation(profile, 1.0, 0.0, None)
+    typical_sum = sum(row.dur_s * (profile.at(row.start_s + row.dur_s / 2)[0] or 0.0) for row in recent)
+    actual_sum = sum(row.dur_s * row.value for row in recent)
+    level = min(LEVEL_RANGE[1], max(LEVEL_RANGE[0], actual_sum / typical_sum)) if typical_sum > 0 else 1.0
+    last = recent[-1]
+    last_s = last.start_s + last.dur_s
+    anomaly = last.value - level * (profile.at(last.start_s + last.dur_s / 2)[0] or 0.0)
+    return Expectation(profile, level, anomaly, last_s)
+
+
+def nowcast(published: Sequence[Row], actual: Sequence[Row], now_s: float) -> tuple[float, float]:
+    """How far the last value was from its published forecast (g), and when that value ended."""
+    for row in reversed(actual[-4:]):
+        if now_s - row.start_s > NOWCAST_S:
+            break
+        said = slot_means(published, row.start_s, row.dur_s, 1)[0]
+        if said is not None:
+            return row.value - said, row.start_s + row.dur_s
+    return 0.0, now_s
+
+
+def overlaid(
+    cells: Sequence[Cell],
+    said: Sequence[float | None],
+    nowcast_g: float,
+    last_s: float,
+    start_s: float,
+    step_s: float,
+) -> list[Cell]:
+    """Published values plus the fading nowcast error in the place of expected ones, with the width of their band."""
+    out = []
+    for k, (cell, value) in enumerate(zip(cells, said, strict=True)):
+        if value is None:
+            out.append(cell)
+            continue
+        hours = max(0.0, (start_s + k * step_s - last_s) / 3600)
+        mean = max(0.1 * value, value + nowcast_g * NOWCAST_FADE**hours)
+        expected, lo, hi = cell
+        if expected is None or lo is None or hi is None:
+            out.append((mean, None, None))
+        else:
+            out.append((mean, max(0.0, mean - (expected - lo)), mean + (hi - expected)))
+    return out

@@ -1,0 +1,264 @@
+"""What the supervisor holds of the grid: one object that always answers at once and never raises.
+
+`refresh` talks to the network and fills the feed; `outlook` and `realised` answer from what is known. The
+clock is the job's: in a replay it runs over the recorded rows, of which the future stays hidden.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from carbontui.grid import compose, typical
+from carbontui.grid.http import Http
+from carbontui.grid.live import Live, SourceState
+from carbontui.grid.settings import GridSettings
+from carbontui.grid.types import Outlook, Row, Series, Signal
+
+ADOPTED_FRESH_S = 3 * 3600.0
+"""An own forecast older than this gives way to a newer source."""
+SHORTEST_STEP_S = 900.0
+"""Own forecasts are made on slots of at least 15 min."""
+HISTORY_S = 550 * 86400.0
+
+How = Literal["forecast", "default", "replay", "estimated"]
+
+
+class Feed:
+    """The grid of one zone. Numpy-free; every method but `refresh` returns at once."""
+
+    def __init__(
+        self,
+        zone: str | None,
+        *,
+        settings: GridSettings,
+        now: Callable[[], float],
+        recorded: Series | None = None,
+        cache: Path | None = None,
+        http: Http | None = None,
+    ) -> None:
+        self.zone = zone or (recorded.zone if recorded else None)
+        self._settings = settings
+        self._now = now
+        self._recorded = recorded
+        # typical days are averages: they never stand in for a marginal signal
+        marginal = settings.marginal or (recorded is not None and recorded.signal == "marginal")
+        self._typical = typical.profile(self.zone) if self.zone and not marginal else None
+        self._adopted: dict[str, Any] | None = None
+        live = self.zone is not None and recorded is None and not settings.offline
+        self._live = Live(self.zone, settings, now, cache, http) if live and self.zone else None
+
+    # --- what is known ---------------------------------------------------------------------------------------
+
+    @property
+    def note(self) -> str:
+        """One line for the screen: a fault, a switch of source, a missing zone; empty when all is well."""
+        if self.zone is None:
+            return "grid zone unknown: work is not shifted in time; set it with --zone (see `carbontui zones`)"
+        if self._recorded is not None:
+            over = self._now() >= self._recorded.rows[-1].start_s + self._recorded.rows[-1].dur_s
+            return "the recorded grid is over: what follows is expected, not recorded" if over else ""
+        if self._live is not None and self._live.note:
+            return self._live.note
+        if self._typical is None and (self._live is None or self._live.history is None):
+            return f"nothing is known of zone {self.zone}: work is not shifted in time"
+        if self._live is None:
+            return f"offline: {self._typical.source}, no live data" if self._typical else ""
+        if self._live.source is None:
+            asked = any(source.state not in ("needs key", "not asked") for source in self._live.sources)
+            return (
+                "" if asked else f"no live source for {self.zone} yet: {self._typical.source if self._typical else ''}"
+            )
+        return ""
+
+    @property
+    def signal(self) -> Signal:
+        if self._recorded is not None:
+            return self._recorded.signal
+        if self._live is not None and self._live.source is not None:
+            return self._live.source.signal
+        return self._typical.signal if self._typical else "average_direct"
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """Every source of the zone in the order it is tried."""
+        found = list(self._live.sources) if self._live else []
+        if self._recorded is not None:
+            found.append(SourceState("recorded", self._recorded.source, "answers", self._recorded.signal))
+        if self._typical is not None:
+            found.append(SourceState("typical", self._typical.source, "fallback", self._typical.signal))
+        return tuple(found)
+
+    def _actual(self, now_s: float) -> Sequence[Row]:
+        """Rows that were over by now_s: of a recording nothing else may be seen."""
+        series = self._recorded or (self._live.history if self._live else None)
+        return series.rows[: _first(series.rows, now_s)] if series else ()
+
+    def _published(self) -> Sequence[Row]:
+        return self._live.published.rows if self._live and self._live.published else ()
+
+    # --- network ---------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Ask the sources whose window is open; bounded in time, never raises."""
+        if self._live is not None:
+            await self._live.refresh()
+
+    def next_refresh_s(self) -> float:
+        """Epoch seconds of the job's clock when `refresh` is worth calling again."""
+        return self._live.next_refresh_s() if self._live is not None else math.inf
+
+    # --- answers ---------------------------------------------------------------------------------------------
+
+    def outlook(self, now_s: float, back_s: float, ahead_s: float, step_s: float) -> Outlook | None:
+        """Slots of `step_s` (aligned to UTC) from `back_s` before to `ahead_s` after now; None without a zone or data.
+
+        The first `realised` slots are over; the slot that holds `now_s` counts as expected. Of the past, slots whose
+        value has not come in yet show what was published for them.
+        """
+        actual = self._actual(now_s)
+        if self.zone is None or (self._typical is None and not actual and not self._published()):
+            return None
+        start_s = math.floor((now_s - back_s) / step_s) * step_s
+        realised = max(0, int((now_s - start_s) // step_s))
+        slots = max(1, math.ceil((now_s + ahead_s - start_s) / step_s - 1e-9) - realised)
+        past = self._past(actual, start_s, step_s, realised)
+        future, source, how = self._expected(actual, start_s + realised * step_s, step_s, slots, now_s)
+        mean, lo, hi = zip(*(past + future), strict=True)
+        made_s = self._adopted["now_s"] if self._adopted and self._fresh(now_s) else now_s
+        price = self._price(start_s, step_s, realised + slots)
+        currency = self._settings.currency if price else None
+        shown = (mean, lo, hi, realised, source, how, made_s, price, currency, self.note)
+        return Outlook(self.zone, self.signal, start_s, step_s, *shown)
+
+    def _past(self, actual: Sequence[Row], start_s: float, step_s: float, slots: int) -> list[compose.Cell]:
+        if not actual and not self._published():
+            if self._typical is None:
+                return [compose.NOTHING] * slots
+            return [typical.slot_values(self._typical, start_s + k * step_s, step_s) for k in range(slots)]
+        known = compose.slot_means(actual, start_s, step_s, slots)
+        said = compose.slot_means(self._published(), start_s, step_s, slots)
+        best = [value if value is not None else other for value, other in zip(known, said, strict=True)]
+        return [(value, value, value) for value in best]
+
+    def _fresh(self, now_s: float) -> bool:
+        return self._adopted is not None and -60.0 <= now_s - self._adopted["now_s"] <= ADOPTED_FRESH_S
+
+    def _expected(
+        self, actual: Sequence[Row], start_s: float, step_s: float, slots: int, now_s: float
+    ) -> tuple[list[compose.Cell], str, How]:
+        """The future slots: own forecast, else the published one, else typical days lifted to recent values."""
+        beyond = compose.expectation(self._typical, actual, now_s) if self._typical else None
+        cells = [beyond.slot(start_s + k * step_s, step_s) if beyond else compose.NOTHING for k in range(slots)]
+        source = beyond.source if beyond else "no forecast"
+        how: How = "estimated" if beyond and beyond.last_s is not None else "default"
+        published = self._published()
+        if published:
+            said = compose.slot_means(published, start_s, step_s, slots)
+            if any(value is not None for value in said):
+                nowcast_g, last_s = compose.nowcast(published, actual, now_s)
+                cells = compose.overlaid(cells, said, nowcast_g, last_s, start_s, step_s)
+                source, how = f"{self._source_title()} forecast", "forecast"
+        if self._fresh(now_s) and self._adopted is not None:
+            own = [
+                compose.slot_means(_rows(self._adopted, name), start_s, step_s, slots) for name in ("mean", "lo", "hi")
+            ]
+            cells = [(m, lo, hi) if m is not None else cell for m, lo, hi, cell in zip(*own, cells, strict=True)]
+            source, how = self._adopted["provenance"], "forecast"
+            if published:
+                source = f"{source} ({self._source_title()})"
+        if self._recorded is not None:
+            return cells, f"{self._recorded.source}; ahead: {source}", "replay"
+        return cells, source, how
+
+    def _source_title(self) -> str:
+        return self._live.source.title if self._live and self._live.source else "published"
+
+    def _price(self, start_s: float, step_s: float, slots: int) -> tuple[float | None, ...]:
+        """Day-ahead prices where known, beyond them the same time of the last known day, else the flat price."""
+        if self._settings.currency is None:
+            return ()
+        flat = self._settings.price_per_kwh
+        series = self._live.price if self._live else None
+        if series is None:
+            return (flat,) * slots if flat is not None else ()
+        known = compose.slot_means(series.rows, start_s, step_s, slots)
+        per_day = round(86400 / step_s)
+        for k in range(slots):
+            if known[k] is None:
+                known[k] = known[k - per_day] if k >= per_day else flat
+        return tuple(known)
+
+    def realised(self, start_s: float, end_s: float) -> tuple[Row, ...]:
+        """Rows for accounting between two times, by kind: `actual` and `estimated` as the source says, `forecast` where
+        the value has not come in yet, typical days as `estimated` where no source has ever answered.
+
+        A gap in a source that has answered stays a gap, so that the accounts can mark it.
+        """
+        now_s = self._now()
+        end_s = min(end_s, now_s) if self._recorded is not None else end_s
+        actual, published = self._actual(now_s), self._published()
+        if actual or published:
+            last_s = actual[-1].start_s + actual[-1].dur_s if actual else -math.inf
+            later = [row for row in published if row.start_s >= last_s - 1e-6]
+            return tuple(row for row in [*actual, *later] if row.start_s + row.dur_s > start_s and row.start_s < end_s)
+        if self._typical is None:
+            return ()
+        hours = [hour * 3600.0 for hour in range(math.floor(start_s / 3600.0), math.ceil(end_s / 3600.0))]
+        values = [(hour, self._typical.at(hour)[0]) for hour in hours]
+        return tuple(Row(hour, 3600.0, value, "estimated") for hour, value in values if value is not None)
+
+    # --- own forecast ----------------------------------------------------------------------------------------
+
+    def forecast_request(self, now_s: float, horizon_slots: int, step_s: float) -> dict[str, Any] | None:
+        """Inputs for `carbontui.grid.forecast.answer` in the worker; None when there is no history to learn from."""
+        actual = self._actual(now_s)
+        actual = [row for row in actual[_first(actual, now_s - HISTORY_S) :] if not row.suspect]
+        if len(actual) < 8:
+            return None
+        native_s = max(SHORTEST_STEP_S, actual[-1].dur_s)
+        start_s = math.floor(actual[0].start_s / native_s) * native_s
+        slot_now_s = math.floor(now_s / native_s) * native_s
+        horizon = math.ceil((now_s + horizon_slots * step_s - slot_now_s) / native_s)
+        values = compose.slot_means(actual, start_s, native_s, round((slot_now_s - start_s) / native_s))
+        expected = compose.expectation(self._typical, actual, now_s) if self._typical else None
+        ahead = [expected.slot(slot_now_s + k * native_s, native_s) for k in range(horizon)] if expected else []
+        return {
+            "now_s": slot_now_s,
+            "start_s": start_s,
+            "step_s": native_s,
+            "values": values,
+            "horizon": horizon,
+            "typical": [cell[0] for cell in ahead],
+            "published": self._live.issues if self._live else [],
+            "key": f"{self.zone} {self._source_title()}",
+        }
+
+    def adopt(self, answer: dict[str, Any]) -> None:
+        """Take the worker's answer; following outlooks use it. An older or broken one is left aside."""
+        try:
+            lengths = {len(answer[name]) for name in ("mean", "lo", "hi")}
+            newer = self._adopted is None or answer["now_s"] >= self._adopted["now_s"]
+            if lengths != {0} and len(lengths) == 1 and newer and answer["step_s"] > 0:
+                self._adopted = answer
+        except (KeyError, TypeError):
+            return
+
+
+def _first(rows: Sequence[Row], now_s: float) -> int:
+    """Index of the first row that was not over by now_s."""
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        if rows[middle].start_s + rows[middle].dur_s <= now_s + 1e-6:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _rows(answer: dict[str, Any], name: str) -> list[Row]:
+    start_s, step_s = answer["now_s"], answer["step_s"]
+    return [Row(start_s + k * step_s, step_s, value) for k, value in enumerate(answer[name])]

@@ -1,0 +1,273 @@
+"""One careful way to ask a server: deadlines on everything, a size limit, typed faults, no key in any text.
+
+Names are resolved in a daemon thread with a deadline of their own, because the resolver of the C library can neither be
+cancelled nor told to hurry; so a dead name server never holds up the event loop or its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import ipaddress
+import json
+import logging
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import httpx
+import stamina
+
+from carbontui import __version__
+from carbontui.grid.faults import BadAnswer, Busy, Denied, GridError, NotFound, ServerFault, Unreachable
+
+NAME_S = 2.0
+ANSWER_S = 6.0
+SIZE_MAX = 16 * 1024 * 1024
+REDIRECTS_MAX = 3
+ATTEMPTS = 2
+BUSY_S = 300.0
+NAME_KEPT_S = 300.0
+
+# at INFO these log whole URLs, and two providers want their key in the URL
+logging.getLogger("httpx").setLevel(logging.WARNING)
+logging.getLogger("httpcore").setLevel(logging.WARNING)
+# a retry is no news: what comes of it is told in the feed's one line
+stamina.instrumentation.set_on_retry_hooks(())
+
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[..., T], *args: Any, deadline_s: float) -> T:
+    """Run in a daemon thread of its own; TimeoutError at the deadline, and nobody waits for the thread after that."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = function(*args)
+        except BaseException as caught:
+            error = caught
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=run, name=f"grid-{getattr(function, '__name__', 'call')}", daemon=True).start()
+    return await asyncio.wait_for(done, deadline_s)
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    return httpx.create_ssl_context()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Body, and when the server says it was last changed."""
+
+    body: bytes
+    modified_s: float | None
+
+
+class Http:
+    """Asks servers on behalf of the providers of one feed."""
+
+    def __init__(
+        self,
+        *,
+        resolve: Callable[..., Any] = socket.getaddrinfo,
+        answer_s: float = ANSWER_S,
+        name_s: float = NAME_S,
+        record: Callable[[str, bytes], None] | None = None,
+    ) -> None:
+        self.skew_s: float | None = None
+        self._resolve = resolve
+        self._answer_s = answer_s
+        self._name_s = name_s
+        self._record = record
+        self._names: dict[tuple[str, int], tuple[float, str]] = {}
+
+    async def json(self, url: str, params: Mapping[str, str] | None = None, **how: Any) -> Any:
+        """The decoded JSON body. Raises GridError."""
+        reply = await self.get(url, params, **how)
+        try:
+            return json.loads(reply.body)
+        except (ValueError, RecursionError):
+            raise BadAnswer(f"{host_of(url)} sent {_what(reply.body)} instead of JSON") from None
+
+    async def get(
+        self,
+        url: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
+    ) -> Reply:
+        """One answer with status 200, tried again once with back-off where that may help. Raises GridError."""
+        async for attempt in stamina.retry_context(
+            on=_worth_retrying,
+            attempts=ATTEMPTS,
+            timeout=self._answer_s,
+            wait_initial=0.3,
+            wait_max=2.0,
+            wait_jitter=0.5,
+        ):
+            with attempt:
+                return await self._once(url, params, headers or {}, auth)
+        raise AssertionError("the loop above returns or raises")
+
+    async def _once(
+        self, url: str, params: Mapping[str, str] | None, headers: Mapping[str, str], auth: tuple[str, str] | None
+    ) -> Reply:
+        host = host_of(url)
+        try:
+            return await asyncio.wait_for(self._follow(url, params, headers, auth), self._answer_s)
+        except asyncio.TimeoutError:
+            raise Unreachable(f"{host} did not answer within {self._answer_s:g} s") from None
+        except httpx.ConnectError:
+            raise Unreachable(f"{host} refused the connection") from None
+        except httpx.HTTPError as error:
+            raise Unreachable(f"{host} broke off ({type(error).__name__})") from None
+        except (httpx.InvalidURL, ssl.SSLError, OSError, ValueError) as error:
+            raise Unreachable(f"{host} cannot be asked ({type(error).__name__})") from None
+
+    async def _follow(
+        self, url: str, params: Mapping[str, str] | None, headers: Mapping[str, str], auth: tuple[str, str] | None
+    ) -> Reply:
+        target = httpx.URL(url, params=dict(params)) if params else httpx.URL(url)
+        tls = await in_thread(_tls, deadline_s=self._answer_s)
+        async with httpx.AsyncClient(verify=tls, timeout=self._answer_s, follow_redirects=False) as client:
+            for _ in range(REDIRECTS_MAX + 1):
+                request = await self._request(client, target, headers)
+                response = await client.send(request, auth=auth, stream=True)
+                try:
+                    if response.is_redirect:
+                        onward = target.join(response.headers["location"])
+                        if onward.host != target.host:
+                            # following would hand the key to whoever is named there
+                            raise BadAnswer(f"{target.host} sends us on to {onward.host}; not followed")
+                        target = onward
+                        continue
+                    return await self._read(response, target.host)
+                finally:
+                    await response.aclose()
+        raise BadAnswer(f"{target.host} redirects in circles")
+
+    async def _request(self, client: httpx.AsyncClient, url: httpx.URL, headers: Mapping[str, str]) -> httpx.Request:
+        sent = {"User-Agent": f"carbontui/{__version__}", "Accept-Encoding": "gzip", **headers}
+        extensions: dict[str, Any] = {}
+        if not _proxied():
+            address = await self._address(url.host, url.port or (443 if url.scheme == "https" else 80))
+            if address != url.host:
+                sent["Host"] = url.netloc.decode("ascii")
+                extensions["sni_hostname"] = url.host
+                url = url.copy_with(host=address)
+        return client.build_request("GET", url, headers=sent, extensions=extensions)
+
+    async def _address(self, host: str, port: int) -> str:
+        try:
+            ipaddress.ip_address(host)
+            return host
+        except ValueError:
+            pass
+        known = self._names.get((host, port))
+        if known and time.monotonic() - known[0] < NAME_KEPT_S:
+            return known[1]
+        try:
+            found = await in_thread(self._resolve, host, port, 0, socket.SOCK_STREAM, deadline_s=self._name_s)
+        except asyncio.TimeoutError:
+            raise Unreachable(f"the name {host} was not resolved within {self._name_s:g} s") from None
+        except OSError:
+            raise Unreachable(f"the name {host} cannot be resolved (no network?)") from None
+        # IPv4 first: a broken IPv6 route would eat the whole deadline
+        found = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
+        address = str(found[0][4][0])
+        self._names[host, port] = (time.monotonic(), address)
+        return address
+
+    async def _read(self, response: httpx.Response, host: str) -> Reply:
+        body = b""
+        if response.status_code < 500:
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) > SIZE_MAX:
+                    raise BadAnswer(f"{host} sent more than {SIZE_MAX // 2**20} MiB")
+        self._note_clock(response)
+        status = response.status_code
+        if status == 429:
+            wait_s = _retry_after(response.headers.get("retry-after"))
+            raise Busy(f"{host} asks us to come back in {wait_s:.0f} s (429)", wait_s)
+        if status in (401, 403):
+            raise Denied(f"{host} refuses the key or asks for one ({status})")
+        if status == 404:
+            raise NotFound(f"{host} does not know this address (404)")
+        if status >= 500:
+            raise ServerFault(f"{host} has a fault of its own ({status})")
+        if status != 200:
+            raise BadAnswer(f"{host} answered {status}")
+        if not body.strip():
+            raise BadAnswer(f"{host} sent an empty body")
+        if self._record is not None:
+            self._record(host, body)
+        return Reply(body, _date(response, "last-modified"))
+
+    def _note_clock(self, response: httpx.Response) -> None:
+        there_s = _date(response, "date")
+        if there_s is not None:
+            self.skew_s = there_s - time.time()
+
+
+def _date(response: httpx.Response, name: str) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(response.headers[name]).timestamp()
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _worth_retrying(error: Exception) -> bool:
+    return isinstance(error, GridError) and error.worth_retrying
+
+
+def _proxied() -> bool:
+    """Behind a proxy the proxy resolves names, not we."""
+    return any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
+
+
+def _retry_after(text: str | None) -> float:
+    """Seconds of a Retry-After header (a number or a date), between 1 s and a day."""
+    wait_s = BUSY_S
+    if text:
+        try:
+            wait_s = float(text)
+        except ValueError:
+            try:
+                wait_s = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+            except (ValueError, TypeError):
+                wait_s = BUSY_S
+    return min(86400.0, max(1.0, wait_s if wait_s == wait_s else BUSY_S))
+
+
+def _what(body: bytes) -> str:
+    start = body.lstrip()[:200].lower()
+    if start.startswith((b"<!doctype html", b"<html")):
+        return "a web page"
+    if start.startswith(b"<"):
+        return "XML"
+    return "a broken or cut-off body"
+
+
+def host_of(url: str) -> str:
+    try:
+        return httpx.URL(url).host or "the provider"
+    except httpx.InvalidURL:
+        return "the provider"

@@ -1,0 +1,257 @@
+"""The network half of a feed: asks a zone's sources in order, through the cache, and keeps what they said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, overload
+
+from carbontui.grid import choose
+from carbontui.grid.cache import Cache, Entry
+from carbontui.grid.faults import GridError, NoData
+from carbontui.grid.http import Http
+from carbontui.grid.providers.base import Provider
+from carbontui.grid.settings import GridSettings
+from carbontui.grid.types import Series, Signal
+
+REFRESH_S = 30.0
+"""However many sources are silent, a refresh ends."""
+DAY_S = 86400.0
+AHEAD_S = 4 * DAY_S
+OVERLAP_S = DAY_S
+"""How far back every request looks again: sources revise their values for a day."""
+DEPTH_S = 56 * DAY_S
+"""History worth collecting for the forecast, one stretch per window."""
+BACKFILL_S = 300.0
+ISSUES_S = 28 * DAY_S
+ISSUE_APART_S = 6 * 3600.0
+SKEW_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """One source of the zone: whether it answers, how fresh it is, what it cannot do or a key would add."""
+
+    name: str
+    title: str
+    state: Literal["answers", "stale", "fails", "needs key", "not asked", "fallback"]
+    signal: Signal
+    fetched_at_s: float | None = None
+    note: str = ""
+
+
+class Live:
+    """What the providers of a zone have said so far; `refresh` never raises."""
+
+    def __init__(
+        self, zone: str, settings: GridSettings, now: Callable[[], float], cache: Path | None, http: Http | None = None
+    ) -> None:
+        self.zone = zone
+        self.http = http or Http()
+        self.history: Series | None = None
+        self.published: Series | None = None
+        self.price: Series | None = None
+        self.issues: list[dict[str, Any]] = []
+        self.note = ""
+        self.source: Provider | None = None
+        self._settings = settings
+        self._now = now
+        self._cache = Cache(cache, now)
+        self._carbon = choose.carbon(zone, self.http, settings)
+        self._prices = choose.prices(zone, self.http, settings)
+        self._states: dict[str, SourceState] = {}
+        self._next_s = 0.0
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        return tuple(self._states.get(p.name) or self._unasked(p) for p in [*self._carbon, *self._prices])
+
+    def next_refresh_s(self) -> float:
+        return self._next_s
+
+    async def refresh(self) -> None:
+        """One round over the sources; at most one request per source, question and window."""
+        self._next_s = self._now() + BACKFILL_S
+        try:
+            await asyncio.wait_for(self._round(), REFRESH_S)
+        except asyncio.TimeoutError:
+            self.note = f"the grid sources did not answer within {REFRESH_S:.0f} s"
+        except Exception as error:  # the promise to the supervisor: a bug here never ends a job
+            self.note = f"the grid feed failed ({type(error).__name__}); what was known is kept"
+
+    async def _round(self) -> None:
+        opens: list[float] = []
+        faults: list[str] = []
+        for provider in self._carbon:
+            if not choose.usable(provider, self._settings):
+                continue
+            state = await self._ask(provider, opens)
+            if state.state == "answers":
+                break
+            faults.append(state.note or f"{provider.title}: {state.state}")
+        else:
+            if self.source is not None:
+                faults.append(f"keeping what {self.source.title} said last")
+        await self._ask_price(opens, faults)
+        self.note = "; ".join([*faults, *self._remarks()])[:240]
+        if opens:
+            self._next_s = max(self._now() + 5.0, min(opens))
+
+    def _remarks(self) -> list[str]:
+        skew_s = self.http.skew_s
+        if skew_s is not None and abs(skew_s) > SKEW_S:
+            side = "behind" if skew_s > 0 else "ahead of"
+            return [f"this machine's clock is {abs(skew_s) / 60:.0f} min {side} the provider's"]
+        return []
+
+    async def _ask(self, provider: Provider, opens: list[float]) -> SourceState:
+        zone, now_s = self.zone, self._now()
+        base = f"{provider.name}-{zone}"
+
+        async def recent(old: Entry) -> tuple[Series, tuple[str, ...]]:
+            held = old.series.rows if old.series else ()
+            start_s = max(now_s - provider.reach_s, held[-1].start_s - OVERLAP_S if held else 0.0)
+            try:
+                series, notes = await provider.history(zone, start_s, now_s, now_s)
+            except NoData:
+                # a source without a measured value of late may still have its forecast
+                if not held:
+                    raise
+                return old.series, ("no new value",)  # type: ignore[return-value]
+            return _joined(old.series, series, now_s), notes
+
+        async def ahead(old: Entry) -> tuple[Series, tuple[str, ...]]:
+            return await provider.forecast(zone, now_s + AHEAD_S, now_s)
+
+        asked = [self._cache.ask(f"{base}-history", provider.window_s, recent)] if provider.remembers else []
+        if provider.foresees:
+            asked.append(self._cache.ask(f"{base}-forecast", provider.window_s, ahead))
+        answers = await asyncio.gather(*asked)
+        opens += [entry.next_s for entry in answers]
+        history = answers[0] if provider.remembers else Entry()
+        forecast = answers[-1] if provider.foresees else Entry()
+        state = self._judge(provider, history, forecast, now_s)
+        self._states[provider.name] = state
+        if state.state == "answers":
+            self._take(provider, history.series, forecast.series)
+            if history.series is not None and not history.fault:
+                opens.append((await self._backfill(provider, history.series)).next_s)
+        elif self.source is None and (history.series or forecast.series):
+            self._take(provider, history.series, forecast.series)
+        return state
+
+    def _judge(self, provider: Provider, history: Entry, forecast: Entry, now_s: float) -> SourceState:
+        fault = history.fault or forecast.fault
+        fetched_s = max(history.asked_at_s, forecast.asked_at_s) or None
+        newest_s = _end(history.series)
+        expects = forecast.series is not None and _end(forecast.series) > now_s + 3600
+        notes = "; ".join([*([fault] if fault else []), *history.notes, *forecast.notes])
+        if now_s - newest_s <= provider.late_s or (expects and not forecast.fault):
+            return SourceState(provider.name, provider.title, "answers", provider.signal, fetched_s, notes)
+        if fault:
+            return SourceState(provider.name, provider.title, "fails", provider.signal, fetched_s, fault)
+        late = f"{provider.title}: newest value {(now_s - newest_s) / 3600:.0f} h old" if newest_s else notes
+        return SourceState(provider.name, provider.title, "stale", provider.signal, fetched_s, late)
+
+    def _take(self, provider: Provider, history: Series | None, forecast: Series | None) -> None:
+        if self.source is not None and self.source.name != provider.name:
+            # another source may count other gases or imports: nothing of the old one stays in the series
+            self.history, self.published, self.issues = None, None, []
+        self.source = provider
+        if history is not None:
+            self.history = _joined(self.history, history, self._now())
+        if forecast is not None:
+            self._publish(forecast)
+
+    def _publish(self, forecast: Series) -> None:
+        issued_s = forecast.generated_at_s or forecast.fetched_at_s or self._now()
+        if self.published is None or forecast.generated_at_s != self.published.generated_at_s:
+            last_s = self.issues[-1]["issued_at_s"] if self.issues else 0.0
+            if issued_s - last_s < ISSUE_APART_S and len(self.issues) > 1:
+                self.issues.pop()  # the newest always stays, older ones every six hours
+            columns = {"times_s": [r.start_s for r in forecast.rows], "values": [r.value for r in forecast.rows]}
+            self.issues.append({"issued_at_s": issued_s, **columns})
+            self.issues = [issue for issue in self.issues if issue["issued_at_s"] > self._now() - ISSUES_S]
+        self.published = _joined(self.published, forecast, self._now())
+
+    async def _backfill(self, provider: Provider, known: Series) -> Entry:
+        """One older stretch per window, until the forecast has enough to learn from."""
+        key = f"{provider.name}-{self.zone}-past"
+        entry = await self._cache.peek(key)
+        oldest_s = entry.series.rows[0].start_s if entry.series else known.rows[0].start_s
+        if oldest_s <= self._now() - DEPTH_S:
+            entry = Entry(entry.series, next_s=self._now() + DAY_S)
+        else:
+
+            async def older(old: Entry) -> tuple[Series, tuple[str, ...]]:
+                end_s = old.series.rows[0].start_s if old.series else known.rows[0].start_s
+                try:
+                    found, notes = await provider.history(self.zone, end_s - provider.reach_s, end_s, self._now())
+                except GridError as error:
+                    error.retry_after_s = max(
+                        error.retry_after_s or 0.0, DAY_S if isinstance(error, NoData) else 3600.0
+                    )
+                    raise
+                if found.rows[0].start_s >= end_s:
+                    fault = NoData(f"{provider.title} has no older values")
+                    fault.retry_after_s = DAY_S
+                    raise fault
+                return _joined(old.series, found, self._now()), notes
+
+            entry = await self._cache.ask(key, BACKFILL_S, older)
+        if entry.series is not None:
+            self.history = _joined(entry.series, self.history, self._now())
+        return entry
+
+    async def _ask_price(self, opens: list[float], faults: list[str]) -> None:
+        now_s = self._now()
+        for provider in self._prices:
+            if not choose.usable(provider, self._settings):
+                continue
+            key = f"{provider.name}-{self.zone}-forecast"
+
+            async def ahead(old: Entry, provider: Provider = provider) -> tuple[Series, tuple[str, ...]]:
+                found, notes = await provider.forecast(self.zone, now_s + 2 * DAY_S, now_s)
+                return _joined(old.series, found, now_s), notes
+
+            entry = await self._cache.ask(key, provider.window_s, ahead)
+            opens.append(entry.next_s)
+            good = entry.series is not None and _end(entry.series) > now_s
+            word: Literal["answers", "fails", "stale"] = "answers" if good else "fails" if entry.fault else "stale"
+            state = SourceState(provider.name, provider.title, word, "price", entry.asked_at_s or None, entry.fault)
+            self._states[provider.name] = state
+            if good:
+                self.price = entry.series
+                return
+            faults.append(entry.fault or f"{provider.title}: no price for now")
+
+    def _unasked(self, provider: Provider) -> SourceState:
+        missing = [name for name in provider.keys if not self._settings.keys.get(name)]
+        if missing:
+            note = f"set {' and '.join(missing)}" + (f" ({provider.limits})" if provider.limits else "")
+            return SourceState(provider.name, provider.title, "needs key", provider.signal, note=note)
+        return SourceState(provider.name, provider.title, "not asked", provider.signal, note=provider.limits)
+
+
+def _end(series: Series | None) -> float:
+    return series.rows[-1].start_s + series.rows[-1].dur_s if series and series.rows else 0.0
+
+
+@overload
+def _joined(older: Series | None, newer: Series, now_s: float) -> Series: ...
+@overload
+def _joined(older: Series, newer: Series | None, now_s: float) -> Series: ...
+def _joined(older: Series | None, newer: Series | None, now_s: float) -> Series:
+    """Rows of both, the newer answer winning where they overlap; two months are kept."""
+    if older is None or newer is None or older.signal != newer.signal or older.currency != newer.currency:
+        only = newer or older
+        assert only is not None
+        return only
+    first_s, last_s = (newer.rows[0].start_s, _end(newer)) if newer.rows else (0.0, 0.0)
+    # where the new answer speaks, rows of another grid of stamps must not stand in between
+    rows = {row.start_s: row for row in older.rows if not first_s <= row.start_s < last_s}
+    rows |= {row.start_s: row for row in newer.rows}
+    kept = tuple(rows[start] for start in sorted(rows) if start > now_s - 1.1 * DEPTH_S)
+    return replace(newer, rows=kept)

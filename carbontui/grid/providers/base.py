@@ -1,0 +1,139 @@
+"""The small protocol of every provider: now, history, forecast; and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from carbontui.grid import clean, typical
+from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
+from carbontui.grid.http import Http
+from carbontui.grid.settings import GridSettings
+from carbontui.grid.types import Series, Signal
+
+HOUR_S = 3600.0
+DAY_S = 86400.0
+# what a mistaken shape raises when it is taken apart; anything else would be a bug of ours
+SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+class Provider:
+    """One source of one signal. Units inside: gCO2/kWh and currency/kWh, UTC, stamps begin their interval."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    base: ClassVar[str]
+    signal: ClassVar[Signal]
+    licence: ClassVar[str] = ""
+    keys: ClassVar[tuple[str, ...]] = ()
+    """Environment names of the keys it needs; all of them."""
+    window_s: ClassVar[float] = 1800.0
+    """One request per question in this time, however many jobs run."""
+    reach_s: ClassVar[float] = 7 * DAY_S
+    """The longest stretch of history one request may ask for."""
+    late_s: ClassVar[float] = 3 * HOUR_S
+    """How old its newest value usually is at most; older ones count as stale."""
+    foresees: ClassVar[bool] = True
+    remembers: ClassVar[bool] = True
+    limits: ClassVar[str] = ""
+    """What it cannot do, for `carbontui grid`."""
+    currency: str | None = None
+
+    def __init__(self, http: Http, settings: GridSettings) -> None:
+        self.http = http
+        self._settings = settings
+        self.url = settings.base_urls.get(self.name, self.base).rstrip("/")
+
+    @classmethod
+    def covers(cls, zone: str) -> bool:
+        """Whether it knows the zone."""
+        raise NotImplementedError
+
+    def key(self, name: str) -> str:
+        """A key's value. Raises Denied naming the variable, never the value."""
+        value = self._settings.keys.get(name)
+        if not value:
+            raise Denied(f"{self.title} needs a key: set {name}")
+        return value
+
+    async def now(self, zone: str, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        """The newest value alone."""
+        series, notes = await self.history(zone, now_s - 6 * HOUR_S, now_s, now_s)
+        return Series(series.zone, series.signal, series.rows[-1:], series.source, series.licence), notes
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        """What happened, and notes on what was mended. Raises GridError."""
+        raise NoData(f"{self.title} has no history")
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        """What is expected from now on; shorter than asked is no fault. Raises GridError."""
+        raise NoData(f"{self.title} has no forecast")
+
+    def series(
+        self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float, generated_at_s: float | None = None
+    ) -> tuple[Series, tuple[str, ...]]:
+        """Rows read and cleaned; a shape that does not fit becomes BadAnswer. Raises GridError."""
+        usual = typical.profile(zone)
+        usual_g = usual.at(now_s)[0] if usual and self.signal != "price" else None
+        try:
+            raw = list(read())
+        except GridError:
+            raise
+        except SHAPE_FAULTS as error:
+            raise BadAnswer(f"{self.title} sent an answer of another form ({type(error).__name__})") from None
+        try:
+            rows, notes = clean.clean(raw, signal=self.signal, now_s=now_s, usual_g=usual_g)
+        except (NoData, BadAnswer) as error:
+            raise type(error)(f"{self.title}: {error}") from None
+        made = Series(zone, self.signal, rows, self.title, self.licence, self.currency, generated_at_s)
+        return made, notes
+
+
+def utc(text: str) -> float:
+    """Epoch seconds of a time that is UTC whether or not it says so."""
+    moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def stamp(epoch_s: float, form: str = "%Y-%m-%dT%H:%MZ") -> str:
+    return datetime.fromtimestamp(epoch_s, tz=timezone.utc).strftime(form)
+
+
+def number(value: Any) -> float | None:
+    """A number that may come as text; None stays None. Raises ValueError for anything else."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        raise ValueError("a truth value where a number belongs")
+    return float(value)
+
+
+def rows_of(data: Any, *path: str) -> list[Any]:
+    """The list at `path`; an object without it holds no rows. Raises BadAnswer for another shape."""
+    for name in path:
+        if not isinstance(data, dict):
+            raise BadAnswer("an answer of another form")
+        if name not in data:
+            raise NoData("the answer is empty" if not data else f"the answer has no {name!r}")
+        data = data[name]
+    if not isinstance(data, list):
+        raise BadAnswer("an answer of another form")
+    return data
+
+
+def steps(starts: list[float], otherwise_s: float) -> list[float]:
+    """Length of each interval from the stamps alone: to the next one, at most the step in use around it.
+
+    A gap of the usual step, or one like its neighbour's (the step may change in mid-series), is a step.
+    """
+    gaps = [after - before for before, after in pairwise(starts)]
+    if not gaps:
+        return [otherwise_s] * len(starts)
+    usual = min([gap for gap in gaps if gap > 0], default=otherwise_s)
+    around = [gaps[0], *gaps, gaps[-1]]
+    return [
+        gap if gap == usual or (0 < gap <= HOUR_S and gap in (around[k], around[min(k + 2, len(gaps))])) else usual
+        for k, gap in enumerate([*gaps, gaps[-1] if gaps[-1] <= HOUR_S else usual])
+    ]

@@ -1,0 +1,66 @@
+"""Electricity Maps v3 (the world): needs a key; average lifecycle, flow-traced; forecasts on paid plans only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from carbontui.grid import clean
+from carbontui.grid.faults import BadAnswer, Denied, NoData
+from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, steps, utc
+from carbontui.grid.types import Series, Signal
+
+
+class ElectricityMaps(Provider):
+    """An unknown zone would silently become the caller's own: we forbid that and compare the zone of the answer."""
+
+    name: ClassVar[str] = "electricity-maps"
+    title: ClassVar[str] = "Electricity Maps"
+    base: ClassVar[str] = "https://api.electricitymaps.com/v3"
+    signal: ClassVar[Signal] = "average_lifecycle"
+    licence: ClassVar[str] = "Electricity Maps, proprietary: not to be republished"
+    keys: ClassVar[tuple[str, ...]] = ("ELECTRICITYMAPS_TOKEN",)
+    window_s: ClassVar[float] = 3600.0
+    reach_s: ClassVar[float] = 10 * DAY_S  # past-range gives 240 h; the free plan only the last 24
+    limits: ClassVar[str] = "a free key gives one zone, the last 24 h and no forecast"
+
+    @classmethod
+    def covers(cls, zone: str) -> bool:
+        return not zone.startswith("GB-")
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        if start_s < now_s - 25 * HOUR_S:
+            span = {"start": stamp(start_s), "end": stamp(end_s)}
+            try:
+                data = await self._ask("past-range", zone, span)
+                return self.series(zone, lambda: self._read(data, zone, "data"), now_s)
+            except (Denied, BadAnswer):
+                # a free plan answers 401 or 400 here; what is long past it will never have
+                if end_s < now_s - 25 * HOUR_S:
+                    raise
+        data = await self._ask("history", zone)
+        return self.series(zone, lambda: self._read(data, zone, "history"), now_s)
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        data = await self._ask("forecast", zone)
+        made_s = utc(data["updatedAt"]) if isinstance(data, dict) and isinstance(data.get("updatedAt"), str) else now_s
+        return self.series(zone, lambda: self._read(data, zone, "forecast"), now_s, made_s)
+
+    async def _ask(self, what: str, zone: str, more: dict[str, str] | None = None) -> Any:
+        params = {"zone": zone, "shouldUseFallbackCallerLookup": "false", **(more or {})}
+        headers = {"auth-token": self.key("ELECTRICITYMAPS_TOKEN")}
+        return await self.http.json(f"{self.url}/carbon-intensity/{what}", params, headers=headers)
+
+    def _read(self, data: Any, zone: str, part: str) -> Iterator[clean.Raw]:
+        if isinstance(data, dict) and data.get("status") == "no-data":
+            raise NoData(f"{self.title} has no data for {zone}")
+        told = data.get("zone") if isinstance(data, dict) else None
+        if told is not None and told != zone:
+            raise BadAnswer(f"{self.title} answered for zone {told}, not {zone}")
+        records = sorted(rows_of(data, part), key=lambda record: utc(record["datetime"]))
+        starts = [utc(record["datetime"]) for record in records]
+        for start_s, length, record in zip(starts, steps(starts, HOUR_S), records, strict=True):
+            if record.get("zone", zone) != zone:
+                raise BadAnswer(f"{self.title} answered for zone {record['zone']}, not {zone}")
+            kind = "forecast" if part == "forecast" else "estimated" if record.get("isEstimated") else "actual"
+            yield start_s, length, number(record["carbonIntensity"]), kind

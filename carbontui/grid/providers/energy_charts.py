@@ -1,0 +1,83 @@
+"""Fraunhofer Energy-Charts (Europe): no key; measured and forecast CO2eq to the end of the day, day-ahead prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from carbontui.grid import clean
+from carbontui.grid.faults import BadAnswer
+from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, stamp, steps
+from carbontui.grid.types import Series, Signal
+
+COUNTRIES = frozenset({
+    "AL", "AM", "AT", "AZ", "BA", "BE", "BG", "BY", "CH", "CY", "CZ", "DE", "DK", "EE", "ES", "FI",
+    "FR", "GE", "GR", "HR", "HU", "IE", "IT", "LT", "LU", "LV", "MD", "ME", "MK", "MT", "NL", "NO",
+    "PL", "PT", "RO", "RS", "SE", "SI", "SK", "TR", "UA", "XK",
+})  # fmt: skip
+# our zone -> bidding zone; only zones whose prices may be reused (CC BY 4.0, from SMARD)
+PRICE_ZONES = {
+    "AT": "AT", "BE": "BE", "CH": "CH", "CZ": "CZ", "DE": "DE-LU", "LU": "DE-LU", "DK-DK1": "DK1", "DK-DK2": "DK2",
+    "FR": "FR", "HU": "HU", "IT-NO": "IT-North", "NL": "NL", "NO-NO2": "NO2", "PL": "PL", "SE-SE4": "SE4", "SI": "SI",
+}  # fmt: skip
+
+
+class EnergyCharts(Provider):
+    """`/co2eq?country=de`: parallel arrays, null where the other one speaks, both null in a tail."""
+
+    name: ClassVar[str] = "energy-charts"
+    title: ClassVar[str] = "Energy-Charts"
+    base: ClassVar[str] = "https://api.energy-charts.info"
+    signal: ClassVar[Signal] = "average_lifecycle"
+    licence: ClassVar[str] = "Fraunhofer ISE, Energy-Charts"
+    window_s: ClassVar[float] = 900.0
+    reach_s: ClassVar[float] = 14 * DAY_S
+    limits: ClassVar[str] = "forecast ends with the day"
+
+    @classmethod
+    def covers(cls, zone: str) -> bool:
+        return zone in COUNTRIES
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        span = {"start": stamp(start_s), "end": stamp(end_s)}
+        data = await self.http.json(f"{self.url}/co2eq", {"country": zone.lower(), **span})
+        return self.series(zone, lambda: self._read(data, "co2eq", "actual"), now_s)
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        data = await self.http.json(f"{self.url}/co2eq", {"country": zone.lower()})
+        return self.series(zone, lambda: self._read(data, "co2eq_forecast", "forecast"), now_s, now_s)
+
+    def _read(self, data: Any, column: str, kind: str) -> Iterator[clean.Raw]:
+        return columns(self.title, data, column, kind, 1.0)
+
+
+class EnergyChartsPrice(Provider):
+    """`/price?bzn=DE-LU`: EUR/MWh, 60 min until 2025-09-30, 15 min since; negative prices are data."""
+
+    name: ClassVar[str] = "energy-charts-price"
+    title: ClassVar[str] = "Energy-Charts day-ahead price"
+    base: ClassVar[str] = "https://api.energy-charts.info"
+    signal: ClassVar[Signal] = "price"
+    licence: ClassVar[str] = "CC BY 4.0, Bundesnetzagentur | SMARD.de via Energy-Charts"
+    window_s: ClassVar[float] = 900.0
+    currency: str | None = "EUR"
+
+    @classmethod
+    def covers(cls, zone: str) -> bool:
+        return zone in PRICE_ZONES
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        span = {"start": stamp(now_s - 12 * HOUR_S), "end": stamp(end_s)}
+        data = await self.http.json(f"{self.url}/price", {"bzn": PRICE_ZONES[zone], **span})
+        return self.series(zone, lambda: columns(self.title, data, "price", "forecast", 1e-3), now_s, now_s)
+
+
+def columns(title: str, data: Any, column: str, kind: str, factor: float) -> Iterator[clean.Raw]:
+    """Rows of parallel arrays. Raises BadAnswer when their lengths differ."""
+    stamps = [float(value) for value in data["unix_seconds"]] if data else []
+    values = data[column] if data else []
+    if len(stamps) != len(values):
+        raise BadAnswer(f"{title} sent {len(stamps)} times but {len(values)} values")
+    for start_s, length, value in zip(stamps, steps(stamps, 900.0), values, strict=True):
+        known = number(value)
+        yield start_s, length, None if known is None else known * factor, kind

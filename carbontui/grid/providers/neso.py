@@ -1,0 +1,77 @@
+"""NESO Carbon Intensity API (Great Britain): no key, forecast to 48 h, national and regional, direct CO2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from carbontui.grid import clean
+from carbontui.grid.faults import BadAnswer, NoData
+from carbontui.grid.providers.base import DAY_S, Provider, number, rows_of, stamp, utc
+from carbontui.grid.types import Series, Signal
+
+
+class Neso(Provider):
+    """`GB`, or `GB-1` to `GB-17` for the regions (forecast only: NESO publishes no regional actual)."""
+
+    name: ClassVar[str] = "neso"
+    title: ClassVar[str] = "NESO Carbon Intensity API"
+    base: ClassVar[str] = "https://api.carbonintensity.org.uk"
+    signal: ClassVar[Signal] = "average_direct"
+    licence: ClassVar[str] = "CC BY 4.0, NESO Carbon Intensity API"
+    reach_s: ClassVar[float] = 13.5 * DAY_S  # 14 days per request at most
+    limits: ClassVar[str] = "regions have a forecast but no measured value"
+
+    @classmethod
+    def covers(cls, zone: str) -> bool:
+        return zone == "GB" or _region(zone) is not None
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        span = f"{stamp(start_s)}/{stamp(end_s)}"
+        data = await self.http.json(f"{self.url}/{self._path(zone, span)}")
+        return self.series(zone, lambda: self._read(data, zone, "past", now_s), now_s)
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        data = await self.http.json(f"{self.url}/{self._path(zone, f'{stamp(now_s)}/fw48h')}")
+        return self.series(zone, lambda: self._read(data, zone, "ahead", now_s), now_s, now_s)
+
+    def _path(self, zone: str, span: str) -> str:
+        region = _region(zone)
+        return f"intensity/{span}" if region is None else f"regional/intensity/{span}/regionid/{region}"
+
+    def _read(self, data: Any, zone: str, part: str, now_s: float) -> Iterator[clean.Raw]:
+        region = _region(zone)
+        for record in _records(data, region):
+            start_s = utc(record["from"])
+            values = record["intensity"]
+            actual, forecast = number(values.get("actual")), number(values.get("forecast"))
+            length = utc(record["to"]) - start_s
+            if part == "ahead":
+                yield start_s, length, forecast, "forecast"
+            elif actual is not None:
+                yield start_s, length, actual, "actual"
+            elif region is not None and start_s + length <= now_s:
+                # the last published forecast is all that is ever known of a region
+                yield start_s, length, forecast, "estimated"
+
+
+def _region(zone: str) -> int | None:
+    country, _, part = zone.partition("-")
+    return int(part) if country == "GB" and part.isdigit() and 1 <= int(part) <= 17 else None
+
+
+def _records(data: Any, region: int | None) -> list[Any]:
+    """National: a list. Regional: an object that holds a list, or a list of one such object."""
+    if isinstance(data, dict) and "error" in data:
+        raise NoData("NESO Carbon Intensity API reports an error of its own")
+    if not isinstance(data, dict) or "data" not in data:
+        return rows_of(data, "data")
+    inner = data["data"]
+    if isinstance(inner, list) and inner and isinstance(inner[0], dict) and "regionid" in inner[0]:
+        inner = inner[0]
+    if isinstance(inner, dict):
+        told = inner.get("regionid")
+        if region is None or (told is not None and int(told) != region):
+            raise BadAnswer(f"NESO Carbon Intensity API answered for region {told}, not {region or 'GB'}")
+        return rows_of(inner, "data")
+    return rows_of(data, "data")

@@ -1,0 +1,86 @@
+"""Retail and market prices without a key: Octopus Agile (Great Britain), aWATTar (Germany, Austria)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from carbontui.grid import clean
+from carbontui.grid.faults import BadAnswer
+from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, utc
+from carbontui.grid.types import Series, Signal
+
+AGILE_PRODUCT = "AGILE-24-10-01"
+PAGES_MAX = 4
+# NESO's region numbers to the letters of the network areas; GB as a whole takes London's
+AREA_LETTERS = {
+    "GB": "C", "GB-1": "P", "GB-2": "N", "GB-3": "G", "GB-4": "F", "GB-5": "M", "GB-6": "D", "GB-7": "K", "GB-8": "E",
+    "GB-9": "B", "GB-10": "A", "GB-11": "L", "GB-12": "H", "GB-13": "C", "GB-14": "J",
+}  # fmt: skip
+
+
+class OctopusAgile(Provider):
+    """Pence per kWh with VAT, newest first, in pages; a missing price is never taken for 0."""
+
+    name: ClassVar[str] = "octopus-agile"
+    title: ClassVar[str] = "Octopus Agile"
+    base: ClassVar[str] = "https://api.octopus.energy"
+    signal: ClassVar[Signal] = "price"
+    licence: ClassVar[str] = "Octopus Energy"
+    window_s: ClassVar[float] = 900.0
+    limits: ClassVar[str] = "GB as a whole is priced as London"
+    currency: str | None = "GBP"
+
+    @classmethod
+    def covers(cls, zone: str) -> bool:
+        return zone in AREA_LETTERS
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        tariff = f"E-1R-{AGILE_PRODUCT}-{AREA_LETTERS[zone]}"
+        url = f"{self.url}/v1/products/{AGILE_PRODUCT}/electricity-tariffs/{tariff}/standard-unit-rates/"
+        span = {"period_from": stamp(now_s - 12 * HOUR_S), "period_to": stamp(end_s), "page_size": "100"}
+        records: list[Any] = []
+        for page in range(1, PAGES_MAX + 1):
+            data = await self.http.json(url, {**span, "page": str(page)})
+            records += rows_of(data, "results")
+            if not data.get("next"):
+                break
+        return self.series(zone, lambda: self._read(records, now_s), now_s, now_s)
+
+    def _read(self, records: list[Any], now_s: float) -> Iterator[clean.Raw]:
+        for record in records:
+            start_s = utc(record["valid_from"])
+            # a fixed tariff has no end: it holds as far as we look
+            end_s = utc(record["valid_to"]) if record.get("valid_to") else now_s + 2 * DAY_S
+            value = number(record["value_inc_vat"])
+            yield start_s, end_s - start_s, None if value is None else value / 100, "forecast"
+
+
+class Awattar(Provider):
+    """EUR per MWh by the hour, stamps in milliseconds; 100 requests a day."""
+
+    name: ClassVar[str] = "awattar"
+    title: ClassVar[str] = "aWATTar"
+    base: ClassVar[str] = "https://api.awattar.de"
+    signal: ClassVar[Signal] = "price"
+    licence: ClassVar[str] = "aWATTar"
+    window_s: ClassVar[float] = 1800.0
+    currency: str | None = "EUR"
+
+    @classmethod
+    def covers(cls, zone: str) -> bool:
+        return zone in ("DE", "AT")
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        base = self.url if zone == "DE" or self.url != self.base else "https://api.awattar.at"
+        span = {"start": f"{(now_s - 12 * HOUR_S) * 1000:.0f}", "end": f"{end_s * 1000:.0f}"}
+        data = await self.http.json(f"{base}/v1/marketdata", span)
+        return self.series(zone, lambda: self._read(data), now_s, now_s)
+
+    def _read(self, data: Any) -> Iterator[clean.Raw]:
+        for record in rows_of(data, "data"):
+            if str(record.get("unit", "Eur/MWh")).lower() != "eur/mwh":
+                raise BadAnswer(f"aWATTar: unit {record['unit']!r} where Eur/MWh is documented")
+            start_s, end_s = record["start_timestamp"] / 1000, record["end_timestamp"] / 1000
+            value = number(record["marketprice"])
+            yield start_s, end_s - start_s, None if value is None else value / 1000, "forecast"

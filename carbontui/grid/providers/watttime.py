@@ -1,0 +1,88 @@
+"""WattTime v3 (US and more): free account; marginal rates in lb/MWh every 5 min; free for northern California only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from carbontui.grid import clean
+from carbontui.grid.faults import BadAnswer, Denied
+from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, utc
+from carbontui.grid.types import Series, Signal
+
+G_PER_KWH_PER_LB_PER_MWH = 0.45359237
+REGIONS = {"US-CAL-CISO": "CAISO_NORTH"}
+TOKEN_S = 25 * 60.0  # documented to last 30 min
+
+
+class WattTime(Provider):
+    """Marginal: never mixed with an average source, so it is used only where marginal was asked for."""
+
+    name: ClassVar[str] = "watttime"
+    title: ClassVar[str] = "WattTime"
+    base: ClassVar[str] = "https://api.watttime.org"
+    signal: ClassVar[Signal] = "marginal"
+    licence: ClassVar[str] = "WattTime, not to be republished"
+    keys: ClassVar[tuple[str, ...]] = ("WATTTIME_USERNAME", "WATTTIME_PASSWORD")
+    window_s: ClassVar[float] = 300.0
+    reach_s: ClassVar[float] = 7 * DAY_S
+    limits: ClassVar[str] = "marginal signal; other regions need a paid plan"
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._token: tuple[float, str] | None = None
+
+    @classmethod
+    def covers(cls, zone: str) -> bool:
+        return zone in REGIONS
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        data = await self._ask("historical", zone, now_s, {"start": stamp(start_s), "end": stamp(end_s)})
+        return self.series(zone, lambda: self._read(data, zone, "actual"), now_s)
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        hours = max(1, min(72, round((end_s - now_s) / HOUR_S)))
+        data = await self._ask("forecast", zone, now_s, {"horizon_hours": str(hours)})
+        return self.series(zone, lambda: self._read(data, zone, "forecast"), now_s, now_s)
+
+    async def _ask(self, what: str, zone: str, now_s: float, more: dict[str, str]) -> Any:
+        params = {"region": REGIONS[zone], "signal_type": "co2_moer", **more}
+        for renewed in (False, True):
+            token = await self._login(now_s, renewed)
+            try:
+                return await self.http.json(
+                    f"{self.url}/v3/{what}", params, headers={"Authorization": f"Bearer {token}"}
+                )
+            except Denied:
+                # the token may have run out early: log in once more, then believe it
+                if renewed:
+                    raise
+        raise AssertionError("the loop above returns or raises")
+
+    async def _login(self, now_s: float, renew: bool) -> str:
+        if self._token and not renew and now_s - self._token[0] < TOKEN_S:
+            return self._token[1]
+        who = (self.key("WATTTIME_USERNAME"), self.key("WATTTIME_PASSWORD"))
+        data = await self.http.json(f"{self.url}/login", auth=who)
+        token = data.get("token") if isinstance(data, dict) else None
+        if not isinstance(token, str):
+            raise BadAnswer(f"{self.title} sent no token at login")
+        self._token = (now_s, token)
+        return token
+
+    def _read(self, data: Any, zone: str, kind: str) -> Iterator[clean.Raw]:
+        meta = data["meta"] if data else {}
+        if meta and meta.get("units") != "lbs_co2_per_mwh":
+            raise BadAnswer(f"{self.title}: unit {meta.get('units')!r} where lbs_co2_per_mwh is documented")
+        if meta and meta.get("region", REGIONS[zone]) != REGIONS[zone]:
+            raise BadAnswer(f"{self.title} answered for region {meta['region']}, not {REGIONS[zone]}")
+        length = float(meta.get("data_point_period_seconds") or 300)
+        for record in rows_of(data, "data"):
+            value = number(record["value"])
+            imputed = kind == "actual" and bool(record.get("imputed_data_used"))
+            yield (
+                utc(record["point_time"]),
+                length,
+                None if value is None else value * G_PER_KWH_PER_LB_PER_MWH,
+                "estimated" if imputed else kind,
+            )

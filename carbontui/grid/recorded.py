@@ -1,0 +1,92 @@
+"""A recorded grid: intensity from a CSV file, for replays, demos, backtests and sites with data of their own."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+from collections import Counter
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+
+from carbontui.grid.types import Row, Series, Signal
+from carbontui.units import from_iso
+
+EXAMPLE_NAME = "example-grid-de-2020-april.csv"
+EXAMPLE_SOURCE = "recorded: Germany, April 2020 (computed from SMARD.de)"
+LONGEST_STEP_S = 3 * 3600.0  # a row holds for the file's own step, never across a longer gap
+HIGHEST_G_PER_KWH = 5000.0
+
+
+def example_path() -> Path:
+    """The German fortnight of April 2020 that ships with carbontui."""
+    return Path(str(resources.files("carbontui.data").joinpath(EXAMPLE_NAME)))
+
+
+def example() -> Series:
+    """The embedded German fortnight as a series: gCO2/kWh every 15 min."""
+    loaded = load(example_path(), zone="DE", source=EXAMPLE_SOURCE)
+    return Series(loaded.zone, loaded.signal, loaded.rows, EXAMPLE_SOURCE, "CC BY 4.0, Bundesnetzagentur | SMARD.de")
+
+
+def load(
+    path: str | Path, *, zone: str = "recorded", signal: Signal = "average_direct", source: str | None = None
+) -> Series:
+    """Read `time_utc,carbon_g_per_kwh` (or `time_utc,value`), gCO2/kWh; plain or .gz; stamps begin their interval.
+
+    Rows may come in any order; gaps stay gaps. Raises ValueError naming file, line and value.
+    """
+    path = Path(path)
+    found: dict[float, float] = {}
+    for line, cells in _cells(path):
+        where = f"{path}, line {line}"
+        if len(cells) < 2:
+            raise ValueError(f"{where}: {','.join(cells)!r} has no second column")
+        try:
+            start_s = from_iso(cells[0])
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+        value = _value(cells[1], where)
+        if start_s in found:
+            raise ValueError(f"{where}: time {cells[0]!r} appears twice")
+        found[start_s] = value
+    if len(found) < 2:
+        raise ValueError(f"{path}: needs at least two rows of data, has {len(found)}")
+    starts = sorted(found)
+    step_s = Counter(b - a for a, b in pairwise(starts)).most_common(1)[0][0]
+    if step_s > LONGEST_STEP_S:
+        raise ValueError(f"{path}: rows are {step_s / 3600:g} h apart; at most 3 h can be used")
+    durations = [min(step_s, b - a) for a, b in zip(starts, [*starts[1:], starts[-1] + step_s], strict=True)]
+    rows = tuple(Row(start, dur, found[start]) for start, dur in zip(starts, durations, strict=True))
+    return Series(zone, signal, rows, source or f"recorded: {path.name}")
+
+
+def _cells(path: Path) -> list[tuple[int, list[str]]]:
+    """Line numbers and cells below the header."""
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
+                lines = list(csv.reader(file))
+        else:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                lines = list(csv.reader(file))
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"{path}: cannot be read ({reason})") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path}: is not a CSV text file ({error})") from error
+    header = [cell.strip() for cell in lines[0]] if lines else []
+    if header[:1] != ["time_utc"] or header[1:2] not in (["carbon_g_per_kwh"], ["value"]):
+        raise ValueError(f"{path}, line 1: expected 'time_utc,carbon_g_per_kwh', found {','.join(header)[:60]!r}")
+    return [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
+
+
+def _value(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{where}: {text!r} is not a number") from None
+    if not math.isfinite(value) or not 0 <= value <= HIGHEST_G_PER_KWH:
+        raise ValueError(f"{where}: {text!r} is no carbon intensity in gCO2/kWh (0 to {HIGHEST_G_PER_KWH:g})")
+    return value

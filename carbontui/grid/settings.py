@@ -1,0 +1,65 @@
+"""What a feed may use: keys, currency, where the providers are found."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+KEY_NAMES = (
+    "ELECTRICITYMAPS_TOKEN",
+    "WATTTIME_USERNAME",
+    "WATTTIME_PASSWORD",
+    "ENTSOE_TOKEN",
+    "EIA_API_KEY",
+)
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class GridSettings:
+    """Handed to a feed once; keys are never printed (`repr` leaves them out)."""
+
+    offline: bool = False
+    """Use no network: recorded and typical days only."""
+    marginal: bool = False
+    """Use the marginal signal; there is no fallback from it to an average one, nor back."""
+    currency: str | None = None
+    """ISO code a price must be in to be used; None: no price is fetched."""
+    price_per_kwh: float | None = None
+    """A flat price, used where no provider gives one."""
+    keys: Mapping[str, str] = field(default_factory=lambda: _NONE, repr=False)
+    """Provider keys by name, e.g. ELECTRICITYMAPS_TOKEN."""
+    base_urls: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    """Provider name -> another base URL: a mirror, or the server of a test."""
+
+
+class KeyFileError(ValueError):
+    """The file with keys cannot be used; the text says how to mend it."""
+
+
+def read_keys(path: Path, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """Keys from a file of NAME=value lines (0600), overlaid by the environment. Raises KeyFileError."""
+    keys: dict[str, str] = {}
+    try:
+        mode = path.stat().st_mode
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        text = ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeyFileError(f"{path}: cannot be read ({type(error).__name__})") from None
+    else:
+        if stat.S_IMODE(mode) & 0o077:
+            raise KeyFileError(f"{path} can be read by others; run: chmod 600 {path}")
+    for number, line in enumerate(text.splitlines(), start=1):
+        name, separator, value = line.strip().partition("=")
+        if not name or name.startswith("#"):
+            continue
+        if not separator or name.strip() not in KEY_NAMES:
+            raise KeyFileError(f"{path}, line {number}: expected NAME=value with one of {', '.join(KEY_NAMES)}")
+        keys[name.strip()] = value.strip().strip("\"'")
+    keys.update({name: environment[name] for name in KEY_NAMES if environment.get(name)})
+    return MappingProxyType(keys)

@@ -1,0 +1,118 @@
+"""Typical days: what a zone usually looks like, by month, kind of day and hour. Never live data, and it says so."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import lru_cache
+from importlib import resources
+
+from carbontui.grid.types import Outlook, Signal
+
+YEAR_OF_DATA = {"GB": 2023, "DE": 2020, "ES": 2021, "NL": 2021, "PL": 2021, "SE": 2021, "US-NE-ISNE": 2021}
+YEAR_OF_DATA["US-FLA-FPL"] = 2021
+DEFAULT_YEAR = 2022  # the other US zones
+
+Cell = tuple[float | None, float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Mean, p10 and p90 in gCO2/kWh per (month, weekend?, UTC hour); `source` says what they are."""
+
+    zone: str
+    source: str
+    signal: Signal
+    cells: dict[tuple[int, bool, int], Cell]
+
+    def at(self, epoch_s: float) -> Cell:
+        """The typical values of the hour that holds `epoch_s`."""
+        moment = datetime.fromtimestamp(epoch_s, tz=timezone.utc)
+        return self.cells[moment.month, moment.weekday() >= 5, moment.hour]
+
+
+def _table(name: str) -> Iterator[dict[str, str]]:
+    raw = resources.files("carbontui.data").joinpath(name).read_bytes()
+    text = gzip.decompress(raw).decode() if name.endswith(".gz") else raw.decode()
+    return csv.DictReader(io.StringIO(text))
+
+
+@lru_cache(maxsize=1)
+def _profiles() -> dict[str, Profile]:
+    cells: dict[str, dict[tuple[int, bool, int], Cell]] = {}
+    for row in _table("typical-day-profiles.csv.gz"):
+        key = (int(row["month"]), row["day_type"] == "weekend", int(row["hour_utc"]))
+        mean = float(row["mean_g_per_kwh"])
+        # a few skewed hours have their mean outside the 10th to 90th percentile: the band then reaches to the mean
+        triple = (mean, min(mean, float(row["p10"])), max(mean, float(row["p90"])))
+        cells.setdefault(row["zone"], {})[key] = triple
+    return {
+        zone: Profile(zone, f"typical days of {zone} {YEAR_OF_DATA.get(zone, DEFAULT_YEAR)}", "average_direct", table)
+        for zone, table in cells.items()
+    }
+
+
+@lru_cache(maxsize=1)
+def yearly_means() -> dict[str, tuple[str, float, int]]:
+    """Country or US state code -> (name, gCO2/kWh of its last known year, that year)."""
+    means = {}
+    for row in _table("countries.csv"):
+        if row["ci_gco2_per_kwh"] not in ("", "missing"):
+            means[row["code"]] = (row["name"], float(row["ci_gco2_per_kwh"]), int(row["ci_year"]))
+    return means
+
+
+def zones() -> tuple[str, ...]:
+    """Zones with typical days by the hour."""
+    return tuple(sorted(_profiles()))
+
+
+def has_hours(zone: str) -> bool:
+    """Whether the zone (or its country) has typical days, not just a yearly mean."""
+    country = zone.split("-")[0]
+    return zone in _profiles() or (country != "US" and country in _profiles())
+
+
+@lru_cache(maxsize=64)
+def profile(zone: str) -> Profile | None:
+    """Typical days of the zone or its country, else its country's yearly mean (flat, without a band), else None."""
+    country = zone.split("-")[0]
+    found = _profiles().get(zone) or (_profiles().get(country) if country != "US" else None)
+    if found or country not in yearly_means():
+        return found
+    name, mean, year = yearly_means()[country]
+    flat: Cell = (mean, None, None)
+    cells = {(month, weekend, hour): flat for month in range(1, 13) for weekend in (False, True) for hour in range(24)}
+    source = f"yearly mean of {name} {year} (Ember): no daily shape known"
+    return Profile(zone, source, "average_lifecycle", cells)
+
+
+def outlook(zone: str, start_s: float, step_s: float, slots: int, made_at_s: float | None = None) -> Outlook:
+    """`slots` typical values from `start_s` on: mean and, as the 80 % band, 10th to 90th percentile.
+
+    A slot takes the mean of the hours it touches. Raises ValueError when nothing is known of the zone.
+    """
+    typical = profile(zone)
+    if typical is None:
+        raise ValueError(f"no typical days for zone {zone!r}; see `carbontui zones`")
+    columns = [slot_values(typical, start_s + k * step_s, step_s) for k in range(slots)]
+    mean, lo, hi = zip(*columns, strict=True) if columns else ((), (), ())
+    made = start_s if made_at_s is None else made_at_s
+    return Outlook(zone, typical.signal, start_s, step_s, mean, lo, hi, 0, typical.source, "default", made)
+
+
+def slot_values(typical: Profile, start_s: float, step_s: float) -> Cell:
+    """Mean, p10 and p90 of one slot."""
+    if step_s <= 3600:
+        return typical.at(start_s + step_s / 2)
+    cells = [typical.at(start_s + 1800 + hour * 3600) for hour in range(max(1, round(step_s / 3600)))]
+    return _average([cell[0] for cell in cells]), _average([c[1] for c in cells]), _average([c[2] for c in cells])
+
+
+def _average(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,159 @@
+"""Grid zones: their keys and names, what a person may type for them, and what a time zone suggests."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import difflib
+import io
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from carbontui.grid import typical
+
+Confidence = Literal["high", "medium", "low", "none"]
+
+NAMES = {
+    "US-CAL-CISO": "California (CAISO)",
+    "US-MIDA-PJM": "US Mid-Atlantic (PJM)",
+    "US-MIDW-MISO": "US Midwest (MISO)",
+    "US-NW-BPAT": "US Northwest (Bonneville)",
+    "US-NY-NYIS": "New York (NYISO)",
+    "US-NE-ISNE": "New England (ISO-NE)",
+    "US-SE-SOCO": "US Southeast (Southern Company)",
+    "US-SW-AZPS": "Arizona (APS)",
+    "US-TEX-ERCO": "Texas (ERCOT)",
+    "US-FLA-FPL": "Florida (FPL)",
+    "US-CENT-SWPP": "US Great Plains (SPP)",
+    "US-NW-PSCO": "Colorado (PSCO)",
+    "US-NW-NEVP": "Nevada (NV Energy)",
+    "US-NW-PACE": "Utah and Wyoming (PacifiCorp East)",
+    "US-CAR-SC": "South Carolina (Santee Cooper)",
+    "DK-DK1": "Denmark west (DK1)",
+    "DK-DK2": "Denmark east (DK2)",
+    "NO-NO1": "Norway, Oslo (NO1)",
+    "NO-NO2": "Norway, Kristiansand (NO2)",
+    "SE-SE3": "Sweden, Stockholm (SE3)",
+    "SE-SE4": "Sweden, Malmö (SE4)",
+    "IT-NO": "Italy north",
+    "JP-TK": "Japan, Tokyo",
+    "AU-NSW": "Australia, New South Wales",
+    "AU-VIC": "Australia, Victoria",
+    "AU-QLD": "Australia, Queensland",
+    "CA-ON": "Canada, Ontario",
+    "CA-QC": "Canada, Quebec",
+    "BR-CS": "Brazil central and south",
+}
+# the regions NESO publishes: the fourteen of the distribution networks, then England, Scotland, Wales
+GB_REGIONS = (
+    "North Scotland", "South Scotland", "North West England", "North East England", "Yorkshire",
+    "North Wales and Merseyside", "South Wales", "West Midlands", "East Midlands", "East England",
+    "South West England", "South England", "London", "South East England", "England", "Scotland", "Wales",
+)  # fmt: skip
+NAMES.update({f"GB-{number}": f"Great Britain, {name}" for number, name in enumerate(GB_REGIONS, start=1)})
+
+ALIASES = {
+    "UK": "GB", "GREAT BRITAIN": "GB", "BRITAIN": "GB", "ENGLAND": "GB", "DK1": "DK-DK1", "DK2": "DK-DK2",
+    "CAISO": "US-CAL-CISO", "CISO": "US-CAL-CISO", "CALIFORNIA": "US-CAL-CISO", "PJM": "US-MIDA-PJM",
+    "MISO": "US-MIDW-MISO", "NYISO": "US-NY-NYIS", "ISO-NE": "US-NE-ISNE", "ISONE": "US-NE-ISNE",
+    "ERCOT": "US-TEX-ERCO", "TEXAS": "US-TEX-ERCO", "SPP": "US-CENT-SWPP", "BPA": "US-NW-BPAT",
+    "DE-LU": "DE", "HOLLAND": "NL", "SE3": "SE-SE3", "SE4": "SE-SE4", "NO1": "NO-NO1", "NO2": "NO-NO2",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A zone's key (the form Electricity Maps uses) and its name."""
+
+    key: str
+    name: str
+
+
+@lru_cache(maxsize=1)
+def _by_time_zone() -> dict[str, tuple[str, str, Confidence, str]]:
+    """IANA name -> (country, zone, confidence, note)."""
+    text = resources.files("carbontui.data").joinpath("timezone-to-zone.csv").read_text("utf-8")
+    known: dict[str, Confidence] = {"high": "high", "medium": "medium", "low": "low"}
+    return {
+        row["iana_time_zone"]: (row["iso2"], row["grid_zone"], known.get(row["zone_confidence"], "none"), row["note"])
+        for row in csv.DictReader(io.StringIO(text))
+    }
+
+
+@lru_cache(maxsize=1)
+def every() -> dict[str, Zone]:
+    """All zones we can name, by key."""
+    names = {code: name for code, (name, _, _) in typical.yearly_means().items() if len(code) == 2}
+    keys = set(names) | set(NAMES) | set(typical.zones())
+    keys |= {zone for _, zone, _, _ in _by_time_zone().values() if zone}
+    keys.discard("US")  # several grids: too coarse to plan on
+    return {key: Zone(key, NAMES.get(key) or names.get(key) or _of_country(key, names)) for key in sorted(keys)}
+
+
+def _of_country(key: str, names: dict[str, str]) -> str:
+    country, _, part = key.partition("-")
+    return f"{names.get(country, country)} ({part})" if part else key
+
+
+def resolve(text: str) -> Zone:
+    """The zone a person meant by a key, a country or a common name. Raises ValueError with the nearest names."""
+    wanted = text.strip().upper()
+    key = ALIASES.get(wanted, wanted)
+    if key in every():
+        return every()[key]
+    by_name = [zone for zone in every().values() if zone.name.upper() == wanted]
+    if len(by_name) == 1:
+        return by_name[0]
+    if wanted == "US":
+        raise ValueError("zone 'US' is several grids; name one, e.g. US-CAL-CISO (see `carbontui zones US`)")
+    names = {zone.name.upper(): zone.key for zone in every().values()}
+    near = difflib.get_close_matches(wanted, [*every(), *ALIASES, *names], n=3, cutoff=0.6)
+    keys = list(dict.fromkeys(names.get(name) or ALIASES.get(name) or name for name in near))
+    hint = f"did you mean {' or '.join(keys)}?" if keys else "`carbontui zones` lists them"
+    raise ValueError(f"zone {text!r} is not known; {hint}")
+
+
+def search(text: str) -> tuple[Zone, ...]:
+    """Zones whose key, name or alias holds the text; all of them for an empty one."""
+    wanted = text.strip().upper()
+    aliased = {key for alias, key in ALIASES.items() if wanted and wanted in alias}
+    return tuple(
+        zone for zone in every().values() if wanted in zone.key or wanted in zone.name.upper() or zone.key in aliased
+    )
+
+
+def local_time_zone() -> str | None:
+    """IANA name of this machine's clock, from TZ or /etc; None when it is not said."""
+    named = os.environ.get("TZ", "").lstrip(":")
+    if named:
+        return named
+    with contextlib.suppress(OSError):
+        target = str(Path("/etc/localtime").resolve())
+        if "/zoneinfo/" in target:
+            return target.rpartition("/zoneinfo/")[2]
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return Path("/etc/timezone").read_text("utf-8").strip() or None
+    return None
+
+
+def guess(tz_name: str | None) -> tuple[tuple[Zone, ...], Confidence]:
+    """Zones a time zone suggests, best first, and how sure that is.
+
+    Only 'high' may be taken without asking: a time zone tells where the clock is set, not where the machine is.
+    """
+    if not tz_name or tz_name not in _by_time_zone():
+        return (), "none"
+    country, key, confidence, _ = _by_time_zone()[tz_name]
+    if not key:
+        return (), "none"
+    first = every()[key]
+    if confidence == "high":
+        return (first,), "high"
+    siblings = [zone for zone in every().values() if zone.key.startswith(f"{country}-") and zone != first]
+    if country == "US":
+        siblings = [zone for zone in siblings if zone.key in typical.zones()]
+    return (first, *siblings), confidence

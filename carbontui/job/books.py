@@ -1,0 +1,173 @@
+"""The books of one job: metered joules into ledger, columns and journal; grams, money and avoided from them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from carbontui import protocol
+from carbontui.account import accounts
+from carbontui.grid.types import Row
+from carbontui.job.clock import Clock
+from carbontui.job.columns import Columns
+from carbontui.job.journal import Journal
+from carbontui.job.ledger import Ledger
+from carbontui.job.options import Options
+from carbontui.power.messages import Sample
+from carbontui.power.meter import Meter
+
+HOST = "host"
+"""The device name of the host constant in the journal's energy rows."""
+ESTIMATED = frozenset({"cpu", "dram", HOST})
+
+
+@dataclass
+class Sums:
+    """What the books say now. None where it cannot be said honestly."""
+
+    gco2_g: float | None = None
+    avoided_g: float | None = None
+    cost: protocol.Cost | None = None
+    unknown_share: float = 0.0
+
+
+@dataclass
+class Books:
+    """Everything that must survive a respawn goes through `keep` and `recall`."""
+
+    options: Options
+    clock: Clock
+    journal: Journal
+    boot_id: str
+    meter: Meter = field(default_factory=Meter)
+    ledger: Ledger = field(default_factory=Ledger)
+    columns: Columns = field(init=False)
+    intensity: dict[float, float] = field(default_factory=dict)
+    price: dict[float, float] = field(default_factory=dict)
+    held_s: float = 0.0
+    """Job seconds during which GPUs were held, for rent."""
+    _host_until_s: float | None = None
+
+    def __post_init__(self) -> None:
+        start = self.clock.at_wall(self.options.created_s)
+        self.columns = Columns(start, 60.0 if not self.clock.replay else 900.0)
+        self.ledger.pue = self.options.pue
+        self.ledger.count_idle = self.options.count_idle
+
+    def restore(self) -> None:
+        """Go on where a predecessor stopped: the counter of the boards fills the time in between."""
+        kept = self.journal.recall("books")
+        if not kept:
+            return
+        self.ledger.restore(kept["ledger"])
+        self.held_s = float(kept.get("held_s", 0.0))
+        self.intensity.update({float(start): value for start, value in kept["intensity"]})
+        try:
+            self.meter = Meter.from_dict(kept["meter"], self.boot_id)
+        except ValueError:
+            self.meter = Meter()
+
+    def keep(self) -> None:
+        self.journal.keep(
+            "books",
+            {
+                "ledger": self.ledger.to_dict(),
+                "meter": self.meter.to_dict(self.boot_id),
+                "held_s": self.held_s,
+                "intensity": list(self.intensity.items()),
+            },
+        )
+
+    # --- joules ---
+
+    def meter_samples(self, samples: Iterable[Sample], state: str, watched: frozenset[str]) -> None:
+        """Samples of the agent into joules; boards the job does not use are left out."""
+        wall = time.time()
+        for sample in samples:
+            board = sample.uuid not in ESTIMATED
+            if board and sample.uuid not in watched:
+                continue
+            for got in self.meter.add(sample):
+                # a replay's second lasts `speed` seconds of the job: watts x replayed seconds
+                t0, t1 = self.clock.at_wall(got.t0_s), self.clock.at_wall(got.t1_s)
+                joules = got.joules * self.clock.speed
+                self.ledger.add(got.uuid, t0, t1, joules, got.method, state, wall, gpu=board)
+                self.columns.add(got.uuid, t0, t1, joules)
+
+    def host(self, now_s: float, state: str, *, held: bool) -> None:
+        """The host constant up to now, and the time the GPUs were held."""
+        since, self._host_until_s = self._host_until_s, now_s
+        if since is None or now_s <= since:
+            return
+        if held:
+            self.held_s += now_s - since
+        if self.options.host_w and state != "unloaded":
+            joules = self.options.host_w * (now_s - since)
+            self.ledger.add(HOST, since, now_s, joules, "model", state, time.time(), gpu=False)
+
+    # --- grid ---
+
+    def realised(self, rows: Iterable[Row], signal: str, source: str) -> None:
+        """Realised (or, marked, estimated) intensity into the bins of the accounts and the journal."""
+        fresh: list[tuple[float, float, float, str, str, str]] = []
+        for row in rows:
+            changed = False
+            start = row.start_s // accounts.BIN_S * accounts.BIN_S
+            while start < row.start_s + row.dur_s - 1e-6:
+                changed = changed or self.intensity.get(start) != row.value
+                self.intensity[start] = row.value
+                start += accounts.BIN_S
+            if changed:
+                fresh.append((row.start_s, row.dur_s, row.value, row.kind, signal, source))
+        self.journal.grid(fresh)
+
+    def prices(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            start = row.start_s // accounts.BIN_S * accounts.BIN_S
+            while start < row.start_s + row.dur_s - 1e-6:
+                self.price[start] = row.value
+                start += accounts.BIN_S
+
+    # --- sums ---
+
+    def sums(
+        self, *, start_s: float, done_s: float, full_wall_w: float | None, nowcast: float | None, gpus: int
+    ) -> Sums:
+        """Grams, avoided and money so far. `nowcast` stands for bins whose value is not known yet.
+
+        `full_wall_w` is what the job draws flat out, PUE and host included; None: avoided cannot be said.
+        """
+
+        def carbon(start: float) -> float | None:
+            return self.intensity.get(start, nowcast)
+
+        bins = self.ledger.wall_bins()
+        emitted = accounts.weigh(bins, carbon)
+        known = emitted.joules > 0 and emitted.unknown_j < emitted.joules
+        avoided = None
+        if known and full_wall_w is not None and done_s > 0:
+            avoided = accounts.run_now(start_s, done_s, full_wall_w, carbon).value - emitted.value
+        share = emitted.unknown_j / emitted.joules if emitted.joules else 0.0
+        grams = emitted.value if known else (0.0 if emitted.joules == 0 else None)
+        return Sums(grams, avoided, self._cost(bins, gpus), share)
+
+    def _cost(self, bins: list[tuple[float, float]], gpus: int) -> protocol.Cost | None:
+        if self.options.currency is None:
+            return None
+        flat = self.options.price_per_kwh
+        money = accounts.weigh(bins, lambda start: self.price.get(start, flat))
+        if money.joules and money.unknown_j >= money.joules and not self.options.gpu_price:
+            return None
+        rent = (self.options.gpu_price or 0.0) * gpus * self.held_s / 3600.0
+        return protocol.Cost(round(money.value + rent, 9), self.options.currency)
+
+    def how_shares(self) -> dict[str, float]:
+        """Share of all joules by how they were metered."""
+        total = sum(self.ledger.by_how.values())
+        return {how: joules / total for how, joules in self.ledger.by_how.items()} if total > 0 else {}
+
+    def write(self, *, everything: bool = False) -> None:
+        """Closed rows to the journal."""
+        for row in self.ledger.drain(everything=everything):
+            self.journal.energy(*row)

@@ -1,0 +1,42 @@
+"""The job's clock: live, or a replay that runs N times faster than life from a chosen moment on.
+
+Grid, plan, accounts and screen live on this clock; leases, sockets and heartbeats on the machine's.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`now()` in epoch seconds of the job. A live clock has speed 1 and no origin."""
+
+    speed: float = 1.0
+    wall_origin_s: float = 0.0
+    job_origin_s: float = 0.0
+
+    @property
+    def replay(self) -> bool:
+        return self.wall_origin_s != 0.0
+
+    def now(self) -> float:
+        return self.at_wall(time.time())
+
+    def at_wall(self, wall_s: float) -> float:
+        """The job's time at a wall time."""
+        if not self.replay:
+            return wall_s
+        return self.job_origin_s + (wall_s - self.wall_origin_s) * self.speed
+
+    def to_wall(self, job_s: float) -> float:
+        """The wall time at which the job's clock shows `job_s`."""
+        if not self.replay:
+            return job_s
+        return self.wall_origin_s + (job_s - self.job_origin_s) / self.speed
+
+    @staticmethod
+    def replaying(start_s: float, speed: float, wall_s: float | None = None) -> Clock:
+        """A replay that shows `start_s` now and runs `speed` times faster than life."""
+        return Clock(speed, time.time() if wall_s is None else wall_s, start_s)

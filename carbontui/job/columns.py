@@ -1,0 +1,62 @@
+"""The watts of the past in columns of equal time, for charts: a column that fills repaints one cell, not a screen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from carbontui import protocol, units
+
+COLUMNS = 240
+
+
+@dataclass
+class Columns:
+    """Mean watts per column for the whole job; the span of a column doubles when the job outgrows them."""
+
+    start_s: float
+    step_s: float
+    _joules: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
+    _seconds: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
+
+    def add(self, device: str, t0: float, t1: float, joules: float) -> None:
+        """Joules of one device over [t0, t1) of the job's clock."""
+        if t1 <= t0 or t1 <= self.start_s:
+            return
+        while t1 >= self.start_s + COLUMNS * self.step_s:
+            self._double()
+        first = max(0, int((t0 - self.start_s) // self.step_s))
+        last = int((t1 - self.start_s) // self.step_s)
+        for index in range(first, last + 1):
+            a = max(t0, self.start_s + index * self.step_s)
+            b = min(t1, self.start_s + (index + 1) * self.step_s)
+            if b > a:
+                self._joules[device][index] += joules * (b - a) / (t1 - t0)
+                self._seconds[device][index] += b - a
+
+    def _double(self) -> None:
+        for table in (self._joules, self._seconds):
+            for device, cells in table.items():
+                merged: dict[int, float] = defaultdict(float)
+                for index, value in cells.items():
+                    merged[index // 2] += value
+                table[device] = merged
+        self.step_s *= 2
+
+    def watts(self) -> protocol.Watts:
+        """Columns up to the newest; null where nothing was read."""
+        newest = max((max(cells, default=-1) for cells in self._joules.values()), default=-1)
+        gpus: dict[str, tuple[float | None, ...]] = {}
+        totals: list[float | None] = [None] * (newest + 1)
+        for device, joules in self._joules.items():
+            seconds = self._seconds[device]
+            row: list[float | None] = []
+            for index in range(newest + 1):
+                known = seconds.get(index, 0.0)
+                mean = round(joules[index] / known, 1) if known > 0 else None
+                row.append(mean)
+                if mean is not None:
+                    totals[index] = (totals[index] or 0.0) + mean
+            gpus[device] = tuple(row)
+        rounded = tuple(None if total is None else round(total, 1) for total in totals)
+        return protocol.Watts(units.iso(self.start_s), self.step_s, rounded, gpus)

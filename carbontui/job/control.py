@@ -1,0 +1,265 @@
+"""Control: one pure function, (state, observation) -> (state, decision with actions).
+
+Everything that decides what the training process is asked to do is here; nothing here reads a clock, a file or
+a socket. The order of authority: the end of the job, a person's override, what is unknown (then flat out), the
+deadline, the longest pause, the plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from carbontui import protocol, units
+
+LevelKind = Literal["off", "unload", "pause", "duty", "cap", "full"]
+STILL: frozenset[str] = frozenset({"off", "unload", "pause"})
+NO_BOUNDARY_S = 10.0
+"""Asked to pause for this long without a step: the state says so."""
+NO_CLIENT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level of the plan with what it means for the process: watts per GPU of a cap, share of time of a duty."""
+
+    name: str
+    kind: LevelKind
+    power_w: float = 0.0
+    speed: float = 1.0
+    cap_w: float | None = None
+    duty: float | None = None
+
+
+FULL = Level("full", "full")
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """What one training process last said; `quiet_s` is the time since its last finished step."""
+
+    rank: int
+    state: str
+    want_gen: int
+    step: int
+    quiet_s: float
+    can_unload: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """The command, as the keeper (or, without one, the process table) tells."""
+
+    state: Literal["waiting", "running", "unloaded", "exited", "vanished"]
+    age_s: float = 0.0
+    code: int | None = None
+    signal: int | None = None
+    stopped: bool = False
+    unloaded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything the decision depends on. Times `_s` are the job's clock, `mono_s` the machine's monotonic one."""
+
+    now_s: float
+    mono_s: float
+    child: Child
+    ranks: tuple[Rank, ...] = ()
+    override: protocol.Override | None = None
+    override_until_s: float | None = None
+    free: protocol.Reason | None = None
+    """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
+    planned: Level | None = None
+    next_at_s: float | None = None
+    next_level: str | None = None
+    must_run: bool = False
+    late: bool = False
+    max_pause_s: float = 12 * 3600.0
+    can_cap: bool = False
+    stepped: bool = False
+    """A training step has been seen."""
+    trial: Level | None = None
+    """A calibration's level, inside the slack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What is being asked, since when. Survives a respawn through the journal."""
+
+    mode: protocol.Mode = "run"
+    gen: int = 0
+    duty: float | None = None
+    limit_w: float | None = None
+    not_before_s: float | None = None
+    asked_mono_s: float = 0.0
+    still_since_s: float | None = None
+    """Job clock since which the process has been asked to stand still."""
+    spent_pause: bool = False
+    """The longest pause is over: run until the plan itself runs again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is so and what to do about it. `want_changed`, `limit_changed` tell the shell to act now; the shell renews
+    an unchanged want within its lease. `hold_until_s` moves the start of a child that is not running (None: now)."""
+
+    state: protocol.State
+    reason: protocol.Reason
+    level: str
+    want_changed: bool = False
+    limit_changed: bool = False
+    hold_until_s: float | None = None
+
+
+def decide(control: Control, seen: Observation) -> tuple[Control, Decision]:
+    """The whole policy of one job, evaluated about once a second and at every event."""
+    level, reason, spent = _choose(control, seen)
+    asked = _ask(control, seen, level)
+    asked = replace(asked, spent_pause=spent)
+    state, reason = _observe(asked, seen, level, reason)
+    decision = Decision(
+        state=state,
+        reason=reason,
+        level=level.name,
+        want_changed=asked.gen != control.gen,
+        limit_changed=asked.limit_w != control.limit_w,
+        hold_until_s=_hold(seen, level),
+    )
+    return asked, decision
+
+
+def _choose(control: Control, seen: Observation) -> tuple[Level, protocol.Reason, bool]:
+    """The level in force and who decided it."""
+    reason = protocol.Reason
+    if seen.override is not None:
+        who = seen.override.by
+        until = "" if seen.override_until_s is None else f" until {units.fmt_clock(seen.override_until_s, seen.now_s)}"
+        if seen.override.until == "next":
+            until = " until the next planned change"
+        if seen.override.mode == "pause":
+            return Level("pause", "pause", speed=0.0), reason("override", f"paused by {who}{until}"), False
+        if seen.override.mode == "cap" and seen.override.value_w is not None:
+            watts = seen.override.value_w
+            text = f"capped at {watts:.0f} W per GPU by {who}{until}"
+            return Level(f"cap {watts:.0f} W", "cap", cap_w=watts), reason("override", text), False
+        return FULL, reason("override", f"boosted by {who}{until}"), False
+    if seen.trial is not None:
+        return seen.trial, reason("calibrating", f"measuring {seen.trial.name}"), False
+    planned = seen.planned
+    if seen.free is not None:
+        # what is unknown never pauses or delays; caps stay as planned
+        return (planned if planned and planned.kind in ("cap", "full") else FULL), seen.free, False
+    if planned is None:
+        return FULL, reason("starting", "the first plan is on its way"), False
+    if planned.kind in STILL:
+        if seen.must_run:
+            return FULL, reason("deadline", "flat out: no slack is left before the deadline"), False
+        still_s = 0.0 if control.still_since_s is None else seen.now_s - control.still_since_s
+        if control.spent_pause or still_s > seen.max_pause_s:
+            text = f"the longest pause ({units.fmt_duration(seen.max_pause_s)}) is over"
+            return FULL, reason("max_pause", text), True
+    if seen.late and planned.kind == "full":
+        return planned, reason("late", "flat out, and still later than the budget"), False
+    code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
+    return planned, reason(code, _plan_text(planned, seen)), False
+
+
+def _plan_text(planned: Level, seen: Observation) -> str:
+    verb = {
+        "off": "not started yet: the plan begins",
+        "unload": "unloaded by the plan",
+        "pause": "paused by the plan",
+        "duty": f"running {planned.duty or 0:.0%} of the time by the plan",
+        "cap": f"capped at {planned.cap_w or 0:.0f} W by the plan",
+        "full": "flat out by the plan",
+    }[planned.kind]
+    if seen.next_at_s is None:
+        return verb if planned.kind != "off" else "not started yet"
+    clock = units.fmt_clock(seen.next_at_s, seen.now_s)
+    return f"{verb} at {clock}" if planned.kind == "off" else f"{verb} until {clock}"
+
+
+def _ask(control: Control, seen: Observation, level: Level) -> Control:
+    """Turn the level into what is asked of process and boards; a new generation only when the ask changes."""
+    mode: protocol.Mode = "run"
+    not_before: float | None = None
+    if level.kind in STILL:
+        mode = "pause"
+        leader = next((rank for rank in seen.ranks if rank.rank == 0), None)
+        if level.kind == "unload" and leader is not None and leader.can_unload:
+            mode, not_before = "unload", seen.next_at_s
+    duty = level.duty if level.kind == "duty" else None
+    limit = level.cap_w if level.kind == "cap" and seen.can_cap else None
+    if seen.child.state not in ("running", "waiting", "unloaded"):
+        mode, duty, limit = "run", None, None
+    still = level.kind in STILL
+    since = control.still_since_s if still and control.still_since_s is not None else (seen.now_s if still else None)
+    newest = max((rank.want_gen for rank in seen.ranks), default=0)
+    if (mode, duty) == (control.mode, control.duty) and newest <= control.gen:
+        return replace(control, limit_w=limit, not_before_s=not_before, still_since_s=since)
+    return Control(
+        mode=mode,
+        # a rank may have heard a predecessor: outrank whatever it knows
+        gen=max(control.gen, newest) + 1,
+        duty=duty,
+        limit_w=limit,
+        not_before_s=not_before,
+        asked_mono_s=seen.mono_s,
+        still_since_s=since,
+    )
+
+
+def _hold(seen: Observation, level: Level) -> float | None:
+    """When a child that is not running should start; None means now."""
+    if seen.child.state not in ("waiting", "unloaded") or level.kind not in STILL:
+        return None
+    candidates = [t for t in (seen.override_until_s if seen.override else seen.next_at_s,) if t is not None]
+    return min(candidates) if candidates else seen.now_s + 3600.0
+
+
+def _observe(
+    asked: Control, seen: Observation, level: Level, reason: protocol.Reason
+) -> tuple[protocol.State, protocol.Reason]:
+    """The state as observed, not as asked."""
+    child = seen.child
+    if child.state == "vanished":
+        return "lost", protocol.Reason("vanished", "the child is gone and nobody saw its exit status")
+    if child.state == "exited":
+        return _ending(child)
+    if child.state == "waiting":
+        return "waiting", reason
+    if child.state == "unloaded":
+        return "unloaded", reason
+    if not seen.ranks:
+        if level.kind in STILL and child.age_s >= NO_BOUNDARY_S:
+            text = "asked to pause; no training step has been seen yet"
+            return "pausing", protocol.Reason("no_client", text)
+        if seen.stepped or child.age_s < NO_CLIENT_S:
+            return ("starting" if child.age_s < 3 and not seen.stepped else "running"), reason
+        if reason.code in ("plan", "starting"):
+            text = "no training step has been seen yet: watts are counted, nothing is steered"
+            return "running", protocol.Reason("no_client", text)
+        return "running", reason
+    if asked.mode in ("pause", "unload"):
+        if all(rank.state == "paused" and rank.want_gen == asked.gen for rank in seen.ranks):
+            return "paused", reason
+        waited = seen.mono_s - asked.asked_mono_s
+        if waited >= NO_BOUNDARY_S and not any(rank.state in ("checkpointing", "unloading") for rank in seen.ranks):
+            text = f"asked to pause, no boundary for {max(rank.quiet_s for rank in seen.ranks):.0f} s"
+            return "pausing", protocol.Reason("no_boundary", text)
+        return "pausing", reason
+    if asked.duty is not None or asked.limit_w is not None:
+        return "throttled", reason
+    return "running", reason
+
+
+def _ending(child: Child) -> tuple[protocol.State, protocol.Reason]:
+    if child.unloaded:
+        return "unloaded", protocol.Reason("exited", "unloaded; the scheduler is to start it again")
+    if child.stopped:
+        return "stopped", protocol.Reason("stop", "stopped by a person")
+    if child.signal is not None:
+        return "failed", protocol.Reason("signalled", f"the command was ended by signal {child.signal}")
+    text = f"the command ended with exit code {child.code}"
+    return ("done" if child.code == 0 else "failed"), protocol.Reason("exited", text)

@@ -1,0 +1,262 @@
+"""What viewers ask and command: the supervisor's side of every request of job.sock."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from carbontui import protocol, units
+from carbontui.job import budget as budgets
+from carbontui.job import journal, overrides, picture, store
+from carbontui.job.server import Peer, Sections
+from carbontui.job.trial import ABOUT_S
+from carbontui.power.messages import Cap
+
+if TYPE_CHECKING:
+    from carbontui.job.supervisor import Supervisor
+
+ACK_WAIT_S = 2.0
+SAMPLE_WAIT_S = 0.3
+LOSS_POINTS = 240
+
+
+class ViewerDesk:
+    """Answers for viewers. Never blocks the supervisor: what takes time is awaited in the viewer's own task."""
+
+    def __init__(self, job: Supervisor) -> None:
+        self._job = job
+        self._sections: Sections | None = None
+        self._band: tuple[object, protocol.Band | None] = (None, None)
+        self._losses: list[float] = []
+        self._loss_every = 1
+        self._loss_seen = 0
+        self.last_loss: float | None = None
+
+    # --- the server's questions ---
+
+    def override_gen(self) -> int:
+        return self._job.overrides.gen
+
+    def rank_changed(self, peer: Peer) -> None:
+        self._job.rank_changed(peer)
+
+    def sections(self) -> Sections:
+        """What is shown now; equal parts keep their identity, so that deltas stay small."""
+        job = self._job
+        status = job.status or job.describe(job.clock.now())
+        if self._band[0] is not job.outlook:
+            self._band = (job.outlook, picture.band(job.outlook) if job.outlook else None)
+        self._note_loss(status)
+        series = protocol.Series(
+            now=units.iso(job.clock.now()),
+            watts=job.books.columns.watts(),
+            intensity=self._band[1],
+            loss=tuple(self._losses),
+            replay_speed=job.clock.speed if job.clock.replay else None,
+        )
+        plan = job.planner.plan.view if job.planner.plan else None
+        return Sections(status, series, plan, job.planner.frontier)
+
+    def _note_loss(self, status: protocol.Status) -> None:
+        if status.loss is None or status.loss == self.last_loss:
+            return
+        self.last_loss = status.loss
+        self._loss_seen += 1
+        if self._loss_seen % self._loss_every == 0:
+            self._losses.append(round(status.loss, 5))
+        if len(self._losses) > LOSS_POINTS:
+            del self._losses[1::2]
+            self._loss_every *= 2
+
+    async def status_now(self) -> protocol.Status:
+        """A fresh sample, within 300 ms."""
+        await self._job.agent.refresh(SAMPLE_WAIT_S)
+        return self._job.describe(self._job.clock.now())
+
+    async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
+        return await self._job.planner.preview(ask)
+
+    def jobs(self) -> tuple[protocol.Status, ...]:
+        return tuple(job.status() for job in store.jobs()[:50])
+
+    def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
+        """A piece of run.log, cut at a whole UTF-8 character."""
+        path = Path(self._job.options.log)
+        try:
+            with path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                offset = max(0, size + ask.offset) if ask.offset < 0 else min(ask.offset, size)
+                file.seek(offset)
+                data = file.read(ask.max)
+        except OSError as error:
+            return protocol.LogAnswer(ask.id, 0, 0, 0, f"(run.log cannot be read: {error.strerror})")
+        cut = len(data)
+        # a character is at most four bytes: step back over one that was cut in two
+        for back in range(1, min(4, cut) + 1):
+            byte = data[cut - back]
+            if byte & 0xC0 != 0x80:
+                need = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+                if need > back and offset + cut < size:
+                    cut -= back
+                break
+        text = data[:cut].decode("utf-8", errors="replace")
+        return protocol.LogAnswer(ask.id, offset, offset + cut, size, text)
+
+    def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer:
+        """Mean watts of the last `span` seconds in `buckets` columns, from the journal."""
+        now = self._job.clock.now()
+        step = ask.span / ask.buckets
+        start = now - ask.span
+        totals: list[float | None] = [None] * ask.buckets
+        try:
+            with journal.read(self._job.journal.path) as db:
+                rows = db.execute("select t0, t1, joules from energy where t1 > ? and t0 < ?", (start, now)).fetchall()
+        except Exception:
+            rows = []
+        for t0, t1, joules in rows:
+            first, last = int((max(t0, start) - start) // step), int((min(t1, now) - start) // step)
+            for index in range(first, min(last, ask.buckets - 1) + 1):
+                a, b = max(t0, start + index * step), min(t1, start + (index + 1) * step)
+                if b > a and t1 > t0:
+                    totals[index] = (totals[index] or 0.0) + joules * (b - a) / (t1 - t0) / step
+        watts = protocol.Watts(units.iso(start), step, tuple(totals))
+        outlook = self._job.outlook
+        values = tuple(outlook.value_at(start + (i + 0.5) * step) if outlook else None for i in range(ask.buckets))
+        return protocol.HistoryAnswer(ask.id, watts, intensity_g=values)
+
+    # --- commands ---
+
+    async def command(self, peer: Peer, cmd: protocol.Cmd) -> protocol.Result:
+        """Carry out one command; every one is journaled with who asked."""
+        job = self._job
+        by = (peer.hello.by if peer.hello else "") or f"uid {os.getuid()}"
+        if job.decision.state not in protocol.LIVE_STATES:
+            return _no(cmd, f"job {job.options.job} is over ({job.decision.state})", 3)
+        try:
+            if cmd.verb == "stop":
+                job.stop(now=bool(cmd.args.get("now")), by=by)
+                return protocol.Result(cmd.id, True, text="stopping: INT, then TERM, then KILL")
+            if cmd.verb == "budget":
+                return self._budget(cmd, by)
+            if cmd.verb == "calibrate":
+                return self._calibrate(cmd, by)
+            return await self._override(cmd, by)
+        except (overrides.OverrideError, ValueError) as error:
+            return _no(cmd, str(error), 2)
+
+    def _budget(self, cmd: protocol.Cmd, by: str) -> protocol.Result:
+        job = self._job
+        text = str(cmd.args.get("budget", ""))
+        job.budget = budgets.parse(text, job.clock.now())
+        job.event("budget", by=by, budget=text)
+        job.planner.surprise(f"budget {text} by {by}")
+        job.keep()
+        job.wake()
+        deadline = job.deadline_s()
+        when = "" if deadline is None else f", until {units.fmt_clock(deadline, job.clock.now())}"
+        return protocol.Result(cmd.id, True, text=f"budget {text}{when}")
+
+    def _calibrate(self, cmd: protocol.Cmd, by: str) -> protocol.Result:
+        trial = self._job.trial
+        if cmd.args.get("show"):
+            text = trial.table()
+            return protocol.Result(cmd.id, True, text=text) if text else _no(cmd, "not calibrated yet", 3)
+        why = trial.start(time.monotonic(), by)
+        if why:
+            return _no(cmd, why, 1)
+        self._job.wake()
+        return protocol.Result(cmd.id, True, text=f"calibrating, about {units.fmt_duration(ABOUT_S)}; then: --show")
+
+    async def _override(self, cmd: protocol.Cmd, by: str) -> protocol.Result:
+        job = self._job
+        value = cmd.args.get("value_w")
+        if cmd.verb == "cap":
+            refusal = self._cannot_cap(None if value is None else float(value))
+            if refusal:
+                return _no(cmd, refusal, 4)
+        planned = job.planner.level_at(job.clock.now())[0]
+        job.overrides = overrides.apply(
+            job.overrides,
+            cmd.verb,
+            by=by,
+            expected_gen=cmd.override_gen,
+            until=self._until(cmd),
+            value_w=None if value is None else float(value),
+            planned_level=planned.name if planned else None,
+        )
+        job.event("override", verb=cmd.verb, by=by, until=cmd.args.get("until"), value_w=value, gen=job.overrides.gen)
+        job.planner.surprise(f"{cmd.verb} by {by}")
+        job.keep()
+        job.journal.commit()
+        job.wake()
+        if cmd.verb == "pause":
+            return await self._await_pause(cmd)
+        text = {"resume": "back to the plan", "boost": "flat out"}.get(cmd.verb, f"capped at {value} W per GPU")
+        return protocol.Result(cmd.id, True, text=text)
+
+    def _until(self, cmd: protocol.Cmd) -> float | str | None:
+        """`until` as epoch seconds of the job's clock or "next"; `for_s` counts from now."""
+        job = self._job
+        if cmd.args.get("for_s") is not None:
+            return job.clock.now() + float(cmd.args["for_s"])
+        text = cmd.args.get("until")
+        return None if text is None else budgets.parse_until(str(text), job.clock.now())
+
+    async def _await_pause(self, cmd: protocol.Cmd) -> protocol.Result:
+        """'paused at step N' once every rank has acknowledged, or 'asked' after two seconds."""
+        job = self._job
+        due = time.monotonic() + ACK_WAIT_S
+        while time.monotonic() < due:
+            await asyncio.sleep(0.02)
+            if job.decision.state in ("paused", "waiting", "unloaded"):
+                step = job.progress.step
+                text = f"paused at step {step}" if job.decision.state == "paused" else job.decision.state
+                return protocol.Result(cmd.id, True, text=text)
+        return protocol.Result(cmd.id, True, text="asked, no boundary yet")
+
+    def _cannot_cap(self, value: float | None) -> str:
+        """Why a cap cannot be set; '' when it can."""
+        job = self._job
+        if value is None:
+            return "cap needs watts per GPU, like 300W"
+        if not job.options.cap:
+            return "caps are off for this job (--no-cap)"
+        if not job.devices:
+            return "no GPU of this job has a power limit to set"
+        for reading in job.devices:
+            cap = reading.caps.get("limit", Cap("unknown"))
+            if cap.support not in ("yes", "unknown"):
+                return f"{reading.name}: {cap.why or cap.support}{'; ' + cap.fix if cap.fix else ''}"
+            low, high = reading.limit_min_w, reading.limit_found_w or reading.limit_max_w
+            if low is not None and value < low:
+                return f"{value:.0f} W is below what {reading.name} takes; at least {low:.0f} W"
+            if high is not None and value > high and not job.options.allow_raise:
+                return f"{value:.0f} W is above the limit found at the start ({high:.0f} W); --allow-raise permits it"
+        return ""
+
+    def notices(self, now: float) -> list[str]:
+        """What a person's override does to the budget, and the disk."""
+        job = self._job
+        found: list[str] = []
+        left, deadline = job.progress.left_s, job.deadline_s()
+        held = job.overrides.current
+        if held is not None and held.mode == "pause" and left is not None and deadline is not None:
+            latest = deadline - left
+            if latest <= now:
+                found.append("this pause makes the budget unreachable")
+            else:
+                found.append(f"paused beyond {units.fmt_clock(latest, now)} the budget becomes unreachable")
+        try:
+            disk = os.statvfs(job.dir)
+            if disk.f_bavail * disk.f_frsize < 1 << 30:
+                found.append(f"less than 1 GB is free where run.log lies ({job.dir})")
+        except OSError:
+            pass
+        return found
+
+
+def _no(cmd: protocol.Cmd, why: str, code: int) -> protocol.Result:
+    return protocol.Result(cmd.id, False, error=why, exit_code=code)

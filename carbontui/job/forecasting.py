@@ -1,0 +1,26 @@
+"""How a job's options become a feed of the grid."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from carbontui import paths
+from carbontui.grid import recorded
+from carbontui.grid.feed import Feed
+from carbontui.grid.settings import GridSettings
+from carbontui.job.clock import Clock
+from carbontui.job.options import Options
+
+
+def open_feed(options: Options, clock: Clock) -> Feed:
+    """The feed of the job's zone; a recorded file replaces every live source."""
+    series = None
+    if options.grid is not None:
+        series = recorded.load(Path(options.grid), zone=options.zone or "recorded")
+    settings = GridSettings(
+        offline=options.offline or os.environ.get("CARBONTUI_OFFLINE") == "1",
+        currency=options.currency,
+        price_per_kwh=options.price_per_kwh,
+    )
+    return Feed(options.zone, settings=settings, now=clock.now, recorded=series, cache=paths.cache_dir() / "grid")

@@ -1,0 +1,127 @@
+"""`run` without a terminal: stays in front, copies run.log to stdout, narrates on stderr, exits as the child did."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from carbontui import protocol, units
+from carbontui.job import proc, store
+
+POLL_S = 0.1
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+CLOSING_S = 20.0
+UNLOADED_EXIT = 85
+
+
+def exit_code(job: store.Job) -> int:
+    """The child's own code; 128 + n for a signal; 85 when it unloaded under --requeue; 1 when nobody saw it."""
+    record = job.exit
+    if record is None:
+        return 1
+    if record.get("unloaded"):
+        return UNLOADED_EXIT
+    if record.get("signal") is not None:
+        return 128 + int(record["signal"])
+    return int(record["code"])
+
+
+def say(line: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"carbontui: {line}", file=sys.stderr, flush=True)
+
+
+def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
+    """What a person reading a log wants to know of a change."""
+    if old is None or (old.state, old.reason.code, old.level) != (new.state, new.reason.code, new.level):
+        yield f"{new.state}: {new.reason.text}"
+    for notice in new.notices:
+        if old is None or notice not in old.notices:
+            yield notice
+
+
+def summary(status: protocol.Status) -> str:
+    """One line at the end."""
+    parts = [units.fmt_kwh(status.energy_wall_kwh)]
+    if status.gco2_g is not None:
+        parts.append(f"{units.fmt_grams(status.gco2_g)} CO2")
+    if status.avoided_g is not None:
+        parts.append(f"{units.fmt_grams(status.avoided_g)} avoided against run-now")
+    if status.cost is not None:
+        parts.append(units.fmt_money(status.cost.value, status.cost.currency))
+    how = status.provenance.get("energy_gpu_kwh")
+    return f"{status.state}: " + ", ".join(parts) + (f" ({how.how})" if how else "")
+
+
+class Front:
+    """Follows one job until its end."""
+
+    def __init__(self, directory: Path, out: BinaryIO, say_line: Callable[[str], None] = say) -> None:
+        self.directory = directory
+        self.out = out
+        self.say = say_line
+        self._pending: list[int] = []
+        self._status: protocol.Status | None = None
+        self._log: BinaryIO | None = None
+
+    def listen(self) -> None:
+        """Take signals over from now on; call it before the job is started."""
+        for number in FORWARDED:
+            signal.signal(number, lambda got, _frame: self._pending.append(got))
+
+    def forward(self, job: store.Job) -> None:
+        """Pass what has come in on to the child's process group."""
+        while self._pending:
+            number = self._pending.pop(0)
+            child = job.alive("child")
+            if child is not None:
+                proc.signal_group(child, number)
+            elif (keeper := job.alive("keeper")) and number in (signal.SIGINT, signal.SIGTERM):
+                os.kill(keeper, signal.SIGTERM)  # held or unloaded: nothing to pass it to, so the job is stopped
+
+    def copy_log(self, path: Path) -> None:
+        if self._log is None:
+            with contextlib.suppress(OSError):
+                self._log = path.open("rb")
+        while self._log is not None and (data := self._log.read(65536)):
+            try:
+                self.out.write(data)
+                self.out.flush()
+            except BrokenPipeError:
+                # whoever read our stdout has left; the job goes on, and so does its log
+                self.out = Path(os.devnull).open("wb")  # noqa: SIM115
+                return
+
+    def look(self) -> store.Job | None:
+        job = store.load(self.directory)
+        if job is not None:
+            self.forward(job)
+            self.copy_log(job.log)
+            status = job.status()
+            for line in narrate(self._status, status):
+                self.say(line)
+            self._status = status
+        return job
+
+    def follow(self) -> int:
+        """Until the job's end; returns the exit code."""
+        ended: float | None = None
+        while True:
+            job = self.look()
+            if job is not None and (job.exit is not None or not job.live):
+                ended = ended or time.monotonic()
+                # the supervisor closes the books after the child's end
+                if not job.alive("keeper") or time.monotonic() - ended > CLOSING_S:
+                    break
+            time.sleep(POLL_S)
+        job = self.look()
+        if job is None:
+            return 1
+        self.say(summary(job.status()))
+        return exit_code(job)

@@ -1,0 +1,150 @@
+"""The supervisor's end of the keeper's socket pair, and what it does itself once the keeper is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from carbontui.job import proc
+from carbontui.job.control import Child
+
+
+class Guard:
+    """What is known of keeper and child. `changed` is called when that changes."""
+
+    def __init__(self, fd: int | None, log: Callable[[str], None], changed: Callable[[], None]) -> None:
+        self._log = log
+        self._changed = changed
+        self._socket = socket.socket(fileno=fd) if fd is not None else None
+        self._inbox = b""
+        self.facts: dict[str, Any] = {}
+        self.started_mono_s: float | None = None
+        self._stop_task: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._held: tuple[bool, float | None] | None = None
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the keeper is there to restart and to report."""
+        return self._socket is not None
+
+    @property
+    def pid(self) -> int | None:
+        pid = self.facts.get("pid")
+        return int(pid) if pid else None
+
+    @property
+    def keeper_pid(self) -> int | None:
+        return int(self.facts["keeper"]) if self.guarded and "keeper" in self.facts else None
+
+    def open(self) -> None:
+        """Start listening (call inside the running loop)."""
+        if self._socket is not None:
+            self._socket.setblocking(False)
+            asyncio.get_running_loop().add_reader(self._socket.fileno(), self._hear)
+
+    def adopt(self, child: tuple[int, int] | None) -> None:
+        """Without a keeper: the child as job.json names it."""
+        if child and not self.facts:
+            self.facts = {"state": "running", "pid": child[0], "start_time": child[1], "starts": 1, "exit": None}
+
+    def _hear(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost()
+            return
+        self._inbox += data
+        *lines, self._inbox = self._inbox.split(b"\n")
+        for line in lines:
+            with contextlib.suppress(msgspec.DecodeError):
+                facts = msgspec.json.decode(line)
+                if facts.get("pid") != self.facts.get("pid"):
+                    self.started_mono_s = time.monotonic()
+                self.facts = facts
+        if lines:
+            self._changed()
+
+    def _lost(self) -> None:
+        assert self._socket is not None
+        asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        self._socket.close()
+        self._socket = None
+        self._log("the keeper is gone: no restart from here on")
+        self._changed()
+
+    def _say(self, **message: Any) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.send(msgspec.json.encode(message) + b"\n")
+
+    def beat(self) -> None:
+        self._say(t="beat")
+
+    def hold(self, until_wall_s: float | None) -> None:
+        """Move the start of a child that is not running; None: now."""
+        self._say(t="hold", until=until_wall_s)
+
+    def done(self) -> None:
+        """The books are closed: the keeper may leave."""
+        self._say(t="done")
+
+    def child(self) -> Child:
+        """The child as the keeper tells, or as the process table does once the keeper is gone."""
+        facts = self.facts
+        state = facts.get("state", "waiting")
+        age = 0.0 if self.started_mono_s is None else time.monotonic() - self.started_mono_s
+        if state == "exited":
+            ending = facts.get("exit") or {}
+            return Child(
+                "exited",
+                code=ending.get("code"),
+                signal=ending.get("signal"),
+                stopped=bool(ending.get("stopped")),
+                unloaded=bool(ending.get("unloaded")),
+            )
+        if state == "running" and not self.guarded and not proc.same_process(self.pid, facts.get("start_time")):
+            return Child("vanished")
+        if state != "running" and not self.guarded:
+            return Child("vanished")  # unloaded or waiting, and nobody left to start it
+        return Child(state, age_s=age)
+
+    def stop(self, *, now: bool) -> None:
+        """The stop order, by the keeper, or by ourselves when it is gone."""
+        if self.guarded:
+            self._say(t="stop", now=now)
+        elif self._stop_task is None or now:
+            if self._stop_task:
+                self._stop_task.cancel()
+            self._stop_task = asyncio.ensure_future(self._stop_alone(now))
+
+    async def _stop_alone(self, now: bool) -> None:
+        gap = proc.STOP_NOW_GAP_S if now else proc.STOP_GAP_S
+        for number in proc.STOP_ORDER:
+            if self.pid is None or not proc.same_process(self.pid, self.facts.get("start_time")):
+                return
+            proc.signal_group(self.pid, number)
+            if number != signal.SIGKILL:
+                proc.signal_group(self.pid, signal.SIGCONT)
+            due = time.monotonic() + gap
+            while time.monotonic() < due and proc.same_process(self.pid, self.facts.get("start_time")):
+                await asyncio.sleep(0.1)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(RuntimeError, ValueError):
+                asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None

@@ -1,0 +1,155 @@
+"""The journal: one SQLite file per job, one writer (the supervisor), read by accounts, reports and people.
+
+Tables (all times epoch seconds of the job's clock):
+  event   at, wall, kind, data (JSON)        every decision, acknowledgement, override, plan, fault
+  energy  t0, t1, device, joules, how, state  what each device drew over an interval, never across a change of state
+  steps   at, step, rate, loss, level         telemetry of the training loop
+  grid    start, dur, value, kind, signal, source   realised intensity used by the accounts
+  state   key, value (JSON)                   what a respawned supervisor needs
+
+The schema's version is SQLite's user_version; the one writer migrates. A journal that cannot be written never
+hurts the job: writes are dropped, counted, and said.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+_CREATE = """
+create table event (at real not null, wall real not null, kind text not null, data text not null);
+create table energy (t0 real not null, t1 real not null, device text not null, joules real not null,
+                     how text not null, state text not null);
+create table steps (at real not null, step integer not null, rate real, loss real, level text);
+create table grid (start real primary key, dur real not null, value real not null, kind text not null,
+                   signal text not null, source text not null) without rowid;
+create table state (key text primary key, value text not null) without rowid;
+create index energy_t0 on energy (t0);
+create index event_kind on event (kind, at);
+"""
+
+_LOCAL_FILESYSTEMS = {"ext4", "ext3", "ext2", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs", "ramfs"}
+
+
+def filesystem_of(path: Path) -> str:
+    """The file system type that holds `path`, from /proc/mounts; '' when unknown."""
+    best, kind = "", ""
+    try:
+        mounts = Path("/proc/mounts").read_text()
+    except OSError:
+        return ""
+    target = str(path.resolve())
+    for line in mounts.splitlines():
+        fields = line.split()
+        mount = fields[1].replace("\\040", " ")
+        inside = target == mount or target.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):
+            best, kind = mount, fields[2]
+    return kind
+
+
+class Journal:
+    """The writing end. Rows are gathered and committed by `commit()`, about every two seconds."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.dropped = 0
+        self.fault = ""
+        self._pending: list[tuple[str, Sequence[Any]]] = []
+        self._db: sqlite3.Connection | None = None
+        self._open()
+
+    def _open(self) -> None:
+        try:
+            db = sqlite3.connect(self.path, isolation_level=None, timeout=0.2)
+            # write-ahead logging needs shared memory, which network file systems do not give
+            if filesystem_of(self.path.parent) in _LOCAL_FILESYSTEMS:
+                db.execute("pragma journal_mode=wal")
+            db.execute("pragma synchronous=normal")
+            self._migrate(db)
+            self._db = db
+            self.fault = ""
+        except sqlite3.Error as error:
+            self._db = None
+            self.fault = f"journal not written: {error}"
+
+    @staticmethod
+    def _migrate(db: sqlite3.Connection) -> None:
+        version = db.execute("pragma user_version").fetchone()[0]
+        if version > SCHEMA_VERSION:
+            raise sqlite3.DatabaseError(f"journal schema {version} is newer than this carbontui ({SCHEMA_VERSION})")
+        if version == 0:
+            db.executescript(f"begin; {_CREATE} pragma user_version={SCHEMA_VERSION}; commit;")
+
+    def event(self, at: float, wall: float, kind: str, **data: Any) -> None:
+        self._pending.append(("insert into event values (?,?,?,?)", (at, wall, kind, json.dumps(data, default=str))))
+
+    def energy(self, t0: float, t1: float, device: str, joules: float, how: str, state: str) -> None:
+        self._pending.append(("insert into energy values (?,?,?,?,?,?)", (t0, t1, device, joules, how, state)))
+
+    def steps(self, at: float, step: int, rate: float | None, loss: float | None, level: str | None) -> None:
+        self._pending.append(("insert into steps values (?,?,?,?,?)", (at, step, rate, loss, level)))
+
+    def grid(self, rows: Iterable[tuple[float, float, float, str, str, str]]) -> None:
+        self._pending.extend(("insert or replace into grid values (?,?,?,?,?,?)", row) for row in rows)
+
+    def keep(self, key: str, value: Any) -> None:
+        text = json.dumps(value, default=str)
+        self._pending.append(("insert or replace into state values (?,?)", (key, text)))
+
+    def recall(self, key: str, default: Any = None) -> Any:
+        """The value kept under `key`, from the file (call before the first commit matters only at start)."""
+        if self._db is None:
+            return default
+        try:
+            row = self._db.execute("select value from state where key=?", (key,)).fetchone()
+        except sqlite3.Error:
+            return default
+        return json.loads(row[0]) if row else default
+
+    def commit(self) -> bool:
+        """Write what is pending in one transaction; False (and a fault to show) when that was not possible."""
+        if not self._pending:
+            return not self.fault
+        if self._db is None:
+            self._open()
+        db = self._db
+        try:
+            if db is None:
+                raise sqlite3.OperationalError(self.fault)
+            db.execute("begin")
+            for statement, row in self._pending:
+                db.execute(statement, row)
+            db.execute("commit")
+        except sqlite3.Error as error:
+            if db is not None and db.in_transaction:
+                db.execute("rollback")
+            self.fault = f"journal not written: {error}"
+            # keep an hour or so of rows for when the disk has room again
+            if len(self._pending) > 20_000:
+                self.dropped += len(self._pending) - 10_000
+                del self._pending[:-10_000]
+            return False
+        self._pending.clear()
+        self.fault = ""
+        return True
+
+    def close(self) -> None:
+        self.commit()
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+
+def read(path: Path) -> sqlite3.Connection:
+    """A read-only connection for accounts, reports and scripts. Raises FileNotFoundError."""
+    if not path.exists():
+        raise FileNotFoundError(path)
+    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)
+    db.row_factory = sqlite3.Row
+    return db

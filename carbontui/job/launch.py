@@ -1,0 +1,114 @@
+"""Starting a job: its directory, its spec, its keeper, detached from the terminal and holding nothing of the caller."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from carbontui import paths
+from carbontui.job import options as opts
+from carbontui.job import proc, store
+
+READY_S = 15.0
+
+
+class LaunchError(RuntimeError):
+    """The job could not be started; the text says what and how to mend it."""
+
+
+def prepare_dir(name: str) -> tuple[str, Path]:
+    """A fresh job id and its directory (0700). Raises LaunchError when the state directory cannot be used."""
+    for live in store.jobs():
+        if live.name == name and live.live and not live.foreign:
+            raise LaunchError(f"job {name!r} is running ({live.id}); choose another --name")
+    job = store.new_id()
+    directory = paths.job_dir(job)
+    try:
+        paths.private_dir(paths.state_dir())
+        paths.jobs_dir().mkdir(mode=0o700, exist_ok=True)
+        directory.mkdir(mode=0o700)
+    except OSError as error:
+        where = paths.state_dir()
+        raise LaunchError(f"{where} cannot be used ({error.strerror or error}); set CARBONTUI_HOME") from error
+    return job, directory
+
+
+def executable(argv: tuple[str, ...]) -> None:
+    """Refuse a command that does not exist before anything is started."""
+    if shutil.which(argv[0]) is None:
+        raise LaunchError(f"{argv[0]}: no such command")
+
+
+def start(options: opts.Options, *, hold: bool | None = None) -> int:
+    """Start the keeper of a prepared job; returns its pid. The environment it holds is the caller's.
+
+    `hold`: the command waits for the plan's word before it starts.
+    """
+    directory = Path(options.dir)
+    opts.save(options)
+    if hold is None:
+        # what may wait is not started before the plan's word; without one the keeper starts it after a minute
+        hold = options.work_s is not None and options.budget.strip().lower() not in ("1x", "1.0x")
+    spec = {
+        "job": options.job,
+        "job_dir": options.dir,
+        "argv": options.argv,
+        "cwd": options.cwd,
+        "log": options.log,
+        "socket": options.socket,
+        "hold": hold,
+        "requeue": options.requeue,
+        "public": {
+            "job": options.job,
+            "name": options.name,
+            "host": socket.gethostname(),
+            "boot": proc.boot_id(),
+            "socket": options.socket,
+            "log": options.log,
+            "started": options.created_s,
+            "argv": options.argv,
+            "cwd": options.cwd,
+        },
+    }
+    with (directory / "carbontui.log").open("ab") as log:
+        keeper = subprocess.Popen(
+            [sys.executable, "-m", "carbontui.job.keeper", options.job],
+            cwd=directory,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            close_fds=True,
+        )
+    assert keeper.stdin is not None
+    keeper.stdin.write(msgspec.json.encode(spec))
+    keeper.stdin.close()
+    _await_socket(Path(options.socket), directory, keeper)
+    return keeper.pid
+
+
+def _await_socket(path: Path, directory: Path, keeper: subprocess.Popen[bytes]) -> None:
+    """Wait until job.sock answers; a job that is over before that is fine too."""
+    due = time.monotonic() + READY_S
+    while time.monotonic() < due:
+        probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            probe.connect(os.fspath(path))
+            return
+        except OSError:
+            if (directory / "exit.json").exists():
+                return
+            if keeper.poll() is not None:
+                tail = (directory / "carbontui.log").read_text(errors="replace").strip().splitlines()[-1:]
+                raise LaunchError(f"the keeper ended at once: {' '.join(tail)}") from None
+        finally:
+            probe.close()
+        time.sleep(0.02)
+    raise LaunchError(f"no supervisor answers after {READY_S:.0f} s; see {directory / 'carbontui.log'}")

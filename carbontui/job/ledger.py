@@ -1,0 +1,108 @@
+"""The ledger: every joule of the job, merged into journal rows and binned for the accounts.
+
+A row never crosses a change of state, a bin of the accounts, or ten seconds of wall time, so that an independent reader
+of the journal arrives at the same grams.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from carbontui import units
+from carbontui.account import accounts
+
+ROW_WALL_S = 10.0
+IDLE_STATES = frozenset({"waiting", "starting"})
+
+
+@dataclass
+class _Open:
+    t0: float
+    t1: float
+    joules: float
+    how: str
+    state: str
+    wall_s: float
+
+
+@dataclass
+class Ledger:
+    """Joules by device and bin. `gpu_j` is what the boards drew, `rest_j` CPU and host; PUE is applied on reading."""
+
+    pue: float = 1.0
+    count_idle: bool = False
+    gpu_j: float = 0.0
+    rest_j: float = 0.0
+    by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    bins: dict[float, float] = field(default_factory=lambda: defaultdict(float))
+    rows: list[tuple[float, float, str, float, str, str]] = field(default_factory=list)
+    _open: dict[str, _Open] = field(default_factory=dict)
+
+    def add(
+        self, device: str, t0: float, t1: float, joules: float, how: str, state: str, wall_s: float, *, gpu: bool
+    ) -> None:
+        """Book `joules` of `device` over [t0, t1) of the job's clock."""
+        counted = self.count_idle or state != "waiting"
+        if counted:
+            if gpu:
+                self.gpu_j += joules
+            else:
+                self.rest_j += joules
+            self.by_how[how] += joules
+        for start, share in accounts.split(t0, t1):
+            if counted:
+                self.bins[start] += joules * share
+            a, b = max(t0, start), min(t1, start + accounts.BIN_S)
+            self._row(device, a, b, joules * share, how, state, wall_s)
+
+    def _row(self, device: str, t0: float, t1: float, joules: float, how: str, state: str, wall_s: float) -> None:
+        held = self._open.get(device)
+        if held is not None:
+            same = (held.how, held.state) == (how, state) and abs(held.t1 - t0) < 1e-6
+            same_bin = held.t0 // accounts.BIN_S == t0 // accounts.BIN_S
+            if same and same_bin and wall_s - held.wall_s < ROW_WALL_S:
+                held.t1, held.joules = t1, held.joules + joules
+                return
+            self._shut(device, held)
+        self._open[device] = _Open(t0, t1, joules, how, state, wall_s)
+
+    def _shut(self, device: str, held: _Open) -> None:
+        self.rows.append((held.t0, held.t1, device, held.joules, held.how, held.state))
+
+    def drain(self, *, everything: bool = False) -> list[tuple[float, float, str, float, str, str]]:
+        """Closed rows for the journal; with `everything`, the open ones too."""
+        if everything:
+            for device, held in self._open.items():
+                self._shut(device, held)
+            self._open.clear()
+        rows, self.rows = self.rows, []
+        return rows
+
+    @property
+    def gpu_kwh(self) -> float:
+        return units.joules_to_kwh(self.gpu_j)
+
+    @property
+    def wall_kwh(self) -> float:
+        return units.joules_to_kwh((self.gpu_j + self.rest_j) * self.pue)
+
+    def wall_bins(self) -> list[tuple[float, float]]:
+        """(bin start, joules at the wall)."""
+        return [(start, joules * self.pue) for start, joules in self.bins.items()]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "gpu_j": self.gpu_j,
+            "rest_j": self.rest_j,
+            "by_how": dict(self.by_how),
+            "bins": list(self.bins.items()),
+        }
+
+    def restore(self, kept: dict[str, Any] | None) -> None:
+        """Go on from what a predecessor kept."""
+        if kept:
+            self.gpu_j, self.rest_j = float(kept["gpu_j"]), float(kept["rest_j"])
+            self.by_how.update(kept["by_how"])
+            self.bins.update({float(start): float(joules) for start, joules in kept["bins"]})

@@ -1,0 +1,72 @@
+"""What `run` was asked for: written once to spec.json in the job's directory, read by every supervisor of the job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+
+class Replay(msgspec.Struct, frozen=True, kw_only=True):
+    """A job on a clock that runs `speed` times faster than life from `start_s` (epoch) at `wall_origin_s` on."""
+
+    start_s: float
+    speed: float
+    wall_origin_s: float
+
+
+class Simulated(msgspec.Struct, frozen=True, kw_only=True):
+    """A simulated GPU, in demo and tests alone."""
+
+    count: int = 1
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """One job's options after configuration, environment and command line were merged."""
+
+    job: str
+    name: str
+    dir: str
+    argv: tuple[str, ...]
+    cwd: str
+    log: str
+    socket: str
+    created_s: float
+    """Wall time of `run`; the budget counts from here (on the job's clock)."""
+    by: str = ""
+    zone: str | None = None
+    zone_why: str = ""
+    """Why the zone is not known, with the candidates."""
+    grid: str | None = None
+    budget: str = "1.0x"
+    work_s: float | None = None
+    steps: int | None = None
+    ref_rate: float | None = None
+    """Reference steps per second of the job's clock where they were measured beforehand (demo)."""
+    objective: str = "carbon"
+    carbon_price: float | None = None
+    gpu_price: float | None = None
+    currency: str | None = None
+    price_per_kwh: float | None = None
+    host_w: float = 0.0
+    pue: float = 1.0
+    max_pause_s: float = 12 * 3600.0
+    count_idle: bool = False
+    cap: bool = True
+    allow_raise: bool = False
+    requeue: bool = False
+    cautious: bool = False
+    offline: bool = False
+    replay: Replay | None = None
+    simulated: Simulated | None = None
+
+
+def save(options: Options) -> None:
+    path = Path(options.dir) / "spec.json"
+    path.write_bytes(msgspec.json.encode(options))
+    path.chmod(0o600)
+
+
+def load(directory: Path) -> Options:
+    """Raises OSError or msgspec.DecodeError when the job's directory holds no readable spec."""
+    return msgspec.json.decode((directory / "spec.json").read_bytes(), type=Options)

@@ -1,0 +1,325 @@
+"""The supervisor's planner: builds the problem, asks the worker when it is time, holds the plan in force.
+
+A plan is made anew every slot, on a new forecast, on drift of progress, and on every word of a person; the old one is
+kept unless the new one gains more than its own uncertainty. When the worker fails, the plan stays; when there is none,
+the job runs flat out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from carbontui import protocol, units
+from carbontui.job import budget as budgets
+from carbontui.job import planning, problem
+from carbontui.job.control import FULL, STILL, Level
+from carbontui.job.workbench import WorkFailed
+
+if TYPE_CHECKING:
+    from carbontui.job.supervisor import Supervisor
+
+REPLAY_GAP_S = 1.5
+"""In a replay slots fly by; a plan a slot would eat the machine the training runs on."""
+FIRST_GAP_S = 0.3
+DRIFT_S = 300.0
+LATE_TOLERANCE_S = 60.0
+LATE_TOLERANCE = 0.01
+PLAN_NOISE = 0.05
+"""Relative standard error of a difference between two slots' forecasts: what a new plan must win by."""
+PREVIEW_TIMEOUT_S = 10.0
+FORECAST_EVERY_S = 900.0
+LOST_FEED_S = 6 * 3600.0
+
+
+class Planner:
+    """Plan, frontier, and the questions asked of the worker."""
+
+    def __init__(self, job: Supervisor) -> None:
+        self._job = job
+        self.plan: planning.Plan | None = None
+        self.frontier: protocol.Frontier | None = None
+        self.note = ""
+        self._setup: problem.Setup | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._due_s = 0.0
+        self._asked_mono = 0.0
+        self._surprise = "start"
+        self._forecast_s = float("-inf")
+        self._level_since: tuple[str, float] = ("", 0.0)
+        self._expected_left: tuple[float, float] | None = None
+
+    # --- what is known of the machine ---
+
+    def machine(self) -> problem.Machine:
+        """Learned watts and latencies; documented defaults until then."""
+        job = self._job
+        devices = job.devices
+        uuids = tuple(reading.uuid for reading in devices)
+        count = max(1, len(uuids))
+        limits = [reading.limit_found_w or reading.limit_w for reading in devices]
+        guess = sum(limit or problem.DEFAULT_FULL_W for limit in limits) / count if limits else problem.DEFAULT_FULL_W
+        full, full_measured = job.learned.total("full", uuids, guess)
+        parked, parked_measured = job.learned.total("parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
+        idle, _ = job.learned.total("idle", uuids, min(problem.DEFAULT_IDLE_W, guess / 6))
+        rest = (job.learned.rest_w.value or 0.0) + job.options.host_w
+        if not uuids:
+            # no board: what CPU and host draw is all there is, and a pause saves most of the CPU's share
+            full, parked, idle = 0.0, 0.0, 0.0
+        speed = job.clock.speed
+        learned = job.learned
+        return problem.Machine(
+            full_w=full,
+            full_measured=full_measured,
+            parked_w=min(parked, full) if full else parked,
+            parked_measured=parked_measured,
+            idle_w=min(idle, parked),
+            rest_w=rest,
+            pue=job.options.pue,
+            caps=job.caps,
+            pause_s=min(120.0, (learned.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
+            resume_s=min(600.0, (learned.resume_s.value or problem.DEFAULT_RESUME_S / speed) * speed),
+            can_unload=any(p.obs and p.obs.can_unload for p in job.server.ranks),
+        )
+
+    def aim(self) -> problem.Aim:
+        o = self._job.options
+        rent = (o.gpu_price or 0.0) * max(1, len(self._job.devices))
+        if o.objective == "cost":
+            return problem.Aim(1.0, (o.carbon_price or 0.0) / 1e6, rent)
+        return problem.Aim(0.0, 1.0, rent)
+
+    def free_reason(self) -> protocol.Reason | None:
+        """Why nothing may be paused or delayed; None when a plan may."""
+        job = self._job
+        if job.progress.total_s is None:
+            how = "tell it with --work 8h, --steps N or carbontui.report(total=N)"
+            if job.progress.steps_total is not None:
+                how = "measuring the speed of a step first"
+            return protocol.Reason("no_work", f"flat out: the amount of work is not known yet; {how}")
+        if job.feed.zone is None:
+            return protocol.Reason("no_zone", f"flat out: {job.options.zone_why or 'the grid zone is not known'}")
+        if job.outlook is None:
+            return protocol.Reason("no_grid", f"no shifting in time: {job.feed.note or 'no grid source answers'}")
+        return None
+
+    # --- what the plan says ---
+
+    def level_at(self, now: float) -> tuple[Level | None, float | None, str | None]:
+        if self.plan is None:
+            # with no waiting allowed and nothing to cap there is nothing to plan
+            return None, None, None
+        level, at, name = self.plan.at(now)
+        return (level or FULL), at, name
+
+    def level_named(self, name: str) -> Level | None:
+        return self.plan.table.get(name) if self.plan else None
+
+    def finish_s(self) -> float | None:
+        if self.plan is not None and self.free() and self._job.overrides.current is None:
+            return units.from_iso(self.plan.view.finish)
+        left = self._job.progress.left_s
+        return None if left is None else self._job.clock.now() + left
+
+    def free(self) -> bool:
+        return self.free_reason() is None
+
+    def late(self) -> bool:
+        if self.plan is None:
+            return False
+        total = self._job.progress.total_s or 0.0
+        return self.plan.view.late_s > max(LATE_TOLERANCE_S, LATE_TOLERANCE * total)
+
+    def certificate(self) -> protocol.Certificate | None:
+        return self.plan.view.certificate if self.plan else None
+
+    def ahead_s(self, now: float) -> float:
+        """How far the outlook must reach: to the deadline, a day at least."""
+        deadline = self._job.deadline_s()
+        return max(86400.0, (deadline or now) - now + 3600.0)
+
+    # --- making plans ---
+
+    def surprise(self, why: str) -> None:
+        """Plan anew at the next opportunity."""
+        self._surprise = self._surprise or why
+
+    def consider(self, now: float, mono: float) -> None:
+        """Start a new plan when one is due and none is being made."""
+        job = self._job
+        if self._task is not None and not self._task.done():
+            return
+        if job.decision.state in ("done", "failed", "stopped", "lost") or not self.free():
+            return
+        gap = REPLAY_GAP_S if job.clock.replay else FIRST_GAP_S
+        due = now >= self._due_s or bool(self._surprise) or self._drifted(now)
+        if due and mono - self._asked_mono >= gap:
+            self._asked_mono = mono
+            why, self._surprise = self._surprise or "slot", ""
+            self._task = asyncio.ensure_future(self._make(why))
+
+    def _drifted(self, now: float) -> bool:
+        """Whether the work left differs from what the plan expects by more than five minutes or 2 %."""
+        left = self._job.progress.left_s
+        if self._expected_left is None or left is None or self.plan is None:
+            return False
+        at, then = self._expected_left
+        done = 0.0
+        for name, a, b in zip(self.plan.names, self.plan.edges_s, self.plan.edges_s[1:], strict=False):
+            level = self.plan.table.get(name)
+            if level is not None and b > at and a < now:
+                done += level.speed * (min(b, now) - max(a, at))
+        total = self._job.progress.total_s or 0.0
+        return abs(max(0.0, then - done) - left) > max(DRIFT_S, 0.02 * total)
+
+    def setup(self, now: float, deadline: float, left: float) -> problem.Setup | None:
+        job = self._job
+        if job.outlook is None or deadline <= now + 1.0 or left <= 0:
+            return None
+        started = job.guard.child().state != "waiting"
+        name = self._level_now(now, started)
+        return problem.build(
+            now_s=now,
+            deadline_s=deadline,
+            outlook=job.outlook,
+            machine=self.machine(),
+            aim=self.aim(),
+            work_left_s=left,
+            started=started,
+            level_now=name,
+            age_s=now - self._level_since[1],
+            flat_price=job.options.price_per_kwh,
+            risk=0.15 if job.options.cautious else 0.0,
+        )
+
+    def _level_now(self, now: float, started: bool) -> str:
+        """The level the job is really at, and since when its group (running or not) has lasted."""
+        state = self._job.decision.state
+        if not started:
+            name = "off"
+        elif state == "unloaded":
+            name = "unload"
+        elif state in ("paused", "pausing"):
+            name = "pause"
+        else:
+            name = self._job.decision.level
+        group = "still" if name in STILL else "run"
+        if self._level_since[0] != group:
+            self._level_since = (group, now)
+        return name
+
+    async def _make(self, why: str) -> None:
+        job = self._job
+        try:
+            await self._forecast(job.clock.now())
+            now = job.clock.now()
+            deadline, left = job.deadline_s(), job.progress.left_s
+            self._due_s = planning.slot_boundary(now, problem.SLOT_S)
+            if deadline is None or left is None:
+                return
+            setup = self.setup(now, deadline, left)
+            if setup is None:
+                return  # the deadline is over or the work is done: flat out to the end
+            fixed = planning.fixed_slots(job.overrides.current, job.overrides.until_s, setup)
+            answer = await job.workbench.ask(
+                "plan",
+                problem=setup.problem,
+                kept=self.plan.kept(setup) if self.plan else None,
+                fixed=fixed,
+                start_s=setup.start_s,
+                currency=job.options.currency,
+                uncertainty=PLAN_NOISE,
+            )
+            self._adopt(setup, answer, why, left)
+        except WorkFailed as error:
+            self.note = f"no new plan: {error}"
+            job.log(self.note)
+        except Exception as error:
+            # planning must never take the supervisor along: the plan in force stays
+            self.note = f"no new plan: {type(error).__name__}: {error}"
+            job.log(self.note)
+        finally:
+            job.wake()
+
+    def _adopt(self, setup: problem.Setup, answer: dict[str, object], why: str, left: float) -> None:
+        job = self._job
+        now = job.clock.now()
+        self.note = ""
+        self._setup = setup
+        self._due_s = planning.slot_boundary(now, setup.slot_s)
+        self.plan = planning.from_answer(setup, answer, now)
+        self._expected_left = (setup.start_s, left)
+        spent = planning.Spent(
+            job.sums.gco2_g or 0.0, job.sums.cost.value if job.sums.cost else 0.0, job.books.ledger.wall_kwh
+        )
+        points = answer.get("frontier")
+        if isinstance(points, list):
+            self.frontier = planning.frontier_view(points, setup, job.start_s, job.progress.total_s, spent)
+        job.journal.keep("plan", self.plan.to_dict())
+        job.event(
+            "plan",
+            why=why,
+            levels=self.plan.view.levels,
+            start=self.plan.view.start,
+            gco2_g=self.plan.view.gco2_g,
+            finish=self.plan.view.finish,
+            gap=self.plan.view.certificate.gap if self.plan.view.certificate else None,
+        )
+
+    async def _forecast(self, now: float) -> None:
+        """Have the worker forecast when there is history to learn from and the last forecast has aged a slot."""
+        job = self._job
+        if now - self._forecast_s < FORECAST_EVERY_S:
+            return
+        request = job.feed.forecast_request(now, int(self.ahead_s(now) // problem.SLOT_S) + 1, problem.SLOT_S)
+        if request is None:
+            return
+        self._forecast_s = now
+        try:
+            job.feed.adopt(await job.workbench.ask("forecast", request=request))
+        except WorkFailed as error:
+            job.log(f"no own forecast: {error}")
+        job.look(job.clock.now())
+
+    async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
+        """What another budget or carbon price would give."""
+
+        def refused(text: str) -> protocol.Previewed:
+            return protocol.Previewed(ask.id, None, None, None, None, None, error=text)
+
+        job = self._job
+        reason = self.free_reason()
+        left = job.progress.left_s
+        if reason is not None or left is None:
+            return refused(reason.text if reason else "the work is not known")
+        now = job.clock.now()
+        try:
+            wanted = budgets.parse(ask.budget, now) if ask.budget else job.budget
+        except ValueError as error:
+            return refused(str(error))
+        deadline = wanted.deadline_s(job.start_s, job.progress.total_s)
+        # a deadline flat out cannot meet is planned as flat out, and says it is late
+        setup = self.setup(now, max(deadline or now, now + left), left)
+        if setup is None:
+            return refused("nothing is left to plan")
+        setup = planning.with_price(setup, ask.carbon_price)
+        try:
+            answer = await job.workbench.ask("preview", PREVIEW_TIMEOUT_S, problem=setup.problem)
+        except WorkFailed as error:
+            return refused(str(error))
+        view = planning.from_answer(setup, answer, now).view
+        spent_g, spent_cost = job.sums.gco2_g or 0.0, job.sums.cost.value if job.sums.cost else 0.0
+        return protocol.Previewed(
+            ask.id,
+            view,
+            view.finish,
+            spent_g + view.gco2_g,
+            spent_cost + view.cost,
+            job.books.ledger.wall_kwh + view.kwh,
+        )
+
+    def restore(self, kept: dict[str, object] | None) -> None:
+        """The predecessor's plan, until a new one is made."""
+        self.plan = planning.Plan.from_dict(kept)
+        self._asked_mono = time.monotonic() - 60.0

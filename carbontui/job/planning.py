@@ -1,0 +1,235 @@
+"""The plan in force: when it is made anew, what it says now, and how it looks to viewers.
+
+The worker solves; this side decides when to ask and turns level indices back into names and times. A plan survives a
+respawn through the journal, so that a new supervisor knows at once what was planned.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from carbontui import protocol, units
+from carbontui.job.control import STILL, Level
+from carbontui.job.problem import Setup
+
+FRONTIER_MAX = protocol.FRONTIER_POINTS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Level per slot over absolute time. `edges_s` has one entry more than `names`; '' means finished."""
+
+    names: tuple[str, ...]
+    edges_s: tuple[float, ...]
+    table: dict[str, Level]
+    view: protocol.PlanView
+
+    def index_at(self, now_s: float) -> int | None:
+        if not self.names or now_s < self.edges_s[0] or now_s >= self.edges_s[-1]:
+            return None
+        low = 0
+        for index, edge in enumerate(self.edges_s[:-1]):
+            if edge <= now_s:
+                low = index
+        return low
+
+    def at(self, now_s: float) -> tuple[Level | None, float | None, str | None]:
+        """The level now, and when and to which it changes next (the finish is no change)."""
+        index = self.index_at(now_s)
+        if index is None:
+            return None, None, None
+        name = self.names[index]
+        for later in range(index + 1, len(self.names)):
+            if self.names[later] != name:
+                upcoming = self.names[later] or None
+                return self.table.get(name), self.edges_s[later] if upcoming else None, upcoming
+        return self.table.get(name), None, None
+
+    def kept(self, setup: Setup) -> list[int] | None:
+        """This plan's levels on the slots of a new problem; None when a level no longer exists."""
+        index_of = {level.name: index for index, level in enumerate(setup.levels)}
+        levels: list[int] = []
+        at = setup.start_s
+        for duration in setup.durations:
+            index = self.index_at(at + duration / 2)
+            name = self.names[index] if index is not None else ""
+            if not name:
+                levels.append(-1)
+            elif name in index_of:
+                levels.append(index_of[name])
+            else:
+                return None
+            at += duration
+        return levels
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "names": self.names,
+            "edges_s": self.edges_s,
+            "table": {n: [v.kind, v.power_w, v.speed, v.cap_w, v.duty] for n, v in self.table.items()},
+            "view": msgspec.to_builtins(self.view),
+        }
+
+    @staticmethod
+    def from_dict(kept: dict[str, Any] | None) -> Plan | None:
+        """What a predecessor kept; None when there is nothing usable."""
+        if not kept:
+            return None
+        try:
+            table = {name: Level(name, *fields) for name, fields in kept["table"].items()}
+            view = msgspec.convert(kept["view"], protocol.PlanView)
+            return Plan(tuple(kept["names"]), tuple(kept["edges_s"]), table, view)
+        except (KeyError, TypeError, msgspec.ValidationError):
+            return None
+
+
+def from_answer(setup: Setup, answer: dict[str, Any], made_at_s: float) -> Plan:
+    """The worker's answer as a plan on absolute time."""
+    solved = answer["plan"]
+    levels = list(solved["levels"]) + [-1] * (len(setup.durations) - len(solved["levels"]))
+    finish_s = setup.start_s + solved["finish_s"]
+    names: list[str] = []
+    edges = [setup.start_s]
+    for level, duration in zip(levels, setup.durations, strict=False):
+        edges.append(edges[-1] + duration)
+        names.append("" if level < 0 or edges[-2] >= finish_s else setup.levels[level].name)
+    table = {level.name: level for level in setup.levels}
+    bases = answer.get("baselines", [])
+    run_now = next((entry for entry in bases if entry["name"] == "run now"), None)
+    view = protocol.PlanView(
+        made_at=units.iso(made_at_s),
+        start=units.iso(setup.start_s),
+        first_s=setup.first_s,
+        slot_s=setup.slot_s,
+        deadline=units.iso(setup.deadline_s),
+        levels=run_lengths(names),
+        table=tuple(level_info(level) for level in setup.levels),
+        finish=units.iso(finish_s),
+        gco2_g=solved["gco2"],
+        cost=solved["cost"],
+        kwh=solved["kwh"],
+        avoided_g=run_now["gco2"] - solved["gco2"] if run_now else None,
+        late_s=solved["late_s"],
+        certificate=protocol.Certificate(solved["lower_bound"], solved["gap"], int(solved["stage"])),
+        explanation=answer.get("explanation", ""),
+        baselines=tuple(_baseline(entry, setup.start_s) for entry in bases),
+    )
+    return Plan(tuple(names), tuple(edges), table, view)
+
+
+def _baseline(entry: dict[str, Any], start_s: float) -> protocol.Baseline:
+    feasible = not entry["late_s"] and not entry["violations"]
+    finish = units.iso(start_s + entry["finish_s"])
+    return protocol.Baseline(entry["name"], entry["gco2"], entry["cost"], finish, feasible)
+
+
+def level_info(level: Level) -> protocol.LevelInfo:
+    return protocol.LevelInfo(level.name, level.kind, level.power_w, level.speed, level.cap_w)
+
+
+def run_lengths(names: list[str]) -> tuple[tuple[str, int], ...]:
+    """Run-length coded names; the finished tail is left out."""
+    coded: list[tuple[str, int]] = []
+    for name in names:
+        if not name:
+            break
+        if coded and coded[-1][0] == name:
+            coded[-1] = (name, coded[-1][1] + 1)
+        else:
+            coded.append((name, 1))
+    return tuple(coded)
+
+
+def frontier_view(
+    points: list[dict[str, Any]], setup: Setup, budget_start_s: float, reference_s: float | None, spent: Spent
+) -> protocol.Frontier:
+    """The worker's frontier as viewers see it: whole-job figures, finish counted from the budget's start."""
+    offset = setup.start_s - budget_start_s
+    shown: list[protocol.FrontierPoint] = []
+    for point in thin(points):
+        coded = tuple((setup.levels[level].name, count) for level, count in point["levels"] if level >= 0)
+        shown.append(
+            protocol.FrontierPoint(
+                finish_s=offset + point["finish_s"],
+                gco2_g=spent.gco2_g + point["gco2_g"],
+                cost=spent.cost + point["cost"],
+                kwh=spent.kwh + point["kwh"],
+                levels=coded,
+            )
+        )
+    chosen = None
+    allowed = setup.deadline_s - budget_start_s
+    for index, shown_point in enumerate(shown):
+        if shown_point.finish_s <= allowed + 1.0:
+            chosen = index
+    return protocol.Frontier(tuple(shown), chosen, reference_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the job has used so far; added to what a plan says of the rest."""
+
+    gco2_g: float = 0.0
+    cost: float = 0.0
+    kwh: float = 0.0
+
+
+def thin(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most 64 points, both ends kept."""
+    if len(points) <= FRONTIER_MAX:
+        return points
+    last = len(points) - 1
+    return [points[round(i * last / (FRONTIER_MAX - 1))] for i in range(FRONTIER_MAX)]
+
+
+def fixed_slots(override: protocol.Override | None, until_s: float | None, setup: Setup) -> dict[int, int]:
+    """The slots a person's override takes out of the plan's hands: slot index -> level index.
+
+    Without an end the current slot alone is fixed: the rest is planned as if the override ended soon, again every slot.
+    """
+    if override is None:
+        return {}
+    index = _override_level(override, setup)
+    if index is None:
+        return {}
+    end = until_s if until_s is not None else setup.start_s + setup.first_s
+    fixed: dict[int, int] = {}
+    at = setup.start_s
+    for slot, duration in enumerate(setup.durations):
+        if at >= end - 1.0:
+            break
+        fixed[slot] = index
+        at += duration
+    return fixed
+
+
+def _override_level(override: protocol.Override, setup: Setup) -> int | None:
+    kinds = [level.kind for level in setup.levels]
+    if override.mode == "boost":
+        return kinds.index("full")
+    if override.mode == "pause":
+        still = [i for i, kind in enumerate(kinds) if kind in STILL]
+        pause = [i for i in still if kinds[i] == "pause"]
+        off = [i for i in still if kinds[i] == "off"]
+        return (off or pause)[0]
+    allowed = [
+        i for i, level in enumerate(setup.levels) if level.cap_w is not None and level.cap_w <= (override.value_w or 0)
+    ]
+    return max(allowed, key=lambda i: setup.levels[i].cap_w or 0.0) if allowed else None
+
+
+def with_price(setup: Setup, carbon_price: float | None) -> Setup:
+    """The same problem at another carbon price (currency per tonne)."""
+    if carbon_price is None:
+        return setup
+    problem = {**setup.problem, "alpha": 1.0, "beta": carbon_price / 1e6}
+    return replace(setup, problem=problem)
+
+
+def slot_boundary(now_s: float, slot_s: float) -> float:
+    """The next multiple of the slot after now."""
+    return (math.floor(now_s / slot_s) + 1) * slot_s

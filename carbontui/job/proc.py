@@ -1,0 +1,49 @@
+"""Facts about processes, from /proc: who is alive, and is it still the same one. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+
+def start_time(pid: int) -> int | None:
+    """Field 22 of /proc/<pid>/stat (clock ticks since boot); None when there is no such process.
+
+    A pid alone may have been given to another process since; pid and start time together never are.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123 - pathlib is not loaded in the keeper
+            fields = stat.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[19])
+
+
+def same_process(pid: int | None, started: int | None) -> bool:
+    """Whether `pid` is alive and is the process that started at `started`."""
+    return bool(pid) and started is not None and start_time(int(pid or 0)) == started
+
+
+def boot_id() -> str:
+    """The kernel's boot id: tells whether a pid or a lease was written before a reboot."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def signal_group(pgid: int, number: int) -> bool:
+    """Signal a process group; False when it is gone."""
+    try:
+        os.killpg(pgid, number)
+        return True
+    except (ProcessLookupError, PermissionError):
+        return False
+
+
+STOP_ORDER = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+STOP_GAP_S = 30.0
+STOP_NOW_GAP_S = 1.0

@@ -1,0 +1,333 @@
+"""job.sock: the supervisor's end. Ranks and viewers of this user connect; nobody can make it wait.
+
+No viewer is ever awaited: a viewer that does not read is skipped (and gets a fresh snap later), one that lets a
+megabyte pile up is cut off. Garbage is counted and, past a hundred lines, cut off too. The socket is bound under a
+temporary name and renamed, so that a stale one is replaced atomically, and it is bound again when it vanishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import UNSET, UnsetType
+
+from carbontui import __version__, paths, protocol
+
+BAD_LINES_MAX = 100
+QUEUE_MAX_B = 1024 * 1024
+SKIP_ABOVE_B = 128 * 1024
+LINES_PER_TURN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """What viewers see, one frozen object a tick; equal sections are not sent again."""
+
+    status: protocol.Status
+    series: protocol.Series
+    plan: protocol.PlanView | None
+    frontier: protocol.Frontier | None
+
+
+@dataclass(eq=False)
+class Peer:
+    """One connection."""
+
+    writer: asyncio.StreamWriter
+    hello: protocol.Hello | None = None
+    obs: protocol.Obs | None = None
+    obs_mono_s: float = 0.0
+    step_mono_s: float = 0.0
+    acked_gen: int = -1
+    bad: int = 0
+    rate_hz: float | None = None
+    next_mono_s: float = 0.0
+    seq: int = 0
+    shown: Sections | None = None
+    preview: int | None = None
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def send(self, message: object) -> None:
+        """Queue one line; never waits."""
+        transport = self.writer.transport
+        if transport.is_closing():
+            return
+        self.writer.write(protocol.encode(message))  # type: ignore[arg-type]
+        if transport.get_write_buffer_size() > QUEUE_MAX_B:
+            transport.abort()
+
+    @property
+    def queued_b(self) -> int:
+        return self.writer.transport.get_write_buffer_size()
+
+
+class Desk(Protocol):
+    """What the supervisor answers."""
+
+    def override_gen(self) -> int: ...
+    def rank_changed(self, peer: Peer) -> None: ...
+    async def command(self, peer: Peer, cmd: protocol.Cmd) -> protocol.Result: ...
+    async def preview(self, ask: protocol.Preview) -> protocol.Previewed: ...
+    async def status_now(self) -> protocol.Status: ...
+    def sections(self) -> Sections: ...
+    def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
+    def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer: ...
+    def jobs(self) -> tuple[protocol.Status, ...]: ...
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """The uid at the other end of a Unix socket (SO_PEERCRED)."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", raw)[1])
+
+
+class Server:
+    """The listening socket and its peers."""
+
+    def __init__(self, path: Path, desk: Desk, log: Callable[[str], None]) -> None:
+        self.path = path
+        self.desk = desk
+        self.log = log
+        self.peers: set[Peer] = set()
+        self._server: asyncio.Server | None = None
+        self._inode: int | None = None
+
+    # --- listening ---
+
+    async def open(self) -> None:
+        """Bind (0600, in a 0700 directory that is ours) and listen. Raises OSError or PermissionError."""
+        paths.private_dir(self.path.parent)
+        temporary = self.path.with_name(f".{self.path.stem}.{os.getpid()}")
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        mask = os.umask(0o177)
+        try:
+            listener.bind(str(temporary))
+        finally:
+            os.umask(mask)
+        listener.listen(64)
+        listener.setblocking(False)
+        temporary.rename(self.path)
+        self._inode = self.path.stat().st_ino
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=protocol.LINE_MAX)
+
+    async def rebind_if_gone(self) -> None:
+        """A cleaner of /tmp may remove the socket; connections made before live on."""
+        try:
+            if self.path.stat().st_ino == self._inode:
+                return
+        except OSError:
+            pass
+        self.log(f"{self.path} vanished; bound again")
+        old = self._server
+        try:
+            await self.open()
+        except OSError as error:
+            self.log(f"the socket could not be bound again: {error}")
+            return
+        if old is not None:
+            old.close()
+
+    async def close(self) -> None:
+        """Stop listening and drop everyone; removes the socket when it is still ours."""
+        if self._server is not None:
+            self._server.close()
+        with contextlib.suppress(OSError):
+            if self.path.stat().st_ino == self._inode:
+                self.path.unlink()
+        for peer in list(self.peers):
+            peer.writer.close()
+        await asyncio.sleep(0)
+
+    # --- who is there ---
+
+    @property
+    def ranks(self) -> list[Peer]:
+        """Training processes that have said something, by rank."""
+        found = [p for p in self.peers if p.hello and p.hello.role == "rank" and p.obs is not None]
+        return sorted(found, key=lambda p: p.hello.rank if p.hello else 0)
+
+    @property
+    def viewers(self) -> list[Peer]:
+        return [peer for peer in self.peers if peer.hello and peer.hello.role == "viewer"]
+
+    # --- one connection ---
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        uid = peer_uid(writer.get_extra_info("socket"))
+        if uid not in (os.getuid(), 0):
+            writer.close()
+            return
+        peer = Peer(writer)
+        self.peers.add(peer)
+        try:
+            await self._listen(reader, peer)
+        except (ConnectionError, asyncio.IncompleteReadError, ValueError) as error:
+            if isinstance(error, ValueError):
+                peer.send(protocol.Refused(f"a line above {protocol.LINE_MAX} bytes"))
+        finally:
+            self.peers.discard(peer)
+            for task in peer.tasks:
+                task.cancel()
+            writer.close()
+            if peer.hello and peer.hello.role == "rank":
+                self.desk.rank_changed(peer)
+
+    async def _listen(self, reader: asyncio.StreamReader, peer: Peer) -> None:
+        turn = 0
+        while line := await reader.readline():
+            turn += 1
+            if turn % LINES_PER_TURN == 0:
+                await asyncio.sleep(0)  # a flood must not starve the others
+            try:
+                message = protocol.decode_from_peer(line)
+            except protocol.BadMessage as error:
+                peer.bad += 1
+                if peer.bad <= 3:
+                    peer.send(protocol.Refused(str(error)[:300]))
+                if peer.bad > BAD_LINES_MAX:
+                    return
+                continue
+            if message is not None and not self._take(peer, message):
+                return
+
+    def _take(self, peer: Peer, message: protocol.FromPeer) -> bool:
+        """Handle one message; False ends the connection."""
+        if isinstance(message, protocol.Hello):
+            return self._greet(peer, message)
+        if peer.hello is None:
+            peer.send(protocol.Refused("say hello first"))
+            return False
+        if peer.hello.role == "rank":
+            self._hear_rank(peer, message)
+        else:
+            self._hear_viewer(peer, message)
+        return True
+
+    def _greet(self, peer: Peer, hello: protocol.Hello) -> bool:
+        if hello.v != protocol.VERSION:
+            peer.send(protocol.Refused(f"protocol {hello.v} is not spoken here (this is {protocol.VERSION})"))
+            return False
+        peer.hello = hello
+        peer.send(protocol.Welcome(protocol.VERSION, __version__, self.desk.override_gen()))
+        return True
+
+    def _hear_rank(self, peer: Peer, message: protocol.FromPeer) -> None:
+        now = time.monotonic()
+        if isinstance(message, protocol.Obs):
+            if peer.obs is None or message.step != peer.obs.step:
+                peer.step_mono_s = now
+            changed = peer.obs is None or (message.state, message.want_gen) != (peer.obs.state, peer.obs.want_gen)
+            peer.obs, peer.obs_mono_s = message, now
+            if changed:
+                self.desk.rank_changed(peer)
+        elif isinstance(message, protocol.Ack):
+            peer.acked_gen = message.want_gen
+            self.desk.rank_changed(peer)
+
+    def _hear_viewer(self, peer: Peer, message: protocol.FromPeer) -> None:
+        if isinstance(message, protocol.View):
+            peer.rate_hz, peer.shown, peer.next_mono_s = message.rate_hz, None, 0.0
+            self.show(only=peer)
+        elif isinstance(message, protocol.Cmd):
+            self._spawn(peer, self._command(peer, message))
+        elif isinstance(message, protocol.Preview):
+            peer.preview = message.id
+            self._spawn(peer, self._preview(peer, message))
+        elif isinstance(message, protocol.StatusAsk):
+            self._spawn(peer, self._status(peer, message))
+        elif isinstance(message, protocol.LogRead):
+            peer.send(self.desk.read_log(message))
+        elif isinstance(message, protocol.HistoryAsk):
+            peer.send(self.desk.history(message))
+        elif isinstance(message, protocol.JobsAsk):
+            peer.send(protocol.JobsAnswer(message.id, self.desk.jobs()))
+
+    def _spawn(self, peer: Peer, work: object) -> None:
+        if len(peer.tasks) >= 32:
+            work.close()  # type: ignore[attr-defined]
+            peer.send(protocol.Refused("too many requests are waiting"))
+            return
+        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[call-overload]
+        peer.tasks.add(task)
+        task.add_done_callback(peer.tasks.discard)
+
+    async def _command(self, peer: Peer, cmd: protocol.Cmd) -> None:
+        peer.send(await self.desk.command(peer, cmd))
+
+    async def _preview(self, peer: Peer, ask: protocol.Preview) -> None:
+        await asyncio.sleep(0)
+        if peer.preview == ask.id:  # latest wins: a newer question makes this one moot
+            answer = await self.desk.preview(ask)
+            if peer.preview == ask.id:
+                peer.send(answer)
+
+    async def _status(self, peer: Peer, ask: protocol.StatusAsk) -> None:
+        peer.send(protocol.StatusAnswer(ask.id, await self.desk.status_now()))
+
+    # --- viewers ---
+
+    def show(self, only: Peer | None = None, *, everyone: bool = False) -> None:
+        """Send every viewer that is due (or everyone: something happened) what has changed since it last looked."""
+        now = time.monotonic()
+        due = [only] if only else [p for p in self.viewers if p.rate_hz and (everyone or now >= p.next_mono_s)]
+        if not due:
+            return
+        sections = self.desk.sections()
+        for peer in due:
+            if peer.rate_hz is None:
+                continue
+            # 50 ms of grace: a 1 Hz viewer and a 1 Hz tick must not beat against each other
+            peer.next_mono_s = time.monotonic() + 1.0 / peer.rate_hz - 0.05
+            if peer.queued_b > SKIP_ABOVE_B:
+                peer.shown = None
+                continue
+            peer.seq += 1
+            if peer.shown is None:
+                peer.send(_snap(peer.seq, sections))
+            else:
+                peer.send(_delta(peer.seq, peer.shown, sections))
+            peer.shown = sections
+
+
+def _snap(seq: int, new: Sections) -> protocol.Snap:
+    return protocol.Snap(seq, new.status, new.series, new.plan, new.frontier)
+
+
+def _delta(seq: int, old: Sections, new: Sections) -> protocol.Delta:
+    series, tail = _series_delta(old.series, new.series)
+    return protocol.Delta(
+        seq,
+        status=new.status if new.status != old.status else UNSET,
+        series=series,
+        series_tail=tail,
+        plan=new.plan if new.plan is not old.plan else UNSET,
+        frontier=new.frontier if new.frontier is not old.frontier else UNSET,
+    )
+
+
+def _series_delta(
+    old: protocol.Series, new: protocol.Series
+) -> tuple[protocol.Series | UnsetType, protocol.SeriesTail | UnsetType]:
+    """The whole series, or only its last columns of watts when nothing else changed."""
+    if new == old:
+        return UNSET, UNSET
+    a, b = old.watts, new.watts
+    same_rest = old.intensity is new.intensity and old.loss == new.loss and old.replay_speed == new.replay_speed
+    if a is None or b is None or not same_rest or (a.start, a.step_s) != (b.start, b.step_s):
+        return new, UNSET
+    start = max(0, len(a.total_w) - 1)
+    if len(b.total_w) < len(a.total_w) or b.total_w[:start] != a.total_w[:start] or b.gpus_w.keys() != a.gpus_w.keys():
+        return new, UNSET
+    gpus = {uuid: columns[start:] for uuid, columns in b.gpus_w.items()}
+    return UNSET, protocol.SeriesTail(start, new.now, b.total_w[start:], gpus)

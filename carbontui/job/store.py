@@ -1,0 +1,196 @@
+"""Jobs on disk, read only: what `ls`, `status` and the station know of a job whose supervisor does not answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from carbontui import paths, protocol, units
+from carbontui.job import proc
+
+_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
+
+
+def new_id() -> str:
+    """Six characters that are easy to read out and to type."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(6))
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """A JSON object; None when it is missing or unreadable."""
+    try:
+        value = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """A temporary file in the same directory, then rename: a reader sees the old or the new, never half."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job directory. `pids` maps keeper, supervisor and child to (pid, start time)."""
+
+    id: str
+    name: str
+    dir: Path
+    host: str
+    boot: str
+    socket: Path
+    log: Path
+    started_s: float
+    argv: tuple[str, ...]
+    pids: dict[str, tuple[int, int] | None]
+    exit: dict[str, Any] | None
+
+    @property
+    def foreign(self) -> bool:
+        """Of another host (a shared home directory): listed, never touched."""
+        return self.host != socket.gethostname()
+
+    def alive(self, role: str) -> int | None:
+        """The pid of keeper, supervisor or child when that very process still runs here."""
+        entry = self.pids.get(role)
+        if not entry or self.foreign or self.boot != proc.boot_id():
+            return None
+        return entry[0] if proc.same_process(entry[0], entry[1]) else None
+
+    @property
+    def live(self) -> bool:
+        """Whether anything of the job still runs on this host."""
+        return any(self.alive(role) for role in ("keeper", "child", "supervisor"))
+
+    def status(self) -> protocol.Status:
+        """The last known status, corrected by what can be seen from outside."""
+        saved: protocol.Status | None = None
+        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+            saved = msgspec.json.decode((self.dir / "snapshot.json").read_bytes(), type=protocol.Status)
+        if saved is None:
+            saved = protocol.Status(
+                job=self.id,
+                name=self.name,
+                host=self.host,
+                measured_at=units.iso(self.started_s),
+                state="starting",
+                reason=protocol.Reason("starting", "processes are coming up"),
+            )
+        if self.foreign:
+            return saved
+        pids = protocol.Pids(self.alive("keeper"), self.alive("supervisor"), None, self.alive("child"))
+        changes: dict[str, Any] = {"pids": pids}
+        if saved.state in protocol.LIVE_STATES:
+            changes |= self._outside(pids)
+        return msgspec.structs.replace(saved, **changes)
+
+    def _outside(self, pids: protocol.Pids) -> dict[str, Any]:
+        """What the exit file and the process table say of a job that its snapshot calls live."""
+        if self.exit is not None:
+            return ended(self.exit)
+        if pids.keeper is None and pids.child is None and time.time() - self.started_s > 5:
+            text = "the keeper and the child are gone; nobody saw the exit status"
+            return {"state": "lost", "reason": protocol.Reason("vanished", text), "next": None, "exit": None}
+        if pids.supervisor is None and pids.child is not None:
+            text = "no supervisor answers; training runs free and a new supervisor is on its way"
+            if pids.keeper is None:
+                text = "keeper and supervisor are gone; training runs free"
+            return {"state": "running", "reason": protocol.Reason("unguarded", text), "next": None}
+        return {}
+
+
+def ended(record: dict[str, Any]) -> dict[str, Any]:
+    """state, reason and exit of a Status from the keeper's exit record."""
+    code, number = record.get("code"), record.get("signal")
+    ending = protocol.Exit(code, number)
+    reason: protocol.Reason
+    if record.get("unloaded"):
+        reason = protocol.Reason("exited", "unloaded; the scheduler is to start it again")
+        return {"state": "unloaded", "reason": reason, "exit": ending, "next": None}
+    if record.get("stopped"):
+        reason = protocol.Reason("stop", "stopped by a person")
+        return {"state": "stopped", "reason": reason, "exit": ending, "next": None}
+    if number is not None:
+        reason = protocol.Reason("signalled", f"the command was ended by signal {number}")
+        return {"state": "failed", "reason": reason, "exit": ending, "next": None}
+    reason = protocol.Reason("exited", f"the command ended with exit code {code}")
+    return {"state": "done" if code == 0 else "failed", "reason": reason, "exit": ending, "next": None}
+
+
+def load(directory: Path) -> Job | None:
+    """The job in a directory; None when it holds none."""
+    record = read_json(directory / "job.json")
+    if record is None:
+        return None
+    try:
+        pids = {role: (int(e[0]), int(e[1])) if e and e[1] else None for role, e in record.get("pids", {}).items()}
+        return Job(
+            id=str(record["job"]),
+            name=str(record["name"]),
+            dir=directory,
+            host=str(record["host"]),
+            boot=str(record["boot"]),
+            socket=Path(record["socket"]),
+            log=Path(record["log"]),
+            started_s=float(record["started"]),
+            argv=tuple(record["argv"]),
+            pids=pids,
+            exit=read_json(directory / "exit.json"),
+        )
+    except (KeyError, TypeError, ValueError, IndexError):
+        return None
+
+
+def jobs() -> list[Job]:
+    """Every job of the state directory, newest first."""
+    try:
+        directories = [entry for entry in paths.jobs_dir().iterdir() if entry.is_dir()]
+    except OSError:
+        return []
+    found = [job for job in map(load, directories) if job is not None]
+    return sorted(found, key=lambda job: -job.started_s)
+
+
+class NoSuchJob(LookupError):
+    """No job, or more than one, fits; the text lists them."""
+
+
+def find(wanted: str | None, *, live_only: bool = False) -> Job:
+    """A job by id or name; None: $CARBONTUI_JOB, else the only live one. Raises NoSuchJob with the list."""
+    wanted = wanted or os.environ.get("CARBONTUI_JOB") or None
+    every = jobs()
+    if wanted:
+        by_id = [job for job in every if job.id == wanted]
+        named = [job for job in every if job.name == wanted]
+        # a name may be reused once its job is over: the live one is meant, else the newest
+        candidates = by_id or [job for job in named if job.live] or named[:1]
+        if candidates:
+            return candidates[0]
+        raise NoSuchJob(f"no job {wanted!r}; {listing(every)}")
+    alive = [job for job in every if job.live and not job.foreign]
+    if len(alive) == 1:
+        return alive[0]
+    if not alive and every and not live_only:
+        raise NoSuchJob(f"no job is running; name one: {listing(every)}")
+    if not alive:
+        raise NoSuchJob("no job is running")
+    raise NoSuchJob(f"several jobs are running; name one: {listing(alive)}")
+
+
+def listing(some: list[Job]) -> str:
+    """'k3f9aa (train.py), ...' for messages."""
+    if not some:
+        return "there are none"
+    names = [f"{job.id} ({job.name})" for job in some[:6]]
+    return ", ".join(names) + (" ..." if len(some) > 6 else "")

@@ -1,0 +1,82 @@
+"""The worker: numpy lives here. Plans and forecasts on request, one JSON line each way, gone at EOF.
+
+It is started on demand and left to leave when idle, so that a slow plan never starves a lease and a supervisor at
+rest carries no numpy.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from carbontui import plan
+
+FRONTIER_POINTS = 60
+
+
+def solve_plan(ask: dict[str, Any]) -> dict[str, Any]:
+    """A plan for `problem`; keeps `kept` unless the new one gains more than `uncertainty`, around `fixed` slots."""
+    problem = plan.problem_from_dict(ask["problem"])
+    fixed = {int(k): int(v) for k, v in ask.get("fixed", {}).items()} or None
+    chosen, changed = plan.replan(problem, ask.get("kept"), ask.get("uncertainty", 0.0), fixed=fixed)
+    answer: dict[str, Any] = {"plan": chosen.to_dict(), "changed": changed}
+    answer["baselines"] = [baseline.to_dict() for baseline in chosen.baselines or plan.baselines(problem)]
+    currency = ask.get("currency")
+    answer["explanation"] = plan.explain(problem, chosen, start_s=ask.get("start_s"), currency=currency)
+    if ask.get("frontier", True):
+        answer["frontier"] = thin([point.to_dict() for point in plan.frontier(problem).points])
+    return answer
+
+
+def preview_plan(ask: dict[str, Any]) -> dict[str, Any]:
+    """The plan another budget or carbon price would give; nothing kept, no frontier."""
+    problem = plan.problem_from_dict(ask["problem"])
+    chosen = plan.solve(problem)
+    return {"plan": chosen.to_dict(), "explanation": ""}
+
+
+def forecast(ask: dict[str, Any]) -> dict[str, Any]:
+    """Mean and band of the coming slots from history and published issues."""
+    from carbontui.grid import forecast as forecaster
+
+    return forecaster.answer(ask["request"])
+
+
+def thin(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most FRONTIER_POINTS of a frontier, ends included."""
+    if len(points) <= FRONTIER_POINTS:
+        return points
+    last = len(points) - 1
+    return [points[round(i * last / (FRONTIER_POINTS - 1))] for i in range(FRONTIER_POINTS)]
+
+
+WORK: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "plan": solve_plan,
+    "preview": preview_plan,
+    "forecast": forecast,
+}
+
+
+def serve(connection: socket.socket) -> None:
+    """Answer requests one by one until the supervisor closes its end."""
+    with connection, connection.makefile("rb") as lines:
+        for line in lines:
+            ask = msgspec.json.decode(line)
+            try:
+                answer = {"id": ask["id"], "ok": True, "answer": WORK[ask["kind"]](ask)}
+            except Exception as error:
+                # a plan that fails must not take the worker along; the supervisor says so and keeps what it has
+                answer = {"id": ask["id"], "ok": False, "error": f"{type(error).__name__}: {error}"}
+            connection.sendall(msgspec.json.encode(answer) + b"\n")
+
+
+def main() -> None:
+    serve(socket.socket(fileno=int(sys.argv[sys.argv.index("--fd") + 1])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What was known at a moment of the past: published issues with their error of the hour, and our own forecast of then.
+
+Everything here takes `now_s` and looks at nothing later, except that the value of the running slot counts as known,
+as a live feed would have it.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import itertools
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Protocol
+
+from carbontui.plan.problem import ProblemError
+from carbontui.units import from_iso
+from carbontui.whatif import Grid
+
+NOWCAST_FADE = 0.9
+"""Share of a published forecast's present error that is left an hour later (facts: measured on CarbonCast)."""
+ISSUES_S = 28 * 86400.0
+REFIT_S = 28 * 86400.0
+LEAST_HISTORY_S = 60 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """A published forecast: values hold from their start to the next one's."""
+
+    issued_s: float
+    starts: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def at(self, moment: float) -> float:
+        """The value for a moment; past the issue's end, the same hour of its last day."""
+        end = self.starts[-1] + 3600.0
+        while moment >= end and len(self.starts) >= 24:
+            moment -= 86400.0
+        return self.values[max(0, bisect_right(self.starts, moment) - 1)]
+
+
+class Outlook(Protocol):
+    """Expected intensity per slot between the edges, as it would have been given at edges[0]."""
+
+    def __call__(self, edges: Sequence[float]) -> list[float]: ...
+
+
+def load_issues(path: str | Path) -> list[Issue]:
+    """CSV `issue_utc,target_utc,forecast[,...]`, plain or .gz, by time of issue. Raises ProblemError naming the
+    line."""
+    path = Path(path)
+    rows: dict[float, dict[float, float]] = {}
+    try:
+        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+            reader = csv.DictReader(file)
+            if not {"issue_utc", "target_utc", "forecast"} <= set(reader.fieldnames or ()):
+                raise ProblemError("issued", f"{path} needs the columns issue_utc,target_utc,forecast")
+            for line, row in enumerate(reader, 2):
+                try:
+                    value = float(row["forecast"])
+                    if not 0 <= value < 5000:
+                        raise ValueError(f"{value} is no intensity in gCO2/kWh")
+                    rows.setdefault(from_iso(row["issue_utc"]), {})[from_iso(row["target_utc"])] = value
+                except (ValueError, TypeError) as error:
+                    raise ProblemError("issued", f"{path} line {line}: {error}") from None
+    except OSError as error:
+        raise ProblemError("issued", f"{path} cannot be read ({error.strerror})") from None
+    if not rows:
+        raise ProblemError("issued", f"{path} has no rows")
+    return [Issue(at, tuple(sorted(said)), tuple(said[t] for t in sorted(said))) for at, said in sorted(rows.items())]
+
+
+class Published:
+    """The last issue before now; with `nowcast` its present error is carried forward, fading hour by hour."""
+
+    def __init__(self, grid: Grid, issues: list[Issue], nowcast: bool = True) -> None:
+        self.grid, self.issues, self.nowcast = grid, issues, nowcast
+        self.times = [issue.issued_s for issue in issues]
+
+    def __call__(self, edges: Sequence[float]) -> list[float]:
+        now = edges[0]
+        issue = self.issues[bisect_right(self.times, now) - 1]
+        present = self.grid.mean(now, edges[1])
+        error = present - issue.at(now) if self.nowcast else 0.0
+        middles = [(a + b) / 2 for a, b in itertools.pairwise(edges)]
+        said = [max(0.0, issue.at(t) + error * NOWCAST_FADE ** ((t - now) / 3600)) for t in middles]
+        return [present, *said[1:]]
+
+
+class Own:
+    """carbontui's own forecaster, fitted on what came before and fitted again every four weeks."""
+
+    def __init__(self, grid: Grid, issues: list[Issue]) -> None:
+        self.grid, self.issues = grid, issues
+        self.times = [issue.issued_s for issue in issues]
+        self.model: Any = None
+        self.fitted_s = float("-inf")
+        self.given: dict[float, tuple[float, list[float]]] = {}
+
+    def __call__(self, edges: Sequence[float]) -> list[float]:
+        step = self.grid.step_s
+        now = edges[0]
+        # the running step is known: the forecast begins with the next one
+        begin = (now // step + 1) * step
+        first, values = self._forecast(begin, edges[-1])
+        present = self.grid.mean(now, edges[1])
+        out = []
+        for a, b in itertools.pairwise(edges):
+            index = int(((a + b) / 2 - first) // step)
+            out.append(present if index < 0 else max(0.0, values[min(index, len(values) - 1)]))
+        return [present, *out[1:]]
+
+    def _forecast(self, begin: float, end: float) -> tuple[float, list[float]]:
+        if begin in self.given and begin + len(self.given[begin][1]) * self.grid.step_s >= end:
+            return self.given[begin]
+        from carbontui.grid.forecast import Forecaster
+        from carbontui.grid.forecast import Issue as Given
+
+        until = bisect_right(self.grid.starts, begin - 1.0)
+        if self.model is None or not 0 <= begin - self.fitted_s < REFIT_S:
+            times = [_aware(t) for t in self.grid.starts[:until]]
+            self.model, self.fitted_s = Forecaster.fit(times, self.grid.values[:until]), begin
+        since = max(0, until - int(5 * 7 * 86400 / self.grid.step_s))
+        low, high = bisect_right(self.times, begin - ISSUES_S), bisect_right(self.times, begin)
+        found = self.model.predict(
+            _aware(begin),
+            [_aware(t) for t in self.grid.starts[since:until]],
+            self.grid.values[since:until],
+            int((end - begin) // self.grid.step_s) + 2,
+            published=[
+                Given(_aware(i.issued_s), tuple(map(_aware, i.starts)), i.values) for i in self.issues[low:high]
+            ],
+        )
+        self.given = {begin: (begin, [float(value) for value in found.mean])}
+        return self.given[begin]
+
+
+def _aware(epoch_s: float) -> datetime:
+    return datetime.fromtimestamp(epoch_s, tz=timezone.utc)

@@ -1,0 +1,355 @@
+"""The viewer's end of job.sock: an asyncio `Link` for the screen, a blocking `ask` for one question.
+
+Both check that the peer runs as this user before a byte is sent, exchange hello and welcome, and bound every line.
+
+    LinkError
+    ├── NoSupervisor     nobody listens there (respawning, or the job is over)
+    ├── NotOurs          the socket belongs to another user
+    ├── VersionMismatch  the supervisor speaks another major version
+    ├── RequestRefused   it answered, and would not
+    ├── NoAnswer         it listens, and said nothing in time
+    └── Broken           the connection ended, or what came was no protocol
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import itertools
+import os
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from carbontui import __version__, protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+HELLO_TIMEOUT_S = 3.0
+ANSWER_TIMEOUT_S = 5.0
+PENDING_MAX = 64
+"""Unread snaps and deltas held here before we stop reading; the supervisor then drops on its side."""
+
+Request = (
+    protocol.Cmd | protocol.Preview | protocol.StatusAsk | protocol.LogRead | protocol.HistoryAsk | protocol.JobsAsk
+)
+Answer = (
+    protocol.Result
+    | protocol.Previewed
+    | protocol.StatusAnswer
+    | protocol.LogAnswer
+    | protocol.HistoryAnswer
+    | protocol.JobsAnswer
+)
+News = protocol.Snap | protocol.Delta
+
+
+class LinkError(Exception):
+    """Base: one line for people."""
+
+
+class NoSupervisor(LinkError):
+    """Nobody listens there: the supervisor is being restarted, or the job is over."""
+
+
+class NotOurs(LinkError):
+    """The other end runs as another user, or the socket may not be opened."""
+
+
+class VersionMismatch(LinkError):
+    """The supervisor speaks another major version of the protocol."""
+
+
+class RequestRefused(LinkError):
+    """The supervisor could not use the message; the text is its own."""
+
+
+class NoAnswer(LinkError):
+    """The supervisor listens, and did not answer in time."""
+
+
+class Broken(LinkError):
+    """The connection ended, or what came over it was no protocol."""
+
+
+def whoami() -> str:
+    """user@tty of this process, shown beside its overrides; user@- without a terminal."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    for descriptor in (0, 2, 1):
+        try:
+            return f"{user}@{os.ttyname(descriptor).removeprefix('/dev/')}"
+        except OSError:
+            continue
+    return f"{user}@-"
+
+
+def _hello() -> protocol.Hello:
+    return protocol.Hello(
+        v=protocol.VERSION,
+        version=__version__,
+        role="viewer",
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        by=whoami(),
+    )
+
+
+def _check_peer(sock: Any, path: Path) -> None:
+    """Refuse a socket whose listener runs as somebody else (SO_PEERCRED: pid, uid, gid)."""
+    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if uid != os.getuid():
+        raise NotOurs(f"{path} is served by uid {uid}, not by you")
+
+
+def _unreachable(path: Path, error: OSError) -> LinkError:
+    if isinstance(error, PermissionError):
+        return NotOurs(f"{path} may not be opened: {error.strerror}")
+    return NoSupervisor(f"no supervisor answers at {path} ({error.strerror or error})")
+
+
+def _check_welcome(message: object) -> protocol.Welcome:
+    if isinstance(message, protocol.Refused):
+        raise RequestRefused(message.error)
+    if not isinstance(message, protocol.Welcome):
+        raise Broken(f"expected a welcome, got {type(message).__name__.lower()}")
+    if message.v != protocol.VERSION:
+        raise VersionMismatch(
+            f"the supervisor speaks protocol {message.v} (carbontui {message.version}), "
+            f"this program {protocol.VERSION} (carbontui {__version__}): use the same version at both ends"
+        )
+    return message
+
+
+def _decode(line: bytes) -> protocol.ToViewer | None:
+    try:
+        return protocol.decode_to_viewer(line)
+    except protocol.BadMessage as error:
+        raise Broken(f"the supervisor sent what this version cannot read: {error}") from None
+
+
+class Link:
+    """One connection to a supervisor. Make it with `await Link.connect(path)`; close it with `close()`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: protocol.Welcome) -> None:
+        import asyncio
+
+        self.welcome = welcome
+        self._reader = reader
+        self._writer = writer
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._news: asyncio.Queue[News | LinkError] = asyncio.Queue(PENDING_MAX)
+        self._ended: LinkError | None = None
+        self._pump = asyncio.create_task(self._read_all(), name="link reader")
+
+    @classmethod
+    async def connect(cls, path: Path, timeout_s: float = HELLO_TIMEOUT_S) -> Link:
+        """Connect, check the peer, say hello. Raises LinkError (see the tree above)."""
+        import asyncio
+
+        try:
+            return await asyncio.wait_for(cls._open(path), timeout_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise NoAnswer(f"the supervisor at {path} did not answer within {timeout_s:g} s") from None
+
+    @classmethod
+    async def _open(cls, path: Path) -> Link:
+        import asyncio
+
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(path), limit=protocol.VIEWER_LINE_MAX)
+        except OSError as error:
+            raise _unreachable(path, error) from None
+        try:
+            _check_peer(writer.get_extra_info("socket"), path)
+            writer.write(protocol.encode(_hello()))
+            return cls(reader, writer, _check_welcome(await _read_known(reader)))
+        except BaseException:
+            writer.close()
+            raise
+
+    async def send(self, message: msgspec.Struct) -> None:
+        """Send without waiting for an answer. Raises Broken when the connection is over."""
+        if self._ended is not None:
+            raise self._ended
+        try:
+            self._writer.write(protocol.encode(message))
+            await self._writer.drain()
+        except OSError as error:
+            raise Broken(f"the connection to the supervisor ended ({error.strerror or error})") from None
+
+    async def request(self, message: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
+        """Send with a fresh id (the message's own is replaced) and return the answer.
+
+        Raises RequestRefused, NoAnswer or Broken.
+        """
+        import asyncio
+
+        number = next(self._ids)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            await self.send(msgspec.structs.replace(message, id=number))
+            return await asyncio.wait_for(future, timeout_s)
+        except (TimeoutError, asyncio.TimeoutError):
+            raise NoAnswer(f"no answer from the supervisor within {timeout_s:g} s") from None
+        finally:
+            del self._waiting[number]
+
+    async def messages(self) -> AsyncIterator[News]:
+        """Snaps and deltas as they come. Ends by raising Broken when the connection does."""
+        while True:
+            if self._ended is not None and self._news.empty():
+                raise self._ended
+            message = await self._news.get()
+            if isinstance(message, LinkError):
+                raise message
+            yield message
+
+    async def close(self) -> None:
+        """Hang up; requests under way fail with Broken."""
+        import asyncio
+
+        self._pump.cancel()
+        self._writer.close()
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            await self._pump
+        self._end(Broken("the connection was closed"))
+
+    async def _read_all(self) -> None:
+        try:
+            while True:
+                message = await _read_known(self._reader)
+                if isinstance(message, protocol.Snap | protocol.Delta):
+                    await self._news.put(message)
+                elif isinstance(message, protocol.Refused):
+                    self._refused(message)
+                elif not isinstance(message, protocol.Welcome):
+                    future = self._waiting.get(message.id)
+                    if future is not None and not future.done():
+                        future.set_result(message)
+        except LinkError as error:
+            self._end(error)
+
+    def _refused(self, message: protocol.Refused) -> None:
+        future = self._waiting.get(message.id) if message.id is not None else None
+        if future is not None and not future.done():
+            future.set_exception(RequestRefused(message.error))
+
+    def _end(self, error: LinkError) -> None:
+        if self._ended is not None:
+            return
+        self._ended = error
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
+        if not self._news.full():
+            self._news.put_nowait(error)
+        self._writer.close()
+
+
+async def _read_known(reader: asyncio.StreamReader) -> protocol.ToViewer:
+    """The next message of a type we know. Raises Broken at the end, on garbage and on a line over the limit."""
+    while True:
+        try:
+            line = await reader.readline()
+        except ValueError:
+            raise Broken(f"the supervisor sent a line over {protocol.VIEWER_LINE_MAX} bytes") from None
+        except OSError as error:
+            raise Broken(f"the connection to the supervisor ended ({error.strerror or error})") from None
+        if not line.endswith(b"\n"):
+            raise Broken("the supervisor closed the connection")
+        message = _decode(line)
+        if message is not None:
+            return message
+
+
+def ask(path: Path, message: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
+    """One question over a connection of its own, with plain sockets: for commands, without asyncio.
+
+    The answer's type belongs to the message's. Raises LinkError (see the tree above).
+    """
+    with _conversation(path, timeout_s) as (sock, lines):
+        sock.sendall(protocol.encode(msgspec.structs.replace(message, id=1)))
+        while True:
+            answer = lines.next()
+            if isinstance(answer, protocol.Refused) and answer.id in (None, 1):
+                raise RequestRefused(answer.error)
+            if not isinstance(answer, protocol.Refused | News | protocol.Welcome) and answer.id == 1:
+                return answer
+
+
+def snap(path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> protocol.Snap:
+    """Everything a screen would show, once. Raises LinkError."""
+    with _conversation(path, timeout_s) as (sock, lines):
+        sock.sendall(protocol.encode(protocol.View()))
+        while True:
+            answer = lines.next()
+            if isinstance(answer, protocol.Refused):
+                raise RequestRefused(answer.error)
+            if isinstance(answer, protocol.Snap):
+                return answer
+
+
+@contextlib.contextmanager
+def _conversation(path: Path, timeout_s: float) -> Iterator[tuple[socket.socket, _Lines]]:
+    """A connection with hello and welcome said; what goes wrong inside leaves as a LinkError."""
+    end = time.monotonic() + timeout_s
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        lines = _Lines(sock, end)
+        try:
+            sock.settimeout(timeout_s)
+            sock.connect(str(path))
+        except TimeoutError:
+            raise NoAnswer(f"the supervisor at {path} did not answer within {timeout_s:g} s") from None
+        except OSError as error:
+            raise _unreachable(path, error) from None
+        _check_peer(sock, path)
+        try:
+            sock.sendall(protocol.encode(_hello()))
+            _check_welcome(lines.next())
+            yield sock, lines
+        except TimeoutError:
+            raise NoAnswer(f"no answer from the supervisor within {timeout_s:g} s") from None
+        except OSError as error:
+            raise Broken(f"the connection to the supervisor ended ({error.strerror or error})") from None
+
+
+class _Lines:
+    """Whole lines from a blocking socket, bounded in length and in time."""
+
+    def __init__(self, sock: socket.socket, end: float) -> None:
+        self._sock = sock
+        self._end = end
+        self._buffer = bytearray()
+
+    def next(self) -> protocol.ToViewer:
+        """The next message of a type we know. Raises TimeoutError, OSError or Broken."""
+        while True:
+            cut = self._buffer.find(b"\n")
+            if cut >= 0:
+                line = bytes(self._buffer[: cut + 1])
+                del self._buffer[: cut + 1]
+                message = _decode(line)
+                if message is not None:
+                    return message
+                continue
+            if len(self._buffer) > protocol.VIEWER_LINE_MAX:
+                raise Broken(f"the supervisor sent a line over {protocol.VIEWER_LINE_MAX} bytes")
+            left = self._end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._sock.settimeout(left)
+            chunk = self._sock.recv(65536)
+            if not chunk:
+                raise Broken("the supervisor closed the connection")
+            self._buffer += chunk

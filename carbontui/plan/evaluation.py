@@ -1,0 +1,114 @@
+"""What a schedule does, slot by slot: the judge of every plan.
+
+Shares no code with the planner on purpose: two readings of the same rules that agree to 1e-9 are worth more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from carbontui.plan.problem import Problem
+from carbontui.plan.results import Evaluation, Violation
+from carbontui.units import J_PER_KWH
+
+SECONDS_TOLERANCE = 1e-9
+LATE_TOLERANCE_S = 1e-6
+
+
+def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
+    """The figures of `levels` (one level index per slot; -1, None or a missing tail = flat out until the work is done).
+
+    A switch comes first in its slot and does no work; the finishing slot is charged pro rata; after the finish nothing
+    is drawn. Work left at the deadline goes on flat out at the last slot's intensity and price. Rent counts from the
+    start of the switch into a level. Broken rules are listed, not thrown. Raises IndexError for a level that does not
+    exist.
+    """
+    count = len(problem.levels)
+    for slot, level in enumerate(levels):
+        if level is not None and not -1 <= level < count:
+            raise IndexError(f"slot {slot} asks for level {level}, but there are {count} levels")
+    work, tolerance = problem.work_s, problem.finish_tolerance
+    if work <= tolerance:
+        return Evaluation(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0)
+    watts = [level.power_w + problem.host_w for level in problem.levels]
+    speeds = [level.speed for level in problem.levels]
+    rents = [level.rent_per_h / 3600.0 for level in problem.levels]
+    prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
+    kwh_per_j = problem.pue / J_PER_KWH
+    fastest = problem.fastest
+    given = len(levels)
+    current, age, resumes = problem.initial_level, problem.initial_age_slots, 0
+    clock = done = grams = cost = kwh = 0.0
+    violations: list[Violation] = []
+
+    for slot, duration in enumerate(problem.dur_s):
+        asked = levels[slot] if slot < given else None
+        level = fastest if asked is None or asked < 0 else asked
+        switch_time = joules = 0.0
+        if level != current:
+            time = problem.switch_s[current][level]
+            if time is None:
+                violations.append(Violation("forbidden switch", slot, current, level))
+            elif time > duration + SECONDS_TOLERANCE:
+                violations.append(Violation("switch longer than slot", slot, current, level))
+                switch_time = duration
+            else:
+                switch_time = min(time, duration)
+            joules = switch_time * (problem.switch_w[current][level] + problem.host_w)
+            was_running, is_running = speeds[current] > 0, speeds[level] > 0
+            if was_running != is_running:
+                if age < (problem.min_run_slots if was_running else problem.min_pause_slots):
+                    violations.append(Violation("min dwell", slot, current, level))
+                age = 0
+                if is_running:
+                    resumes += 1
+                    if problem.max_resumes is not None and resumes > problem.max_resumes:
+                        violations.append(Violation("max_resumes", slot, current, level))
+            current = level
+        age += 1
+        speed = speeds[level]
+        use = duration - switch_time
+        if speed > 0:
+            use = min(use, (work - done) / speed)
+            done += speed * use
+        joules += watts[level] * use
+        energy = joules * kwh_per_j
+        kwh += energy
+        grams += energy * problem.ci_g_per_kwh[slot]
+        cost += energy * prices[slot] + rents[level] * (switch_time + use)
+        if done >= work - tolerance:
+            finish, late = clock + switch_time + use, 0.0
+            break
+        clock += duration
+    else:
+        # past the deadline: the fastest level, one switch at most, at the last slot's intensity and price
+        slot, switch_time, joules = len(problem.dur_s), 0.0, 0.0
+        if current != fastest:
+            time = problem.switch_s[current][fastest]
+            if time is None:
+                violations.append(Violation("forbidden switch", slot, current, fastest))
+            switch_time = time or 0.0
+            joules = switch_time * (problem.switch_w[current][fastest] + problem.host_w)
+            if speeds[current] <= 0:
+                resumes += 1
+                if problem.max_resumes is not None and resumes > problem.max_resumes:
+                    violations.append(Violation("max_resumes", slot, current, fastest))
+        use = (work - done) / speeds[fastest]
+        energy = (joules + watts[fastest] * use) * kwh_per_j
+        kwh += energy
+        grams += energy * problem.ci_g_per_kwh[-1]
+        cost += energy * prices[-1] + rents[fastest] * (switch_time + use)
+        finish = clock + switch_time + use
+        late = switch_time + use
+        if late < LATE_TOLERANCE_S:
+            late = 0.0
+    return Evaluation(
+        objective=problem.alpha * cost + problem.beta * grams,
+        gco2=grams,
+        cost=cost,
+        kwh=kwh,
+        finish_s=finish,
+        late_s=late,
+        resumes=resumes,
+        violations=tuple(violations),
+    )

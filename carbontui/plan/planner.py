@@ -1,0 +1,179 @@
+"""From a problem to a plan with a proof, in stages, each only where the one before left a gap.
+
+0. Nothing to choose: no work, or the work does not fit. Then the plan is flat out, late by the least that is possible.
+1. The dual (dual.py): a price on work, a lower bound, and paths that cross. Enough when the grid is smooth.
+2. Buckets (buckets.py) over what stage 1 could not rule out: nearly the optimum, and a tight bound.
+3. The same with finer buckets, in the corridor that the better plan has narrowed, until the gap is closed or the
+   search becomes too large; then the gap that was reached is reported.
+
+The plan is compared with every simple policy before it is given out: it is never worse than one that is feasible.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from carbontui.plan import rivals
+from carbontui.plan.buckets import Corridor, corridor, fill, finishes, path_cost, quantum, trace
+from carbontui.plan.dual import Dual, crossings, paths, solve_dual
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.graph import Fixed, Graph, Ints, build, reach
+from carbontui.plan.problem import Problem
+from carbontui.plan.results import Baseline, Evaluation, Plan
+
+CELLS = 100_000
+"""Buckets of the first search; each refinement may use four times as many, up to the cap."""
+CELLS_CAP = 12_000_000
+COARSEST, FINEST = 4, 4096
+PRUNE = 0.2
+"""Share of the tolerance given away when ruling out: what could be better by less is not searched for."""
+
+
+@dataclass
+class _Search:
+    """The best schedule and the best bound so far."""
+
+    graph: Graph
+    upper: float = math.inf
+    levels: Ints | None = None
+    lower: float = -math.inf
+
+    def offer(self, objective: float, levels: Ints) -> None:
+        if objective < self.upper and path_cost(self.graph, levels) is not None:
+            self.upper, self.levels = objective, levels
+
+    def closed(self, tol: float) -> bool:
+        return math.isfinite(self.upper) and self.upper - self.lower <= tol * abs(self.upper)
+
+
+def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: bool = True) -> Plan:
+    """The best schedule within `tol` (relative) of the optimum, with its certificate.
+
+    `fixed` holds slots to a level ({slot: level} or one entry per slot with None where free): a person's override;
+    dwell is waived there. With `compare` the simple policies come along in `baselines`. Raises Infeasible when no
+    schedule ever finishes, ProblemError when the problem is too large or `fixed` names what is not there.
+    """
+    if problem.work_s <= problem.finish_tolerance:
+        nothing = evaluate(problem, ())
+        return _plan(problem, (-1,) * len(problem.dur_s), nothing, nothing.objective, 0, tol, ())
+    graph = build(problem, fixed)
+    free = not (graph.fixed >= 0).any()
+    named = rivals.schedules(graph) if free else []
+    search = _Search(graph)
+    if named:
+        table = np.array([levels for _, levels in named])
+        for objective, levels in sorted(zip(rivals.objectives(graph, table), table, strict=True), key=lambda p: p[0]):
+            search.offer(float(objective), levels)
+    if not math.isfinite(search.upper):
+        room = reach(graph)
+        if not room.fits:
+            return _late(problem, graph, room.levels, tol, named if compare else [])
+        schedule = np.array(room.levels)
+        search.offer(path_cost(graph, schedule) or math.inf, schedule)
+    dual = solve_dual(graph, search.upper, tol)
+    search.lower = dual.lower
+    crossed = crossings(graph, *paths(graph, dual))
+    if crossed is not None:
+        search.offer(crossed.objective, crossed.levels)
+    stage = 1
+    cells = CELLS
+    while not search.closed(tol) and cells <= CELLS_CAP and _refine(search, dual, tol, cells):
+        stage = min(stage + 1, 3)
+        cells *= 4
+    if search.levels is None:
+        raise AssertionError("the work fits, but no schedule was found")
+    levels = _cut(problem, search.levels)
+    figures = evaluate(problem, levels)
+    for rival in (baseline := rivals.evaluated(problem, named)) if compare else ():
+        if rival.evaluation.feasible and rival.evaluation.objective < figures.objective:
+            levels, figures = _cut(problem, np.array(rival.levels)), rival.evaluation
+    return _plan(problem, levels, figures, search.lower, stage, tol, baseline if compare else ())
+
+
+def _refine(search: _Search, dual: Dual, tol: float, cells: int) -> bool:
+    """One search of the corridor with about `cells` buckets; False when even the coarsest would take too many."""
+    graph = search.graph
+    limit = search.upper - PRUNE * tol * abs(search.upper)
+    if not math.isfinite(limit):
+        # nothing known yet: more than any schedule can cost
+        limit = 1.0 + 2.0 * float(np.abs(np.where(np.isfinite(graph.cost), graph.cost, 0.0)).max(axis=(1, 2)).sum())
+    left = corridor(graph, dual, limit)
+    unit = _unit(graph, left, cells)
+    if unit is None:
+        return False
+    tables = fill(graph, dual.lam, unit, left, certify=True)
+    found = finishes(tables)
+    search.lower = max(search.lower, min(found.lower, search.upper))
+    for i in np.argsort(found.objective)[:8].tolist():
+        if found.objective[i] >= search.upper:
+            break
+        levels = trace(tables, *(int(a[i]) for a in (found.slot, found.state, found.level, found.bucket)))
+        exact = path_cost(graph, levels)
+        if exact is not None:
+            search.offer(exact, levels)
+            break
+    return True
+
+
+def _unit(graph: Graph, left: Corridor, cells: int) -> float | None:
+    """The bucket size with which the corridor takes about `cells` buckets; None when it takes too many at any size."""
+    first = np.where(left.states, left.least, np.inf).min(axis=1)
+    last = np.where(left.states, left.most, -np.inf).max(axis=1)
+    span = np.where(left.states.any(axis=1), last - first, 0.0).sum()
+    full = float(np.median(graph.problem.dur_s)) * float(graph.speed.max())
+    per_slot = cells / graph.states * full / max(span, full)
+    if per_slot * CELLS_CAP < COARSEST * cells:
+        return None
+    return quantum(graph, int(min(max(per_slot, COARSEST), FINEST)))
+
+
+def _cut(problem: Problem, levels: Ints) -> tuple[int, ...]:
+    """The schedule with -1 from the slot after the finish on."""
+    finish = evaluate(problem, levels.tolist()).finish_s
+    starts = np.concatenate([[0.0], np.cumsum(problem.dur_s)[:-1]])
+    return tuple(np.where(starts < finish - 1e-9, levels, -1).tolist())
+
+
+def _late(problem: Problem, graph: Graph, soonest: tuple[int, ...], tol: float, named: list[tuple[str, Ints]]) -> Plan:
+    """The work does not fit: flat out, or what finishes even sooner where flat out breaks a rule."""
+    levels: tuple[int, ...] = soonest
+    figures = evaluate(problem, levels)
+    if not (graph.fixed >= 0).any():
+        flat = (problem.fastest,) * len(problem.dur_s)
+        flat_figures = evaluate(problem, flat)
+        if not flat_figures.violations and flat_figures.late_s <= figures.late_s + 1e-6:
+            levels, figures = flat, flat_figures
+    return _plan(problem, levels, figures, figures.objective, 0, tol, rivals.evaluated(problem, named))
+
+
+def _plan(
+    problem: Problem,
+    levels: tuple[int, ...],
+    figures: Evaluation,
+    lower: float,
+    stage: int,
+    tol: float,
+    compared: tuple[Baseline, ...],
+) -> Plan:
+    lower = min(lower, figures.objective)
+    size = abs(figures.objective)
+    gap = (figures.objective - lower) / size if size > 0 else 0.0
+    return Plan(
+        levels=levels,
+        objective=figures.objective,
+        gco2=figures.gco2,
+        cost=figures.cost,
+        kwh=figures.kwh,
+        finish_s=figures.finish_s,
+        late_s=figures.late_s,
+        lower_bound=lower,
+        gap=gap,
+        stage=stage,
+        certified=gap <= tol,
+        resumes=figures.resumes,
+        violations=figures.violations,
+        baselines=compared,
+    )

@@ -1,0 +1,129 @@
+"""What planning answers with: immutable, free of numpy, each with a plain JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule of a schedule: 'forbidden switch', 'switch longer than slot', 'min dwell' or 'max_resumes'."""
+
+    kind: str
+    slot: int
+    from_level: int
+    to_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What a schedule really does. A late or violating one still has numbers: look at both before comparing
+    objectives."""
+
+    objective: float
+    gco2: float
+    cost: float
+    kwh: float
+    finish_s: float
+    late_s: float
+    resumes: int
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """On time and without a broken rule."""
+        return self.late_s == 0 and not self.violations
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"violations": [asdict(v) for v in self.violations]}
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A simple policy's schedule and what it does; `name` is 'run now', 'constant NAME', 'best window', ..."""
+
+    name: str
+    levels: tuple[int, ...]
+    evaluation: Evaluation
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "levels": list(self.levels)} | self.evaluation.to_dict()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A schedule with its figures and its proof: no schedule of this problem has an objective below `lower_bound`.
+
+    `levels` has one entry per slot, -1 after the finish. `gap` = (objective - lower_bound) / |objective|. `stage` is
+    the one that settled it: 0 nothing to choose, 1 dual, 2 buckets, 3 refined buckets. `certified` when gap <= the
+    asked tolerance.
+    """
+
+    levels: tuple[int, ...]
+    objective: float
+    gco2: float
+    cost: float
+    kwh: float
+    finish_s: float
+    late_s: float
+    lower_bound: float
+    gap: float
+    stage: int
+    certified: bool
+    resumes: int = 0
+    violations: tuple[Violation, ...] = ()
+    baselines: tuple[Baseline, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        data = asdict(self)
+        return data | {
+            "levels": list(self.levels),
+            "violations": [asdict(v) for v in self.violations],
+            "baselines": [baseline.to_dict() for baseline in self.baselines],
+        }
+
+
+def run_lengths(levels: tuple[int, ...] | list[int]) -> tuple[tuple[int, int], ...]:
+    """[(level index, slots)]; the -1 after the finish is left out."""
+    return tuple((level, len(list(run))) for level, run in groupby(levels) if level >= 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierPoint:
+    """The best schedule for a deadline: `finish_s` seconds from the start of slot 0, `levels` run-length coded."""
+
+    finish_s: float
+    gco2_g: float
+    cost: float
+    kwh: float
+    objective: float
+    levels: tuple[tuple[int, int], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"levels": [list(run) for run in self.levels]}
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """Objective against deadline: `points` by rising finish and falling objective; for the deadline at the end of
+    slot k the best is points[at[k]], -1 where no schedule finishes by then. Each point is within the planner's
+    quantisation (0.1 %) of the optimum, not certified; solve the chosen one."""
+
+    points: tuple[FrontierPoint, ...]
+    at: tuple[int, ...]
+
+    def __iter__(self) -> Iterator[FrontierPoint]:
+        return iter(self.points)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def objective_by(self, slot: int) -> float | None:
+        """The best objective when the deadline is the end of `slot`; None when nothing finishes by then."""
+        return self.points[self.at[slot]].objective if self.at[slot] >= 0 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"points": [point.to_dict() for point in self.points], "at": list(self.at)}

@@ -1,0 +1,192 @@
+"""What a plan is compared with: the simple policies that people and the tools of this field use.
+
+Each is given the benefit of the doubt: it starts as soon as its first switch is allowed, a threshold policy is forced
+to run when the rest no longer fits, and the cheapest slots are widened until the work, switching included, is done in
+time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from carbontui.plan.evaluation import evaluate
+from carbontui.plan.graph import Floats, Graph, Ints, build
+from carbontui.plan.problem import Problem
+from carbontui.plan.results import Baseline
+
+SUSPEND_ABOVE, RESUME_BELOW = 0.7, 0.3
+"""Quantiles of the horizon between which a threshold policy with hysteresis keeps doing what it does."""
+
+
+def baselines(problem: Problem) -> tuple[Baseline, ...]:
+    """'run now', 'constant NAME' for each running level, 'best window', 'cheapest slots', 'threshold', each
+    evaluated."""
+    if problem.work_s <= problem.finish_tolerance:
+        return (Baseline("run now", (), evaluate(problem, ())),)
+    return evaluated(problem, schedules(build(problem)))
+
+
+def evaluated(problem: Problem, named: list[tuple[str, Ints]]) -> tuple[Baseline, ...]:
+    """The named schedules with what they do."""
+    return tuple(Baseline(name, levels, evaluate(problem, levels)) for name, levels in _as_tuples(named))
+
+
+def _as_tuples(named: list[tuple[str, Ints]]) -> list[tuple[str, tuple[int, ...]]]:
+    return [(name, tuple(levels.tolist())) for name, levels in named]
+
+
+def schedules(graph: Graph) -> list[tuple[str, Ints]]:
+    """The schedules of all baselines, levels [T] each; not every one of them need be feasible."""
+    problem = graph.problem
+    fastest = problem.fastest
+    named = [("run now", _from_first_chance(graph, fastest))]
+    for j, level in enumerate(problem.levels):
+        if level.running:
+            named.append((f"constant {level.name}", _from_first_chance(graph, j)))
+    rest = _resting_level(graph)
+    if rest is not None:
+        window = _best_window(graph, rest)
+        if window is not None:
+            named.append(("best window", window))
+        named.append(("cheapest slots", _cheapest(graph, rest)))
+        named.append(("threshold", _threshold(graph, rest)))
+    return named
+
+
+def objectives(graph: Graph, levels: Ints) -> Floats:
+    """[P] objective of each schedule of `levels` [P, T] by the planner's sums; inf where it is late or a switch is not
+    allowed. Dwell and resumes are not looked at."""
+    before = np.empty_like(levels)
+    before[:, 0], before[:, 1:] = graph.problem.initial_level, levels[:, :-1]
+    at = np.arange(graph.slots)
+    cls = graph.cls_of_level[before]
+    cost = np.cumsum(graph.cost[at, cls, levels], axis=1)
+    work = np.cumsum(graph.work[at, cls, levels], axis=1)
+    goal = graph.problem.work_s
+    done = work >= goal - graph.problem.finish_tolerance
+    last = np.argmax(done, axis=1)
+    row = np.arange(len(levels))
+    total = cost[row, last] - (work[row, last] - goal) * graph.rate[last, levels[row, last]]
+    return np.where(done.any(axis=1), total, np.inf)
+
+
+def _from_first_chance(graph: Graph, level: int) -> Ints:
+    """`level` in every slot, after holding still for the slots in which it cannot be entered yet."""
+    problem = graph.problem
+    out = np.full(graph.slots, level, dtype=np.int64)
+    here = problem.initial_level
+    running = graph.speed[here] > 0
+    wait = 0
+    if (graph.speed[level] > 0) != running:
+        wait = max(0, (problem.min_run_slots if running else problem.min_pause_slots) - problem.initial_age_slots)
+    possible = np.isfinite(graph.cost[:, graph.cls_of_level[here], level])
+    possible[:wait] = False
+    out[: int(np.argmax(possible))] = here
+    return out
+
+
+def _resting_level(graph: Graph) -> int | None:
+    """Where a simple policy waits: where it is if that is not running, else the level it comes back from soonest."""
+    problem = graph.problem
+    if graph.speed[problem.initial_level] <= 0:
+        return problem.initial_level
+    back = [
+        (problem.switch_s[j][problem.fastest], j)
+        for j in range(len(graph.speed))
+        if graph.speed[j] <= 0 and problem.switch_s[problem.initial_level][j] is not None
+    ]
+    reachable = [(time, j) for time, j in back if time is not None]
+    return min(reachable)[1] if reachable else None
+
+
+def _best_window(graph: Graph, rest: int) -> Ints | None:
+    """Wait, then run flat out without a break: the best start, found from running sums."""
+    problem, fastest, at = graph.problem, graph.problem.fastest, np.arange(graph.slots)
+    resting, running = graph.cls_of_level[rest], graph.cls_of_level[fastest]
+    wait_cost = graph.cost[:, resting, rest].copy()
+    wait_cost[0] = graph.cost[0, graph.cls_of_level[problem.initial_level], rest]
+    waited = np.concatenate([[0.0], np.cumsum(wait_cost)])[:-1]
+    cost, work = graph.cost[:, running, fastest], graph.work[:, running, fastest]
+    costs, works = np.cumsum(cost), np.cumsum(work)
+    first = np.where(at == 0, graph.cls_of_level[problem.initial_level], resting)
+    enter_cost, enter_work = graph.cost[at, first, fastest], graph.work[at, first, fastest]
+    goal = works + (problem.work_s - enter_work)
+    end = np.searchsorted(works, goal - problem.finish_tolerance)
+    end = np.where(enter_work >= problem.work_s - problem.finish_tolerance, at, end)
+    ok = end < graph.slots
+    end = np.minimum(end, graph.slots - 1)
+    with np.errstate(invalid="ignore"):
+        total = waited + enter_cost + costs[end] - costs - (works[end] - goal) * graph.rate[end, fastest]
+    started = graph.speed[problem.initial_level] > 0
+    aged = at if started else at + problem.initial_age_slots
+    ok &= (aged >= problem.min_pause_slots) | ((at == 0) if started else np.zeros(graph.slots, dtype=np.bool_))
+    total = np.where(ok & np.isfinite(total), total, np.inf)
+    start = int(np.argmin(total))
+    if not np.isfinite(total[start]):
+        return None
+    return np.where(at < start, rest, fastest)
+
+
+def _smooth(run: np.ndarray[tuple[int], np.dtype[np.bool_]], least_run: int, least_pause: int) -> None:
+    """Fill pauses that are too short, then lengthen runs that are too short, in place."""
+    for wanted, least in ((False, least_pause), (True, least_run)):
+        if least <= 1:
+            continue
+        edges = np.flatnonzero(np.diff(np.concatenate([[not wanted], run == wanted, [not wanted]])))
+        for begin, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            if end - begin < least:
+                run[begin : (begin + least) if wanted else end] = True
+
+
+def _cheapest(graph: Graph, rest: int) -> Ints:
+    """The cheapest slots at full speed, as many as it takes to be done in time with the switching between them."""
+    problem, fastest = graph.problem, graph.problem.fastest
+    order = np.argsort(graph.weight, kind="stable")
+    amount = np.cumsum(np.array(problem.dur_s)[order] * graph.speed[fastest])
+    fewest = min(int(np.searchsorted(amount, problem.work_s)) + 1, graph.slots)
+
+    def with_slots(count: int) -> Ints:
+        run = np.zeros(graph.slots, dtype=np.bool_)
+        run[order[:count]] = True
+        _smooth(run, problem.min_run_slots, problem.min_pause_slots)
+        return np.where(run, fastest, rest)
+
+    low, high = fewest, graph.slots
+    while low < high:
+        middle = (low + high) // 2
+        if np.isfinite(objectives(graph, with_slots(middle)[None])[0]):
+            high = middle
+        else:
+            low = middle + 1
+    return with_slots(low)
+
+
+def _threshold(graph: Graph, rest: int) -> Ints:
+    """Suspend above one quantile of the intensity, resume below another, and run when the rest no longer fits."""
+    problem, fastest = graph.problem, graph.problem.fastest
+    weight = graph.weight
+    high, low = np.quantile(weight, SUSPEND_ABOVE), np.quantile(weight, RESUME_BELOW)
+    resting = graph.cls_of_level[rest]
+    full = graph.work[:, graph.cls_of_level[fastest], fastest]
+    # what can still be done when the resume happens in slot k + 1
+    rest_of = np.concatenate([np.cumsum(full[::-1])[::-1][1:], [0.0]])
+    resume = np.concatenate([graph.work[1:, resting, fastest], [0.0]])
+    possible = rest_of - np.concatenate([full[1:], [0.0]]) + resume
+    running, done, age = bool(graph.speed[problem.initial_level] > 0), 0.0, problem.initial_age_slots
+    out = np.full(graph.slots, fastest, dtype=np.int64)
+    level = problem.initial_level
+    for k in range(graph.slots):
+        want = weight[k] <= high if running else weight[k] <= low
+        must = problem.work_s - done > possible[max(k, min(k + problem.min_pause_slots - 1, graph.slots - 1))]
+        if (want or must) != running and age >= (problem.min_run_slots if running else problem.min_pause_slots):
+            running, age = not running, 0
+        goal = fastest if running else rest
+        if not np.isfinite(graph.cost[k, graph.cls_of_level[level], goal]):
+            goal = level
+        done += float(graph.work[k, graph.cls_of_level[level], goal])
+        out[k], level = goal, goal
+        running = bool(graph.speed[goal] > 0)
+        age += 1
+        if done >= problem.work_s:
+            break
+    return out

@@ -1,0 +1,171 @@
+"""The agent process: NVML and RAPL live here alone. `python -m carbontui.power.agent --fd N`, in a session of its own.
+
+Two threads. The main one serves the socket and sets limits; on EOF it gives every limit back and leaves, even while the
+other, which samples, is stuck in the driver. A main thread stuck in the driver is killed and replaced by the
+supervisor; the successor finds the lease.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+from msgspec import Struct
+
+from carbontui.power.core import Agent
+from carbontui.power.devices import Backend, NoBackend, SimulatedBackend
+from carbontui.power.leases import LeaseStore
+from carbontui.power.messages import Bye, Gone, Poke, Wish, decode_to_agent, encode
+from carbontui.power.rapl import Host
+from carbontui.power.simulated import SimulatedSpec
+
+BUFFER_MAX = 1024 * 1024
+
+
+class Wire:
+    """Sends lines without ever waiting: a supervisor that reads nothing costs memory up to a bound, then reports."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._rest = bytearray()
+        self._lock = threading.Lock()
+        link.setblocking(False)
+
+    def send(self, message: Struct) -> None:
+        with self._lock:
+            if len(self._rest) < BUFFER_MAX:
+                self._rest += encode(message)
+            self._push()
+
+    def flush(self, seconds: float) -> None:
+        """Try for a while; for the last word before leaving."""
+        until = time.monotonic() + seconds
+        while self._rest and time.monotonic() < until:
+            select.select([], [self._link], [], 0.05)
+            with self._lock:
+                self._push()
+
+    def _push(self) -> None:
+        try:
+            while self._rest:
+                sent = self._link.send(self._rest)
+                del self._rest[:sent]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._rest.clear()
+
+
+def serve(agent: Agent, wire: Wire, link: socket.socket) -> int:
+    """Read wishes until EOF, Bye or SIGTERM, then give back. Returns the exit code: 4 where that was not possible."""
+    try:
+        _listen(agent, wire, link)
+    except Exception as error:
+        # whatever went wrong here, the limits go back before this process does
+        agent.say(f"ends after {type(error).__name__}: {error}")
+    outcomes = agent.leave()
+    wire.send(Gone(outcomes))
+    wire.flush(0.5)
+    return 0 if all(outcome.ok for outcome in outcomes) else 4
+
+
+def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
+    pipe_r, pipe_w = os.pipe()
+    os.set_blocking(pipe_w, False)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        os.write(pipe_w, b"x")
+
+    for name in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, stop)
+    buffer = bytearray()
+    leaving = False
+    while not leaving:
+        ready, _, _ = select.select([link.fileno(), pipe_r], [], [], 0.5)
+        if pipe_r in ready:
+            break
+        if link.fileno() in ready:
+            try:
+                data = link.recv(65536)
+            except (BlockingIOError, InterruptedError):
+                data = b" "
+            except OSError:
+                data = b""
+            if not data:
+                break
+            buffer += data
+            latest: Wish | None = None
+            while (end := buffer.find(b"\n")) >= 0:
+                line = bytes(buffer[:end])
+                del buffer[: end + 1]
+                try:
+                    message = decode_to_agent(line.strip())
+                except msgspec.DecodeError as error:
+                    agent.say(f"a line that is no message: {error}")
+                    continue
+                if isinstance(message, Wish):
+                    latest = message
+                elif isinstance(message, Poke):
+                    agent.sampler.poke.set()
+                elif isinstance(message, Bye):
+                    leaving = True
+            if latest is not None and not leaving:
+                agent.wish(latest)
+        wire.flush(0.0)
+        agent.tick()
+
+
+def _nvml() -> Backend:
+    try:
+        from carbontui.power.nvml import NvmlBackend
+
+        return NvmlBackend()
+    except ImportError:
+        return NoBackend()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, connect, serve."""
+    parser = argparse.ArgumentParser(prog="carbontui.power.agent")
+    parser.add_argument("--fd", type=int)
+    parser.add_argument("--simulated", help="a SimulatedSpec as JSON")
+    parser.add_argument("--job", default="")
+    parser.add_argument("--monitor", action="store_true", help="never write a limit")
+    parser.add_argument("--probing", action="store_true", help="with --monitor: still ask what could be set")
+    parser.add_argument("--mend", action="store_true", help="give stale limits back, print the outcomes, leave")
+    parser.add_argument("--rapl", type=Path, default=None)
+    options = parser.parse_args(argv)
+    if options.mend:
+        outcomes = Agent(lambda _message: None, _nvml(), Host(), LeaseStore(), "mend").mend()
+        sys.stdout.buffer.write(msgspec.json.encode(outcomes))
+        return 0 if all(outcome.ok for outcome in outcomes) else 4
+    link = socket.socket(fileno=options.fd)
+    wire = Wire(link)
+    simulated = options.simulated is not None
+    backend: Backend
+    if simulated:
+        backend = SimulatedBackend(msgspec.json.decode(options.simulated, type=SimulatedSpec), time.monotonic)
+    else:
+        backend = _nvml()
+    host = Host(options.rapl) if options.rapl else Host()
+    store = None if simulated else LeaseStore()
+    agent = Agent(wire.send, backend, host, store, options.job, monitor=options.monitor, probing=options.probing)
+    agent.sampler.start()
+    return serve(agent, wire, link)
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    # a sampler stuck in the driver must not hold up the exit
+    os._exit(code)

@@ -1,0 +1,63 @@
+"""What can be measured and done here, why not the better thing, and the command that mends it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from carbontui.power.messages import Cap, Reading, Readings, Support
+
+SAYS: dict[Support, str] = {
+    "yes": "yes",
+    "no_permission": "no permission",
+    "not_supported": "not supported",
+    "no_effect": "no effect",
+    "unknown": "unknown",
+    "lost": "lost",
+}
+ASPECTS = {"energy": "energy counter", "power": "power", "limit": "power limit"}
+
+
+class Row(Struct, frozen=True):
+    """One line: device, aspect, whether, why, and an exact command or "" ."""
+
+    device: str
+    aspect: str
+    support: Support
+    why: str
+    fix: str
+
+    def text(self) -> str:
+        mend = f"; fix: {self.fix}" if self.fix else ""
+        return f"{self.device}  {self.aspect:<16} {SAYS[self.support]:<14} {self.why}{mend}"
+
+
+def table(readings: Readings) -> tuple[Row, ...]:
+    """All rows: each GPU, then CPU and memory. Without a GPU the first row says so."""
+    rows: list[Row] = []
+    if not readings.devices:
+        why = next(iter(readings.notices), "no NVIDIA driver on this machine")
+        rows.append(Row("GPU", "any", "not_supported", f"{why}: CPU and host are counted alone", ""))
+    for reading in readings.devices:
+        rows += _gpu(reading)
+    for kind, label in (("cpu", "CPU packages"), ("dram", "memory")):
+        cap = readings.host.caps.get(kind, Cap("unknown", "not read yet"))
+        why = cap.why if cap.support == "yes" else f"{cap.why}; estimated ({readings.host.source})"
+        rows.append(Row("host", label, cap.support, why, cap.fix))
+    return tuple(rows)
+
+
+def _gpu(reading: Reading) -> list[Row]:
+    device = f"GPU {reading.index} {reading.name}" + (" (simulated)" if reading.simulated else "")
+    rows = []
+    for key, label in ASPECTS.items():
+        cap = reading.caps.get(key, Cap("unknown", "not read yet"))
+        why = cap.why
+        if key == "limit" and cap.support == "yes" and reading.limit_w is not None:
+            why = f"{cap.why}, now {reading.limit_w:.0f} W"
+        rows.append(Row(device, label, cap.support, why, cap.fix))
+    if reading.foreign_pids:
+        pids = ", ".join(str(pid) for pid in reading.foreign_pids[:3])
+        rows.append(
+            Row(device, "alone", "unknown", f"other processes use it (pid {pids}): its limit is left alone", "")
+        )
+    return rows

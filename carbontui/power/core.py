@@ -1,0 +1,316 @@
+"""What the agent does, apart from its socket: looks at devices, keeps the limits that are wished, gives them back.
+
+Two threads call in: the sampler's (`open`, `sample`), which may be stuck in the driver for a while, and the main one
+(`wish`, `tick`, `leave`), which never waits for it but where both touch limits at the same moment.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from carbontui.power import machine, view, visible
+from carbontui.power.devices import Backend, DeviceError, DeviceInfo, Look, SimulatedBackend
+from carbontui.power.leases import LeaseStore
+from carbontui.power.limits import Limiter
+from carbontui.power.messages import (
+    DEAD_MAN_S,
+    Done,
+    HostReading,
+    Outcome,
+    Readings,
+    Report,
+    Sample,
+    Say,
+    Wish,
+)
+from carbontui.power.rapl import Host
+
+FAST_S = 0.1
+SLOW_S = 1.0
+SIMULATED_S = 0.25
+PROCESSES_S = 10.0
+REOPEN_S = (1.0, 2.0, 5.0, 15.0)
+
+
+class Sampler(threading.Thread):
+    """Looks at every device in turn and reports. Only this thread calls getters in a loop."""
+
+    def __init__(self, agent: Agent) -> None:
+        super().__init__(name="sampler", daemon=True)
+        self._agent = agent
+        self.poke = threading.Event()
+
+    def run(self) -> None:
+        self._agent.open()  # the first call into the driver may take long; wishes and EOF are served meanwhile
+        while True:
+            try:
+                pause = self._agent.sample()
+            except Exception as error:
+                # a fault here must not silence the agent: the supervisor would replace it for ever
+                self._agent.say(f"sampler: {type(error).__name__}: {error}")
+                pause = SLOW_S
+            self.poke.wait(pause)
+
+
+class Agent:
+    """State of the process; `clock` is monotonic seconds, `wall` epoch seconds."""
+
+    def __init__(
+        self,
+        send: Callable[[Struct], None],
+        backend: Backend,
+        host: Host,
+        store: LeaseStore | None,
+        job: str,
+        *,
+        monitor: bool = False,
+        probing: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._send = send
+        self._backend = backend
+        self._host = host
+        self._clock = clock
+        self._wall = wall
+        self._limiter = Limiter(backend, store, job, self.say, monitor=monitor, probing=probing)
+        self._guard = threading.RLock()
+        self._wish: Wish | None = None
+        self._opened = False
+        self._settled = False
+        self._released = False
+        self._last_wish_s = clock()
+        self._infos: tuple[DeviceInfo, ...] = ()
+        self._watched: tuple[str, ...] = ()
+        self._certain = True
+        self._looks: dict[str, Look] = {}
+        self._foreign: dict[str, tuple[int, ...]] = {}
+        self._samples: list[Sample] = []
+        self._report_at = 0.0
+        self._slow_at = 0.0
+        self._retry_at = 0.0
+        self._reopen_at: float | None = None
+        self._reopen_tries = 0
+        self._trouble = ""
+        self.sampler = Sampler(self)
+
+    def say(self, text: str) -> None:
+        self._send(Say(text))
+
+    # --- the sampler's side -----------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Open the backend; where that fails, say why and try again later."""
+        try:
+            self._backend.open()
+            self._trouble, self._reopen_at, self._reopen_tries = "", None, 0
+        except DeviceError as error:
+            self._trouble = "" if error.code == 12 else f"{self._backend.name}: {error}"
+            wait = REOPEN_S[min(self._reopen_tries, len(REOPEN_S) - 1)]
+            self._reopen_tries += 1
+            self._reopen_at = self._clock() + wait
+        with self._guard:
+            self._opened, self._settled = True, False
+            self._infos = self._backend.devices()
+            for info in self._infos:
+                self._limiter.know(info)
+            if self._wish is not None:
+                self._take(self._wish, fresh=True)
+
+    def sample(self) -> float:
+        """Look once at everything; returns the seconds until the next look."""
+        if self._wish is None and self._clock() - self._last_wish_s < SLOW_S:
+            return 0.02  # a first report without the first wish would not know which boards are watched
+        if self._reopen_at is not None and self._clock() >= self._reopen_at:
+            self.open()
+        poked = self.sampler.poke.is_set()
+        self.sampler.poke.clear()
+        began = self._clock()
+        slow = began >= self._slow_at
+        if slow:
+            self._slow_at = began + PROCESSES_S
+        for info in self._infos:
+            self._look(info, slow)
+        if getattr(self._backend, "broken", False) and self._reopen_at is None:
+            self._reopen_at = began
+        now = self._clock()
+        if poked or now >= self._report_at:
+            pace = SIMULATED_S if self._backend.name == "simulated" else SLOW_S
+            self._report_at = max(self._report_at + pace, now + 0.5 * pace)
+            self._report()
+        # a driver that answers slowly is asked less often: never more than a twentieth of the time
+        return max(self._period(), min(3.0, 20.0 * (self._clock() - began)))
+
+    def _look(self, info: DeviceInfo, slow: bool) -> None:
+        mono, wall = self._clock(), self._wall()
+        look = self._backend.look(info.uuid)
+        self._looks[info.uuid] = look
+        self._samples.append(
+            Sample(
+                uuid=info.uuid,
+                mono_s=mono,
+                wall_s=wall,
+                how="simulated" if info.simulated else "measured",
+                energy_uj=look.energy_uj,
+                power_w=look.power_w,
+                kind=look.kind,
+                max_w=None if info.limit_max_mw is None else info.limit_max_mw / 1000,
+                lost=look.lost,
+                errors=look.errors,
+            )
+        )
+        if slow and info.uuid in self._watched:
+            self._find_foreign(info.uuid)
+        with self._guard:
+            happened = self._limiter.observe(info.uuid, look.limit_mw, look.power_w, look.reasons, mono)
+            if happened and self._wish is not None:
+                cap = self._limiter.cap(info.uuid)
+                code = "no_effect" if happened == "no_effect" else "outside"
+                text = cap.why if happened == "no_effect" else self._limiter.notices.get(info.uuid, "")
+                watts = None if look.limit_mw is None else look.limit_mw / 1000
+                self._send(Done(self._wish.gen, (Outcome(info.uuid, False, code, watts, text),)))  # type: ignore[arg-type]
+
+    def _find_foreign(self, uuid: str) -> None:
+        try:
+            pids = self._backend.processes(uuid)
+        except DeviceError:
+            pids = ()  # not told, as under MIG: nothing can be concluded
+        self._foreign[uuid] = view.foreign(pids, self._wish.own_pids if self._wish else ())
+
+    def _period(self) -> float:
+        if self._backend.name == "simulated":
+            return SIMULATED_S
+        bare = any(
+            look.energy_uj is None and look.kind == "instant"
+            for uuid, look in self._looks.items()
+            if uuid in self._watched
+        )
+        return FAST_S if bare or (self._wish is not None and self._wish.fast) else SLOW_S
+
+    def _report(self) -> None:
+        mono, wall = self._clock(), self._wall()
+        host_samples, host = self._host.sample(mono, wall)
+        samples, self._samples = (*self._samples, *host_samples), []
+        self._send(Report(self._readings(mono, wall, host), samples))
+
+    def _readings(self, mono: float, wall: float, host: HostReading) -> Readings:
+        notices = [text for text in (self._trouble, *self._limiter.notices.values()) if text]
+        if not self._certain and self._wish is not None and self._wish.watch is None:
+            notices.append(
+                "CUDA_VISIBLE_DEVICES gives numbers, which may name other GPUs until the script reports UUIDs"
+            )
+        return Readings(
+            mono_s=mono,
+            wall_s=wall,
+            backend=self._backend.name if self._infos else "none",
+            driver=self._backend.driver,
+            devices=tuple(
+                view.reading(
+                    info,
+                    look,
+                    watched=info.uuid in self._watched,
+                    limit=self._limiter.cap(info.uuid),
+                    found_w=self._limiter.found_w(info.uuid),
+                    foreign=self._foreign.get(info.uuid, ()),
+                )
+                for info in self._infos
+                if (look := self._looks.get(info.uuid)) is not None
+            ),
+            host=host,
+            notices=tuple(notices),
+        )
+
+    # --- the supervisor's wishes ------------------------------------------------------------------------------
+
+    def wish(self, wish: Wish) -> None:
+        """Take what is wanted now; only a new generation, or a wish after silence, acts."""
+        with self._guard:
+            before, self._wish = self._wish, wish
+            self._last_wish_s = self._clock()
+            if isinstance(self._backend, SimulatedBackend):
+                self._backend.drive(wish.activity, wish.duty)
+            if self._opened:
+                self._take(wish, fresh=before is None or wish.gen != before.gen)
+        self.sampler.poke.set()
+
+    def _take(self, wish: Wish, *, fresh: bool) -> None:
+        self._resolve()
+        if not self._settled:
+            self._settled = True
+            keep = frozenset(self._watched) if wish.limit_w is not None else frozenset()
+            self._limiter.mend_stale(keep)
+        if fresh or self._released or (wish.limit_w is not None and self._clock() >= self._retry_at):
+            self._released = False
+            outcomes = self._act(wish)
+            held = any(outcome.code == "held" for outcome in outcomes)
+            self._retry_at = self._clock() + 1.0 if held else float("inf")
+            if fresh or not held:
+                self._send(Done(wish.gen, outcomes))
+
+    def _resolve(self) -> None:
+        """Boards of the child: reported by its client, else visible to CUDA."""
+        wanted = self._wish.watch if self._wish else None
+        if wanted is not None:
+            self._watched, self._certain = visible.boards_of(wanted, self._infos), True
+        elif self._backend.name == "simulated":
+            self._watched = tuple(info.uuid for info in self._infos)
+        else:
+            self._watched, self._certain = visible.visible(os.environ.get("CUDA_VISIBLE_DEVICES"), self._infos)
+        if self._wish is not None:
+            for uuid in self._watched:
+                self._limiter.probe(uuid)
+
+    def _act(self, wish: Wish) -> tuple[Outcome, ...]:
+        outcomes = [self._limiter.release(uuid) for uuid in self._limiter.active() if uuid not in self._watched]
+        for uuid in self._watched:
+            if wish.limit_w is None:
+                outcomes.append(self._limiter.release(uuid))
+                continue
+            self._find_foreign(uuid)
+            if self._foreign[uuid]:
+                outcomes.append(self._refuse_foreign(uuid))
+                continue
+            look = self._looks.get(uuid)
+            power = look.power_w if look else None
+            outcomes.append(
+                self._limiter.apply(
+                    uuid, wish.limit_w, allow_raise=wish.allow_raise, power_w=power, now_s=self._clock()
+                )
+            )
+        return tuple(outcomes)
+
+    def _refuse_foreign(self, uuid: str) -> Outcome:
+        self._limiter.release(uuid)
+        pid = self._foreign[uuid][0]
+        text = f"another process uses this GPU (pid {pid}, {machine.name(pid)}): its limit is left alone"
+        return Outcome(uuid, False, "foreign", None, text)
+
+    def tick(self) -> None:
+        """Every half second: the dead-man, foreign processes, leases of agents that died meanwhile."""
+        with self._guard:
+            if not self._settled:
+                return
+            if not self._released and self._clock() - self._last_wish_s > DEAD_MAN_S and self._limiter.active():
+                self.say(f"no word from the supervisor for {DEAD_MAN_S:.0f} s: limits given back")
+                self._limiter.release_all()
+                self._released = True
+            for uuid in self._limiter.active():
+                if self._foreign.get(uuid) and self._wish is not None:
+                    self._send(Done(self._wish.gen, (self._refuse_foreign(uuid),)))
+            if self._clock() >= self._slow_at - 0.5:
+                self._limiter.mend_stale(frozenset(self._limiter.active()))
+
+    def leave(self) -> tuple[Outcome, ...]:
+        """Give everything back."""
+        with self._guard:
+            return self._limiter.release_all()
+
+    def mend(self) -> tuple[Outcome, ...]:
+        """Give back what dead agents left; for `--mend`."""
+        self.open()
+        return self._limiter.mend_stale()

@@ -1,0 +1,248 @@
+"""What the agent asks of any kind of device, and the simulated kind.
+
+A backend never raises for a device that misbehaves: a field that could not be read is None with its NVML error code
+beside it. Limits are whole milliwatts, as the driver keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct, structs
+
+from carbontui.power import simulated
+from carbontui.power.messages import Cap, PowerKind
+from carbontui.power.simulated import SimulatedSpec, SimulatedState
+
+NOT_SUPPORTED = 3
+NO_PERMISSION = 4
+GPU_IS_LOST = 15
+REASON_POWER_CAP = 0x4
+
+
+class DeviceInfo(Struct, frozen=True, kw_only=True):
+    """What does not change while the driver is loaded. Limits in milliwatts, None where the board has none."""
+
+    uuid: str
+    name: str
+    index: int
+    simulated: bool = False
+    limit_min_mw: int | None = None
+    limit_max_mw: int | None = None
+    limit_default_mw: int | None = None
+    memory_total_b: int | None = None
+    clock_max_mhz: int | None = None
+    """Where clocks can be locked."""
+    mig: bool = False
+    mig_uuids: tuple[str, ...] = ()
+    persistence: bool | None = None
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """One look at one device; None fields have an entry (field, NVML code) in `errors`."""
+
+    energy_uj: int | None = None
+    power_w: float | None = None
+    kind: PowerKind | None = None
+    limit_mw: int | None = None
+    sm_mhz: float | None = None
+    util: float | None = None
+    memory_used_b: int | None = None
+    temp_c: float | None = None
+    reasons: int | None = None
+    errors: tuple[tuple[str, int], ...] = ()
+    lost: bool = False
+
+
+class DeviceError(Exception):
+    """A call the driver refused: `code` is NVML's number, the text says it in words."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Backend(Protocol):
+    """A family of devices, opened once per agent."""
+
+    name: str
+    driver: str
+
+    def open(self) -> None:
+        """Raises DeviceError when the family is not there; may be called again later."""
+
+    def devices(self) -> tuple[DeviceInfo, ...]: ...
+
+    def look(self, uuid: str) -> Look: ...
+
+    def limit_mw(self, uuid: str) -> int:
+        """The limit in force. Raises DeviceError."""
+
+    def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
+        """Raises DeviceError."""
+
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        """Keep the clock at or below `mhz`; None lifts the lock. There is no way to read one. Raises DeviceError."""
+
+    def processes(self, uuid: str) -> tuple[int, ...]:
+        """Pids of compute processes. Raises DeviceError."""
+
+    def close(self) -> None: ...
+
+
+class SimulatedBackend:
+    """Boards of `carbontui.power.simulated`, advanced by the clock that is handed in."""
+
+    name = "simulated"
+    driver = "simulated"
+
+    def __init__(self, spec: SimulatedSpec, clock: Callable[[], float]) -> None:
+        self.spec = spec
+        self._clock = clock
+        self._at = clock()
+        self._boards: dict[str, SimulatedState] = {
+            f"GPU-simulated-{i}": simulated.fresh(spec) for i in range(spec.count)
+        }
+
+    def open(self) -> None:
+        self._at = self._clock()
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        spec = self.spec
+        return tuple(
+            DeviceInfo(
+                uuid=uuid,
+                name=spec.name,
+                index=index,
+                simulated=True,
+                limit_min_mw=round(spec.limit_min_w * 1000),
+                limit_max_mw=round(spec.limit_max_w * 1000),
+                limit_default_mw=round(spec.limit_max_w * 1000),
+                memory_total_b=spec.memory_b,
+            )
+            for index, uuid in enumerate(self._boards)
+        )
+
+    def drive(self, activity: float | None, duty: float) -> None:
+        """What the child does from now on."""
+        self._advance()
+        for uuid, board in self._boards.items():
+            self._boards[uuid] = structs.replace(board, activity=activity, duty=duty)
+
+    def look(self, uuid: str) -> Look:
+        self._advance()
+        spec, board = self.spec, self._boards[uuid]
+        busy = (board.activity or 0.0) * board.duty
+        x = spec.clock_share(board.limit_w)
+        return Look(
+            energy_uj=round(board.energy_uj),
+            power_w=round(board.power_w, 3),
+            kind="instant",
+            limit_mw=round(board.limit_w * 1000),
+            sm_mhz=spec.clock_mhz * (x if busy > 0 else 0.17),
+            util=busy,
+            memory_used_b=0 if board.activity is None else spec.model_b,
+            temp_c=round(board.temp_c, 1),
+            reasons=REASON_POWER_CAP if busy > 0 and x < 1 else 0,
+        )
+
+    def limit_mw(self, uuid: str) -> int:
+        return round(self._boards[uuid].limit_w * 1000)
+
+    def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
+        self._advance()
+        self._boards[uuid] = structs.replace(self._boards[uuid], limit_w=milliwatts / 1000)
+
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        raise DeviceError(NOT_SUPPORTED, "not modelled")
+
+    def processes(self, uuid: str) -> tuple[int, ...]:
+        return ()
+
+    def close(self) -> None:
+        pass
+
+    def _advance(self) -> None:
+        now = self._clock()
+        for uuid, board in self._boards.items():
+            self._boards[uuid] = simulated.advance(self.spec, board, now - self._at)
+        self._at = now
+
+
+class NoBackend:
+    """No GPU at all: the host is still measured or estimated."""
+
+    name = "none"
+    driver = ""
+
+    def open(self) -> None:
+        pass
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        return ()
+
+    def look(self, uuid: str) -> Look:
+        raise KeyError(uuid)
+
+    def limit_mw(self, uuid: str) -> int:
+        raise DeviceError(NOT_SUPPORTED, "no GPU")
+
+    def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
+        raise DeviceError(NOT_SUPPORTED, "no GPU")
+
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        raise DeviceError(NOT_SUPPORTED, "no GPU")
+
+    def processes(self, uuid: str) -> tuple[int, ...]:
+        return ()
+
+    def close(self) -> None:
+        pass
+
+
+def measure_caps(look: Look) -> dict[str, Cap]:
+    """What the first look proves about measuring: asked of the device, never concluded from its architecture."""
+    errors = dict(look.errors)
+    if look.lost:
+        lost = Cap("lost", "the GPU fell off the bus", "a reboot or a GPU reset; nothing else helps")
+        return {"energy": lost, "power": lost, "limit": lost}
+    caps: dict[str, Cap] = {}
+    if look.energy_uj is not None:
+        caps["energy"] = Cap("yes", "energy counter of the board")
+    else:
+        # a part-time sensor meets a fast rhythm in a few fixed phases: measured on the simulation, 250 ms bursts +20 %
+        rough = " (instant readings: fast bursts may be off by 20 %)" if look.kind == "instant" else ""
+        reason = words(errors.get("energy_uj"))
+        caps["energy"] = Cap("not_supported", f"no energy counter ({reason}): power is integrated{rough}")
+    if look.power_w is not None:
+        kinds = {
+            "avg1s": "1 s average",
+            "instant": "instantaneous",
+            "module": "whole module, CPU included",
+            "unspecified": "as the driver gives it",
+            "model": "modelled",
+        }
+        caps["power"] = Cap("yes", kinds[look.kind or "unspecified"])
+    else:
+        caps["power"] = Cap("not_supported", f"no power reading ({words(errors.get('power_w'))})")
+    return caps
+
+
+def words(code: int | None) -> str:
+    """NVML's error numbers in words."""
+    table = {
+        1: "NVML is not initialised",
+        2: "invalid argument",
+        NOT_SUPPORTED: "not supported by this GPU or driver",
+        NO_PERMISSION: "no permission",
+        9: "the NVIDIA driver is not loaded",
+        10: "the driver timed out",
+        12: "no NVIDIA driver library on this machine",
+        13: "this driver is too old for that call",
+        GPU_IS_LOST: "the GPU is lost",
+        16: "the GPU needs a reset",
+        18: "driver and library versions differ: the driver was upgraded, reboot or reload it",
+        999: "unknown driver error",
+    }
+    return "not asked" if code is None else table.get(code, f"NVML error {code}")

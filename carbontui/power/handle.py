@@ -1,0 +1,297 @@
+"""The supervisor's end of the agent: starts it, replaces it when it dies or hangs, keeps the latest readings.
+
+Nothing here waits for a driver. While an agent is being replaced the last readings age, and what was wished is
+wished again from its successor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from carbontui.power.messages import (
+    BEAT_S,
+    HUNG_S,
+    LINE_MAX,
+    Bye,
+    Code,
+    Done,
+    Gone,
+    Outcome,
+    Poke,
+    Readings,
+    Report,
+    Sample,
+    Say,
+    ToAgent,
+    Wish,
+    decode_to_supervisor,
+    encode,
+)
+from carbontui.power.simulated import SimulatedSpec
+
+BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 15.0)
+LIVED_S = 30.0
+"""An agent that lived this long died of something new: the back-off starts again."""
+FIRST_REPORT_S = 20.0
+"""Opening the driver takes seconds on a machine with many GPUs and no persistence mode."""
+ANSWER_S = 5.0
+SAMPLES_KEPT = 20_000
+
+
+class AgentHandle:
+    """One agent process and what it last said. `log` takes lines for carbontui.log; `cwd` holds no job data.
+
+    `monitor` never writes a limit (--no-cap, replays on real devices); with `probing` it still asks the driver, by
+    writing what stands there, whether one could be set (doctor).
+    """
+
+    def __init__(
+        self,
+        *,
+        simulated: SimulatedSpec | None = None,
+        log: Callable[[str], None],
+        cwd: Path,
+        job: str,
+        monitor: bool = False,
+        probing: bool = False,
+    ) -> None:
+        self.simulated = simulated
+        self.readings = Readings()
+        self.outcomes: dict[str, Outcome] = {}
+        """The latest outcome per GPU, unasked ones included (a cap without effect, a limit changed outside)."""
+        self._log = log
+        self._cwd = cwd
+        self._job = job
+        self._monitor = monitor
+        self._probing = probing
+        self._wish = Wish()
+        self._process: Process | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
+        self._waiting: dict[int, asyncio.Future[tuple[Outcome, ...]]] = {}
+        self._reported = asyncio.Event()
+        self._gone: asyncio.Future[tuple[Outcome, ...]] | None = None
+        self._started_s = 0.0
+        self._heard_s: float | None = None
+        self._closing = False
+
+    @property
+    def pid(self) -> int | None:
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else None
+
+    async def start(self) -> None:
+        """Start the agent and keep one alive from now on."""
+        await self._spawn()
+        self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._beat())]
+
+    async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
+        """Have every limit given back, then end the agent. Returns what it said; empty when it did not answer."""
+        self._closing = True
+        outcomes: tuple[Outcome, ...] = ()
+        process = self._process
+        if process is not None and process.returncode is None:
+            self._gone = asyncio.get_running_loop().create_future()
+            self._send(Bye())
+            with contextlib.suppress(asyncio.TimeoutError, asyncio.CancelledError):
+                outcomes = await asyncio.wait_for(self._gone, timeout_s)
+            self._hang_up()
+            try:
+                await asyncio.wait_for(process.wait(), 1.0)
+            except asyncio.TimeoutError:
+                self._kill(process)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        return outcomes
+
+    # --- wishes -----------------------------------------------------------------------------------------------
+
+    def watch(self, uuids: tuple[str, ...] | None, own_pids: tuple[int, ...] = ()) -> None:
+        """The child's GPUs as its client names them (None: all visible), and its pids: others there are foreign."""
+        if (uuids, own_pids) != (self._wish.watch, self._wish.own_pids):
+            # a new generation: the limit that is wished belongs on these boards now
+            self._change(watch=uuids, own_pids=own_pids, gen=self._wish.gen + 1)
+
+    async def set_limit(self, watts_per_gpu: float | None, *, allow_raise: bool = False) -> tuple[Outcome, ...]:
+        """Cap every watched GPU, or give back what was found (None). One outcome per GPU; never raises for a device."""
+        gen = self._wish.gen + 1
+        answer: asyncio.Future[tuple[Outcome, ...]] = asyncio.get_running_loop().create_future()
+        self._waiting[gen] = answer
+        self._change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise)
+        try:
+            return await asyncio.wait_for(answer, ANSWER_S)
+        except asyncio.TimeoutError:
+            text = "the driver is not answering; the wish stands and is carried out when it does"
+            code: Code = "error"
+            return tuple(
+                Outcome(reading.uuid, False, code, None, text) for reading in self.readings.devices if reading.watched
+            )
+        finally:
+            self._waiting.pop(gen, None)
+
+    def drive_simulated(self, activity: float, duty: float = 1.0) -> None:
+        """What the child does (1: steps flow, 0: parked); real devices ignore it."""
+        if (activity, duty) != (self._wish.activity, self._wish.duty):
+            self._change(activity=activity, duty=duty)
+
+    def set_fast(self, fast: bool) -> None:
+        """Sample at 10 Hz while calibrating."""
+        if fast != self._wish.fast:
+            self._change(fast=fast)
+
+    async def refresh(self, timeout_s: float = 0.3) -> Readings:
+        """Ask for a look now; returns what there is when the time is over."""
+        self._reported.clear()
+        self._send(Poke())
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._reported.wait(), timeout_s)
+        return self.readings
+
+    def drain(self) -> list[Sample]:
+        """Samples since the last call, oldest first."""
+        samples = list(self._samples)
+        self._samples.clear()
+        return samples
+
+    # --- the process ------------------------------------------------------------------------------------------
+
+    async def _spawn(self) -> None:
+        ours, theirs = socket.socketpair()
+        arguments = ["--fd", str(theirs.fileno()), "--job", self._job]
+        if self.simulated is not None:
+            arguments += ["--simulated", msgspec.json.encode(self.simulated).decode()]
+        if self._monitor:
+            arguments.append("--monitor")
+        if self._probing:
+            arguments.append("--probing")
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "carbontui.power.agent",
+                *arguments,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+                cwd=self._cwd,
+                stdin=DEVNULL,
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_MAX)
+        self._started_s = time.monotonic()
+        self._heard_s = None
+        self._reader = reader
+        self._send(self._wish)
+
+    async def _keep(self) -> None:
+        """Read until the agent is gone, then start another."""
+        tries = 0
+        while True:
+            await self._read(self._reader)
+            self._hang_up()
+            process = self._process
+            if process is not None:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(process.wait(), 0.5)
+            if self._closing:
+                return
+            lived = time.monotonic() - self._started_s
+            tries = 0 if lived >= LIVED_S else tries + 1
+            wait = BACKOFF_S[min(max(tries - 1, 0), len(BACKOFF_S) - 1)]
+            code = process.returncode if process is not None else None
+            self._log(f"agent: gone after {lived:.0f} s (status {code}); another in {wait:.0f} s")
+            await asyncio.sleep(wait)
+            while True:
+                try:
+                    await self._spawn()
+                    break
+                except OSError as error:
+                    self._log(f"agent: cannot be started ({error})")
+                    await asyncio.sleep(BACKOFF_S[-1])
+
+    async def _beat(self) -> None:
+        """Repeat the wish, and look whether the agent still speaks."""
+        while True:
+            await asyncio.sleep(BEAT_S / 2)
+            self._send(self._wish)
+            now = time.monotonic()
+            limit = FIRST_REPORT_S if self._heard_s is None else HUNG_S
+            silent = now - (self._started_s if self._heard_s is None else self._heard_s)
+            process = self._process
+            if silent > limit and process is not None and process.returncode is None and self._writer is not None:
+                self._log(f"agent: silent for {silent:.0f} s, the driver is not answering; replaced")
+                self._kill(process)
+                # a process stuck in the kernel does not die of this yet: let go of it all the same
+                self._hang_up()
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        while True:
+            try:
+                line = await reader.readline()
+            except (OSError, ValueError):
+                return
+            if not line:
+                return
+            try:
+                message = decode_to_supervisor(line)
+            except msgspec.DecodeError as error:
+                self._log(f"agent: a line that is no message ({error})")
+                continue
+            if isinstance(message, Report):
+                self.readings = message.readings
+                self._samples.extend(message.samples)
+                self._heard_s = time.monotonic()
+                self._reported.set()
+            elif isinstance(message, Done):
+                self._note(message.outcomes)
+                # the agent answers the newest wish alone, which holds every older one
+                for gen, waiting in self._waiting.items():
+                    if gen <= message.gen and not waiting.done():
+                        waiting.set_result(message.outcomes)
+            elif isinstance(message, Gone):
+                self._note(message.outcomes)
+                if self._gone is not None and not self._gone.done():
+                    self._gone.set_result(message.outcomes)
+            elif isinstance(message, Say):
+                self._log(f"agent: {message.text}")
+
+    def _note(self, outcomes: tuple[Outcome, ...]) -> None:
+        for outcome in outcomes:
+            if not outcome.ok and self.outcomes.get(outcome.uuid) != outcome:
+                self._log(f"agent: {outcome.uuid}: {outcome.text or outcome.code}")
+            self.outcomes[outcome.uuid] = outcome
+
+    def _change(self, **fields: object) -> None:
+        self._wish = structs.replace(self._wish, **fields)
+        self._send(self._wish)
+
+    def _send(self, message: ToAgent) -> None:
+        writer = self._writer
+        if writer is not None and not writer.is_closing() and writer.transport.get_write_buffer_size() < LINE_MAX:
+            writer.write(encode(message))
+
+    def _hang_up(self) -> None:
+        if self._writer is not None:
+            self._writer.transport.abort()
+            self._writer = None
+
+    def _kill(self, process: Process) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()

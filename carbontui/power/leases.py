@@ -1,0 +1,182 @@
+"""Limit leases: what stood on a GPU before carbontui changed it, on disk before the first change.
+
+One file and one lock per GPU UUID in `carbontui.paths.limit_lease_dir()`. Whoever writes a limit holds the lock
+(flock: the kernel frees it at any death) and owns the lease's epoch; before every write the epoch is read again. The
+lease of a dead owner is stale: the next agent on the machine takes 'before' from it, never from the device.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from carbontui import paths
+from carbontui.power import machine
+from carbontui.power.messages import Outcome
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """Milliwatts as the driver keeps them. `ours_mw`: every value that may stand there because of us."""
+
+    uuid: str
+    boot_id: str
+    epoch: int
+    before_mw: int
+    ours_mw: tuple[int, ...]
+    agent_pid: int
+    agent_start: int
+    job: str
+    written_s: float
+    clocks_mhz: int | None = None
+    """The clock lock that stands in for a limit; it can only be lifted, since none can be read."""
+
+
+class StaleLease(Struct, frozen=True):
+    """A limit nobody gave back: the board still stands at `ours_w`, before it was `before_w`."""
+
+    uuid: str
+    before_w: float
+    ours_w: float
+    job: str
+    fix: str
+
+
+def command(lease: Lease) -> str:
+    """The exact line that gives a limit back by hand."""
+    if lease.clocks_mhz is not None:
+        return f"sudo nvidia-smi -i {lease.uuid} -rgc"
+    return limit_command(lease.uuid, lease.before_mw)
+
+
+def limit_command(uuid: str, before_mw: int) -> str:
+    """Sets a power limit by hand."""
+    watts = f"{before_mw / 1000:.3f}".rstrip("0").rstrip(".")
+    return f"sudo nvidia-smi -i {uuid} -pl {watts}"
+
+
+class LeaseStore:
+    """The lease files of one directory. Each write is fsynced with its directory before it returns."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or paths.limit_lease_dir()
+
+    def _path(self, uuid: str) -> Path:
+        return self.directory / f"{uuid}.json"
+
+    def read(self, uuid: str) -> Lease | None:
+        try:
+            return msgspec.json.decode(self._path(uuid).read_bytes(), type=Lease)
+        except (OSError, msgspec.DecodeError):
+            return None
+
+    def write(self, lease: Lease) -> None:
+        """Raises OSError; then nothing may be set."""
+        paths.private_dir(self.directory)
+        temporary = self._path(lease.uuid).with_suffix(f".{os.getpid()}.tmp")
+        with temporary.open("wb") as file:
+            file.write(msgspec.json.encode(lease))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path(lease.uuid))
+        self._sync()
+
+    def drop(self, uuid: str) -> None:
+        self._path(uuid).unlink(missing_ok=True)
+        self._sync()
+
+    def all(self) -> list[Lease]:
+        try:
+            names = sorted(path.stem for path in self.directory.glob("*.json"))
+        except OSError:
+            return []
+        return [lease for name in names if (lease := self.read(name)) is not None]
+
+    def lock(self, uuid: str) -> int | None:
+        """A descriptor holding this GPU's lock, or None while another process holds it."""
+        paths.private_dir(self.directory)
+        descriptor = os.open(self.directory / f"{uuid}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def _sync(self) -> None:
+        if not self.directory.is_dir():
+            return
+        descriptor = os.open(self.directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def is_stale(lease: Lease) -> bool:
+    """Whether its owner is gone while the boot is the same (a reboot gives limits back by itself)."""
+    return lease.boot_id == machine.boot_id() and not machine.alive(lease.agent_pid, lease.agent_start)
+
+
+def stale_leases(directory: Path | None = None) -> tuple[StaleLease, ...]:
+    """The stale leases of this machine; starts and changes nothing."""
+    return tuple(
+        StaleLease(
+            lease.uuid,
+            lease.before_mw / 1000,
+            lease.ours_mw[-1] / 1000,
+            lease.job,
+            command(lease),
+        )
+        for lease in LeaseStore(directory).all()
+        if is_stale(lease)
+    )
+
+
+def mend(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
+    """Give every stale limit back, through an agent of its own (NVML is loaded nowhere else).
+
+    Returns one outcome per lease; one that is not ok carries the command for a person to run.
+    """
+    stale = stale_leases()
+    if not stale:
+        return ()
+    try:
+        run = subprocess.run(
+            [sys.executable, "-m", "carbontui.power.agent", "--mend"],
+            capture_output=True,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",  # -m would import from wherever the user stands
+        )
+        return msgspec.json.decode(run.stdout, type=tuple[Outcome, ...])
+    except (subprocess.SubprocessError, OSError, msgspec.DecodeError, json.JSONDecodeError) as error:
+        why = f"could not be given back ({type(error).__name__})"
+        return tuple(Outcome(lease.uuid, False, "error", lease.ours_w, why, lease.fix) for lease in stale)
+
+
+def new_lease(
+    uuid: str, epoch: int, before_mw: int, ours_mw: tuple[int, ...], job: str, clocks_mhz: int | None = None
+) -> Lease:
+    """A lease of this very process."""
+    pid = os.getpid()
+    return Lease(
+        uuid=uuid,
+        boot_id=machine.boot_id(),
+        epoch=epoch,
+        before_mw=before_mw,
+        ours_mw=ours_mw,
+        agent_pid=pid,
+        agent_start=machine.start_time(pid),
+        job=job,
+        written_s=time.time(),
+        clocks_mhz=clocks_mhz,
+    )

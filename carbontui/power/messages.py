@@ -1,0 +1,208 @@
+"""What crosses the border between supervisor and agent: JSON lines over a socket pair, level-triggered.
+
+The supervisor repeats one `Wish` (everything it wants) every two seconds as a heartbeat; the agent sends a `Report`
+(everything it knows) with every sample and a `Done` once per wish generation. Nothing is ever replayed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+LINE_MAX = 1024 * 1024
+BEAT_S = 2.0
+DEAD_MAN_S = 30.0
+"""Without a wish for this long the agent gives every limit back and waits."""
+HUNG_S = 5.0
+"""Without a report for this long the agent is killed and replaced."""
+
+Support = Literal["yes", "no_permission", "not_supported", "no_effect", "unknown", "lost"]
+PowerKind = Literal["avg1s", "instant", "unspecified", "module", "model"]
+Method = Literal["counter", "integrated", "gap", "model"]
+How = Literal["measured", "estimated", "simulated"]
+Code = Literal[
+    "applied",  # the limit was written and read back
+    "kept",  # it was already so
+    "given_back",  # the limit found before us stands again
+    "no_permission",
+    "not_supported",
+    "no_effect",  # accepted by the driver, ignored by the board
+    "out_of_range",
+    "foreign",  # a process that is not ours uses this GPU
+    "held",  # another carbontui job holds this GPU's limit
+    "outside",  # someone else changed the limit: adopted, not fought
+    "lost",
+    "error",
+]
+
+
+class Cap(Struct, frozen=True, omit_defaults=True):
+    """Whether something can be done on a device; `why` and `fix` are shown word for word."""
+
+    support: Support
+    why: str = ""
+    fix: str = ""
+
+
+class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One look at one device, for the meter. A field that could not be read is None, its NVML code in `errors`.
+
+    `uuid` is the board's UUID, or "cpu" and "dram" for the host. `energy_uj` is a free-running counter that wraps at
+    `wrap_uj` (RAPL) or never (NVML). `power_w` means what `kind` says. `max_w` bounds what is believable.
+    """
+
+    uuid: str
+    mono_s: float
+    wall_s: float
+    how: How = "measured"
+    energy_uj: int | None = None
+    wrap_uj: int | None = None
+    power_w: float | None = None
+    kind: PowerKind | None = None
+    max_w: float | None = None
+    lost: bool = False
+    errors: tuple[tuple[str, int], ...] = ()
+
+
+class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The latest of one GPU. A field that is None has its reason in `why[field]`."""
+
+    uuid: str
+    name: str
+    index: int = 0
+    simulated: bool = False
+    watched: bool = True
+    power_w: float | None = None
+    power_kind: PowerKind | None = None
+    limit_w: float | None = None
+    limit_found_w: float | None = None
+    """What stood there before carbontui wrote anything: the reference, and what is given back."""
+    limit_min_w: float | None = None
+    limit_max_w: float | None = None
+    limit_default_w: float | None = None
+    memory_used_b: int | None = None
+    memory_total_b: int | None = None
+    util: float | None = None
+    temp_c: float | None = None
+    sm_mhz: float | None = None
+    reasons: int | None = None
+    """NVML clock-event reasons: 0x4 power cap, 0x20 and 0x40 thermal, 0x8 hardware slowdown, 0x80 power brake."""
+    foreign_pids: tuple[int, ...] = ()
+    mig: bool = False
+    lost: bool = False
+    caps: dict[str, Cap] = {}
+    why: dict[str, str] = {}
+
+
+class HostReading(Struct, frozen=True, omit_defaults=True):
+    """CPU packages and memory. `how` is measured (RAPL) or estimated; `source` says by what rule."""
+
+    cpu_w: float | None = None
+    dram_w: float | None = None
+    how: How = "estimated"
+    source: str = ""
+    caps: dict[str, Cap] = {}
+
+
+class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All devices at `mono_s` (time.monotonic) and `wall_s` (epoch)."""
+
+    mono_s: float = 0.0
+    wall_s: float = 0.0
+    backend: str = "none"
+    driver: str = ""
+    devices: tuple[Reading, ...] = ()
+    host: HostReading = HostReading()
+    notices: tuple[str, ...] = ()
+
+    def age_s(self, now_mono_s: float) -> float:
+        """Seconds since these were read; infinite before the first."""
+        return now_mono_s - self.mono_s if self.mono_s else float("inf")
+
+
+class Outcome(Struct, frozen=True, omit_defaults=True):
+    """What became of a limit on one GPU. `watts` is what the device says now; `fix` an exact command, if one helps."""
+
+    uuid: str
+    ok: bool
+    code: Code
+    watts: float | None = None
+    text: str = ""
+    fix: str = ""
+
+
+class Wish(Struct, tag_field="t", tag="wish", frozen=True, kw_only=True, omit_defaults=True):
+    """supervisor -> agent, at every change and every BEAT_S: what is wanted now."""
+
+    gen: int = 0
+    limit_w: float | None = None
+    """Watts per GPU; None gives back what was found."""
+    allow_raise: bool = False
+    watch: tuple[str, ...] | None = None
+    """UUIDs (or prefixes, MIG forms) of the child's GPUs; None: all that are visible."""
+    own_pids: tuple[int, ...] = ()
+    """Processes of the child; every other compute process on a watched GPU is foreign."""
+    activity: float | None = None
+    """What a simulated GPU follows: None no process, 0 parked, 1 steps flow."""
+    duty: float = 1.0
+    fast: bool = False
+    """Sample at 10 Hz (while calibrating)."""
+
+
+class Poke(Struct, tag_field="t", tag="poke", frozen=True):
+    """supervisor -> agent: sample and report now."""
+
+
+class Bye(Struct, tag_field="t", tag="bye", frozen=True):
+    """supervisor -> agent: give every limit back, say so, leave."""
+
+
+class Report(Struct, tag_field="t", tag="report", frozen=True):
+    """agent -> supervisor: the latest readings, and every sample since the last report."""
+
+    readings: Readings
+    samples: tuple[Sample, ...] = ()
+
+
+class Done(Struct, tag_field="t", tag="done", frozen=True):
+    """agent -> supervisor: what the wish of this generation came to, one outcome per watched GPU."""
+
+    gen: int
+    outcomes: tuple[Outcome, ...] = ()
+
+
+class Gone(Struct, tag_field="t", tag="gone", frozen=True):
+    """agent -> supervisor: every limit is back (or not: see the outcomes); I leave."""
+
+    outcomes: tuple[Outcome, ...] = ()
+
+
+class Say(Struct, tag_field="t", tag="say", frozen=True):
+    """agent -> supervisor: a line for carbontui.log."""
+
+    text: str
+
+
+ToAgent = Wish | Poke | Bye
+ToSupervisor = Report | Done | Gone | Say
+
+_encoder = msgspec.json.Encoder()
+_to_agent: Any = msgspec.json.Decoder(ToAgent)
+_to_supervisor: Any = msgspec.json.Decoder(ToSupervisor)
+
+
+def encode(message: Struct) -> bytes:
+    """One line, newline included."""
+    return _encoder.encode(message) + b"\n"
+
+
+def decode_to_agent(line: bytes) -> ToAgent:
+    """Raises msgspec.DecodeError for anything else."""
+    return _to_agent.decode(line)  # type: ignore[no-any-return]
+
+
+def decode_to_supervisor(line: bytes) -> ToSupervisor:
+    """Raises msgspec.DecodeError for anything else."""
+    return _to_supervisor.decode(line)  # type: ignore[no-any-return]

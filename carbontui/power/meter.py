@@ -1,0 +1,212 @@
+"""The meter: samples in, labelled joules out. Pure: no clock, no file, no device.
+
+Every joule says how it came about:
+
+- ``counter``     difference of the device's own energy counter (exact over any gap)
+- ``integrated``  power readings over time, where there is no usable counter
+- ``gap``         nothing was read for more than GAP_S: the last power, carried on
+- ``model``       an estimate from utilisation, not a measurement
+
+A counter delta is believed when 0 <= delta <= 1.5 * max power * time (plus one tick of the counter); anything else (a
+reset, a driver reload, an absurd jump) starts a new epoch and that interval is counted from power. The sensor behind
+NVML's numbers is good for about +-5 %, whatever the label.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from carbontui.power.messages import Method, Sample
+
+GAP_S = 5.0
+BELIEVABLE = 1.5
+TICK_S = 0.25
+"""Slack for the counter's own tick (20..100 ms on known boards) and the jitter of our look at it."""
+STUCK_S = 5.0
+"""A counter that stands still this long while power is drawn is no counter."""
+DEFAULT_MAX_W = 1500.0
+KEEP = 4096
+
+
+class Increment(Struct, frozen=True):
+    """Joules of one device over [t0_s, t1_s] (epoch seconds; mono0_s, mono1_s on the monotonic clock)."""
+
+    uuid: str
+    joules: float
+    method: Method
+    t0_s: float
+    t1_s: float
+    mono0_s: float
+    mono1_s: float
+
+
+class _Anchor(Struct):
+    """The last good look at a device, and what has been seen since the counter last moved."""
+
+    mono_s: float
+    wall_s: float
+    energy_uj: int | None
+    power_w: float | None
+    seen_s: float
+    """Monotonic time of the last look, later than mono_s while the counter stands still."""
+    pending_j: float = 0.0
+    stuck: bool = False
+
+
+class _State(Struct):
+    boot_id: str
+    anchors: dict[str, _Anchor]
+    joules: dict[str, dict[Method, float]]
+    epochs: dict[str, int]
+
+
+class Meter:
+    """Adds samples of any number of devices, keyed by UUID."""
+
+    def __init__(self) -> None:
+        self._anchors: dict[str, _Anchor] = {}
+        self._joules: dict[str, dict[Method, float]] = {}
+        self._epochs: dict[str, int] = {}
+        self._recent: deque[Increment] = deque(maxlen=KEEP)
+
+    def add(self, sample: Sample) -> tuple[Increment, ...]:
+        """The joules between this sample and the last one of the same device; none for the first."""
+        last = self._anchors.get(sample.uuid)
+        if sample.lost:
+            # what was measured stays; a board that comes back later starts anew, its absence is not filled in
+            self._anchors.pop(sample.uuid, None)
+            return ()
+        if sample.energy_uj is None and sample.power_w is None:
+            return ()
+        if last is None:
+            self._anchor(sample)
+            return ()
+        if sample.mono_s <= last.seen_s:
+            return ()
+        made = self._between(last, sample)
+        if made is None:
+            return ()
+        joules, method = made
+        dt = sample.mono_s - last.mono_s
+        # a stepped wall clock or a suspended host must not place energy where no time was measured
+        t0 = last.wall_s if abs((sample.wall_s - last.wall_s) - dt) <= 2.0 else sample.wall_s - dt
+        increment = Increment(sample.uuid, joules, method, t0, sample.wall_s, last.mono_s, sample.mono_s)
+        self._anchor(sample, stuck=last.stuck)
+        ledger = self._joules.setdefault(sample.uuid, {})
+        ledger[method] = ledger.get(method, 0.0) + joules
+        self._recent.append(increment)
+        return (increment,)
+
+    def _between(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
+        """Joules since `last` and their label; None while a standing counter may still move."""
+        dt = sample.mono_s - last.mono_s
+        if sample.energy_uj is not None and last.energy_uj is not None and sample.how != "estimated":
+            delta = sample.energy_uj - last.energy_uj
+            if delta < 0 and sample.wrap_uj:
+                delta += sample.wrap_uj
+            bound = BELIEVABLE * (sample.max_w or DEFAULT_MAX_W) * (dt + TICK_S) * 1e6
+            drawing = (sample.power_w or 0.0) > 1.0
+            if delta == 0 and drawing:
+                return self._standing(last, sample)
+            if 0 <= delta <= bound:
+                last.stuck = False
+                return delta / 1e6, "counter"
+            self._epochs[sample.uuid] = self._epochs.get(sample.uuid, 0) + 1
+        return self._from_power(last, sample)
+
+    def _standing(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
+        if last.stuck:
+            return self._from_power(last, sample)
+        step = sample.mono_s - last.seen_s
+        last.pending_j += (sample.power_w or 0.0) * step
+        last.seen_s = sample.mono_s
+        if sample.mono_s - last.mono_s < STUCK_S:
+            return None
+        last.stuck = True
+        return last.pending_j, "integrated" if step <= GAP_S else "gap"
+
+    def _from_power(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
+        dt = sample.mono_s - last.mono_s
+        if dt > GAP_S:
+            power = last.power_w if last.power_w is not None else sample.power_w
+            return (power * dt, "gap") if power is not None else (0.0, "gap")
+        before, now = last.power_w, sample.power_w
+        if now is None:
+            return (before * dt, "gap") if before is not None else (0.0, "gap")
+        # a 1 s average read about once a second describes just the interval that has passed
+        if before is None or (sample.kind == "avg1s" and 0.5 <= dt <= 2.0) or sample.kind == "model":
+            joules = now * dt
+        else:
+            joules = 0.5 * (before + now) * dt
+        return joules, "model" if sample.how == "estimated" else "integrated"
+
+    def _anchor(self, sample: Sample, *, stuck: bool = False) -> None:
+        self._anchors[sample.uuid] = _Anchor(
+            sample.mono_s, sample.wall_s, sample.energy_uj, sample.power_w, sample.mono_s, stuck=stuck
+        )
+
+    # --- what was counted ------------------------------------------------------------------------------------
+
+    def joules(self, uuid: str | None = None) -> float:
+        """All joules so far, of one device or of all."""
+        ledgers = self._joules.values() if uuid is None else [self._joules.get(uuid, {})]
+        return sum(sum(ledger.values()) for ledger in ledgers)
+
+    def by_method(self, uuid: str | None = None) -> dict[Method, float]:
+        """Joules by label, of one device or of all."""
+        total: dict[Method, float] = {}
+        for key, ledger in self._joules.items():
+            if uuid in (None, key):
+                for method, joules in ledger.items():
+                    total[method] = total.get(method, 0.0) + joules
+        return total
+
+    def counted_until_s(self, uuid: str) -> float | None:
+        """Monotonic time up to which this device's joules are counted."""
+        anchor = self._anchors.get(uuid)
+        return anchor.mono_s if anchor else None
+
+    def epochs(self, uuid: str) -> int:
+        """How often the counter of this device was found reset or absurd."""
+        return self._epochs.get(uuid, 0)
+
+    def mean_power_w(self, mono0_s: float, mono1_s: float, uuid: str | None = None) -> float | None:
+        """Mean watts over [mono0_s, mono1_s] from the last few thousand increments; None where nothing covers it.
+
+        Devices add up; each is averaged over the part of the window it was measured in.
+        """
+        joules: dict[str, float] = {}
+        seconds: dict[str, float] = {}
+        for part in self._recent:
+            overlap = min(part.mono1_s, mono1_s) - max(part.mono0_s, mono0_s)
+            if overlap > 0 and uuid in (None, part.uuid):
+                share = overlap / (part.mono1_s - part.mono0_s)
+                joules[part.uuid] = joules.get(part.uuid, 0.0) + part.joules * share
+                seconds[part.uuid] = seconds.get(part.uuid, 0.0) + overlap
+        if not seconds:
+            return None
+        return sum(joules[key] / seconds[key] for key in seconds)
+
+    # --- across a restart of the supervisor ------------------------------------------------------------------
+
+    def to_dict(self, boot_id: str) -> dict[str, Any]:
+        """Plain data for the journal."""
+        state = _State(boot_id, self._anchors, self._joules, self._epochs)
+        return dict(msgspec.to_builtins(state))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], boot_id: str) -> Meter:
+        """The meter as it was: on the same boot the counter fills the time in between exactly.
+
+        After a reboot the joules stay and the devices start anew. Raises msgspec.ValidationError on other data.
+        """
+        state = msgspec.convert(data, _State)
+        meter = cls()
+        meter._joules, meter._epochs = state.joules, state.epochs
+        if state.boot_id == boot_id:
+            meter._anchors = state.anchors
+        return meter

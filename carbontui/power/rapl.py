@@ -1,0 +1,158 @@
+"""Watts of CPU packages and memory: RAPL where it may be read, a labelled estimate elsewhere.
+
+Each RAPL zone has a microjoule counter that wraps at max_energy_range_uj (Linux powercap documentation). Packages are
+added up, dram zones likewise; psys contains the packages and is never added. Since CVE-2020-8694 the counters are for
+root alone; the mend is printed, never run.
+
+The estimate: CPU_W_PER_THREAD per logical CPU of ours at full load, a tenth of it at rest, in between by utilisation
+(/proc/stat); memory DIMM_W per assumed 32 GB module. Thermal design powers of current parts lie between 2.2 (server)
+and 8 (desktop) watts per thread: good for an order of magnitude, and labelled so.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from carbontui.power.messages import Cap, HostReading, How, Sample
+
+CPU_W_PER_THREAD = 4.0
+IDLE_SHARE = 0.1
+DIMM_W = 5.0
+DIMM_B = 32 * 2**30
+SOON_S = 0.2
+"""Over less than this, clock ticks of 10 ms say nothing about utilisation."""
+RAPL_ROOT = Path("/sys/class/powercap")
+FIX = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
+
+
+class Zone:
+    """One RAPL counter."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self.path = path / "energy_uj"
+        self.kind = kind
+        self.wrap_uj = int((path / "max_energy_range_uj").read_text())
+        self.total_uj = 0
+        self.last_uj = self.read()
+
+    def read(self) -> int:
+        return int(self.path.read_text())
+
+    def advance(self) -> int:
+        """Microjoules since the zone was opened, unwrapped."""
+        now = self.read()
+        self.total_uj += now - self.last_uj + (self.wrap_uj if now < self.last_uj else 0)
+        self.last_uj = now
+        return self.total_uj
+
+
+def find_zones(root: Path) -> tuple[list[Zone], str]:
+    """Readable package and dram zones, and why there are none."""
+    zones: list[Zone] = []
+    why = "no RAPL on this machine"
+    if not root.is_dir():
+        return zones, why
+    for path in sorted(root.glob("intel-rapl:*")):
+        try:
+            name = (path / "name").read_text().strip()
+            kind = "cpu" if name.startswith("package") else "dram" if name == "dram" else ""
+            if kind:
+                zones.append(Zone(path, kind))
+        except PermissionError:
+            why = f"{path / 'energy_uj'} is readable by root only (CVE-2020-8694)"
+        except (OSError, ValueError):
+            continue
+    return zones, why
+
+
+class Host:
+    """CPU and memory of this machine; `sample` never raises."""
+
+    def __init__(self, root: Path = RAPL_ROOT, stat: Path = Path("/proc/stat")) -> None:
+        self._zones, self._why = find_zones(root)
+        self._stat = stat
+        self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+        self._busy = self._ticks()
+        self._at: float | None = None
+        self._last_uj: dict[str, int] = {}
+        self._reading: HostReading | None = None
+        self._dimm_w = DIMM_W * max(1, math.ceil(_memory_b() / DIMM_B))
+
+    def sample(self, mono_s: float, wall_s: float) -> tuple[tuple[Sample, ...], HostReading]:
+        """Samples "cpu" and "dram" for the meter, and the watts since the last call; too soon, the last ones again."""
+        if self._reading is not None and self._at is not None and mono_s - self._at < SOON_S:
+            return (), self._reading
+        totals: dict[str, int] = {}
+        for zone in list(self._zones):
+            try:
+                totals[zone.kind] = totals.get(zone.kind, 0) + zone.advance()
+            except (OSError, ValueError):
+                # a sum without one of its parts would be a wrong number: from here on it is estimated
+                self._zones = [kept for kept in self._zones if kept.kind != zone.kind]
+                totals.pop(zone.kind, None)
+        dt = None if self._at is None else mono_s - self._at
+        self._at = mono_s
+        samples: list[Sample] = []
+        watts: dict[str, float | None] = {}
+        rules: list[str] = []
+        caps: dict[str, Cap] = {}
+        for kind in ("cpu", "dram"):
+            if kind in totals:
+                last = self._last_uj.get(kind)
+                self._last_uj[kind] = totals[kind]
+                watts[kind] = (totals[kind] - last) / 1e6 / dt if last is not None and dt else None
+                samples.append(
+                    Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, energy_uj=totals[kind], power_w=watts[kind])
+                )
+                caps[kind] = Cap("yes", "RAPL energy counter")
+                rules.append(f"{kind}: RAPL")
+            else:
+                watts[kind] = self._cpu_w() if kind == "cpu" else self._dimm_w
+                samples.append(
+                    Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, how="estimated", power_w=watts[kind], kind="model")
+                )
+                permission = kind == "cpu" and "root" in self._why
+                why = self._why if not totals else f"no readable {kind} counter"
+                caps[kind] = Cap("no_permission" if permission else "not_supported", why, FIX if permission else "")
+                rules.append(
+                    f"cpu: {CPU_W_PER_THREAD:g} W per thread by utilisation"
+                    if kind == "cpu"
+                    else f"dram: {DIMM_W:g} W per 32 GB"
+                )
+        how: How = "measured" if "cpu" in totals else "estimated"
+        self._reading = HostReading(watts["cpu"], watts["dram"], how, "; ".join(rules), caps)
+        return tuple(samples), self._reading
+
+    def _cpu_w(self) -> float:
+        before, self._busy = self._busy, self._ticks()
+        busy = total = 0
+        for cpu, (used, all_) in self._busy.items():
+            was_used, was_all = before.get(cpu, (used, all_))
+            busy, total = busy + used - was_used, total + all_ - was_all
+        share = min(1.0, max(0.0, busy / total)) if total > 0 else 0.0
+        return CPU_W_PER_THREAD * len(self._busy) * (IDLE_SHARE + (1.0 - IDLE_SHARE) * share)
+
+    def _ticks(self) -> dict[int, tuple[int, int]]:
+        """Busy and all clock ticks per CPU that we may run on."""
+        try:
+            lines = self._stat.read_text().splitlines()
+        except OSError:
+            return {}
+        found = {}
+        for line in lines[1:]:
+            if not line.startswith("cpu"):
+                break
+            head, *fields = line.split()
+            numbers = [int(field) for field in fields[:8]]
+            if int(head[3:]) in self._cpus:
+                found[int(head[3:])] = (sum(numbers) - numbers[3] - numbers[4], sum(numbers))
+        return found
+
+
+def _memory_b() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 0

@@ -1,0 +1,62 @@
+"""From raw looks to what a person and the supervisor read. Pure but for /proc."""
+
+from __future__ import annotations
+
+from carbontui.power import machine
+from carbontui.power.devices import DeviceInfo, Look, measure_caps, words
+from carbontui.power.messages import Cap, Reading
+
+
+def foreign(pids: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
+    """Compute processes that are not the child's.
+
+    In a container NVML names pids of the host, which cannot be matched: of those only what exceeds the number of our
+    own processes is foreign.
+    """
+    hidden = [pid for pid in pids if not machine.exists(pid)]
+    strange = [pid for pid in pids if machine.exists(pid) and not machine.belongs(pid, own)]
+    if own:
+        ours = len(pids) - len(hidden) - len(strange)
+        hidden = hidden[max(0, len(own) - ours) :]
+    return tuple(strange + hidden)
+
+
+def reading(
+    info: DeviceInfo, look: Look, *, watched: bool, limit: Cap, found_w: float | None, foreign: tuple[int, ...]
+) -> Reading:
+    """Everything known of one GPU now, with the reason for every field that is missing."""
+    caps = measure_caps(look)
+    caps.setdefault("limit", limit)
+    why = {field: words(code) for field, code in look.errors}
+    if info.mig:
+        why["util"] = "MIG: utilisation exists per slice only"
+        caps["power"] = Cap(caps["power"].support, f"{caps['power'].why}; the whole board, shared by its MIG slices")
+    return Reading(
+        uuid=info.uuid,
+        name=info.name,
+        index=info.index,
+        simulated=info.simulated,
+        watched=watched,
+        power_w=look.power_w,
+        power_kind=look.kind,
+        limit_w=_watts(look.limit_mw),
+        limit_found_w=found_w,
+        limit_min_w=_watts(info.limit_min_mw),
+        limit_max_w=_watts(info.limit_max_mw),
+        limit_default_w=_watts(info.limit_default_mw),
+        memory_used_b=look.memory_used_b,
+        memory_total_b=info.memory_total_b,
+        util=None if info.mig else look.util,
+        temp_c=look.temp_c,
+        sm_mhz=look.sm_mhz,
+        reasons=look.reasons,
+        foreign_pids=foreign,
+        mig=info.mig,
+        lost=look.lost,
+        caps=caps,
+        why=why,
+    )
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000

@@ -1,0 +1,36 @@
+"""What remains to be said when a job is over, for the screen and for plain output."""
+
+from __future__ import annotations
+
+from carbontui import units
+from carbontui.tui import words
+from carbontui.tui.picture import Picture
+
+
+def summary(picture: Picture) -> list[tuple[str, str]]:
+    """What remains to be said when a job is over: (label, words)."""
+    status = picture.status
+    rows = [("ended", f"{status.state}, {words.exit_words(status.exit)}: {status.reason.text}")]
+    mark = words.mark(status, "energy_wall_kwh")
+    energy = f"{units.fmt_kwh(status.energy_wall_kwh)}{' ' + mark if mark else ''}"
+    if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9:
+        energy += f" (boards alone {units.fmt_kwh(status.energy_gpu_kwh)})"
+    rows.append(("energy", energy))
+    rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂ {words.mark(status, 'gco2_g')}".rstrip()))
+    if status.avoided_g is not None:
+        share = ""
+        if status.gco2_g is not None and status.gco2_g + status.avoided_g > 0:
+            share = f", {status.avoided_g / (status.gco2_g + status.avoided_g):.1%} of it"
+        marked = words.mark(status, "avoided_g")
+        rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)} against run-now{share} {marked}".rstrip()))
+    if status.cost is not None:
+        rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
+    ended = picture.now_s
+    begun = units.from_iso(status.budget.start) if status.budget else ended
+    when = words.clock(ended, begun)
+    if status.budget and status.budget.deadline:
+        slack = units.from_iso(status.budget.deadline) - ended
+        side = f"{units.fmt_duration(abs(slack))} {'before' if slack >= 0 else 'after'} the deadline"
+        when += f", {side} ({words.clock_iso(status.budget.deadline, begun)})"
+    rows.append(("finish", when))
+    return rows

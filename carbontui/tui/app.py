@@ -1,0 +1,154 @@
+"""The application: themes, the guard against a dead terminal, and the first screen. Everything else is in screens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.theme import Theme
+
+from carbontui.tui import terminal
+
+# one colour per meaning; soft ones lie under the band of a forecast
+_DARK = {
+    "text": "#d3d9e2",
+    "strong": "#f4f6f9",
+    "dim": "#8490a0",
+    "faint": "#39434f",
+    "title": "#b6c0cd",
+    "now": "#ffffff",
+    "past": "#5d6875",
+    "hatch": "#43548a",
+    "hatch-back": "#161d2e",
+    "beyond": "#363f4a",
+    "beyond-soft": "#2b333d",
+    "band": "#222a33",
+    "preview": "#f08fb4",
+    "running": "#7cc48a",
+    "capped": "#58b4c4",
+    "paused": "#829ff2",
+    "unloaded": "#a78be0",
+    "warning": "#e3b04b",
+    "fault": "#ee6b73",
+    "running-soft": "#3c6b48",
+    "capped-soft": "#2c5f6a",
+    "paused-soft": "#3d4e85",
+    "unloaded-soft": "#54467a",
+    "past-soft": "#404952",
+    "banner-back": "#4a3a12",
+    "banner": "#ffd37a",
+}
+_LIGHT = {
+    "text": "#2a313a",
+    "strong": "#0b0e12",
+    "dim": "#66717f",
+    "faint": "#c5ccd5",
+    "title": "#3f4955",
+    "now": "#000000",
+    "past": "#a0a9b5",
+    "hatch": "#8fa0d8",
+    "hatch-back": "#e9edfa",
+    "beyond": "#ccd3db",
+    "beyond-soft": "#d8dee5",
+    "band": "#e4e9ee",
+    "preview": "#b8306d",
+    "running": "#2f8a48",
+    "capped": "#167f92",
+    "paused": "#3f5fc8",
+    "unloaded": "#7546bf",
+    "warning": "#9a6a00",
+    "fault": "#c02b38",
+    "running-soft": "#8fc69d",
+    "capped-soft": "#86c4cf",
+    "paused-soft": "#a3b4ea",
+    "unloaded-soft": "#bea6e2",
+    "past-soft": "#c3c9d1",
+    "banner-back": "#fbe7b5",
+    "banner": "#6b4a00",
+}
+# the terminal's own palette
+_ANSI = {
+    **dict.fromkeys(("text", "strong", "title", "now"), "ansi_default"),
+    **dict.fromkeys(("dim", "faint", "past", "past-soft", "beyond", "beyond-soft", "band"), "ansi_bright_black"),
+    **dict.fromkeys(("running", "running-soft"), "ansi_green"),
+    **dict.fromkeys(("capped", "capped-soft"), "ansi_cyan"),
+    **dict.fromkeys(("paused", "paused-soft", "hatch"), "ansi_blue"),
+    **dict.fromkeys(("unloaded", "unloaded-soft", "preview"), "ansi_magenta"),
+    "hatch-back": "ansi_default",
+    "warning": "ansi_yellow",
+    "fault": "ansi_red",
+    "banner-back": "ansi_yellow",
+    "banner": "ansi_black",
+}
+
+
+def _variables(inks: dict[str, str]) -> dict[str, str]:
+    return {f"ink-{name}": colour for name, colour in inks.items()}
+
+
+THEMES = (
+    Theme(
+        "carbon-dark",
+        primary="#58b4c4",
+        background="#0f1317",
+        surface="#161b21",
+        panel="#1c232b",
+        foreground="#d3d9e2",
+        variables={"footer-background": "#0f1317", "footer-key-foreground": "#f4f6f9"},
+    ),
+    Theme(
+        "carbon-light",
+        primary="#167f92",
+        background="#fafbfc",
+        surface="#f0f2f5",
+        panel="#e6e9ee",
+        foreground="#2a313a",
+        dark=False,
+        variables={"footer-background": "#fafbfc", "footer-key-foreground": "#0b0e12"},
+    ),
+)
+
+
+class CarbonApp(App[str | None]):
+    """One screen over one job, or the chooser."""
+
+    CSS_PATH = "app.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    TITLE = "carbontui"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "quit", "leave", id="leave", show=False, priority=True, tooltip="Leave the screen")
+    ]
+
+    def __init__(self, first: Callable[[], Screen[str | None]]) -> None:
+        super().__init__()
+        self._first = first
+        for theme in THEMES:
+            self.register_theme(theme)
+        if not os.environ.get("TEXTUAL_THEME"):
+            self.theme = "carbon-dark"
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        theme = self.current_theme
+        return _variables(_ANSI if theme.ansi else _DARK if theme.dark else _LIGHT)
+
+    def on_mount(self) -> None:
+        self.push_screen(self._first(), callback=self.exit)
+        if not self.is_headless:
+            self.set_interval(terminal.GUARD_EVERY_S, terminal.leave_if_dead)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette holds every action of the screen, beside the theme and Textual's own."""
+        for binding in {active.binding.id: active.binding for active in screen.active_bindings.values()}.values():
+            if binding.id and binding.tooltip and binding.id != "leave":
+                yield SystemCommand(binding.description, binding.tooltip, self._caller(screen, binding.action))
+        yield SystemCommand("theme", "Change the colours", self.action_change_theme)
+
+    def _caller(self, screen: Screen[object], action: str) -> Callable[[], None]:
+        def call() -> None:
+            self.call_later(screen.run_action, action)
+
+        return call

@@ -1,0 +1,99 @@
+"""The socket's side of the screen: connects, folds, reconnects, and posts messages; it never touches a widget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from carbontui import link, protocol
+from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
+from carbontui.tui.picture import Picture, fold
+
+RETRY_S = (0.1, 0.25, 0.5, 1.0, 2.0)
+LOG_EVERY_S = 0.5
+LOG_BEGIN_B = 16 * 1024
+"""How much of the log's end an attaching screen reads."""
+LOG_SKIP_B = 256 * 1024
+"""Further behind than this, the tail begins anew: a flood of output is not worth reading through."""
+
+Post = Callable[[PictureArrived | ConnectionChanged | LogArrived], object]
+
+
+class Feed:
+    """One job's news. `run()` until cancelled; `request()` for everything that has an answer."""
+
+    def __init__(self, socket: Path, post: Post, rate_hz: float = 1.0) -> None:
+        self._socket = socket
+        self._post = post
+        self._rate_hz = rate_hz
+        self._link: link.Link | None = None
+        self.picture: Picture | None = None
+
+    async def request(self, message: link.Request, timeout_s: float = link.ANSWER_TIMEOUT_S) -> link.Answer:
+        """The supervisor's answer. Raises LinkError, NoSupervisor while not connected."""
+        if self._link is None:
+            raise link.NoSupervisor("not connected just now; the training goes on")
+        return await self._link.request(message, timeout_s)
+
+    async def run(self) -> None:
+        """Connect, follow, and connect again until the job is over."""
+        tries = 0
+        while True:
+            try:
+                self._link = await link.Link.connect(self._socket)
+                tries = 0
+                self._post(ConnectionChanged(Connection("live")))
+                await self._follow(self._link)
+            except (link.NotOurs, link.VersionMismatch, link.RequestRefused) as error:
+                self._post(ConnectionChanged(Connection("refused", str(error))))
+                return
+            except link.LinkError as error:
+                if self.picture is not None and self.picture.over:
+                    self._post(ConnectionChanged(Connection("over")))
+                    return
+                self._post(ConnectionChanged(Connection("reconnecting", str(error))))
+            finally:
+                held, self._link = self._link, None
+                if held is not None:
+                    await held.close()
+            await asyncio.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
+            tries += 1
+
+    async def _follow(self, wire: link.Link) -> None:
+        await wire.send(protocol.View(self._rate_hz))
+        reading = asyncio.create_task(self._read_log(wire), name="log reader")
+        try:
+            async for message in wire.messages():
+                picture = fold(self.picture, message)
+                if picture is None:
+                    await wire.send(protocol.View(self._rate_hz))
+                    continue
+                self.picture = picture
+                self._post(PictureArrived(picture))
+        finally:
+            reading.cancel()
+
+    async def _read_log(self, wire: link.Link) -> None:
+        """Follow the end of run.log by offset; after a gap the tail begins anew."""
+        offset, fresh = -LOG_BEGIN_B, True
+        while True:
+            try:
+                answer = await wire.request(protocol.LogRead(0, offset))
+            except link.RequestRefused:
+                return
+            except link.NoAnswer:
+                continue
+            except link.LinkError:
+                return
+            assert isinstance(answer, protocol.LogAnswer)
+            if answer.text:
+                self._post(LogArrived(answer.text, fresh))
+                fresh = False
+            offset = answer.next
+            if answer.size - offset > LOG_SKIP_B:
+                offset, fresh = -LOG_BEGIN_B, True
+            elif answer.size < offset:
+                offset, fresh = 0, True
+            if answer.size <= offset or not answer.text:
+                await asyncio.sleep(LOG_EVERY_S)

@@ -1,0 +1,95 @@
+"""What this terminal can show: one table of shapes, in blocks and in plain ASCII."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """Shapes of one set. `bar[n]` is a column filled to n eighths; `gauge[n]` a row filled to n eighths."""
+
+    bar: str
+    gauge: str
+    hatch: str
+    rule: str
+    now: str
+    dash: str
+    dotted: str
+    tick: str
+    track: str
+    knob: str
+    mark: str
+    point: str
+    ellipsis: str
+    braille: bool
+    states: dict[str, str]
+
+
+BLOCKS = Glyphs(
+    bar=" ▁▂▃▄▅▆▇█",
+    gauge=" ▏▎▍▌▋▊▉█",
+    hatch="░",
+    rule="─",
+    now="│",
+    dash="╌",
+    dotted="┊",
+    tick="│",
+    track="━",
+    knob="●",
+    mark="◇",
+    point="◆",
+    ellipsis="…",
+    braille=True,
+    states={
+        "starting": "◌",
+        "waiting": "○",
+        "running": "▶",
+        "throttled": "◐",
+        "pausing": "◑",
+        "paused": "‖",
+        "unloaded": "△",
+        "done": "✓",
+        "failed": "✗",
+        "stopped": "■",
+        "lost": "?",
+    },
+)
+ASCII = Glyphs(
+    bar=" ..::||##",
+    gauge=" ....####",
+    hatch="/",
+    rule="-",
+    now="|",
+    dash="-",
+    dotted=":",
+    tick="|",
+    track="=",
+    knob="O",
+    mark="+",
+    point="*",
+    ellipsis="~",
+    braille=False,
+    states={
+        "starting": ".",
+        "waiting": "o",
+        "running": ">",
+        "throttled": "%",
+        "pausing": ";",
+        "paused": "=",
+        "unloaded": "^",
+        "done": "+",
+        "failed": "x",
+        "stopped": "#",
+        "lost": "?",
+    },
+)
+
+_TO_ASCII = str.maketrans(
+    {"·": "-", "–": "-", "—": "-", "×": "x", "→": ">", "←": "<", "↑": "^", "↓": "v", "…": "~", "₂": "2", "Δ": "d"}
+)
+
+
+def plain(text: str, glyphs: Glyphs) -> str:
+    """Our own words in the letters this terminal has."""
+    return text if glyphs.braille else text.translate(_TO_ASCII).encode("ascii", "replace").decode()

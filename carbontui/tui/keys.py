@@ -1,0 +1,63 @@
+"""The dashboard's keys, and what a person's words become before they are sent."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from textual.binding import Binding, BindingType
+
+from carbontui import protocol, units
+from carbontui.tui import Target
+from carbontui.tui.picture import Picture
+
+DANGEROUS = frozenset({"pause", "boost", "resume", "cap", "pause_for", "boost_for", "commit", "stop"})
+
+BINDINGS: list[BindingType] = [
+    Binding("p", "pause", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
+    Binding("b", "boost", "boost", id="boost", tooltip="Run flat out, whatever the plan says, until cleared"),
+    Binding("r", "resume", "auto", id="resume", tooltip="Clear the override: the plan decides again"),
+    Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),
+    Binding("left", "budget(-1)", "budget", id="tighter", key_display="←→", tooltip="A tighter budget"),
+    Binding("right", "budget(1)", "a looser budget", id="looser", show=False, tooltip="A looser budget"),
+    Binding("shift+left", "budget(-10)", "tighter by ten", id="tighter10", show=False, tooltip="Ten steps tighter"),
+    Binding("shift+right", "budget(10)", "looser by ten", id="looser10", show=False, tooltip="Ten steps looser"),
+    Binding("home", "budget(-10000)", "tightest budget", id="tightest", show=False, tooltip="The tightest budget"),
+    Binding("end", "budget(10000)", "loosest budget", id="loosest", show=False, tooltip="The loosest budget"),
+    Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget looked at the budget in force"),
+    Binding("escape", "back", "back", id="back", show=False, tooltip="Return to the budget in force"),
+    Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
+    Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Every key, and what the marks say"),
+    Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
+    Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
+    Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
+    Binding("P", "pause_for", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
+    Binding("B", "boost_for", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
+]
+
+
+def budget_text(point: protocol.FrontierPoint, frontier: protocol.Frontier) -> str:
+    """The budget of a point as `budget` takes it, rounded up so that the point stays within it."""
+    if frontier.reference_s:
+        return f"{math.ceil(point.finish_s / frontier.reference_s * 1000 - 1e-6) / 1000:.3f}x"
+    return f"{math.ceil(point.finish_s)}s"
+
+
+def until_args(text: str) -> dict[str, Any]:
+    """'30m' as a duration, anything else as a time for the supervisor to read."""
+    try:
+        return {"for_s": units.parse_duration(text)}
+    except ValueError:
+        return {"until": text.strip()}
+
+
+def check_until(text: str) -> None:
+    """Raises ValueError for nothing at all; the supervisor judges the rest and says why."""
+    if not text.strip():
+        raise ValueError("say how long, like 30m")
+
+
+def farewell(target: Target, picture: Picture | None) -> str:
+    if picture is None or picture.over:
+        return ""
+    return f"{picture.status.name} goes on; back to it with: carbontui attach {target.job}"

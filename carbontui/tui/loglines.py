@@ -1,0 +1,176 @@
+"""Lines out of a training's output: progress bars overwrite themselves, colours stay, the rest is dropped.
+
+A newline begins the next row, a carriage return goes back to the left of this one, cursor-up moves among the newest
+rows (nested progress bars), erase-in-line erases, SGR becomes a style, every other escape is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+from rich.color import Color
+from rich.style import Style
+
+ROW_MAX = 4096
+"""Characters kept of one row."""
+OPEN_ROWS = 16
+"""How far up a cursor may go; rows above are history."""
+_PLAIN = Style.null()
+
+_TOKEN = re.compile(
+    r"(?P<text>[^\x00-\x1f\x7f\x80-\x9f]+)"
+    r"|\x1b\[(?P<args>[0-9;:<=>?]*)[ -/]*(?P<final>[@-~])"
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|\x1b[ -/]*[0-~]"
+    r"|(?P<control>[\n\r\t\x08])"
+    r"|[\x00-\x1f\x7f\x80-\x9f]"
+)
+# an escape cut off by the end of a read waits for the next one
+_CUT = re.compile(r"\x1b(?:\[[0-9;:<=>?]*[ -/]*|[\]PX^_][^\x07\x1b]{0,4096}\x1b?|[ -/]*)?$")
+
+LogRow = tuple[tuple[str, Style], ...]
+"""Runs of equal style."""
+
+
+class LogLines:
+    """Digest text with `feed`; read `rows(n)`. Keeps the newest `keep` rows."""
+
+    def __init__(self, keep: int = 1000) -> None:
+        self._rows: deque[list[tuple[str, Style]]] = deque([[]], maxlen=max(keep, OPEN_ROWS + 1))
+        self._up = 0
+        self._column = 0
+        self._style = _PLAIN
+        self._rest = ""
+
+    def feed(self, text: str) -> None:
+        """Digest the next piece of output; it may be cut anywhere."""
+        text = self._rest + text
+        cut = _CUT.search(text)
+        self._rest = cut[0] if cut else ""
+        end = cut.start() if cut else len(text)
+        at = 0
+        while at < end:
+            token = _TOKEN.match(text, at, end)
+            if token is None:  # a lone escape byte
+                at += 1
+                continue
+            at = token.end()
+            if token["text"] is not None:
+                self._write(token["text"])
+            elif token["control"] is not None:
+                self._control(token["control"])
+            elif token["final"] is not None:
+                self._csi(token["args"], token["final"])
+
+    def rows(self, most: int) -> list[LogRow]:
+        """The newest rows, oldest first; a last row with nothing on it yet is left out."""
+        found = list(self._rows)
+        if found and not found[-1]:
+            found.pop()
+        return [_runs(row) for row in found[-most:]] if most > 0 else []
+
+    @property
+    def _row(self) -> list[tuple[str, Style]]:
+        return self._rows[-1 - self._up]
+
+    def _write(self, text: str) -> None:
+        row = self._row
+        text = text[: max(0, ROW_MAX - self._column)]
+        if self._column > len(row):
+            row.extend([(" ", _PLAIN)] * (self._column - len(row)))
+        row[self._column : self._column + len(text)] = [(char, self._style) for char in text]
+        self._column += len(text)
+
+    def _control(self, char: str) -> None:
+        if char == "\r":
+            self._column = 0
+        elif char == "\n":
+            self._column = 0
+            if self._up:
+                self._up -= 1
+            else:
+                self._rows.append([])
+        elif char == "\t":
+            self._write(" " * (8 - self._column % 8))
+        else:
+            self._column = max(0, self._column - 1)
+
+    def _csi(self, args: str, final: str) -> None:
+        if final == "m":
+            self._style = sgr(self._style, args)
+            return
+        if not re.fullmatch(r"\d{0,4}", args):
+            return
+        number = int(args or 0)
+        if final == "A":
+            self._up = min(self._up + max(1, number), len(self._rows) - 1, OPEN_ROWS)
+        elif final == "B":
+            self._up = max(0, self._up - max(1, number))
+        elif final == "K":
+            row = self._row
+            if number == 0:
+                del row[self._column :]
+            elif number == 1:
+                row[: self._column] = [(" ", _PLAIN)] * min(self._column, len(row))
+            elif number == 2:
+                row.clear()
+
+
+def _runs(row: list[tuple[str, Style]]) -> LogRow:
+    runs: list[tuple[str, Style]] = []
+    for char, style in row:
+        if runs and runs[-1][1] is style:
+            runs[-1] = (runs[-1][0] + char, style)
+        else:
+            runs.append((char, style))
+    return tuple(runs)
+
+
+_SWITCHES: dict[int, Style] = {
+    1: Style(bold=True),
+    2: Style(dim=True),
+    3: Style(italic=True),
+    4: Style(underline=True),
+    7: Style(reverse=True),
+    9: Style(strike=True),
+    22: Style(bold=False, dim=False),
+    23: Style(italic=False),
+    24: Style(underline=False),
+    27: Style(reverse=False),
+    29: Style(strike=False),
+    39: Style(color="default"),
+    49: Style(bgcolor="default"),
+}
+
+
+def sgr(style: Style, args: str) -> Style:
+    """The style after one SGR sequence; codes that are not known change nothing."""
+    codes = [int(part) if part.isdigit() else 0 for part in re.split("[;:]", args)] if args else [0]
+    at = 0
+    while at < len(codes):
+        code = codes[at]
+        at += 1
+        if code == 0:
+            style = _PLAIN
+        elif code in _SWITCHES:
+            style += _SWITCHES[code]
+        elif 30 <= code <= 37 or 90 <= code <= 97:
+            style += Style(color=Color.from_ansi(code - 30 if code < 90 else code - 82))
+        elif 40 <= code <= 47 or 100 <= code <= 107:
+            style += Style(bgcolor=Color.from_ansi(code - 40 if code < 100 else code - 92))
+        elif code in (38, 48):
+            colour, at = _extended(codes, at)
+            if colour is not None:
+                style += Style(color=colour) if code == 38 else Style(bgcolor=colour)
+    return style
+
+
+def _extended(codes: list[int], at: int) -> tuple[Color | None, int]:
+    """The colour of 5;n or 2;r;g;b that begins at `at`, and where it ends."""
+    if codes[at : at + 1] == [5] and at + 1 < len(codes):
+        return Color.from_ansi(min(255, codes[at + 1])), at + 2
+    if codes[at : at + 1] == [2] and at + 3 < len(codes):
+        red, green, blue = (min(255, value) for value in codes[at + 1 : at + 4])
+        return Color.from_rgb(red, green, blue), at + 4
+    return None, len(codes)

@@ -1,0 +1,81 @@
+"""One frozen picture of the job, folded from snaps and deltas; what the widgets draw and what the narrator tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from msgspec import UNSET, structs
+
+from carbontui import protocol, units
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """All a screen shows. `seq` is the last message folded in."""
+
+    seq: int
+    status: protocol.Status
+    series: protocol.Series
+    plan: protocol.PlanView | None
+    frontier: protocol.Frontier | None
+
+    @property
+    def now_s(self) -> float:
+        """The job's clock, epoch seconds; a replay runs faster than life."""
+        return units.from_iso(self.series.now)
+
+    @property
+    def over(self) -> bool:
+        return self.status.state not in protocol.LIVE_STATES
+
+
+def fold(picture: Picture | None, message: protocol.Snap | protocol.Delta) -> Picture | None:
+    """The next picture; None when a delta does not follow on, so that `view` must be sent again."""
+    if isinstance(message, protocol.Snap):
+        return Picture(message.seq, message.status, message.series, message.plan, message.frontier)
+    if picture is None or message.seq != picture.seq + 1:
+        return None
+    series = picture.series
+    if message.series is not UNSET:
+        series = message.series
+    elif message.series_tail is not UNSET:
+        series = _append(series, message.series_tail)
+    status = picture.status if message.status is UNSET else message.status
+    if message.series is UNSET and message.series_tail is UNSET and message.status is not UNSET:
+        # the status carries the same clock; a chart's now must not stand still between columns
+        series = structs.replace(series, now=status.measured_at)
+    return replace(
+        picture,
+        seq=message.seq,
+        status=status,
+        series=series,
+        plan=picture.plan if message.plan is UNSET else message.plan,
+        frontier=picture.frontier if message.frontier is UNSET else message.frontier,
+    )
+
+
+def _append(series: protocol.Series, tail: protocol.SeriesTail) -> protocol.Series:
+    watts = series.watts
+    if watts is None:
+        return structs.replace(series, now=tail.now)
+    gpus = {uuid: columns[: tail.from_] for uuid, columns in watts.gpus_w.items()}
+    for uuid, columns in tail.gpus_w.items():
+        gpus[uuid] = gpus.get(uuid, ()) + columns
+    joined = structs.replace(watts, total_w=watts.total_w[: tail.from_] + tail.total_w, gpus_w=gpus)
+    return structs.replace(series, now=tail.now, watts=joined)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A budget the person is looking at: a point of the frontier, and what the supervisor says of it once it has."""
+
+    index: int
+    point: protocol.FrontierPoint
+    budget: str
+    plan: protocol.PlanView | None = None
+    error: str = ""
+
+
+def offline(status: protocol.Status) -> Picture:
+    """The picture of a job that is over, from its last status."""
+    return Picture(0, status, protocol.Series(now=status.measured_at), None, None)

@@ -1,0 +1,133 @@
+"""One line per change: for pipes, dumb terminals and screen readers. No boxes, no colour, no cursor."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TextIO
+
+from carbontui import link, protocol, units
+from carbontui.tui import Target, words
+from carbontui.tui.account_words import summary
+from carbontui.tui.picture import Picture, fold, offline
+
+
+class PlainNarrator:
+    """`take` every snap and delta in order; what a person should know of the change goes to the stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._told: dict[str, str] = {}
+        self._notices: frozenset[str] = frozenset()
+        self._tenth = 0
+        self._finished = False
+        self.picture: Picture | None = None
+
+    def take(self, message: protocol.Snap | protocol.Delta) -> bool:
+        """Tell what changed; False when a message is missing, so that `view` must be sent again."""
+        picture = fold(self.picture, message)
+        if picture is None:
+            return False
+        self.tell(picture)
+        return True
+
+    def tell(self, picture: Picture) -> None:
+        """Tell what this picture has that the last one had not."""
+        self.picture = picture
+        status, now = picture.status, picture.now_s
+        state = f"{status.state}: {status.reason.text}"
+        key = f"{status.state} {status.reason.code} {status.level}"
+        if self._told.get("state") != key:
+            self._told["state"] = key
+            self._say(now, _joined(state, self._watts(status), words.next_change(status, picture.plan, now)))
+        self._changed("override", words.override(status, now) or "none", now, first="none")
+        budget = status.budget
+        if budget is not None and budget.deadline is not None:
+            factor = f"{budget.factor:.2f}x of flat out, " if budget.factor else ""
+            self._changed("budget", f"{factor}deadline {words.clock_iso(budget.deadline, now)}", now)
+        self._changed("note", words.banner(status, picture.series), now, first="")
+        for notice in status.notices:
+            if notice not in self._notices:
+                self._say(now, f"note: {notice}")
+        self._notices = frozenset(status.notices)
+        self._progress(status, now)
+        if picture.over and not self._finished:
+            self._finished = True
+            self._summary(picture)
+
+    def said(self, text: str) -> None:
+        """A line that comes from no picture: connection lost, detached."""
+        print(text, file=self._stream, flush=True)
+
+    def _say(self, now_s: float, text: str) -> None:
+        self.said(f"{words.clock(now_s, now_s)} {text}")
+
+    def _changed(self, what: str, text: str, now: float, first: str | None = None) -> None:
+        if self._told.get(what, first) != text:
+            self._say(now, f"{what}: {text}")
+        self._told[what] = text
+
+    def _watts(self, status: protocol.Status) -> str:
+        if status.power_w is None:
+            return ""
+        how = status.provenance.get("power_w")
+        said = f" ({how.how})" if how and how.how not in ("measured", "integrated") else ""
+        return f"{units.fmt_watts(status.power_w)}{said}"
+
+    def _progress(self, status: protocol.Status, now: float) -> None:
+        if not status.steps_total:
+            return
+        tenth = min(10, status.step * 10 // status.steps_total)
+        if tenth > self._tenth:
+            self._tenth = tenth
+            loss = "" if status.loss is None else f"loss {status.loss:.4g}"
+            ends = "" if status.finish_expected is None else f"ends {words.finish(status, now)}"
+            self._say(now, _joined(f"{tenth * 10} %: step {status.step} of {status.steps_total}", loss, ends))
+
+    def _summary(self, picture: Picture) -> None:
+        for label, told in summary(picture):
+            self.said(f"{label}: {told}")
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+def follow(target: Target, stream: TextIO) -> int:
+    """Tell the job's changes until it is over (0) or ctrl-c detaches (0); 3 when nobody answers it."""
+    narrator = PlainNarrator(stream)
+    if target.over and target.status is not None:
+        narrator.tell(offline(target.status))
+        return 0
+    with contextlib.suppress(KeyboardInterrupt):
+        return asyncio.run(_follow(target, narrator))
+    narrator.said(f"detached; the training goes on (carbontui attach {target.job})")
+    return 0
+
+
+async def _follow(target: Target, narrator: PlainNarrator) -> int:
+    tries = 0
+    while True:
+        try:
+            wire = await link.Link.connect(target.socket)
+        except (link.NotOurs, link.VersionMismatch, link.RequestRefused) as error:
+            narrator.said(str(error))
+            return 3
+        except link.LinkError as error:
+            tries += 1
+            if tries == 1:
+                narrator.said(f"{error}; the training goes on, trying again")
+            await asyncio.sleep(min(2.0, 0.1 * tries))
+            continue
+        tries = 0
+        try:
+            await wire.send(protocol.View())
+            async for message in wire.messages():
+                if not narrator.take(message):
+                    await wire.send(protocol.View())
+                elif narrator.picture is not None and narrator.picture.over:
+                    return 0
+        except link.LinkError:
+            narrator.said("reconnecting; the training goes on")
+        finally:
+            await wire.close()

@@ -1,0 +1,66 @@
+"""Several jobs are live: which one to look at."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer, Label, OptionList
+from textual.widgets.option_list import Option
+
+from carbontui import protocol, units
+from carbontui.tui import words
+from carbontui.tui.glyphs import Glyphs, plain
+
+_STATE_COLOUR = {
+    "running": "green",
+    "capped": "cyan",
+    "paused": "blue",
+    "unloaded": "magenta",
+    "warning": "yellow",
+    "fault": "red",
+    "dim": "bright_black",
+}
+
+
+class Choose(Screen[str | None]):
+    """A list of jobs; enter opens one, q leaves."""
+
+    CSS_PATH = "choose.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "open", id="open", tooltip="Open the job", show=True),
+        Binding("q,escape", "leave", "leave", id="choose_leave", tooltip="Leave"),
+    ]
+
+    def __init__(self, jobs: tuple[protocol.Status, ...], glyphs: Glyphs) -> None:
+        super().__init__()
+        self._jobs, self._glyphs = jobs, glyphs
+
+    def compose(self) -> ComposeResult:
+        yield Label(plain(f"carbontui · {len(self._jobs)} jobs are live", self._glyphs), id="head")
+        yield OptionList(*(Option(self._row(job), id=job.job) for job in self._jobs), id="jobs")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+
+    def _row(self, status: protocol.Status) -> Text:
+        colour = _STATE_COLOUR[words.STATE_STYLE[status.state]]
+        row = Text(no_wrap=True, overflow="ellipsis")
+        row.append(f"{self._glyphs.states[status.state]} {status.state:<10}", colour)
+        row.append(f"{status.name:<18.18} ", "bold")
+        row.append(f"{status.job:<8.8} {units.fmt_watts(status.power_w):>8}  ")
+        row.append(plain(status.reason.text, self._glyphs), "bright_black")
+        return row
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.app.exit(event.option.id)
+
+    def action_open(self) -> None:
+        self.query_one(OptionList).action_select()
+
+    def action_leave(self) -> None:
+        self.app.exit(None)

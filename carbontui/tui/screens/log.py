@@ -1,0 +1,176 @@
+"""All of the training's output, read from run.log by offset: the file is the scrollback."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from carbontui import link, protocol
+from carbontui.tui.feed import Feed
+from carbontui.tui.glyphs import Glyphs
+from carbontui.tui.loglines import LogLines, LogRow
+from carbontui.tui.widgets.cells import Cells, Row, spread
+
+PAGE_B = 64 * 1024
+FOLLOW_EVERY_S = 0.5
+
+
+class LogPage(Cells):
+    """A window of rows out of the part of the file that was read."""
+
+    rows: list[LogRow] = []
+    top = 0
+    title = ""
+    place = ""
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        shown = self.rows[self.top : self.top + height - 1]
+        head = spread(width, [(f" {self.title}", "title")], [(f"{self.place} ", "dim")])
+        rows: list[Row] = [head]
+        for row in shown:
+            rows.append([(" ", "text"), *row])
+        return rows
+
+
+class LogScreen(Screen[None]):
+    """Scrolls through run.log; at its end it follows."""
+
+    CSS_PATH = "log.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", id="log_up", show=False, tooltip="A line up"),
+        Binding("down,j", "move(1)", "down", id="log_down", show=False, tooltip="A line down"),
+        Binding("pageup,b", "page(-1)", "page up", id="log_page_up", key_display="pgup", tooltip="A page up"),
+        Binding(
+            "pagedown,space", "page(1)", "page down", id="log_page_down", key_display="pgdn", tooltip="A page down"
+        ),
+        Binding("home,g", "first", "start", id="log_start", key_display="g", tooltip="The start of the file"),
+        Binding("end,G,f", "last", "end", id="log_end", key_display="G", tooltip="The end, and follow it"),
+        Binding("escape,q,l", "leave", "back", id="log_back", key_display="q", tooltip="Return to the dashboard"),
+    ]
+
+    def __init__(self, feed: Feed, glyphs: Glyphs, title: str) -> None:
+        super().__init__()
+        self._feed, self._glyphs, self._title = feed, glyphs, title
+        self._lines = LogLines(keep=20_000)
+        self._begin = self._next = 0
+        self._size_b = 0
+        self._following = True
+
+    def compose(self) -> ComposeResult:
+        yield LogPage(self._glyphs, id="page")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        page = self.query_one(LogPage)
+        page.title = f"{self._title}: output"
+        self.run_worker(self._load_end(), group="log", exclusive=True)
+        self.set_interval(FOLLOW_EVERY_S, self._tick)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show)
+
+    @property
+    def _height(self) -> int:
+        return max(1, self.query_one(LogPage).content_size.height - 1)
+
+    async def _read(self, offset: int) -> protocol.LogAnswer | None:
+        try:
+            answer = await self._feed.request(protocol.LogRead(0, offset, PAGE_B))
+        except link.LinkError as error:
+            self._say(str(error))
+            return None
+        assert isinstance(answer, protocol.LogAnswer)
+        return answer
+
+    def _say(self, text: str) -> None:
+        page = self.query_one(LogPage)
+        page.place = text
+        page.redraw()
+
+    async def _load_end(self) -> None:
+        answer = await self._read(-PAGE_B)
+        if answer is not None:
+            self._take(answer)
+            self._following = True
+            self._show()
+
+    async def _load_at(self, offset: int, at_end: bool) -> None:
+        """Read the page that begins at `offset`, and show its end or its start."""
+        answer = await self._read(max(0, offset))
+        if answer is not None:
+            self._take(answer)
+            page = self.query_one(LogPage)
+            page.top = len(page.rows) if at_end else 0
+            self._show()
+
+    def _take(self, answer: protocol.LogAnswer) -> None:
+        """Begin anew with this page; a first row cut in two is left out."""
+        text = answer.text
+        if answer.offset > 0:
+            head, newline, rest = text.partition("\n")
+            text = rest if newline else head
+        self._lines = LogLines(keep=20_000)
+        self._lines.feed(text)
+        self._begin, self._next, self._size_b = answer.offset, answer.next, answer.size
+        self.query_one(LogPage).rows = self._lines.rows(20_000)
+
+    def _tick(self) -> None:
+        if self._following and self.is_current:
+            self.run_worker(self._more(), group="log", exclusive=True)
+
+    async def _more(self) -> None:
+        answer = await self._read(self._next)
+        if answer is None or not answer.text:
+            return
+        if answer.size - answer.next > PAGE_B or answer.offset < self._next:
+            await self._load_end()
+            return
+        self._lines.feed(answer.text)
+        self._next, self._size_b = answer.next, answer.size
+        self.query_one(LogPage).rows = self._lines.rows(20_000)
+        self._show()
+
+    def _show(self) -> None:
+        page = self.query_one(LogPage)
+        last = max(0, len(page.rows) - self._height)
+        page.top = last if self._following else max(0, min(page.top, last))
+        shown = "following" if self._following else "stopped"
+        part = f"{self._begin / max(1, self._size_b):.0%} on" if self._begin else "from the start"
+        page.place = f"{shown} · {part} · {_bytes(self._size_b)}"
+        page.redraw()
+
+    def action_move(self, rows: int) -> None:
+        page = self.query_one(LogPage)
+        last = max(0, len(page.rows) - self._height)
+        top = page.top + rows
+        if top < 0 and self._begin > 0:
+            self._following = False
+            self.run_worker(self._load_at(self._begin - PAGE_B + 4096, at_end=True), group="log", exclusive=True)
+            return
+        if top > last and self._next < self._size_b:
+            self.run_worker(self._load_at(self._next - 4096, at_end=False), group="log", exclusive=True)
+            return
+        page.top = max(0, min(last, top))
+        self._following = page.top >= last and self._next >= self._size_b
+        self._show()
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * max(1, self._height - 1))
+
+    def action_first(self) -> None:
+        self._following = False
+        self.run_worker(self._load_at(0, at_end=False), group="log", exclusive=True)
+
+    def action_last(self) -> None:
+        self.run_worker(self._load_end(), group="log", exclusive=True)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+def _bytes(size: int) -> str:
+    return f"{size} B" if size < 10_000 else f"{size / 1e3:.0f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"

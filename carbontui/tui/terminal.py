@@ -1,0 +1,52 @@
+"""What this terminal can bear: none for a pipe or a dumb one, and an end when it is gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+from collections.abc import Mapping
+
+from carbontui.tui.glyphs import ASCII, BLOCKS, Glyphs
+
+GUARD_EVERY_S = 2.0
+DEAD_EXIT = 129
+"""128 + SIGHUP, as if the hang-up had been delivered."""
+
+
+def why_plain(environ: Mapping[str, str] = os.environ) -> str:
+    """Why the full screen cannot be used here; '' when it can."""
+    if not (sys.stdin is not None and sys.stdin.isatty()):
+        return "standard input is not a terminal"
+    if not (sys.__stdout__ is not None and sys.__stdout__.isatty()):
+        return "standard output is not a terminal"
+    if not (sys.__stderr__ is not None and sys.__stderr__.isatty()):
+        return "standard error, on which the screen is drawn, is not a terminal"
+    if environ.get("TERM", "") in ("dumb", ""):
+        return "the terminal is dumb (TERM)"
+    return ""
+
+
+def glyphs(ascii: bool) -> Glyphs:
+    """Blocks, unless ASCII is asked for or the terminal's letters are no Unicode."""
+    encoding = getattr(sys.__stderr__, "encoding", None) or "ascii"
+    return ASCII if ascii or "utf" not in encoding.lower() else BLOCKS
+
+
+def prefer_still(environ: dict[str, str] | os._Environ[str] = os.environ) -> None:
+    """No animations and no smooth scrolling: each costs repaints over SSH and says nothing. The user's word wins."""
+    environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    if environ.get("SSH_CONNECTION"):
+        environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
+
+
+def leave_if_dead(descriptor: int = 0) -> None:
+    """End this process when its terminal is gone.
+
+    With SIGHUP ignored (nohup, setsid) Textual would spin on the dead descriptor, and App.exit() would hang writing
+    to it; nothing of the job lives here, so nothing is lost.
+    """
+    try:
+        termios.tcgetattr(descriptor)
+    except (termios.error, OSError):
+        os._exit(DEAD_EXIT)

@@ -1,0 +1,1 @@
+"""Drawings, each a widget that repaints only what changed."""

@@ -1,0 +1,172 @@
+"""Rows of cells, repainted only where they changed: the base of every drawing on the screen.
+
+Textual sends every cell of a refreshed region again, so each drawing compares its new rows with the rows on the
+terminal and refreshes the changed span of each. A still chart costs nothing, a filling column one cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from rich.cells import cell_len
+from rich.color import Color as RichColor
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from carbontui.tui.glyphs import BLOCKS, Glyphs, plain
+
+Ink = str | Style
+"""The name of a colour of the theme ('running', or 'running/band' for one colour on another), or a ready style."""
+Span = tuple[str, Ink]
+Row = list[Span]
+
+_BOLD = frozenset({"strong", "title"})
+_BACK = {"hatch": "hatch-back", "banner": "banner-back"}
+
+
+class Cells(Widget):
+    """A drawing. Subclasses implement `draw`; `redraw()` repaints what changed."""
+
+    glyphs: Glyphs = BLOCKS
+
+    def __init__(self, glyphs: Glyphs = BLOCKS, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.glyphs = glyphs
+        self._rows: list[list[tuple[str, Ink]]] = []
+        self._drawn: Size = Size(0, 0)
+        self._inks: dict[str, Style] = {}
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        """The rows of a drawing of this size; missing rows and cells are blank."""
+        raise NotImplementedError
+
+    def redraw(self) -> None:
+        """Draw again and refresh the changed span of each row."""
+        size = self.content_size
+        if not self.is_attached or not self.display or not size:
+            self._rows, self._drawn = [], Size(0, 0)
+            return
+        if size != self._drawn:
+            # nothing on the terminal to compare with: the whole drawing is new
+            self._fill(size)
+            self.refresh()
+            return
+        before = self._rows
+        self._rows = self._build(size)
+        for y, (old, new) in enumerate(zip(before, self._rows, strict=True)):
+            span = changed(old, new)
+            if span is not None:
+                self.refresh(Region(span[0], y, span[1] - span[0], 1))
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._rows, self._drawn = [], Size(0, 0)
+        self._inks.clear()
+
+    def render_line(self, y: int) -> Strip:
+        size = self.content_size
+        if size != self._drawn:
+            self._fill(size)
+        base = self.rich_style
+        if y >= len(self._rows):
+            return Strip.blank(size.width, base)
+        segments: list[Segment] = []
+        text, style = "", base
+        for ink, run in groupby(self._rows[y], key=lambda cell: cell[1]):
+            own = base + self.ink(ink)
+            # two inks may come to one style, and each segment costs its colours on the wire
+            if own != style and text:
+                segments.append(Segment(text, style))
+                text = ""
+            text, style = text + "".join(char for char, _ in run), own
+        return Strip([*segments, Segment(text, style)], size.width)
+
+    def ink(self, ink: Ink) -> Style:
+        """The style of a name; 'a/b' paints the colour of a on the colour of b."""
+        if isinstance(ink, Style):
+            return ink
+        found = self._inks.get(ink)
+        if found is None:
+            front, _, back = ink.partition("/")
+            back = back or _BACK.get(front, "")
+            found = self._inks[ink] = Style(
+                color=self._colour(front),
+                bgcolor=self._colour(back) if back else None,
+                bold=True if front in _BOLD else None,
+            )
+        return found
+
+    def _colour(self, name: str) -> RichColor:
+        # the theme's variables, not component classes: those would be styled for each drawing before the first paint
+        return Color.parse(self.app.theme_variables[f"ink-{name}"]).rich_color
+
+    def heading(self, width: int, left: str, right: str = "", ink: Ink = "dim") -> Row:
+        """A quiet rule with a title on it and a word at its right end."""
+        right = right if len(right) + len(left) + 6 <= width else ""
+        rule = self.glyphs.rule
+        tail: Row = [(f" {right} ", ink), (rule, "faint")] if right else []
+        used = 3 + len(left) + (len(right) + 3 if right else 0)
+        return [(rule + " ", "faint"), (left, "title"), (" " + rule * max(0, width - used), "faint"), *tail]
+
+    def _fill(self, size: Size) -> None:
+        self._rows, self._drawn = self._build(size), size
+
+    def _build(self, size: Size) -> list[list[tuple[str, Ink]]]:
+        if size.width < 1 or size.height < 1:
+            return []
+        rows = self.draw(size.width, size.height)[: size.height]
+        rows += [[] for _ in range(size.height - len(rows))]
+        return [fit([(plain(text, self.glyphs), ink) for text, ink in row], size.width) for row in rows]
+
+
+def fit(row: Iterable[Span], width: int) -> list[tuple[str, Ink]]:
+    """The row as (character, ink) pairs exactly `width` terminal cells wide, cut or padded."""
+    cells: list[tuple[str, Ink]] = []
+    used = 0
+    for text, ink in row:
+        for char in text:
+            # a stray control byte must not move the cursor
+            char = char if char >= " " and char != "\x7f" else " "
+            wide = 1 if char < "\u0300" else cell_len(char)
+            if wide == 0:
+                if cells:
+                    cells[-1] = (cells[-1][0] + char, cells[-1][1])
+                continue
+            if used + wide > width:
+                return cells + [(" ", "text")] * (width - used)
+            cells.append((char, ink))
+            used += wide
+    return cells + [(" ", "text")] * (width - used)
+
+
+def changed(old: list[tuple[str, Ink]], new: list[tuple[str, Ink]]) -> tuple[int, int] | None:
+    """(first, end) terminal cells that differ; None when nothing does."""
+    if old == new:
+        return None
+    first = 0
+    while first < min(len(old), len(new)) and old[first] == new[first]:
+        first += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - first and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    start = sum(cell_len(char) for char, _ in new[:first])
+    end = max(
+        sum(cell_len(char) for char, _ in new[: len(new) - tail]),
+        sum(cell_len(char) for char, _ in old[: len(old) - tail]),
+    )
+    return start, end
+
+
+def width_of(row: Row) -> int:
+    return sum(cell_len(text) for text, _ in row)
+
+
+def spread(width: int, left: Row, right: Row) -> Row:
+    """Left and right ends of one line; the right end gives way when both do not fit."""
+    gap = width - width_of(left) - width_of(right)
+    return [*left, (" " * gap, "text"), *right] if gap >= 2 else left

@@ -1,0 +1,103 @@
+"""Carbon intensity: the realised past, now, and the forecast with its band, each column in the colour of its level.
+
+Eighth blocks, because a slot is a step; a pause is hatched as well as coloured, so that it shows without colour.
+"""
+
+from __future__ import annotations
+
+import math
+
+from carbontui import protocol, units
+from carbontui.tui import words
+from carbontui.tui.picture import Picture
+from carbontui.tui.widgets.cells import Cells, Ink, Row
+from carbontui.tui.widgets.levels import Past, planned, table
+from carbontui.tui.widgets.scale import GUTTER, Window, eighths, means, window
+from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
+
+
+class ForecastChart(Cells):
+    """`show(picture, past, preview)`; the preview's plan is drawn instead of the one in force."""
+
+    picture: Picture | None = None
+    past: Past | None = None
+    preview: protocol.PlanView | None = None
+    with_axis = False
+
+    def show(self, picture: Picture, past: Past | None, preview: protocol.PlanView | None) -> None:
+        self.picture, self.past, self.preview = picture, past, preview
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        if self.picture is None:
+            return [self.heading(width, "carbon intensity")]
+        rows = [self._title(self.picture, width)]
+        band = self.picture.series.intensity
+        if band is None:
+            return [*rows, [], [(" " * GUTTER + "no grid data: nothing is shifted in time", "dim")]]
+        view = window(self.picture, width - GUTTER)
+        space = height - 1 - self.with_axis
+        if space < 1:
+            return rows
+        now = view.column(self.picture.now_s)
+        columns, top = self._columns(band, view, space)
+        plotted = plot(columns, space, now, self.glyphs)
+        self._deadline(plotted, view)
+        rows += with_scale(plotted, top)
+        return [*rows, axis(view, now)] if self.with_axis else rows
+
+    def _columns(self, band: protocol.Band, view: Window, space: int) -> tuple[list[Column], float]:
+        assert self.picture is not None
+        start = units.from_iso(band.start)
+        mean, low, high = (means(v, start, band.step_s, view) for v in (band.mean_g, band.lo_g, band.hi_g))
+        now = view.column(self.picture.now_s)
+        future_high = [h for h in high[now:] if h is not None] if now >= 0 else []
+        top = top_of([m for m in mean if m is not None] + future_high)
+        ahead = planned(self.preview or self.picture.plan, view, self.picture.now_s)
+        infos = table(self.picture.plan)
+        # without a plan nothing is held back: the job runs through whatever comes
+        unplanned = "running" if self.picture.plan is None and not self.picture.over else "beyond"
+        columns = []
+        for x, value in enumerate(mean):
+            tall = eighths(value, top, space)
+            if x < now:
+                name = self.past.at(view.time(x) + view.span_s / 2) if self.past else None
+                known = infos.get(name) if name else None
+                still = known is not None and known.kind in words.STILL
+                columns.append(Column(tall, tall, 0, "past", still))
+                continue
+            info = ahead[x]
+            ink = words.KIND_STYLE[info.kind] if info else unplanned
+            columns.append(
+                Column(
+                    eighths(low[x], top, space) if low[x] is not None else tall,
+                    tall,
+                    eighths(high[x], top, space),
+                    ink,
+                    info is not None and info.kind in words.STILL,
+                )
+            )
+        return columns, top
+
+    def _deadline(self, plotted: list[list[tuple[str, Ink]]], view: Window) -> None:
+        """A dotted line where the budget ends, behind the columns."""
+        plan = self.preview or (self.picture.plan if self.picture else None)
+        column = view.column(units.from_iso(plan.deadline)) if plan else -1
+        if 0 <= column < view.columns:
+            for row in plotted:
+                if row[column][0] == " ":
+                    row[column] = (self.glyphs.dotted, "dim")
+
+    def _title(self, picture: Picture, width: int) -> Row:
+        band, now = picture.series.intensity, picture.status.intensity
+        right = ""
+        if band is not None:
+            right = f"{band.zone} · {words.SIGNALS.get(band.signal, band.signal)}"
+            if band.how != "forecast":
+                right += f" · {band.how}"
+        left = "carbon intensity" if width >= 44 else "carbon"
+        if now is not None and math.isfinite(now.value_g_per_kwh):
+            left += f"  {now.value_g_per_kwh:.0f} g/kWh {words.mark(picture.status, 'intensity')}".rstrip()
+        if self.preview is not None:
+            right = "preview"
+        return self.heading(width, left, right, "preview" if self.preview is not None else "dim")

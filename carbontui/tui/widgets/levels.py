@@ -1,0 +1,57 @@
+"""Which level holds in each column of a chart: from the plan ahead, and from the history behind."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from carbontui import protocol, units
+from carbontui.tui.widgets.scale import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Levels as they were: one name (or None) per bucket of equal time."""
+
+    start_s: float
+    step_s: float
+    levels: tuple[str | None, ...]
+
+    @classmethod
+    def of(cls, answer: protocol.HistoryAnswer) -> Past:
+        return cls(units.from_iso(answer.watts.start), answer.watts.step_s, answer.level)
+
+    def at(self, at_s: float) -> str | None:
+        """The level then; a column that straddles the start of the record takes its first one."""
+        index = max(0, math.floor((at_s - self.start_s) / self.step_s))
+        return self.levels[index] if index < len(self.levels) else None
+
+
+def table(plan: protocol.PlanView | None) -> dict[str, protocol.LevelInfo]:
+    return {info.name: info for info in plan.table} if plan else {}
+
+
+def planned(plan: protocol.PlanView | None, view: Window, now_s: float) -> list[protocol.LevelInfo | None]:
+    """The level at the middle of each column from now on; None in the past and after the end of the plan."""
+    found: list[protocol.LevelInfo | None] = [None] * view.columns
+    if plan is None:
+        return found
+    infos = table(plan)
+    edge = units.from_iso(plan.start)
+    first = True
+    for name, slots in plan.levels:
+        begin = edge
+        edge += slots * plan.slot_s + (plan.first_s - plan.slot_s if first and slots else 0.0)
+        first = False
+        for column in range(max(0, view.column(begin)), min(view.columns, view.column(edge) + 1)):
+            middle = view.time(column) + view.span_s / 2
+            if begin <= middle < edge and column >= view.column(now_s):
+                found[column] = infos.get(name)
+    return found
+
+
+def of_point(plan: protocol.PlanView, point: protocol.FrontierPoint) -> protocol.PlanView:
+    """The plan a point of the frontier stands for, as far as the point knows it."""
+    return structs.replace(plan, levels=point.levels)

@@ -1,0 +1,31 @@
+"""The newest rows of run.log, a progress bar held at the bottom."""
+
+from __future__ import annotations
+
+from carbontui.tui.glyphs import BLOCKS, Glyphs
+from carbontui.tui.loglines import LogLines
+from carbontui.tui.widgets.cells import Cells, Row
+
+
+class LogTail(Cells):
+    """`show()` after its `lines` have been fed."""
+
+    def __init__(self, glyphs: Glyphs = BLOCKS, id: str | None = None) -> None:
+        super().__init__(glyphs, id)
+        self.lines = LogLines(keep=200)
+
+    def begin(self) -> None:
+        """Forget what was read: what comes next does not follow on from it."""
+        self.lines = LogLines(keep=200)
+
+    def show(self) -> None:
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        rows: list[Row] = [self.heading(width, "output", "l: all of it")]
+        newest = self.lines.rows(height - 1)
+        if not newest:
+            return [*rows, [(" nothing written yet", "dim")]]
+        for row in newest:
+            rows.append([(" ", "text"), *row])
+        return rows

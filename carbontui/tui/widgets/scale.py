@@ -1,0 +1,112 @@
+"""Axes: the window of time two charts share, and round numbers for their scales."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from carbontui import units
+from carbontui.tui.picture import Picture
+
+GUTTER = 6
+"""Cells left of a chart for its scale."""
+_LABEL_EVERY_S = (300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Columns of equal time: column c covers [start_s + c*span_s, +span_s). It stands still; now moves through it."""
+
+    start_s: float
+    span_s: float
+    columns: int
+
+    def column(self, at_s: float) -> int:
+        return math.floor((at_s - self.start_s) / self.span_s)
+
+    def time(self, column: int) -> float:
+        return self.start_s + column * self.span_s
+
+
+def window(picture: Picture, columns: int) -> Window:
+    """The whole job from its start to its deadline; without a plan, what is known of the grid."""
+    now = picture.now_s
+    band, plan, budget, watts = (
+        picture.series.intensity,
+        picture.plan,
+        picture.status.budget,
+        picture.series.watts,
+    )
+    start, end = now, now
+    if watts is not None:
+        start = min(start, units.from_iso(watts.start))
+    if budget is not None and not picture.over:
+        start = min(start, units.from_iso(budget.start))
+    if picture.over:
+        pass  # nothing lies ahead
+    elif plan is not None:
+        end = max(end, units.from_iso(plan.deadline), units.from_iso(plan.finish))
+    elif budget is not None and budget.deadline is not None:
+        end = max(end, units.from_iso(budget.deadline))
+    elif band is not None:
+        end = max(end, min(units.from_iso(band.start) + len(band.mean_g) * band.step_s, now + 24 * 3600))
+    frontier = picture.frontier
+    if frontier and frontier.points and budget is not None and not picture.over:
+        # room for every budget on the slider, so that moving it never moves the axis
+        end = max(end, units.from_iso(budget.start) + frontier.points[-1].finish_s)
+    whole = max(end - start, 60.0)
+    columns = max(1, columns)
+    # a coarse grain, so that a deadline moved by minutes does not move the axis
+    exact = whole / columns
+    grain = next((g for g in (1, 5, 60, 300) if exact <= g * 12), 300)
+    span = float(math.ceil(exact / grain) * grain)
+    return Window(math.floor(start / span) * span, span, columns)
+
+
+def means(values: Sequence[float | None], start_s: float, step_s: float, view: Window) -> list[float | None]:
+    """The mean of a stepwise series in each column; None where nothing is known."""
+    found: list[float | None] = []
+    for column in range(view.columns):
+        a = (view.time(column) - start_s) / step_s
+        b = a + view.span_s / step_s
+        total = weight = 0.0
+        for index in range(max(0, math.floor(a)), min(len(values), math.ceil(b))):
+            value = values[index]
+            share = min(b, index + 1) - max(a, index)
+            if value is not None and share > 1e-9:
+                total, weight = total + value * share, weight + share
+        found.append(total / weight if weight else None)
+    return found
+
+
+def nice_top(value: float) -> float:
+    """The next round number at or above: 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten."""
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(m * power for m in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if m * power >= value * 0.9999)
+
+
+def hours(view: Window) -> list[tuple[int, str]]:
+    """(column, label) of the time axis in local time, at least a dozen cells apart; midnight carries the day."""
+    every = next((s for s in _LABEL_EVERY_S if s / view.span_s >= 9), _LABEL_EVERY_S[-1])
+    labels: list[tuple[int, str]] = []
+    offset = datetime.fromtimestamp(view.start_s).astimezone().utcoffset()
+    shift = offset.total_seconds() if offset else 0.0
+    at = math.ceil((view.start_s + shift) / every) * every - shift
+    while (column := view.column(at)) < view.columns:
+        moment = datetime.fromtimestamp(at).astimezone()
+        label = f"{moment:%a}" if (moment.hour, moment.minute) == (0, 0) else f"{moment:%H:%M}"
+        if column + len(label) <= view.columns:
+            labels.append((column, label))
+        at += every
+    return labels
+
+
+def eighths(value: float | None, top: float, rows: int) -> int:
+    """Height of a column in eighths of a cell; anything above zero shows."""
+    if value is None or value <= 0 or top <= 0:
+        return 0
+    return max(1, min(rows * 8, round(value / top * rows * 8)))

@@ -1,0 +1,82 @@
+"""What the job does and why, what comes next, who decided, and whether this screen is in touch: two rows, a third
+where the numbers are not real."""
+
+from __future__ import annotations
+
+import textwrap
+
+from carbontui.tui import words
+from carbontui.tui.messages import Connection
+from carbontui.tui.picture import Picture
+from carbontui.tui.widgets.cells import Cells, Row, spread, width_of
+
+
+class StateBar(Cells):
+    """`show(picture, connection, age_s)`."""
+
+    picture: Picture | None = None
+    connection = Connection("connecting")
+    age = ""
+    readonly = False
+
+    def show(self, picture: Picture | None, connection: Connection, age_s: float) -> None:
+        self.picture, self.connection, self.age = picture, connection, words.age(age_s)
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        picture = self.picture
+        if picture is None:
+            return [[(" carbontui", "title"), (f"  {self.connection.text or 'connecting'}", "dim")]]
+        status = picture.status
+        ink = words.STATE_STYLE[status.state]
+        left: Row = [(f" {self.glyphs.states[status.state]} ", ink), (status.state.upper(), ink)]
+        if status.level and status.state in ("running", "throttled"):
+            left += [
+                ("  at ", "dim"),
+                (words.level_name(status.level, picture.plan.table if picture.plan else ()), "text"),
+            ]
+        held = words.override(status, picture.now_s)
+        if held:
+            left += [("  ", "text"), (held, "warning")]
+        told = words.banner(status, picture.series)
+        space = height - bool(told)
+        rows = [self._first(left, width), *self._rest(width, space - 1)]
+        if told:
+            rows = [*rows[:space], *[[] for _ in range(space - len(rows))], [(f" {told}".ljust(width), "banner")]]
+        return rows
+
+    def _first(self, left: Row, width: int) -> Row:
+        assert self.picture is not None
+        status = self.picture.status
+        link, ink = self._link()
+        name: Row = [(status.name, "strong"), (f" {status.job}@{status.host}", "dim")]
+        end: Row = [("  ", "text"), (link, ink), (" ", "text")]
+        if width_of(left) + width_of(name) + width_of(end) + 2 > width:
+            name = [(status.name, "strong")]
+        if width_of(left) + width_of(name) + width_of(end) + 2 > width:
+            name = []
+        return spread(width, left, [*name, *end])
+
+    def _link(self) -> tuple[str, str]:
+        """Whether the screen is in touch, and the age of what it shows."""
+        kind = self.connection.kind
+        if kind == "reconnecting":
+            return f"reconnecting{', data ' + self.age + ' old' if self.age else ''}", "warning"
+        if kind == "refused":
+            return "not connected", "fault"
+        if kind == "over" or (self.picture and self.picture.over):
+            return "over", "dim"
+        if self.age:
+            return f"data {self.age} old", "warning"
+        return ("read only" if self.readonly else "live"), "dim"
+
+    def _rest(self, width: int, rows: int) -> list[Row]:
+        """The reason, and what comes next: side by side on one row, else beneath each other."""
+        assert self.picture is not None
+        status = self.picture.status
+        after = words.next_change(status, self.picture.plan, self.picture.now_s)
+        if rows < 2:
+            return [spread(width, [(f"   {status.reason.text}", "text")], [(f"{after} ", "dim")])]
+        reason = textwrap.wrap(status.reason.text, width - 4, max_lines=rows - 1, placeholder=" …")
+        told: list[Row] = [[(f"   {line}", "text")] for line in reason]
+        return [*told, [(f"   {after}", "dim")]]

@@ -1,0 +1,36 @@
+"""One row above the keys: the supervisor's last answer, else what a person should know."""
+
+from __future__ import annotations
+
+from carbontui.tui.widgets.cells import Cells, Row
+
+
+class StatusLine(Cells):
+    """`answer(text, ok)` holds the row until `clear()`; `show(notices)` fills it otherwise."""
+
+    notices: tuple[str, ...] = ()
+    told: tuple[str, str] | None = None
+
+    def show(self, notices: tuple[str, ...]) -> None:
+        self.notices = notices
+        self.redraw()
+
+    def answer(self, text: str, ok: bool = True) -> None:
+        self.told = (text, "strong" if ok else "fault")
+        self.redraw()
+
+    def clear(self) -> None:
+        self.told = None
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        if self.told is not None:
+            return [[(" " + self.told[0], self.told[1])]]
+        if not self.notices:
+            return [[]]
+        more = f" (+{len(self.notices) - 1}, i)" if len(self.notices) > 1 else ""
+        room = width - len(more) - 5
+        first = self.notices[0]
+        if len(first) > room:
+            first = first[: max(0, room - 1)] + self.glyphs.ellipsis
+        return [[(" ! ", "warning"), (first, "text"), (more, "dim")]]

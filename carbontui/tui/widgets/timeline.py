@@ -1,0 +1,92 @@
+"""Columns over time: what the forecast and the watts have in common, so that one stands exactly under the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from carbontui.tui.glyphs import Glyphs
+from carbontui.tui.widgets.cells import Ink, Row
+from carbontui.tui.widgets.scale import GUTTER, Window, hours, nice_top
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column, heights in eighths of a cell: `solid` and `soft` make the bar, `band` lies above it."""
+
+    solid: int = 0
+    soft: int = 0
+    band: int = 0
+    ink: str = "past"
+    hatched: bool = False
+
+
+def plot(columns: list[Column], rows: int, now: int | None, glyphs: Glyphs) -> list[list[tuple[str, Ink]]]:
+    """Rows of cells, the top one first."""
+    return [[_cell(column, row, now == x, glyphs) for x, column in enumerate(columns)] for row in reversed(range(rows))]
+
+
+def _cell(column: Column, row: int, is_now: bool, glyphs: Glyphs) -> tuple[str, Ink]:
+    base = row * 8
+    soft_ink = f"{column.ink}-soft"
+    if column.solid >= base + 8:
+        char, ink = glyphs.bar[8], column.ink
+    elif column.soft >= base + 8:
+        # the lower edge of the band runs through a cell that the mean fills
+        char, ink = (
+            (glyphs.bar[column.solid - base], f"{column.ink}/{soft_ink}")
+            if column.solid > base
+            else (glyphs.bar[8], soft_ink)
+        )
+    elif column.soft > base:
+        whole = column.soft if column.solid <= base else max(column.solid, column.soft)
+        char = glyphs.bar[whole - base]
+        ink = column.ink if column.solid > base else soft_ink
+        if column.hatched:
+            ink = f"{ink}/hatch-back"
+        elif column.band >= base + 4:
+            ink = f"{ink}/band"
+    elif column.hatched:
+        char, ink = glyphs.hatch, "hatch"
+    elif column.band > base:
+        char, ink = (glyphs.bar[min(8, column.band - base)], "band") if glyphs.braille else ("'", "faint")
+    else:
+        char, ink = " ", "text"
+    if is_now:
+        filled = char == glyphs.bar[8]
+        return glyphs.now, f"now/{ink.partition('/')[0]}" if filled and glyphs.braille else "now"
+    return char, ink
+
+
+def with_scale(plotted: list[list[tuple[str, Ink]]], top: float) -> list[Row]:
+    """The plot with its scale in the gutter, round values only."""
+    rows = len(plotted)
+    labels = {0: top}
+    # one more where a row's upper edge is a round number, as near to the middle as can be
+    middle = sorted(range(2, rows - 1), key=lambda y: abs(2 * y - rows))
+    round_one = next((y for y in middle if (top * (rows - y) / rows) % 10 == 0), None)
+    if round_one is not None:
+        labels[round_one] = top * (rows - round_one) / rows
+    framed: list[Row] = []
+    for y, cells in enumerate(plotted):
+        label = f"{labels[y]:.0f}" if y in labels else ""
+        framed.append([(f"{label:>{GUTTER - 1}} ", "dim"), *cells])
+    return framed
+
+
+def axis(view: Window, now: int | None) -> Row:
+    """Hours under the columns; 'now' under its marker takes the place of an hour it would touch."""
+    cells: list[tuple[str, Ink]] = [(" ", "dim")] * view.columns
+    labels = [(column, label, "dim") for column, label in hours(view)]
+    if now is not None and 0 <= now < view.columns:
+        left = max(0, min(view.columns - 3, now - 1))
+        # an hour half hidden by 'now' would read as another hour
+        labels = [(c, word, ink) for c, word, ink in labels if c + len(word) < left or c > left + 3]
+        labels.append((left, "now", "now"))
+    for column, word, ink in labels:
+        for offset, char in enumerate(word[: view.columns - column]):
+            cells[column + offset] = (char, ink)
+    return [(" " * GUTTER, "dim"), *cells]
+
+
+def top_of(values: list[float]) -> float:
+    return nice_top(max(values, default=1.0))

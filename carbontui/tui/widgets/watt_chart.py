@@ -1,0 +1,99 @@
+"""Total watts over the job: drawn as metered up to now, faint as planned after it; cap and parked watts as lines."""
+
+from __future__ import annotations
+
+from carbontui import protocol, units
+from carbontui.tui import words
+from carbontui.tui.picture import Picture
+from carbontui.tui.widgets.cells import Cells, Ink, Row
+from carbontui.tui.widgets.levels import Past, planned, table
+from carbontui.tui.widgets.scale import GUTTER, eighths, means, window
+from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
+
+
+class WattChart(Cells):
+    """`show(picture, past, preview)`; shares its columns with the forecast above it and carries the hours of both."""
+
+    picture: Picture | None = None
+    preview: protocol.PlanView | None = None
+
+    past: Past | None = None
+
+    def show(self, picture: Picture, past: Past | None, preview: protocol.PlanView | None) -> None:
+        self.picture, self.past, self.preview = picture, past, preview
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        if self.picture is None:
+            return [self.heading(width, "power")]
+        status = self.picture.status
+        limit = _sum([gpu.limit_w for gpu in status.gpus])
+        parked = _sum([gpu.parked_w for gpu in status.gpus])
+        rows = [self._title(width, parked)]
+        view = window(self.picture, width - GUTTER)
+        space = height - 2
+        if space < 1:
+            return rows
+        now = view.column(self.picture.now_s)
+        watts = self.picture.series.watts
+        metered: list[float | None] = [None] * view.columns
+        if watts is not None:
+            metered = means(watts.total_w, units.from_iso(watts.start), watts.step_s, view)
+        ahead = planned(self.preview or self.picture.plan, view, self.picture.now_s)
+        future = [info.power_w if info else None for info in ahead]
+        scale = [w for w in (*metered, *future) if w is not None]
+        if limit and limit > 1.3 * max(scale, default=limit):
+            limit = None  # a cap far above all watts would squeeze them into the bottom row
+        top = top_of([*scale, limit or 0.0])
+        columns = []
+        for x in range(view.columns):
+            info = ahead[x]
+            if metered[x] is not None:
+                tall = eighths(metered[x], top, space)
+                at_s = self.picture.now_s if x == now else view.time(x) + view.span_s / 2
+                columns.append(Column(tall, tall, 0, self._was(at_s, status.level if x == now else None)))
+            elif info is not None and x >= now:
+                tall = eighths(info.power_w, top, space)
+                columns.append(Column(0, tall, 0, words.KIND_STYLE[info.kind]))
+            else:
+                columns.append(Column())
+        plotted = plot(columns, space, now, self.glyphs)
+        self._line(plotted, limit, top, "capped")
+        self._line(plotted, parked, top, "paused")
+        return [*rows, *with_scale(plotted, top), axis(view, now)]
+
+    def _was(self, at_s: float, level: str | None) -> str:
+        """The colour of a metered column: of the level that held then, where that is known."""
+        name = level or (self.past.at(at_s) if self.past else None)
+        info = table(self.picture.plan if self.picture else None).get(name or "")
+        return words.KIND_STYLE[info.kind] if info else "running"
+
+    def _line(self, plotted: list[list[tuple[str, Ink]]], watts: float | None, top: float, ink: str) -> None:
+        """A dashed line at a level of watts, behind the columns."""
+        if not watts:
+            return
+        y = len(plotted) - 1 - min(len(plotted) - 1, max(0, round(watts / top * len(plotted) - 0.5)))
+        row = plotted[y]
+        for x, (char, _) in enumerate(row):
+            if char == " " and x % 2 == 0:
+                row[x] = (self.glyphs.dash, ink)
+
+    def _title(self, width: int, parked: float | None) -> Row:
+        assert self.picture is not None
+        status = self.picture.status
+        now = f"power  {units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')}".rstrip()
+        known = [w for w in (self.picture.series.watts.total_w if self.picture.series.watts else ()) if w is not None]
+        facts = []
+        if known:
+            facts.append(f"mean {units.fmt_watts(sum(known) / len(known))} · peak {units.fmt_watts(max(known))}")
+        if parked:
+            facts.append(f"parked {units.fmt_watts(parked)}")
+        while facts and len(now) + len(" · ".join(facts)) + 6 > width:
+            facts.pop(0)
+        return self.heading(width, now, " · ".join(facts))
+
+
+def _sum(values: list[float | None]) -> float | None:
+    """The sum when every board says it."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None

@@ -1,0 +1,117 @@
+"""One row per GPU: watts now against its cap and its parked line, on one scale, so that rows compare."""
+
+from __future__ import annotations
+
+from carbontui import protocol, units
+from carbontui.tui import words
+from carbontui.tui.widgets.cells import Cells, Row, spread
+
+
+class WattRows(Cells):
+    """`show(status)`; rows give way to two columns, then to one line for all, where the screen is small."""
+
+    status: protocol.Status | None = None
+    with_heading = False
+
+    def show(self, status: protocol.Status) -> None:
+        self.status = status
+        self.redraw()
+
+    @staticmethod
+    def wanted(gpus: int, width: int, most: int) -> int:
+        """Rows to give `gpus` boards, heading not counted: one each, two columns, or one line."""
+        if gpus <= most:
+            return max(1, gpus)
+        pairs = (gpus + 1) // 2
+        return pairs if pairs <= most and width >= 76 else 1
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        if not self.with_heading:
+            return self._boards(width, height)
+        some = bool(self.status and self.status.gpus)
+        head = self.heading(width, "boards", "  parked   cap" if some else "")
+        if some:
+            key: Row = [(f" {self.glyphs.tick}", "paused"), (" parked ", "dim")]
+            key += [(f" {self.glyphs.tick}", "capped"), (" cap ", "dim")]
+            head = [*head[:-2], *key, head[-1]]
+        return [head, *self._boards(width, height - 1)]
+
+    def _boards(self, width: int, height: int) -> list[Row]:
+        status = self.status
+        if status is None:
+            return []
+        gpus = status.gpus
+        if not gpus:
+            return [[(" no GPU: ", "dim"), (self._host(status), "text")]]
+        top = max([*(g.limit_w or 0.0 for g in gpus), *(g.power_w or 0.0 for g in gpus), 1.0])
+        if len(gpus) <= height:
+            return [self._board(i, gpu, width, top) for i, gpu in enumerate(gpus)]
+        if (len(gpus) + 1) // 2 <= height and width >= 76:
+            half = (width - 2) // 2
+            rows = []
+            for i in range(height):
+                row: Row = []
+                for index in (i, i + (len(gpus) + 1) // 2):
+                    if index < len(gpus):
+                        row += [*_padded(self._board(index, gpus[index], half, top), half), ("  ", "text")]
+                rows.append(row)
+            return rows
+        return [self._together(gpus, width)]
+
+    def _host(self, status: protocol.Status) -> str:
+        return f"{units.fmt_watts(status.power_w)}{words.mark(status, 'power_w')} for CPU and host"
+
+    def _board(self, index: int, gpu: protocol.Gpu, width: int, top: float) -> Row:
+        assert self.status is not None
+        name = _short(gpu.name)
+        label = f" {index} {name:<12} " if width >= 56 else f" {index} "
+        watts = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
+        limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
+        mark = words.mark(self.status, f"gpus.{index}.power_w") or " "
+        numbers = f" {watts:>4} / {limit:>4} W {mark}"
+        busy = "" if gpu.util is None or width < 66 else f" {gpu.util:>4.0%}"
+        memory = "" if gpu.memory_used_b is None or width < 76 else f" {gpu.memory_used_b / 2**30:>5.1f} GiB"
+        space = width - len(label) - len(numbers) - len(busy) - len(memory)
+        still = self.status.state in ("paused", "unloaded", "waiting")
+        ink = "paused" if still else words.STATE_STYLE.get(self.status.state, "running")
+        # the numbers stand left of the bar: Textual sends a row from its left edge to the last change
+        return [
+            (label, "dim"),
+            (numbers, "text"),
+            (busy, "dim"),
+            (memory + "  ", "dim"),
+            *self._gauge(gpu, space - 3, top, ink if ink in ("paused", "capped") else "running"),
+        ]
+
+    def _gauge(self, gpu: protocol.Gpu, width: int, top: float, ink: str) -> Row:
+        """A bar to watts now, a tick at the parked line and one at the cap."""
+        if width < 4:
+            return []
+        filled = round((gpu.power_w or 0.0) / top * width)
+        cells: Row = [(self.glyphs.track, ink if x < filled else "faint") for x in range(width)]
+        for watts, tick_ink in ((gpu.parked_w, "paused"), (gpu.limit_w, "capped")):
+            if watts:
+                cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (self.glyphs.tick, tick_ink)
+        return cells
+
+    def _together(self, gpus: tuple[protocol.Gpu, ...], width: int) -> Row:
+        powers = [g.power_w for g in gpus if g.power_w is not None]
+        limits = [g.limit_w for g in gpus if g.limit_w is not None]
+        each = f"{min(powers):.0f}–{max(powers):.0f} W each" if powers else "watts unknown"
+        limit = f" / {units.fmt_watts(sum(limits))}" if limits and len(limits) == len(gpus) else ""
+        total = units.fmt_watts(sum(powers)) if powers else "–"
+        left: Row = [(f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim"), (f"{total}{limit}", "text")]
+        return spread(width, left, [(each, "dim")])
+
+
+def _short(name: str) -> str:
+    """'H100 80GB' of 'NVIDIA H100 80GB HBM3': as many words as fit a dozen letters."""
+    short = name.removeprefix("NVIDIA ").removeprefix("GeForce ").removeprefix("Tesla ")
+    while len(short) > 12 and " " in short:
+        short = short.rpartition(" ")[0]
+    return short[:12]
+
+
+def _padded(row: Row, width: int) -> Row:
+    used = sum(len(text) for text, _ in row)
+    return [*row, (" " * max(0, width - used), "text")]

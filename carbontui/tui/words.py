@@ -1,0 +1,157 @@
+"""How the screen says things: states, times, levels, marks of provenance. Pure functions on the protocol's structs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from carbontui import protocol, units
+
+STATE_STYLE = {
+    "starting": "dim",
+    "waiting": "paused",
+    "running": "running",
+    "throttled": "capped",
+    "pausing": "paused",
+    "paused": "paused",
+    "unloaded": "unloaded",
+    "done": "running",
+    "failed": "fault",
+    "stopped": "warning",
+    "lost": "fault",
+}
+KIND_STYLE = {
+    "full": "running",
+    "cap": "capped",
+    "duty": "capped",
+    "pause": "paused",
+    "unload": "unloaded",
+    "off": "unloaded",
+}
+STILL = frozenset({"pause", "unload", "off"})
+
+MARKS: dict[str, str] = {
+    "measured": "",
+    "integrated": "",
+    "estimated": "~",
+    "default": "D",
+    "forecast": "F",
+    "simulated": "S",
+    "replay": "R",
+}
+MARK_MEANING = {
+    "": "measured: metered by the device, or summed from its readings",
+    "~": "estimated: worked out from something else",
+    "D": "default: a typical value, nothing better is known",
+    "F": "forecast: not happened yet",
+    "S": "simulated: no real device behind it",
+    "R": "replay: recorded data or replayed time",
+}
+SIGNALS = {
+    "average_lifecycle": "average, lifecycle",
+    "average_direct": "average, direct",
+    "marginal": "marginal",
+}
+
+
+def clock(at_s: float, now_s: float) -> str:
+    """'17:30' today, 'Fri 17:30' within the week, '24 Dec 17:30' later: local time."""
+    at, now = (datetime.fromtimestamp(t).astimezone() for t in (at_s, now_s))
+    if at.date() == now.date():
+        return f"{at:%H:%M}"
+    if abs(at_s - now_s) < 6 * 86400:
+        return f"{at:%a %H:%M}"
+    return f"{at.day} {at:%b %H:%M}"
+
+
+def clock_iso(text: str, now_s: float) -> str:
+    return clock(units.from_iso(text), now_s)
+
+
+def zone_name(at_s: float) -> str:
+    """'CET': the name of the clock the screen shows."""
+    return datetime.fromtimestamp(at_s).astimezone().tzname() or ""
+
+
+def mark(status: protocol.Status, field: str) -> str:
+    """One character of provenance for a field; '' when it is metered or nothing is said."""
+    found = status.provenance.get(field)
+    return MARKS[found.how] if found else ""
+
+
+def level_name(name: str, table: tuple[protocol.LevelInfo, ...] = ()) -> str:
+    """'full', '250 W per GPU', 'pause': a level in words."""
+    for info in table:
+        if info.name == name and info.kind == "cap" and info.cap_w is not None:
+            return f"cap {info.cap_w:.0f} W"
+    return name
+
+
+def next_change(status: protocol.Status, plan: protocol.PlanView | None, now_s: float) -> str:
+    """'next: pause at 17:30, in 2 h 05', or ''."""
+    if status.next is None:
+        return ""
+    at = units.from_iso(status.next.at)
+    name = level_name(status.next.level, plan.table if plan else ())
+    return f"next: {name} at {clock(at, now_s)}, in {units.fmt_duration(at - now_s)}"
+
+
+def override(status: protocol.Status, now_s: float) -> str:
+    """'pause by ada@pts/3 until 18:00', or ''."""
+    held = status.override
+    if held is None:
+        return ""
+    what = f"cap {held.value_w:.0f} W" if held.mode == "cap" and held.value_w is not None else held.mode
+    if held.until is None:
+        until = "until cleared"
+    elif held.until == "next":
+        until = "until the next planned change"
+    else:
+        until = f"until {clock_iso(held.until, now_s)}"
+    return f"{what} by {held.by}, {until}"
+
+
+def multiple(finish_s: float, frontier: protocol.Frontier) -> str:
+    """'1.80×' of flat out, or a duration when flat out is not known."""
+    if frontier.reference_s:
+        return f"{finish_s / frontier.reference_s:.2f}×"
+    return units.fmt_duration(finish_s)
+
+
+def exit_words(exit_: protocol.Exit | None) -> str:
+    """'exit 0', 'signal 9', 'exit unknown'."""
+    if exit_ is None or (exit_.code is None and exit_.signal is None):
+        return "exit unknown"
+    return f"exit {exit_.code}" if exit_.code is not None else f"signal {exit_.signal}"
+
+
+def banner(status: protocol.Status, series: protocol.Series) -> str:
+    """What must stay in sight: 'SIMULATED GPU · REPLAY 3600× …'; '' for a real job in real time."""
+    hows = {found.how for found in status.provenance.values()}
+    parts = []
+    power = [found.how for field, found in status.provenance.items() if field.endswith("power_w")]
+    if "simulated" in power:
+        parts.append("SIMULATED GPU")
+    if series.replay_speed is not None:
+        parts.append(f"REPLAY {series.replay_speed:.0f}× of recorded grid data")
+    elif "replay" in hows:
+        parts.append("REPLAY of recorded data")
+    return " · ".join(parts)
+
+
+def age(seconds: float) -> str:
+    """How old the data is, in coarse steps so that a still screen stays still: '' while fresh."""
+    if seconds < 5:
+        return ""
+    if seconds < 60:
+        return f"{max(step for step in (5, 10, 20, 30) if step <= seconds)} s"
+    return units.fmt_duration(seconds // 60 * 60)
+
+
+def count(number: int) -> str:
+    """'12 040': thousands apart by a space."""
+    return f"{number:,}".replace(",", " ")
+
+
+def finish(status: protocol.Status, now_s: float) -> str:
+    """'Fri 09:12', or an en dash when the work is unknown."""
+    return "–" if status.finish_expected is None else clock_iso(status.finish_expected, now_s)

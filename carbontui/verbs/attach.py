@@ -1,0 +1,44 @@
+"""`attach`: the screen on a job; and what bare `carbontui` opens."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from carbontui.cli import Failure
+from carbontui.job import store
+from carbontui.verbs import talk
+
+
+def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, ascii_only: bool = False) -> int:
+    """The dashboard of one job until the person leaves; the exit code."""
+    from carbontui import tui
+
+    found = talk.find(job)
+    if found.foreign:
+        raise Failure(f"job {found.id} runs on {found.host}; try: ssh -t {found.host} carbontui attach {found.id}", 3)
+    return tui.run(tui.Target.of(found), readonly=readonly, mouse=mouse, ascii=ascii_only)
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with plain characters.")
+def attach(job: str | None, readonly: bool, no_mouse: bool, ascii_only: bool) -> None:
+    """Open the screen of a job; q leaves it running."""
+    sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
+
+
+def open_default(*, readonly: bool) -> int:
+    """What bare `carbontui` does: the only live job, a chooser of several, or a word on how to begin."""
+    live = [job for job in store.jobs() if job.live and not job.foreign]
+    if len(live) > 1:
+        from carbontui import tui
+
+        chosen = tui.choose([talk.live_status(job) for job in live])
+        return 0 if chosen is None else open_screen(chosen, readonly=readonly)
+    if not live:
+        raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)
+    return open_screen(live[0].id, readonly=readonly)

@@ -1,0 +1,91 @@
+"""`backtest`: what each policy would have emitted on recorded data, before anyone trusts a plan."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from carbontui import units
+from carbontui.cli import Failure
+
+if TYPE_CHECKING:
+    from carbontui.backtest import Report
+
+
+@click.command()
+@click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
+@click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
+@click.option("--work", default="8h", show_default=True, help="Work of each job flat out.")
+@click.option("--slack", type=click.FloatRange(1, 100), default=2.0, show_default=True, help="Budget over work.")
+@click.option("--starts", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Random starts.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same starts.")
+@click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
+@click.option("--watts", type=click.FloatRange(1, 1e6), default=650.0, show_default=True, help="At full.")
+@click.option("--own/--no-own", default=True, help="Roll on carbontui's own forecast too (needs 60 days of history).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+def backtest(
+    actual: str,
+    issued: str | None,
+    work: str,
+    slack: float,
+    starts: int,
+    seed: int,
+    levels_file: str | None,
+    watts: float,
+    own: bool,
+    as_json: bool,
+) -> None:
+    """Try run-now, threshold tools and rolling plans on recorded grid data, with only what was known at the time."""
+    from carbontui.backtest import run
+    from carbontui.grid import recorded
+    from carbontui.known import load_issues
+    from carbontui.plan import ProblemError
+    from carbontui.whatif import Grid, assumed, load_setup
+
+    def progress(done: int) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r{done} of {starts}", err=True, nl=done == starts)
+
+    try:
+        grid = Grid(recorded.load(actual))
+        issues = load_issues(issued) if issued else None
+        setup = load_setup(levels_file) if levels_file else assumed(watts, caps=False, running=False)
+        report = run(
+            grid, setup, units.parse_duration(work), slack, starts, seed=seed, issues=issues, own=own, progress=progress
+        )
+    except ProblemError as error:
+        raise Failure(str(error), 2) from None
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), allow_nan=False))
+    else:
+        _show(report)
+
+
+def _show(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    about = report.about
+    table = Table(
+        title=f"{len(report.cases)} jobs of {units.fmt_duration(about['work_s'])}, {about['slack']:g}x budget"
+    )
+    table.add_column("policy")
+    for name in ("saves", "of what is possible", "late", "made worse", "worst"):
+        table.add_column(name, justify="right")
+    for name, row in report.summary().items():
+        table.add_row(
+            name,
+            f"{row['saving_pct']:.1f} %",
+            f"{row['captured_pct']:.0f} %",
+            f"{row['late']:.0f}",
+            f"{row['worse_pct']:.0f} %",
+            f"{row['worst_pct']:+.0f} %",
+        )
+    console.print(table)
+    console.print(f"From: {about['grid']}; CO2 against running now, realised.", style="dim", markup=False)

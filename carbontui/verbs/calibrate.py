@@ -1,0 +1,21 @@
+"""Measure how fast the running job is at which watts, on the job itself."""
+
+from __future__ import annotations
+
+import click
+
+from carbontui import protocol
+from carbontui.cli import Failure
+from carbontui.verbs import talk
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--show", is_flag=True, help="Print the curve that is in use, start nothing.")
+def calibrate(job: str | None, show: bool) -> None:
+    """Measure speed against watts on the running job (about seven minutes; limits are given back)."""
+    answer = talk.ask(talk.find(job), protocol.Cmd(1, "calibrate", {"show": True} if show else {}))
+    if not isinstance(answer, protocol.Result) or not answer.ok:
+        error = answer.error if isinstance(answer, protocol.Result) else None
+        raise Failure(error or "refused", getattr(answer, "exit_code", 0) or 1)
+    click.echo(answer.text)

@@ -1,0 +1,106 @@
+"""`demo`: a real small training under a plan against a recorded German week, in about ninety seconds."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from carbontui import paths, units
+from carbontui.cli import Failure
+
+WORK_S = 24 * 3600.0
+BUDGET = "2x"
+FLAT_OUT_WALL_S = 42.0
+"""Wall seconds of the training flat out; with the budget of 2x the demo takes about twice that."""
+START = "2020-04-23T13:00:00Z"
+"""A Thursday afternoon: the two days and nights that follow differ widely, and the forecast sees it (April 2020)."""
+MEASURE_STEPS = 30
+HEADROOM = 1.15
+"""The measurement runs on an idle machine; under the supervisor and a screen a step takes a little longer."""
+
+
+def measure(script: Path) -> tuple[float, float]:
+    """(seconds per step, seconds before the first step) of the example on this machine."""
+    command = [sys.executable, str(script), "--steps", str(MEASURE_STEPS)]
+    begun = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300, check=False)
+    took = time.monotonic() - begun
+    match = re.search(r"([0-9.]+) ms per step", done.stdout)
+    if done.returncode or not match:
+        tail = (done.stderr or done.stdout).strip().splitlines()[-1:]
+        raise Failure(f"the example did not run: {' '.join(tail)}", 1)
+    per_step = float(match[1]) / 1000
+    return per_step, max(1.0, took - MEASURE_STEPS * per_step)
+
+
+def has_nvidia() -> bool:
+    """Whether a real NVIDIA board answers, asked in a process of its own: a hung driver must not hang the demo."""
+    code = "import pynvml as n; n.nvmlInit(); raise SystemExit(0 if n.nvmlDeviceGetCount() else 1)"
+    try:
+        return (
+            subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=10, check=False).returncode == 0
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+@click.command()
+@click.option(
+    "--seconds", type=click.FloatRange(20, 3600), default=FLAT_OUT_WALL_S * 2, help="About how long it takes."
+)
+@click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
+def demo(seconds: float, detach: bool) -> None:
+    """Train a small model under a 24 h plan (budget 2x) on a recorded German week, replayed.
+
+    Watts are real where an NVIDIA GPU is found, else of a simulated GPU that follows the training's own steps.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise Failure('the demo trains with PyTorch: pip install "carbontui[demo]"', 2)
+    from carbontui.grid import recorded
+    from carbontui.job import launch, options
+    from carbontui.verbs import run
+
+    script = paths.example("train_charlm.py")
+    click.echo("measuring a step on this machine ...", err=True)
+    per_step, startup = measure(script)
+    flat_wall_s = seconds / 2
+    steps = max(50, round(flat_wall_s / (per_step * HEADROOM)))
+    speed = WORK_S / (steps * per_step * HEADROOM)
+    origin = time.time() + startup
+    try:
+        job, directory = launch.prepare_dir("demo")
+        real = has_nvidia()
+        spec = options.Options(
+            job=job,
+            name="demo",
+            dir=str(directory),
+            argv=(sys.executable, str(script), "--steps", str(steps)),
+            cwd=str(directory),
+            log=str(directory / "run.log"),
+            socket=str(paths.socket_path(job)),
+            created_s=origin,
+            by=run.whoami(),
+            zone="DE",
+            grid=str(recorded.example_path()),
+            budget=BUDGET,
+            work_s=WORK_S,
+            steps=steps,
+            ref_rate=steps / WORK_S,
+            cap=False,
+            replay=options.Replay(start_s=units.from_iso(START), speed=speed, wall_origin_s=origin),
+            simulated=None if real else options.Simulated(),
+        )
+        click.echo(
+            f"{steps} steps stand for 24 h of training, replayed {speed:.0f} times faster than life on recorded German "
+            f"grid data; about {startup + seconds:.0f} s to go",
+            err=True,
+        )
+        run.start_and_follow(spec, detach=detach, hold=False)
+    except launch.LaunchError as error:
+        raise Failure(str(error), 2) from None

@@ -1,0 +1,162 @@
+"""`doctor`: what was found on this machine, and the exact command that mends what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from carbontui import __version__, config, paths
+from carbontui.cli import Failure
+from carbontui.verbs import talk
+
+Verdict = Literal["ok", "note", "missing"]
+FIRST_LOOK_S = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; `mend` is an exact command or ''."""
+
+    area: str
+    verdict: Verdict
+    text: str
+    mend: str = ""
+
+
+def state_findings() -> list[Finding]:
+    """The state directory, and whether a home on a network keeps the journal from its fast mode."""
+    from carbontui.job import journal
+
+    where = paths.state_dir()
+    try:
+        paths.private_dir(where)
+    except OSError as error:
+        return [Finding("state", "missing", f"{where}: {error.strerror or error}", "export CARBONTUI_HOME=/local/dir")]
+    kind = journal.filesystem_of(where)
+    if kind and kind.startswith(("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "fuse.sshfs", "afs")):
+        text = f"{where} lies on {kind}: the journal works without its write-ahead log, jobs of other hosts are listed"
+        return [Finding("state", "note", text, f"export CARBONTUI_HOME=/var/tmp/carbontui-{os.getuid()}-home")]
+    return [Finding("state", "ok", f"{where} ({kind or 'unknown file system'})")]
+
+
+def socket_findings() -> list[Finding]:
+    """Whether sockets can be bound, and where."""
+    directory = paths.socket_dir()
+    path = directory / f"doctor-{os.getpid()}.sock"
+    try:
+        paths.private_dir(directory)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.bind(str(path))
+        path.unlink()
+    except OSError as error:
+        return [Finding("sockets", "missing", f"{directory}: {error.strerror or error}", f"rm -r {directory}")]
+    note = "" if os.environ.get("XDG_RUNTIME_DIR") else " (no XDG_RUNTIME_DIR)"
+    return [Finding("sockets", "ok", f"{directory}{note}")]
+
+
+def logout_findings() -> list[Finding]:
+    """Whether a job outlives the logout: logind may kill what a user leaves behind."""
+    if not shutil.which("loginctl") or not Path("/run/systemd/system").exists():
+        return [Finding("logout", "ok", "no systemd-logind here: jobs outlive the logout")]
+    user = os.environ.get("USER") or str(os.getuid())
+    kills = _logind("KillUserProcesses")
+    linger = Path("/var/lib/systemd/linger", user).exists()
+    if kills == "yes" and not linger:
+        text = "logind kills your processes at logout (KillUserProcesses=yes), and lingering is off"
+        return [Finding("logout", "missing", text, f"loginctl enable-linger {user}")]
+    return [Finding("logout", "ok", f"jobs outlive the logout (KillUserProcesses={kills or 'no'}, linger={linger})")]
+
+
+def _logind(name: str) -> str:
+    command = ["busctl", "get-property", "org.freedesktop.login1", "/org/freedesktop/login1"]
+    try:
+        done = subprocess.run(
+            [*command, "org.freedesktop.login1.Manager", name], capture_output=True, text=True, timeout=3, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return "yes" if done.stdout.strip().endswith("true") else "no" if done.returncode == 0 else ""
+
+
+def settings_findings() -> list[Finding]:
+    try:
+        loaded = config.load()
+    except config.ConfigError as error:
+        return [Finding("settings", "missing", str(error), f"edit {paths.config_file()}")]
+    given = [f"{name}={getattr(loaded.settings, name)} ({origin})" for name, origin in loaded.origin.items()]
+    given = [text for text in given if not text.endswith("(default)")]
+    return [Finding("settings", "ok", ", ".join(given) or f"defaults ({paths.config_file()} does not exist)")]
+
+
+def grid_findings() -> list[Finding]:
+    """The zone, and what is known of it without asking the network."""
+    from carbontui.verbs.run import find_zone, settings_for
+
+    try:
+        zone, why = find_zone(settings_for().settings.zone, False)
+    except Failure as error:
+        return [Finding("grid", "missing", error.message, "carbontui zones")]
+    if zone is None:
+        return [Finding("grid", "missing", why, "export CARBONTUI_ZONE=DE  # see: carbontui zones")]
+    return [Finding("grid", "ok", f"zone {zone}; what answers there: carbontui grid --zone {zone}")]
+
+
+async def power_findings(mend: bool) -> list[Finding]:
+    """GPUs, CPU and what may be set, as the agent sees them; stale limits, given back with --mend."""
+    from carbontui.power import capability, leases
+    from carbontui.power.handle import AgentHandle
+
+    found: list[Finding] = []
+    if mend:
+        for outcome in leases.mend():
+            verdict: Verdict = "ok" if outcome.ok else "missing"
+            found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or outcome.code}", outcome.fix))
+    else:
+        found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
+    directory = paths.private_dir(paths.state_dir())
+    handle = AgentHandle(log=lambda _line: None, cwd=directory, job="doctor", monitor=True, probing=True)
+    try:
+        await handle.start()
+        loop = asyncio.get_running_loop()
+        due = loop.time() + FIRST_LOOK_S
+        while not handle.readings.mono_s and loop.time() < due:
+            await asyncio.sleep(0.05)
+        for row in capability.table(handle.readings):
+            ok: Verdict = "ok" if row.support == "yes" else "note"
+            text = f"{row.aspect}: {row.support.replace('_', ' ')}" + (f" ({row.why})" if row.why else "")
+            found.append(Finding(row.device, ok, text, row.fix))
+        if not handle.readings.devices:
+            found.append(Finding("gpu", "note", "no NVIDIA GPU answers: watts are an estimate of CPU and host"))
+    except OSError as error:
+        found.append(Finding("gpu", "missing", f"the agent cannot be started: {error}"))
+    finally:
+        await handle.close()
+    return found
+
+
+@click.command()
+@click.option("--mend", is_flag=True, help="Give back power limits a dead job left behind.")
+@click.option("--json", "as_json", is_flag=True, help="The findings as a list.")
+def doctor(mend: bool, as_json: bool) -> None:
+    """Say what was found here, and the exact command that mends what is missing."""
+    findings = [Finding("carbontui", "ok", __version__)]
+    findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
+    findings += asyncio.run(power_findings(mend))
+    if as_json:
+        click.echo(talk.as_json([asdict(finding) for finding in findings]))
+    else:
+        mark = {"ok": "ok     ", "note": "note   ", "missing": "missing"}
+        for finding in findings:
+            click.echo(f"{mark[finding.verdict]}  {finding.area:<10} {finding.text}")
+            if finding.mend and finding.verdict != "ok":
+                click.echo(f"{'':>21}mend: {finding.mend}")
+    if any(finding.area == "limits" and finding.verdict == "missing" for finding in findings):
+        raise SystemExit(1)

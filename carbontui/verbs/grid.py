@@ -1,0 +1,189 @@
+"""`grid` and `zones`: what is known of the electricity where the machine stands, and how well."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from carbontui import config, paths
+from carbontui.cli import Failure
+from carbontui.grid import choose, typical
+from carbontui.grid import zones as places
+from carbontui.grid.feed import Feed
+from carbontui.grid.http import Http
+from carbontui.grid.live import SourceState
+from carbontui.grid.settings import GridSettings, KeyFileError, read_keys
+from carbontui.grid.types import Outlook
+from carbontui.units import fmt_duration, iso
+
+AHEAD_S = 24 * 3600.0
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def settings_of(loaded: config.Settings) -> GridSettings:
+    """What the feed may use: keys from the environment or keys.env beside config.toml. Raises Failure."""
+    try:
+        keys = read_keys(paths.config_file().parent / "keys.env")
+    except KeyFileError as error:
+        raise Failure(str(error), 4) from None
+    return GridSettings(
+        offline=bool(os.environ.get("CARBONTUI_OFFLINE")),
+        currency=loaded.currency,
+        price_per_kwh=loaded.price_per_kwh,
+        keys=keys,
+        base_urls=_urls(os.environ.get("CARBONTUI_GRID_URLS", "")),
+    )
+
+
+def _urls(text: str) -> dict[str, str]:
+    """`name=url` pairs, separated by commas: mirrors of providers."""
+    return {name.strip(): url.strip() for name, _, url in (pair.partition("=") for pair in text.split(",")) if url}
+
+
+def find_zone(asked: str | None, loaded: config.Settings) -> places.Zone:
+    """The zone asked for, configured, or sure from the clock. Raises Failure naming the candidates."""
+    wanted = asked or loaded.zone
+    if wanted:
+        try:
+            return places.resolve(wanted)
+        except ValueError as error:
+            raise Failure(str(error), 2) from None
+    name = places.local_time_zone()
+    candidates, confidence = places.guess(name)
+    if confidence == "high":
+        return candidates[0]
+    offered = ", ".join(zone.key for zone in candidates[:6])
+    where = f"the clock ({name or 'UTC'}) does not tell the grid zone"
+    raise Failure(f"{where}{': one of ' + offered if offered else ''}; say it with --zone", 2)
+
+
+@click.command(help="What is known of the grid now: which source answers, how fresh, what a key would add.")
+@click.option("--zone", help="Zone key, country or common name; see `carbontui zones`.")
+@click.option("--json", "as_json", is_flag=True, help="Print data.")
+@click.option(
+    "--record", type=click.Path(file_okay=False, path_type=Path), help="Save the raw answers here, keys removed."
+)
+def grid(zone: str | None, as_json: bool, record: Path | None) -> None:
+    try:
+        loaded = config.load().settings
+    except config.ConfigError as error:
+        raise Failure(str(error), 2) from None
+    place = find_zone(zone, loaded)
+    settings = settings_of(loaded)
+    http = Http(record=_recorder(record, settings)) if record else None
+    # a recording wants fresh answers, so it does not look into the cache
+    feed = Feed(
+        place.key, settings=settings, now=time.time, cache=None if record else paths.cache_dir() / "grid", http=http
+    )
+    asyncio.run(feed.refresh())
+    now_s = time.time()
+    seen = feed.outlook(now_s, 0.0, AHEAD_S, 3600.0)
+    if as_json:
+        click.echo(json.dumps(_data(place, feed, seen, now_s), indent=2))
+        return
+    for line in _lines(place, feed, seen, now_s):
+        click.echo(line)
+    if record:
+        click.echo(f"raw answers saved in {record}")
+
+
+def _recorder(directory: Path, settings: GridSettings) -> Callable[[str, bytes], None]:
+    """Writes bodies as they come; every key, and any token a login gave, is blotted out."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(f"{directory}: cannot be made ({error.strerror})", 2) from None
+    count = 0
+
+    def record(host: str, body: bytes) -> None:
+        nonlocal count
+        for key in settings.keys.values():
+            body = body.replace(key.encode(), b"KEY-REMOVED")
+        if b'"token"' in body[:200]:
+            return
+        count += 1
+        (directory / f"{count:02d}-{host}.body").write_bytes(body)
+
+    return record
+
+
+def _data(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -> dict[str, Any]:
+    return {
+        "schema": "carbontui.grid/1",
+        "zone": place.key,
+        "name": place.name,
+        "measured_at": iso(now_s),
+        "signal": feed.signal,
+        "unit": "gCO2/kWh",
+        "value_g_per_kwh": seen.mean[0] if seen else None,
+        "source": seen.source if seen else None,
+        "how": seen.how if seen else None,
+        "note": feed.note,
+        "outlook": {
+            "start": iso(seen.start_s),
+            "step_s": seen.step_s,
+            "mean": seen.mean,
+            "lo": seen.lo,
+            "hi": seen.hi,
+            "price": seen.price,
+            "currency": seen.currency,
+        }
+        if seen
+        else None,
+        "sources": [_source(state, now_s) for state in feed.sources],
+    }
+
+
+def _source(state: SourceState, now_s: float) -> dict[str, Any]:
+    age_s = round(now_s - state.fetched_at_s, 1) if state.fetched_at_s else None
+    told = {"name": state.name, "title": state.title, "state": state.state, "signal": state.signal}
+    return {**told, "age_s": age_s, "note": state.note}
+
+
+def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -> list[str]:
+    lines = [f"{place.key}  {place.name}"]
+    if seen is None:
+        lines.append("nothing is known of this zone: work is not shifted in time, caps only")
+    else:
+        values = [value for value in seen.mean if value is not None]
+        now = f"{seen.mean[0]:.0f} gCO2/kWh" if seen.mean[0] is not None else "unknown"
+        lines.append(f"now {now} ({feed.signal.replace('_', ', ')}; {seen.how})")
+        if values and max(values) > min(values):
+            span = max(values) - min(values)
+            drawn = "".join(" " if v is None else BARS[min(7, int(8 * (v - min(values)) / span))] for v in seen.mean)
+            lines.append(f"next 24 h {drawn} {min(values):.0f} to {max(values):.0f} g")
+        lines.append(f"from {seen.source}")
+    if feed.note:
+        lines.append(f"note: {feed.note}")
+    lines.append("")
+    for state in feed.sources:
+        age = f", {fmt_duration(now_s - state.fetched_at_s)} ago" if state.fetched_at_s else ""
+        note = f"  {state.note}" if state.note else ""
+        lines.append(f"  {state.title:36} {state.state}{age}{note}")
+    return lines
+
+
+@click.command(help="Zones that can be named, and what is known of each.")
+@click.argument("search", default="")
+@click.option("--json", "as_json", is_flag=True, help="Print data.")
+def zones(search: str, as_json: bool) -> None:
+    found = places.search(search)
+    if not found:
+        raise Failure(f"no zone matches {search!r}", 3)
+    rows = []
+    for zone in found:
+        sources = [kind.title for kind in choose.AVERAGE if kind.covers(zone.key)]
+        kind = "by the hour" if typical.has_hours(zone.key) else "yearly mean" if typical.profile(zone.key) else "none"
+        rows.append({"zone": zone.key, "name": zone.name, "typical": kind, "sources": sources})
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        click.echo(f"{row['zone']:14} {row['name']:36} typical days: {row['typical']:12} {', '.join(row['sources'])}")

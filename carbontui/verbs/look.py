@@ -1,0 +1,183 @@
+"""Verbs that look and change nothing: ls, status, log, plan; and rm, which forgets what is over."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+
+import click
+
+from carbontui import protocol, units
+from carbontui.cli import Failure
+from carbontui.job import store
+from carbontui.verbs import talk
+
+FOLLOW_S = 0.3
+
+
+def line(status: protocol.Status) -> str:
+    """One job on one line."""
+    parts = [f"{status.job}  {status.name:<20.20} {status.state:<10}"]
+    if status.power_w is not None and status.state in protocol.LIVE_STATES:
+        parts.append(units.fmt_watts(status.power_w))
+    if status.step:
+        parts.append(f"step {status.step:,}" + (f"/{status.steps_total:,}" if status.steps_total else ""))
+    parts.append(status.reason.text)
+    return "  ".join(parts)
+
+
+def report(status: protocol.Status) -> list[str]:
+    """A status for people."""
+    rows: list[tuple[str, str]] = [("state", f"{status.state}: {status.reason.text}")]
+    now = units.from_iso(status.measured_at)
+    if status.next:
+        rows.append(("next", f"{status.next.level} at {units.fmt_clock(units.from_iso(status.next.at), now)}"))
+    if status.override:
+        rows.append(("override", f"{status.override.mode} by {status.override.by}"))
+    if status.step:
+        total = f" of {status.steps_total:,}" if status.steps_total else ""
+        rate = f", {status.rate_steps_per_s:.3g} steps/s" if status.rate_steps_per_s else ""
+        rows.append(("step", f"{status.step:,}{total}{rate}"))
+    for index, gpu in enumerate(status.gpus):
+        cap = f" of {gpu.limit_w:.0f} W" if gpu.limit_w else ""
+        parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
+        how = _how(status, f"gpus.{index}.power_w")
+        rows.append((f"gpu {index}", f"{gpu.name}  {units.fmt_watts(gpu.power_w)}{cap}{parked}{how}"))
+    if not status.gpus:
+        rows.append(("power", f"{units.fmt_watts(status.power_w)}{_how(status, 'power_w')}"))
+    rows.append(("energy", f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"))
+    if status.gco2_g is not None:
+        rows.append(("CO2", f"{units.fmt_grams(status.gco2_g)}{_how(status, 'gco2_g')}"))
+    if status.avoided_g is not None:
+        rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)} against run-now"))
+    if status.cost:
+        rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
+    if status.intensity:
+        value = f"{status.intensity.value_g_per_kwh:.0f} g/kWh {status.intensity.zone} {status.intensity.signal}"
+        rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))
+    if status.budget and status.budget.deadline:
+        factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""
+        rows.append(("deadline", units.fmt_clock(units.from_iso(status.budget.deadline), now) + factor))
+    if status.finish_expected:
+        rows.append(("finish", units.fmt_clock(units.from_iso(status.finish_expected), now)))
+    rows += [("note", notice) for notice in status.notices]
+    return [f"{key:<10} {value}" for key, value in rows]
+
+
+def _how(status: protocol.Status, field: str) -> str:
+    found = status.provenance.get(field)
+    return f"  [{found.how}: {found.source}]" if found else ""
+
+
+def warn_stale() -> None:
+    for text in talk.lease_warnings():
+        click.echo(f"carbontui: {text}", err=True)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="A list of statuses.")
+@click.option("--all", "every", is_flag=True, help="Finished jobs too.")
+def ls(as_json: bool, every: bool) -> None:
+    """List jobs."""
+    jobs = [job for job in store.jobs() if every or as_json or job.live or job.foreign]
+    statuses = [talk.live_status(job) for job in jobs]
+    if as_json:
+        click.echo(talk.as_json(statuses))
+        return
+    for job, status in zip(jobs, statuses, strict=True):
+        click.echo(line(status) + (f"  (on {job.host})" if job.foreign else ""))
+    if not jobs:
+        finished = len(store.jobs())
+        click.echo(f"no job is running ({finished} finished; --all lists them)" if finished else "no jobs yet")
+    warn_stale()
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--json", "as_json", is_flag=True, help="The whole status as JSON.")
+def status(job: str | None, as_json: bool) -> None:
+    """Show one job, sampled now."""
+    found = talk.find(job)
+    current = talk.live_status(found)
+    if as_json:
+        click.echo(talk.as_json(current))
+    else:
+        click.echo(f"{current.job}  {current.name}  on {current.host}")
+        for row in report(current):
+            click.echo(row)
+    warn_stale()
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
+@click.option("-n", "--lines", type=click.IntRange(0), help="Only the last lines.")
+def log(job: str | None, follow: bool, lines: int | None) -> None:
+    """Print the command's output (run.log)."""
+    found = talk.find(job)
+    try:
+        file = found.log.open("rb")
+    except OSError as error:
+        raise Failure(f"{found.log}: {error.strerror}", 3) from None
+    with file:
+        if lines is not None:
+            data = file.read()
+            kept = data.splitlines(keepends=True)[-lines:] if lines else []
+            sys.stdout.buffer.write(b"".join(kept))
+        while True:
+            data = file.read(65536)
+            if data:
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+                continue
+            fresh = store.load(found.dir)
+            if not follow or fresh is None or not fresh.live:
+                return
+            time.sleep(FOLLOW_S)
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
+def plan(job: str | None, as_json: bool) -> None:
+    """Show the plan in force."""
+    found = talk.find(job)
+    snap = talk.snap(found)
+    if snap.plan is None:
+        raise Failure(f"job {found.id} has no plan: {snap.status.reason.text}", 3)
+    if as_json:
+        click.echo(talk.as_json(snap.plan))
+        return
+    now = units.from_iso(snap.series.now)
+    at = units.from_iso(snap.plan.start)
+    for index, (name, count) in enumerate(snap.plan.levels):
+        seconds = count * snap.plan.slot_s - (snap.plan.slot_s - snap.plan.first_s if index == 0 else 0.0)
+        click.echo(f"{units.fmt_clock(at, now):>10}  {name:<12} {units.fmt_duration(seconds)}")
+        at += seconds
+    finish = units.fmt_clock(units.from_iso(snap.plan.finish), now)
+    click.echo(f"{finish:>10}  finished; {units.fmt_grams(snap.plan.gco2_g)} to come")
+    if snap.plan.certificate:
+        click.echo(f"at most {snap.plan.certificate.gap:.2%} above the optimum of its forecast")
+    if snap.plan.explanation:
+        click.echo(snap.plan.explanation)
+
+
+@click.command()
+@click.argument("jobs", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Every finished job.")
+def rm(jobs: tuple[str, ...], every: bool) -> None:
+    """Forget finished jobs; a live one is refused."""
+    if not jobs and not every:
+        raise Failure("rm needs a job, or --all for every finished one", 2)
+    chosen = [job for job in store.jobs() if not job.live and not job.foreign] if every else []
+    for wanted in jobs:
+        found = talk.find(wanted)
+        if found.foreign:
+            raise Failure(f"job {found.id} belongs to {found.host}", 2)
+        if found.live:
+            raise Failure(f"job {found.id} is running; stop it first", 2)
+        chosen.append(found)
+    for found in chosen:
+        shutil.rmtree(found.dir)
+        click.echo(f"forgot {found.id} ({found.name})")

@@ -1,0 +1,148 @@
+"""Verbs with which a person overrules: pause, boost, cap, resume (auto), budget, stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+import click
+
+from carbontui import protocol, units
+from carbontui.cli import Failure
+from carbontui.job import store
+from carbontui.verbs import talk
+
+STOP_WAIT_S = 90.0
+
+
+def until(for_text: str | None, until_text: str | None) -> dict[str, Any]:
+    """--for and --until as arguments of a command."""
+    if for_text and until_text:
+        raise Failure("--for and --until exclude each other", 2)
+    if for_text:
+        try:
+            return {"for_s": units.parse_duration(for_text)}
+        except ValueError as error:
+            raise Failure(f"--for: {error}", 2) from None
+    if until_text:
+        from carbontui.job.budget import parse_until
+
+        try:
+            parse_until(until_text, time.time())
+        except ValueError as error:
+            raise Failure(f"--until: {error}", 2) from None
+        return {"until": until_text}
+    return {}
+
+
+def command(job: str | None, verb: protocol.Verb, args: dict[str, Any]) -> None:
+    """Send it; the answer's line on stdout, a refusal on stderr with its exit code."""
+    found = talk.find(job)
+    answer = talk.ask(found, protocol.Cmd(1, verb, args))
+    if not isinstance(answer, protocol.Result):
+        raise Failure(f"job {found.id} answered something else", 1)
+    if not answer.ok:
+        raise Failure(answer.error or "refused", answer.exit_code or 1)
+    click.echo(answer.text)
+
+
+_for = click.option("--for", "for_text", help="How long, like 30m.")
+_until = click.option("--until", "until_text", help='Until when: 18:00, "fri 09:00" or next (planned change).')
+_job = click.argument("job", required=False)
+
+
+@click.command()
+@_job
+@_for
+@_until
+def pause(job: str | None, for_text: str | None, until_text: str | None) -> None:
+    """Hold the training at its next step; the model stays in memory."""
+    command(job, "pause", until(for_text, until_text))
+
+
+@click.command()
+@_job
+@_for
+@_until
+def boost(job: str | None, for_text: str | None, until_text: str | None) -> None:
+    """Run flat out, whatever the plan says."""
+    command(job, "boost", until(for_text, until_text))
+
+
+@click.command()
+@click.argument("watts")
+@_job
+@_for
+@_until
+def cap(watts: str, job: str | None, for_text: str | None, until_text: str | None) -> None:
+    """Cap every GPU of the job: carbontui cap 300W"""
+    try:
+        value = units.parse_watts(watts)
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    command(job, "cap", {"value_w": value, **until(for_text, until_text)})
+
+
+@click.command()
+@_job
+def resume(job: str | None) -> None:
+    """Clear the override: back to the plan."""
+    command(job, "resume", {})
+
+
+auto = resume
+
+
+@click.command()
+@click.argument("value")
+@_job
+def budget(value: str, job: str | None) -> None:
+    """Change the budget of a running job: 1.8x, 18h or "fri 09:00"."""
+    from carbontui.job.budget import parse
+
+    try:
+        parse(value, time.time())
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    command(job, "budget", {"budget": value})
+
+
+@click.command()
+@_job
+@click.option("--now", is_flag=True, help="One second between INT, TERM and KILL instead of thirty.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def stop(job: str | None, now: bool, yes: bool) -> None:
+    """End the training: INT, TERM after 30 s, KILL after 30 s more."""
+    found = talk.find(job)
+    if not found.live:
+        raise Failure(f"job {found.id} is over ({found.status().state})", 3)
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Stop {found.name} ({found.id})? What is not checkpointed is lost", abort=True)
+    try:
+        answer = talk.ask(found, protocol.Cmd(1, "stop", {"now": now}))
+        if isinstance(answer, protocol.Result) and not answer.ok:
+            raise Failure(answer.error or "refused", answer.exit_code or 1)
+    except Failure as error:
+        keeper = found.alive("keeper")
+        if error.code != 3 or keeper is None:
+            raise
+        # nobody answers for it: the keeper runs the same stop order on a signal
+        os.kill(keeper, signal.SIGUSR1 if now else signal.SIGTERM)
+    wait_gone(found)
+
+
+def wait_gone(found: store.Job) -> None:
+    """Until the child is gone and the books are closed (limits are back by then)."""
+    due = time.monotonic() + STOP_WAIT_S
+    while time.monotonic() < due:
+        fresh = store.load(found.dir)
+        if fresh is None or not fresh.live:
+            break
+        time.sleep(0.1)
+    else:
+        raise Failure(f"job {found.id} is still there after {STOP_WAIT_S:.0f} s", 1)
+    state = (store.load(found.dir) or found).status().state
+    click.echo(f"job {found.id} {state}")

@@ -1,0 +1,217 @@
+"""`run`: start a job."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from carbontui import config, units
+from carbontui.cli import Failure
+
+if TYPE_CHECKING:
+    from carbontui.job import options
+
+
+def whoami() -> str:
+    """user@tty, shown with every override."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    for stream in (sys.stdin, sys.stderr):
+        try:
+            return f"{user}@{os.ttyname(stream.fileno()).removeprefix('/dev/')}"
+        except (OSError, ValueError, AttributeError):
+            continue
+    return f"{user}@{os.environ.get('SSH_CONNECTION', 'local').split(' ')[0]}"
+
+
+def duration(text: str, option: str) -> float:
+    try:
+        return units.parse_duration(text)
+    except ValueError as error:
+        raise Failure(f"{option}: {error}", 2) from None
+
+
+def job_name(argv: tuple[str, ...]) -> str:
+    """The script's file name, else the command's."""
+    for part in argv[1:]:
+        if part.endswith(".py"):
+            return Path(part).name
+    return Path(argv[0]).name
+
+
+def settings_for(**given: Any) -> config.Loaded:
+    try:
+        return config.load(given)
+    except config.ConfigError as error:
+        raise Failure(str(error), 2) from None
+
+
+def find_zone(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
+    """(zone, why it is not known). A guess is taken only when it is sure; else the candidates are named."""
+    from carbontui.grid import zones
+
+    if wanted:
+        if recorded:
+            return wanted, ""
+        try:
+            return zones.resolve(wanted).key, ""
+        except ValueError as error:
+            raise Failure(f"--zone: {error}", 2) from None
+    if recorded:
+        return None, ""
+    candidates, confidence = zones.guess(os.environ.get("TZ"))
+    if confidence == "high" and len(candidates) == 1:
+        return candidates[0].key, ""
+    names = ", ".join(zone.key for zone in candidates[:6])
+    hint = f" (perhaps {names})" if names else ""
+    return None, f"the grid zone is not known{hint}; tell it with --zone"
+
+
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.option("--name", help="Name of the job (default: the script's).")
+@click.option("--zone", help="Grid zone, like DE or US-CAL-CISO; see `carbontui zones`.")
+@click.option(
+    "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV to plan with."
+)
+@click.option("--budget", help='How long it may take: 1.8x, 18h or "fri 09:00" (default 1.0x: no waiting).')
+@click.option("--work", help="Work of the whole run flat out, like 8h.")
+@click.option("--steps", type=click.IntRange(1), help="Optimizer steps of the whole run.")
+@click.option("--objective", type=click.Choice(["carbon", "cost"]), help="What a plan minimises.")
+@click.option("--carbon-price", type=click.FloatRange(0), help="Currency per tonne of CO2 (with --objective cost).")
+@click.option("--gpu-price", type=click.FloatRange(0), help="Currency per GPU hour.")
+@click.option("--currency", help="ISO code of every price, like EUR.")
+@click.option("--max-pause", help="The longest single pause, like 4h.")
+@click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
+@click.option("--no-cap", is_flag=True, help="Never set a power limit.")
+@click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
+@click.option("--requeue", is_flag=True, help="On unload exit 85, for a scheduler that starts the job again.")
+@click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def run(
+    name: str | None,
+    zone: str | None,
+    grid_file: str | None,
+    budget: str | None,
+    work: str | None,
+    steps: int | None,
+    objective: str | None,
+    carbon_price: float | None,
+    gpu_price: float | None,
+    currency: str | None,
+    max_pause: str | None,
+    log_path: str | None,
+    no_cap: bool,
+    allow_raise: bool,
+    requeue: bool,
+    detach: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Start a training command under a plan: carbontui run --budget 2x --work 8h -- python train.py
+
+    On a terminal the job starts detached and the screen attaches; without one it stays in front, copies the
+    command's output to stdout and exits with its code.
+    """
+    from carbontui.job import budget as budgets
+    from carbontui.job import launch
+    from carbontui.job import options as job_spec
+
+    if not command:
+        raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
+    given: dict[str, Any] = {
+        "zone": zone,
+        "budget": budget,
+        "objective": objective,
+        "carbon_price": carbon_price,
+        "gpu_price": gpu_price,
+        "currency": currency,
+        "max_pause": max_pause,
+    }
+    settings = settings_for(**given).settings
+    try:
+        budgets.parse(settings.budget, time.time())
+    except ValueError as error:
+        raise Failure(f"--budget: {error}", 2) from None
+    prices = (settings.carbon_price, settings.gpu_price, settings.price_per_kwh)
+    if any(price is not None for price in prices) and not settings.currency:
+        raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
+    if settings.objective == "cost" and not settings.currency:
+        raise Failure("--objective cost needs --currency, like EUR", 2)
+    key, zone_why = find_zone(settings.zone, grid_file is not None)
+    if grid_file is not None:
+        check_grid(grid_file)
+    try:
+        launch.executable(command)
+        job, directory = launch.prepare_dir(name or job_name(command))
+        from carbontui import paths
+
+        job_options = job_spec.Options(
+            job=job,
+            name=name or job_name(command),
+            dir=str(directory),
+            argv=command,
+            cwd=str(Path.cwd()),
+            log=str(Path(log_path).absolute() if log_path else directory / "run.log"),
+            socket=str(paths.socket_path(job)),
+            created_s=time.time(),
+            by=whoami(),
+            zone=key,
+            zone_why=zone_why,
+            grid=str(Path(grid_file).absolute()) if grid_file else None,
+            budget=settings.budget,
+            work_s=duration(work, "--work") if work else None,
+            steps=steps,
+            objective=settings.objective,
+            carbon_price=settings.carbon_price,
+            gpu_price=settings.gpu_price,
+            currency=settings.currency,
+            price_per_kwh=settings.price_per_kwh,
+            host_w=settings.host_w,
+            pue=settings.pue,
+            max_pause_s=duration(settings.max_pause, "--max-pause"),
+            count_idle=settings.count_idle,
+            cap=settings.cap and not no_cap,
+            allow_raise=allow_raise,
+            requeue=requeue,
+            cautious=settings.forecast == "cautious",
+        )
+        start_and_follow(job_options, detach=detach)
+    except launch.LaunchError as error:
+        raise Failure(str(error), 2) from None
+
+
+def check_grid(path: str) -> None:
+    from carbontui.grid import recorded
+
+    try:
+        recorded.load(Path(path))
+    except ValueError as error:
+        raise Failure(f"--grid: {error}", 2) from None
+
+
+def start_and_follow(job: options.Options, *, detach: bool, hold: bool | None = None) -> None:
+    """Start the job; then print its id, attach the screen, or stay in front. Raises LaunchError."""
+    from carbontui.job import launch
+    from carbontui.job.front import Front, say
+
+    if detach:
+        launch.start(job, hold=hold)
+        click.echo(job.job)
+        return
+    if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        from carbontui.verbs.attach import open_screen
+
+        launch.start(job, hold=hold)
+        sys.exit(open_screen(job.job))
+    front = Front(Path(job.dir), sys.stdout.buffer)
+    front.listen()
+    launch.start(job, hold=hold)
+    say(f"job {job.job} ({job.name}); look with: carbontui attach {job.job}")
+    sys.exit(front.follow())

@@ -1,0 +1,52 @@
+"""`serve --stdio`: the socket's protocol on stdin and stdout, so that ssh can carry it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import click
+
+from carbontui.cli import Failure
+from carbontui.verbs import talk
+
+CHUNK_B = 65536
+
+
+async def bridge(path: str) -> None:
+    """Copy both ways until either side closes. Reads of stdin run in a thread: a file or pipe alike."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    loop = asyncio.get_running_loop()
+
+    async def up() -> None:
+        while data := await loop.run_in_executor(None, os.read, 0, CHUNK_B):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+
+    async def down() -> None:
+        while data := await reader.read(CHUNK_B):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+    upward = asyncio.ensure_future(up())
+    await down()
+    upward.cancel()
+    # the thread may still sit in read(); leaving through os._exit does not wait for it
+    sys.stdout.flush()
+    os._exit(0)
+
+
+@click.command()
+@click.option("--stdio", is_flag=True, required=True, help="Speak on stdin and stdout.")
+@click.argument("job", required=False)
+def serve(stdio: bool, job: str | None) -> None:
+    """Speak job.sock's protocol on stdin and stdout: ssh host carbontui serve --stdio"""
+    found = talk.find(job)
+    if found.foreign or not found.live:
+        raise Failure(f"job {found.id} is not running here", 3)
+    try:
+        asyncio.run(bridge(str(found.socket)))
+    except OSError as error:
+        raise Failure(f"no supervisor of job {found.id} answers ({error.strerror})", 3) from None

@@ -1,0 +1,194 @@
+"""`solve`: a plan for a problem file, or for a job that does not exist yet."""
+
+from __future__ import annotations
+
+import json
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import click
+
+from carbontui import units
+from carbontui.cli import Failure
+
+if TYPE_CHECKING:
+    from carbontui.plan import Evaluation, Frontier, Plan, Problem
+
+DEFAULT_FULL_W = 300.0
+
+
+@click.command()
+@click.argument("problem_file", required=False, metavar="[F.json]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option("--frontier", "with_frontier", is_flag=True, help="The best plan for every deadline as well.")
+@click.option("--zone", help="Grid zone, like DE: typical days of it.")
+@click.option("--grid", "grid_file", help="Recorded or expected intensity instead: CSV time_utc,carbon_g_per_kwh.")
+@click.option("--work", help="Work flat out, like 8h.")
+@click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
+@click.option("--start", help="When it starts, like 2020-04-12T06:00:00Z (default: now, or the file's begin).")
+@click.option("--watts", type=click.FloatRange(1, 1e6), default=DEFAULT_FULL_W, show_default=True, help="At full.")
+@click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
+@click.option("--tol", type=click.FloatRange(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
+def solve(
+    problem_file: str | None,
+    as_json: bool,
+    with_frontier: bool,
+    zone: str | None,
+    grid_file: str | None,
+    work: str | None,
+    budget: str,
+    start: str | None,
+    watts: float,
+    levels_file: str | None,
+    tol: float,
+) -> None:
+    """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
+    from carbontui import plan
+    from carbontui.plan import Infeasible, ProblemError
+
+    try:
+        if problem_file:
+            if zone or work or grid_file:
+                raise Failure("give a problem file or --work with --zone, not both", 2)
+            problem, start_s, about = plan.load_problem(problem_file), None, problem_file
+        else:
+            problem, start_s, about = _made_up(zone, grid_file, work, budget, start, watts, levels_file)
+            with_frontier = True
+        found = plan.solve(problem, tol=tol)
+        curve = plan.frontier(problem) if with_frontier else None
+        text = plan.explain(problem, found, start_s=start_s)
+    except Infeasible as error:
+        raise Failure(f"infeasible: {error}", 2) from None
+    except ProblemError as error:
+        raise Failure(str(error), 2) from None
+    except OSError as error:
+        raise Failure(f"{problem_file}: {error.strerror}", 2) from None
+    if as_json:
+        answer = found.to_dict() | {"explanation": text}
+        if curve is not None:
+            answer["frontier"] = curve.to_dict()["points"]
+        click.echo(json.dumps(answer, allow_nan=False))
+        return
+    _show(problem, found, curve, text, about)
+
+
+def _made_up(
+    zone: str | None,
+    grid_file: str | None,
+    work: str | None,
+    budget: str,
+    start: str | None,
+    watts: float,
+    levels_file: str | None,
+) -> tuple[Problem, float, str]:
+    """Problem, epoch seconds of its start, and one line on where its numbers come from."""
+    from carbontui.grid import recorded, typical
+    from carbontui.job import budget as budgets
+    from carbontui.whatif import Grid, assumed, boundaries, load_setup
+
+    if not work or not (zone or grid_file):
+        raise Failure("what shall be planned? Give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
+    setup = load_setup(levels_file) if levels_file else assumed(watts, caps=True, running=False)
+    about = f"levels of {levels_file}" if levels_file else f"assumed speed at lower watts, {watts:.0f} W flat out"
+    try:
+        work_s = units.parse_duration(work)
+        grid = Grid(recorded.load(grid_file, zone=zone or "recorded")) if grid_file else None
+        start_s = units.from_iso(start) if start else (grid.start_s if grid else time.time())
+        deadline_s = budgets.parse(budget, start_s).deadline_s(start_s, work_s)
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    assert deadline_s is not None
+    if deadline_s <= start_s:
+        raise Failure(f"budget {budget!r} is over before the start", 2)
+    slot_s = 900.0 if deadline_s - start_s <= 10 * 86400 else 3600.0
+    if deadline_s - start_s > 60 * 86400:
+        raise Failure(f"budget {budget!r} is longer than 60 days", 2)
+    edges = boundaries(start_s, deadline_s, slot_s)
+    durations = [b - a for a, b in pairwise(edges)]
+    if grid is not None:
+        return setup.problem(durations, grid.slots(edges), work_s), start_s, f"{grid.series.source}; {about}"
+    try:
+        first = start_s // slot_s * slot_s
+        outlook = typical.outlook(zone or "", first, slot_s, len(durations) + 1)
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    values = [outlook.value_at(edge + 1e-3) for edge in edges[:-1]]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        raise Failure(f"typical days of {zone} do not cover the whole time until the deadline", 2)
+    return setup.problem(durations, known, work_s), start_s, f"{outlook.source}, not live; {about}"
+
+
+def _show(problem: Problem, plan: Plan, curve: Frontier | None, text: str, about: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(text, soft_wrap=True, markup=False)
+    proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
+    console.print(f"Certificate: {proof} {plan.gap:.3%} better (stage {plan.stage}).", style="dim")
+    console.print(f"From: {about}", style="dim", markup=False)
+    table = Table(title="This plan and what else one could do", title_justify="left")
+    rows: list[tuple[str, Plan | Evaluation]] = [("plan", plan), *((b.name, b.evaluation) for b in plan.baselines)]
+    with_cost = any(figures.cost for _, figures in rows)
+    for name, justify in (("", "left"), ("CO2", "right"), ("energy", "right"), ("finish", "right"), ("late", "right")):
+        table.add_column(name, justify="right" if justify == "right" else "left")
+    if with_cost:
+        table.add_column("cost", justify="right")
+    for name, figures in rows:
+        broken = bool(figures.violations)
+        row = [
+            name + (" (breaks a rule)" if broken else ""),
+            units.fmt_grams(figures.gco2),
+            units.fmt_kwh(figures.kwh),
+            units.fmt_duration(figures.finish_s),
+            units.fmt_duration(figures.late_s) if figures.late_s else "",
+        ]
+        table.add_row(*row, *([f"{figures.cost:.2f}"] if with_cost else []))
+    console.print(table)
+    if curve is not None and len(curve):
+        console.print(_frontier_table(problem, curve, with_cost))
+        console.print(draw([(p.finish_s / 3600, p.gco2_g) for p in curve]), markup=False)
+
+
+def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> object:
+    from rich.table import Table
+
+    table = Table(title="Frontier: the longer you wait, the less it emits", title_justify="left")
+    for name in ("finish", "CO2", "energy", *(("cost",) if with_cost else ()), "how"):
+        table.add_column(name, justify="left" if name == "how" else "right")
+    points = list(curve)
+    step = max(1, (len(points) + 11) // 12)
+    shown = points[::-1][::step][::-1]
+    for point in shown if points[0] in shown else [points[0], *shown]:
+        how = " · ".join(f"{problem.levels[j].name} {n}" for j, n in point.levels[:5])
+        cost = [f"{point.cost:.2f}"] if with_cost else []
+        table.add_row(
+            units.fmt_duration(point.finish_s),
+            units.fmt_grams(point.gco2_g),
+            units.fmt_kwh(point.kwh),
+            *cost,
+            how + (" · …" if len(point.levels) > 5 else ""),
+        )
+    return table
+
+
+def draw(points: list[tuple[float, float]], width: int = 64, height: int = 12) -> str:
+    """A step curve of (hours, grams), falling to the right; the best value so far is held."""
+    left, right = points[0][0], points[-1][0]
+    low, high = min(y for _, y in points), max(y for _, y in points)
+    rows = [[" "] * width for _ in range(height)]
+    index = 0
+    for column in range(width):
+        hour = left + (right - left) * column / max(1, width - 1)
+        while index + 1 < len(points) and points[index + 1][0] <= hour + 1e-9:
+            index += 1
+        share = (points[index][1] - low) / (high - low) if high > low else 0.0
+        rows[height - 1 - round(share * (height - 1))][column] = "•"
+    labels = [units.fmt_grams(high)] + [""] * (height - 2) + [units.fmt_grams(low)]
+    margin = max(len(label) for label in labels)
+    lines = [f"{label:>{margin}} │{''.join(row).rstrip()}" for label, row in zip(labels, rows, strict=True)]
+    lines.append(" " * margin + " └" + "─" * width)
+    ends = f"{left:.1f} h" + f"{right:.1f} h".rjust(width - len(f"{left:.1f} h"))
+    return "\n".join([*lines, " " * (margin + 2) + ends])

@@ -1,0 +1,144 @@
+"""A job that does not exist yet: its levels and switches, laid over a piece of grid to make a planning problem."""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from carbontui.grid.types import Series
+from carbontui.plan.problem import Level, Problem, ProblemError, problem_from_dict
+
+PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
+CURVE = ((1.0, 1.0), (0.838, 0.965), (0.689, 0.9), (0.537, 0.775))
+"""Share of the full watts and speed; an assumed concave curve, not measured on hardware: calibrate your own job."""
+PARKED = 0.138
+"""Share of the full watts that a paused job draws with its model in memory; assumed (90 W of 650 W)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A problem without its slots and its work: levels, switches, dwell, where the job stands, weights."""
+
+    shape: Problem
+
+    def problem(self, dur_s: list[float], ci_g_per_kwh: list[float], work_s: float) -> Problem:
+        """The problem of `work_s` on these slots."""
+        return replace(self.shape, dur_s=tuple(dur_s), ci_g_per_kwh=tuple(ci_g_per_kwh), work_s=work_s)
+
+
+def load_setup(path: str | Path) -> Setup:
+    """A JSON file in the problem format without `slots` and `work_s` (they are ignored when there). Raises
+    ProblemError."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ProblemError("levels", f"{path} cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise ProblemError("levels", f"{path} is not JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise ProblemError("levels", f"{path} is not a JSON object")
+    return setup_from_dict(data)
+
+
+def setup_from_dict(data: dict[str, Any]) -> Setup:
+    """A setup from the JSON-able form; ProblemError names the field."""
+    placeholder = {"slots": {"dur_s": [1.0], "ci_g_per_kwh": [0.0]}, "work_s": 0.0}
+    return Setup(problem_from_dict(data | placeholder))
+
+
+def assumed(full_w: float, caps: bool, running: bool) -> Setup:
+    """Off, pause, full and (with `caps`) three caps of a board that draws `full_w` flat out; `running`: it is on
+    already."""
+    levels = [Level("off", 0.0, 0.0), Level("pause", PARKED * full_w, 0.0)]
+    levels += [
+        Level("full" if speed == 1 else f"cap {share * full_w:.0f} W", share * full_w, speed)
+        for share, speed in (CURVE if caps else CURVE[:1])
+    ]
+    count = len(levels)
+    time: list[list[float | None]] = [[0.0] * count for _ in range(count)]
+    for i in range(count):
+        for j in range(count):
+            if j == 0 or (i == 0 and j == 1):
+                time[i][j] = None  # off is left for good, and only to run
+            elif i == 1 and j > 1:
+                time[i][j] = RESUME_S
+            elif i > 1 and j == 1:
+                time[i][j] = PAUSE_S
+        time[i][i] = 0.0
+    watts = SWITCH_W / 650.0 * full_w
+    return Setup(
+        Problem(
+            dur_s=(1.0,),
+            ci_g_per_kwh=(0.0,),
+            levels=tuple(levels),
+            switch_s=tuple(map(tuple, time)),
+            switch_w=tuple((watts,) * count for _ in range(count)),
+            work_s=0.0,
+            initial_level=2 if running else 0,
+        )
+    )
+
+
+def boundaries(start_s: float, deadline_s: float, slot_s: float) -> list[float]:
+    """Slot edges from `start_s` to `deadline_s`: whole slots lie on multiples of `slot_s` since 1970 (UTC), ends may
+    be partial."""
+    edges = [start_s]
+    mark = (math.floor(start_s / slot_s) + 1) * slot_s
+    while mark < deadline_s - 1e-6:
+        if mark > edges[-1] + 1e-6:
+            edges.append(mark)
+        mark += slot_s
+    return [*edges, deadline_s]
+
+
+class Grid:
+    """A recorded series ready to be averaged over any interval; finer rows are averaged, coarser ones held."""
+
+    def __init__(self, series: Series) -> None:
+        self.series = series
+        self.starts = [row.start_s for row in series.rows]
+        self.values = [row.value for row in series.rows]
+        self.ends = [row.start_s + row.dur_s for row in series.rows]
+        self.total = [0.0]
+        for row in series.rows:
+            self.total.append(self.total[-1] + row.value * row.dur_s)
+
+    @property
+    def start_s(self) -> float:
+        return self.starts[0]
+
+    @property
+    def end_s(self) -> float:
+        return self.ends[-1]
+
+    @property
+    def step_s(self) -> float:
+        return self.series.rows[0].dur_s
+
+    def covers(self, start_s: float, end_s: float) -> bool:
+        """Whether every moment of the interval is known."""
+        first, last = bisect_right(self.starts, start_s) - 1, bisect_right(self.starts, end_s - 1e-6) - 1
+        if first < 0 or self.ends[last] < end_s - 1e-6:
+            return False
+        return all(self.ends[i] >= self.starts[i + 1] - 1e-6 for i in range(first, last))
+
+    def mean(self, start_s: float, end_s: float) -> float:
+        """Time average over an interval that is covered."""
+        return (self._integral(end_s) - self._integral(start_s)) / (end_s - start_s)
+
+    def slots(self, edges: list[float]) -> list[float]:
+        """Mean of each slot between the edges. Raises ProblemError when some of it is not known."""
+        if not self.covers(edges[0], edges[-1]):
+            raise ProblemError("grid", f"{self.series.source} does not cover the whole time until the deadline")
+        return [self.mean(a, b) for a, b in pairwise(edges)]
+
+    def _integral(self, moment: float) -> float:
+        index = bisect_right(self.starts, moment) - 1
+        if index < 0:
+            return 0.0
+        return self.total[index] + self.values[index] * (min(moment, self.ends[index]) - self.starts[index])

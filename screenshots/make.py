@@ -1,0 +1,60 @@
+"""Draws every picture of the README, from the fake supervisor of the tests: python screenshots/make.py [folder]"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["TZ"] = "UTC"
+time.tzset()
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests" / "tui"))
+
+from fake import FakeSupervisor, past_levels, scene  # noqa: E402
+
+from carbontui import units  # noqa: E402
+from carbontui.tui import Target  # noqa: E402
+from carbontui.tui.app import CarbonApp  # noqa: E402
+from carbontui.tui.glyphs import BLOCKS  # noqa: E402
+from carbontui.tui.screens.dashboard import Dashboard  # noqa: E402
+
+PICTURES = {
+    "dashboard": ("running", 1, (120, 40), [], "carbon-dark"),
+    "dashboard-light": ("running", 1, (120, 40), [], "carbon-light"),
+    "preview": ("running", 8, (120, 40), ["shift+right", "right", "right"], "carbon-dark"),
+    "paused": ("override", 1, (120, 40), [], "carbon-dark"),
+    "small": ("demo", 1, (80, 24), [], "carbon-dark"),
+    "summary": ("done", 1, (120, 40), [], "carbon-dark"),
+}
+
+
+async def draw(name: str, folder: Path) -> None:
+    what, gpus, size, keys, theme = PICTURES[name]
+    with tempfile.TemporaryDirectory() as place:
+        socket = Path(place) / "s"
+        async with FakeSupervisor(socket, scene(what, gpus)) as fake:
+            fake.levels = past_levels(gpus, now=units.from_iso(fake.snap.series.now))
+            screen = Dashboard(Target("k7q2mz", "charlm", socket), BLOCKS, monotonic=lambda: 0.0)
+            app = CarbonApp(lambda: screen)
+            app.theme = theme
+            async with app.run_test(size=size) as pilot:
+                while screen.picture is None or not (screen.past or screen.picture.over):
+                    await pilot.pause(0.05)
+                await pilot.pause(0.3)  # the first read of the log
+                await pilot.press(*keys)
+                await pilot.pause(0.2)
+                (folder / f"{name}.svg").write_text(app.export_screenshot(title="carbontui"))
+
+
+async def main(folder: Path) -> None:
+    for name in PICTURES:
+        await draw(name, folder)
+        print(folder / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE))

@@ -1,0 +1,156 @@
+"""Backtests on small recorded grids: honest about the past, never late, bounded by perfect foresight."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from click.testing import CliRunner
+
+from carbontui import backtest, known, units, whatif
+from carbontui.cli import Failure
+from carbontui.grid.types import Row, Series
+from carbontui.plan import ProblemError, evaluate
+from carbontui.verbs.backtest import backtest as verb
+
+START = units.from_iso("2030-01-01T00:00:00Z")
+
+
+def value(hour):
+    return round(300 + 150 * math.sin(hour / 24 * 2 * math.pi) + 40 * math.sin(hour * 1.7), 3)
+
+
+def grid(hours=24 * 30, of=value):
+    rows = tuple(Row(START + 3600 * h, 3600.0, of(h)) for h in range(hours))
+    return whatif.Grid(Series("XX", "average_direct", rows, "made for a test"))
+
+
+def issues(hours=24 * 30, error=1.0):
+    return [
+        known.Issue(
+            START + 86400 * day,
+            tuple(START + 3600 * (24 * day + h) for h in range(96)),
+            tuple(value(24 * day + h) * error for h in range(96)),
+        )
+        for day in range(hours // 24)
+    ]
+
+
+@pytest.fixture(scope="module")
+def report():
+    setup = whatif.assumed(650.0, caps=False, running=False)
+    return backtest.run(grid(), setup, 4 * 3600.0, 2.0, 6, seed=3, issues=issues(), own=False)
+
+
+def test_every_outcome_is_what_the_judge_says_and_nobody_is_late(report):
+    for name, outcomes in report.outcomes.items():
+        for case, outcome in zip(report.cases, outcomes, strict=True):
+            assert evaluate(case.problem, outcome.levels) == outcome.figures
+            assert outcome.figures.late_s == 0, name
+            assert not outcome.figures.violations, name
+
+
+def test_nothing_beats_perfect_foresight_and_a_perfect_forecast_matches_it(report):
+    table = report.summary()
+    for name, outcomes in report.outcomes.items():
+        for best, outcome in zip(report.outcomes["perfect foresight"], outcomes, strict=True):
+            assert outcome.figures.gco2 >= best.figures.gco2 * (1 - 1.1e-3), name
+    assert table["run now"]["captured_pct"] == 0
+    assert table["perfect foresight"]["captured_pct"] == pytest.approx(100)
+    assert table["rolling, published forecast"]["captured_pct"] == pytest.approx(100, abs=1.5)
+
+
+def test_the_same_seed_gives_the_same_starts_and_another_one_others(report):
+    setup = whatif.assumed(650.0, caps=False, running=False)
+    again = backtest.run(grid(), setup, 4 * 3600.0, 2.0, 6, seed=3, issues=issues(), own=False)
+    other = backtest.run(grid(), setup, 4 * 3600.0, 2.0, 6, seed=4, issues=issues(), own=False)
+    assert [c.edges for c in again.cases] == [c.edges for c in report.cases]
+    assert again.summary() == report.summary()
+    assert [c.edges for c in other.cases] != [c.edges for c in report.cases]
+
+
+def test_a_forecast_is_made_from_nothing_later_than_now():
+    edges = [START + 3600 * h for h in range(200, 212)]
+
+    def future_changed(hour):
+        return value(hour) if hour <= 200 else 9.0
+
+    for expect in (known.Published(grid(), issues()), known.Published(grid(of=future_changed), issues())):
+        assert expect(edges)[0] == pytest.approx(value(200))
+    later = known.Issue(START + 3600 * 201, (START,), (1.0,))
+    assert known.Published(grid(), [*issues()[:9], later])(edges) == known.Published(grid(), issues()[:9])(edges)
+    assert known.Published(grid(of=future_changed), issues())(edges) == known.Published(grid(), issues())(edges)
+
+
+def test_the_present_error_of_a_forecast_fades():
+    edges = [START + 3600 * h for h in range(200, 240)]
+    off, plain = known.Published(grid(), issues(error=1.2)), known.Published(grid(), issues(error=1.2), nowcast=False)
+    corrected, raw = off(edges), plain(edges)
+    near, far = abs(corrected[1] - value(201)), abs(raw[1] - value(201))
+    assert near < far
+    assert corrected[-1] == pytest.approx(raw[-1], rel=0.02)
+
+
+def test_an_issue_that_ends_goes_on_with_its_last_day():
+    issue = issues()[0]
+    assert issue.at(START + 3600 * 100) == issue.at(START + 3600 * 76)
+
+
+def test_slots_average_fine_data_and_hold_coarse_data():
+    fine = whatif.Grid(
+        Series("XX", "average_direct", tuple(Row(START + 900 * i, 900.0, float(i)) for i in range(8)), "made")
+    )
+    assert fine.slots([START, START + 3600, START + 7200]) == [1.5, 5.5]
+    assert fine.slots([START + 450, START + 900]) == [0.0]
+    holed = Series("XX", "average_direct", (Row(START, 900.0, 1.0), Row(START + 1800, 900.0, 2.0)), "holed")
+    assert not whatif.Grid(holed).covers(START, START + 2700)
+    with pytest.raises(ProblemError):
+        whatif.Grid(holed).slots([START, START + 2700])
+
+
+def test_the_command_prints_every_start(tmp_path):
+    actual = tmp_path / "actual.csv"
+    lines = ["time_utc,carbon_g_per_kwh"] + [f"{units.iso(START + 3600 * h)},{value(h)}" for h in range(24 * 12)]
+    actual.write_text("\n".join(lines))
+    asked = ["--actual", str(actual), "--work", "3h", "--starts", "3", "--no-own"]
+    answer = json.loads(CliRunner().invoke(verb, [*asked, "--json"], standalone_mode=False).stdout)
+    assert len(answer["starts"]) == 3
+    first = answer["starts"][0]
+    assert first["perfect_foresight_g"] <= first["run_now_g"]
+    assert set(first["policies"]) == set(answer["summary"])
+    assert all(row["late_s"] == 0 for row in first["policies"].values())
+    assert "perfect foresight" in CliRunner().invoke(verb, asked, standalone_mode=False).stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        ("actual", "time_utc,value\n2030-01-01T00:00:00Z,NaN\n", "NaN"),
+        ("actual", "", "time_utc"),
+        ("issued", "issue_utc,target_utc\n", "issue_utc"),
+        ("issued", "issue_utc,target_utc,forecast\n2030-01-01T00:00:00Z,2030-01-01T00:00:00Z,x\n", "line 2"),
+    ],
+)
+def test_bad_files_are_one_line(tmp_path, name, content, named):
+    good = tmp_path / "good.csv"
+    good.write_text("\n".join(["time_utc,value"] + [f"{units.iso(START + 3600 * h)},300" for h in range(500)]))
+    bad = tmp_path / "bad.csv"
+    bad.write_text(content)
+    files = {"actual": str(good), "issued": str(good)} | {name: str(bad)}
+    asked = ["--actual", files["actual"], "--no-own", *(["--issued", str(bad)] if name == "issued" else [])]
+    result = CliRunner().invoke(verb, asked, standalone_mode=False)
+    assert isinstance(result.exception, Failure)
+    assert result.exception.code == 2
+    assert named in result.exception.message
+
+
+def test_the_own_forecast_rolls_without_being_late_and_without_looking_ahead():
+    setup = whatif.assumed(650.0, caps=True, running=False)
+    report = backtest.run(grid(24 * 75), setup, 3 * 3600.0, 2.0, 2, seed=1)
+    name = "rolling, own forecast"
+    assert all(outcome.figures.late_s == 0 for outcome in report.outcomes[name])
+    assert report.summary()[name]["captured_pct"] > 50
+    edges = [START + 3600 * h for h in range(24 * 70, 24 * 70 + 8)]
+    changed = grid(24 * 75, of=lambda hour: value(hour) if hour <= 24 * 70 else 7.0)
+    assert known.Own(grid(24 * 75), [])(edges) == known.Own(changed, [])(edges)

@@ -1,0 +1,302 @@
+"""Figures of the power package, by hand: python tests/bench/bench_power.py [--out results/power.md]
+
+On the simulated libnvidia-ml: joules against the simulated truth, the time until a limit is given back, the cost of
+sampling 8 GPUs at 1 Hz, a driver that hangs, and calibration against the truth over many seeds. The library's own C
+cost is part of the sampling figure; a real driver costs more per call, and that is not Python's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "nvmlsim"), str(HERE.parent / "power")]
+
+from nvmlsim import Sim, build
+from simjob import SimulatedJob, drive
+
+from carbontui.power.calibration import Calibration, CalibrationSpec, Finished
+from carbontui.power.handle import AgentHandle
+from carbontui.power.messages import Sample
+from carbontui.power.meter import Meter
+from carbontui.power.nvml import NvmlBackend
+
+A100 = {"arch": 7, "has_average": 0, "usage_is_average": 0}
+LOADS = {
+    "steady": (1.0, 0.0, 1.0),
+    "250 ms, 30 %": (1.0, 0.25, 0.3),
+    "1.7 s, 30 %": (1.0, 1.7, 0.3),
+    "10 s, 20 %": (1.0, 10.0, 0.2),
+}
+
+
+def energy(
+    sim: Sim, load: tuple[float, float, float], *, board: dict[str, float], step_s: float, fault: str, phase: float
+) -> float:
+    """Relative error of 60 s of joules."""
+    sim.__init__(sim.library, sim.state, frozen=True)  # type: ignore[misc]
+    for key, value in board.items():
+        sim.set(key, value)
+    sim.load(load[0], period_s=load[1], duty=load[2])
+    sim.advance(2 + phase)
+    backend, meter = NvmlBackend(), Meter()
+    backend.open()
+    uuid = backend.devices()[0].uuid
+    true_j = start_j = sim.get("energy_j")
+
+    def look() -> None:
+        at, seen = sim.get("clock_s"), backend.look(uuid)
+        meter.add(
+            Sample(
+                uuid=uuid,
+                mono_s=at,
+                wall_s=at,
+                energy_uj=seen.energy_uj,
+                power_w=seen.power_w,
+                kind=seen.kind,
+                max_w=700.0,
+                lost=seen.lost,
+            )
+        )
+
+    look()
+    for i in range(round(60 / step_s)):
+        sim.advance(step_s / 2)
+        if i == round(30 / step_s) and fault == "reset":
+            sim.set("reset_counter", 1)
+        sim.advance(step_s / 2)
+        if i == round(30 / step_s) and fault == "lost":
+            sim.set("lost", 1)
+        elif not (fault == "lost" and i > round(30 / step_s)):
+            true_j = sim.get("energy_j")
+        look()
+    backend.close()
+    return meter.joules() / (true_j - start_j) - 1
+
+
+def energies(sim: Sim) -> list[str]:
+    cases = [
+        ("counter", {}, 1.0, ""),
+        ("counter, board read 25 of each 100 ms", A100, 1.0, ""),
+        ("counter reset at 30 s", {}, 1.0, "reset"),
+        ("GPU lost at 30 s (against the truth until then)", {}, 1.0, "lost"),
+        ("no counter, 1 s average at 1 Hz", {"has_counter": 0}, 1.0, ""),
+        ("no counter, instant 25 of 100 ms at 10 Hz", {**A100, "has_counter": 0}, 0.1, ""),
+    ]
+    rows = [
+        "| 60 s of joules, error in %: mean / worst of 8 phases | " + " | ".join(LOADS) + " |",
+        "|---" * (len(LOADS) + 1) + "|",
+    ]
+    for name, board, step_s, fault in cases:
+        cells = []
+        for load in LOADS.values():
+            errors = [
+                100 * energy(sim, load, board=dict(board), step_s=step_s, fault=fault, phase=i * 0.137)
+                for i in range(8)
+            ]
+            worst = max(errors, key=abs)
+            cells.append(f"{statistics.mean(errors):+.2f} / {worst:+.2f}")
+        rows.append(f"| {name} | " + " | ".join(cells) + " |")
+    return rows
+
+
+SUPERVISOR = """
+import asyncio
+from pathlib import Path
+from carbontui.power.handle import AgentHandle
+async def main():
+    handle = AgentHandle(log=lambda line: None, cwd=Path("/"), job="bench")
+    await handle.start()
+    await handle.set_limit(400)
+    print(handle.pid, flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+
+
+def given_back_after_supervisor(sim: Sim, runs: int = 20) -> list[float]:
+    """Milliseconds from SIGKILL of the supervisor until the board stands at the limit found."""
+    found = []
+    for _ in range(runs):
+        process = subprocess.Popen([sys.executable, "-c", SUPERVISOR], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        process.stdout.readline()
+        began = time.monotonic()
+        process.kill()
+        while sim.get("limit_mw") != 700_000:
+            time.sleep(0.0002)
+        found.append(1000 * (time.monotonic() - began))
+        process.wait()
+    return found
+
+
+async def successor(sim: Sim, runs: int = 10) -> list[float]:
+    """Seconds from SIGKILL of the agent, nothing wished any more, until its successor has given the limit back."""
+    found = []
+    for _ in range(runs):
+        handle = AgentHandle(log=lambda line: None, cwd=Path("/"), job="bench")
+        await handle.start()
+        await handle.set_limit(400)
+        assert handle.pid is not None
+        os.kill(handle.pid, signal.SIGKILL)
+        began = time.monotonic()
+        given = asyncio.create_task(handle.set_limit(None))
+        while sim.get("limit_mw") != 700_000:
+            await asyncio.sleep(0.002)
+        found.append(time.monotonic() - began)
+        await given
+        await handle.close()
+    return found
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+async def sampling(devices: int, seconds: float = 60.0) -> tuple[float, float]:
+    """Share of one core in percent, and MB resident, of an agent sampling at 1 Hz."""
+    handle = AgentHandle(log=lambda line: None, cwd=Path("/"), job="bench")
+    await handle.start()
+    while len(handle.readings.devices) < devices:
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(2)
+    assert handle.pid is not None
+    before, began = cpu_s(handle.pid), time.monotonic()
+    await asyncio.sleep(seconds)
+    share = 100 * (cpu_s(handle.pid) - before) / (time.monotonic() - began)
+    memory = rss_mb(handle.pid)
+    await handle.close()
+    return share, memory
+
+
+async def hang(sim: Sim) -> tuple[float, float]:
+    """A getter hangs for 60 s: the longest the loop was held up (ms), and the oldest reading before a new agent."""
+    handle = AgentHandle(log=lambda line: None, cwd=Path("/"), job="bench")
+    await handle.start()
+    while not handle.readings.devices:
+        await asyncio.sleep(0.05)
+    first = handle.pid
+    sim.fault("nvmlDeviceGetUtilizationRates", latency_ms=60_000)
+    worst = oldest = 0.0
+    end = time.monotonic() + 12
+    while time.monotonic() < end:
+        before = time.monotonic()
+        await asyncio.sleep(0.005)
+        worst = max(worst, time.monotonic() - before - 0.005)
+        if handle.pid not in (None, first):
+            sim.fault("nvmlDeviceGetUtilizationRates", count=0)
+        oldest = max(oldest, handle.readings.age_s(time.monotonic()))
+    await handle.close()
+    return 1000 * worst, oldest
+
+
+def calibrations(seeds: int = 40) -> list[str]:
+    natures: dict[str, dict[str, float]] = {
+        "noise 3 %, drift 1 %/min, thermal lag": {},
+        "drift 2 %/min": {"drift_per_min": 0.02},
+        "noise 5 %": {"noise": 0.05},
+        "kernels 72 % of each 250 ms": {"burst": 0.72},
+        "one step per 0.8 s": {"rate": 1.2},
+        "all together, 40 steps/s": {"rate": 40.0, "burst": 0.72, "drift_per_min": -0.01, "noise": 0.05},
+    }
+    rows = [
+        "| job | watts: median / worst % | speed: median / worst % | truth within 2 se of speed | minutes |",
+        "|---" * 5 + "|",
+    ]
+    for name, nature in natures.items():
+        watts, speeds, inside, minutes = [], [], [], []
+        for seed in range(seeds):
+            job = SimulatedJob(seed, **nature)  # type: ignore[arg-type]
+            spec = CalibrationSpec(
+                gpu="H100", gpus=1, fingerprint="f", can_cap=True, limit_min_w=200.0, limit_found_w=700.0
+            )
+            full, began = job.steady(700.0), job.t
+            *_, last = drive(Calibration(spec), job)
+            assert isinstance(last, Finished), last
+            minutes.append((job.t - began) / 60)
+            for point in last.curve.points:
+                _, true_w, true_speed = job.steady(point.cap_w or 700.0)
+                watts.append(100 * abs(point.power_w / true_w - 1))
+                error = point.speed - true_speed / full[2]
+                speeds.append(100 * abs(error) / (true_speed / full[2]))
+                inside.append(abs(error) <= 2 * point.speed_se + 1e-9)
+        rows.append(
+            f"| {name} | {statistics.median(watts):.2f} / {max(watts):.2f} | {statistics.median(speeds):.2f} / "
+            f"{max(speeds):.2f} | {100 * sum(inside) / len(inside):.0f} % | {statistics.mean(minutes):.1f} |"
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--anyway", action="store_true", help="on a busy machine too; the load is written down")
+    options = parser.parse_args()
+    out = options.out
+    if not options.anyway and os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1):
+        sys.exit(f"the machine is busy (load {os.getloadavg()[0]:.1f}): these figures would mean nothing")
+    with tempfile.TemporaryDirectory() as folder:
+        library = build(Path(folder))
+        if library is None:
+            sys.exit("no C compiler (cc)")
+        os.environ["CARBONTUI_LEASE_DIR"] = str(Path(folder) / "leases")
+        os.environ["LD_LIBRARY_PATH"] = str(library.parent)
+        state = Path(folder) / "state"
+        lines = [
+            "# Power figures",
+            "",
+            f"{datetime.date.today()}, {platform.machine()}, {os.cpu_count()} shared vCPU (Xeon), Python "
+            f"{platform.python_version()}, simulated libnvidia-ml. Load while measuring {os.getloadavg()[0]:.1f}.",
+            "",
+            *energies(Sim(library, state, frozen=True)),
+            "",
+            *calibrations(),
+            "",
+        ]
+        live = Sim(library, state, frozen=False)
+        os.environ.update(live.env())
+        times = given_back_after_supervisor(live)
+        lines.append(
+            f"- limit given back after SIGKILL of the supervisor: median {statistics.median(times):.1f} ms, worst "
+            f"{max(times):.1f} ms of {len(times)} (bar 100 ms)"
+        )
+        seconds = asyncio.run(successor(live))
+        lines.append(
+            f"- given back by the successor after SIGKILL of the agent: median {statistics.median(seconds):.2f} s, "
+            f"worst {max(seconds):.2f} s of {len(seconds)} (bar 3 s)"
+        )
+        eight = Sim(library, Path(folder) / "state8", 8, frozen=False)
+        os.environ.update(eight.env())
+        share, memory = asyncio.run(sampling(8))
+        lines.append(f"- sampling 8 GPUs at 1 Hz: {share:.2f} % of one core (bar 0.3 %), {memory:.0f} MB resident")
+        one = Sim(library, Path(folder) / "state1", frozen=False)
+        os.environ.update(one.env())
+        worst, oldest = asyncio.run(hang(one))
+        lines.append(
+            f"- a driver call that hangs for 60 s: the supervisor's loop held up at most {worst:.0f} ms, the reading "
+            f"at most {oldest:.1f} s old before a new agent answered"
+        )
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if out:
+        out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

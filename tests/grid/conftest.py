@@ -1,0 +1,18 @@
+"""Fixtures of the grid tests: the local provider, and retries that do not wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import stamina
+from grid_site import site
+
+__all__ = ["no_waiting", "site"]
+
+
+@pytest.fixture(autouse=True)
+def no_waiting() -> Iterator[None]:
+    stamina.set_testing(True, attempts=2)
+    yield
+    stamina.set_testing(False)

@@ -1,0 +1,136 @@
+"""The feed over recorded and typical data: the future stays hidden, the answer is always there."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from carbontui.grid import recorded, typical, zones
+from carbontui.grid.feed import Feed
+from carbontui.grid.forecast import answer
+from carbontui.grid.settings import GridSettings
+from carbontui.grid.types import Row, Series
+
+NOW = 1586476800.0 + 6 * 86400  # 16 April 2020, 00:00 UTC
+
+
+def feed_on(series: Series | None, zone: str | None = "DE", now_s: float = NOW) -> Feed:
+    return Feed(zone, settings=GridSettings(offline=True), now=lambda: now_s, recorded=series)
+
+
+def with_other_future(series: Series, now_s: float) -> Series:
+    rows = [Row(row.start_s, row.dur_s, row.value if row.start_s + row.dur_s <= now_s else 9.0) for row in series.rows]
+    return Series(series.zone, series.signal, tuple(rows), series.source)
+
+
+def test_replay_shows_what_happened_and_hides_what_comes() -> None:
+    series = recorded.example()
+    one, other = feed_on(series), feed_on(with_other_future(series, NOW))
+    for feed in (one, other):
+        request = feed.forecast_request(NOW, 96, 900.0)
+        assert request is not None
+        feed.adopt(answer(request))
+    seen = one.outlook(NOW, 86400, 86400, 900.0)
+    assert seen == other.outlook(NOW, 86400, 86400, 900.0)
+    assert seen is not None and seen.realised == 96 and len(seen.mean) == 192 and seen.how == "replay"
+    truth = {row.start_s: row.value for row in series.rows}
+    assert [truth[seen.start_s + k * 900] for k in range(96)] == list(seen.mean[:96])
+    future = seen.mean[96:]
+    assert all(value is not None and 20 < value < 900 for value in future)
+    assert all(lo <= mean <= hi for lo, mean, hi in zip(seen.lo[96:], future, seen.hi[96:], strict=True))
+
+
+def test_realised_rows_of_a_replay_end_at_now() -> None:
+    rows = feed_on(recorded.example()).realised(NOW - 3600, NOW + 3600)
+    assert [row.start_s for row in rows] == [NOW - 3600 + k * 900 for k in range(4)]
+    assert {row.kind for row in rows} == {"actual"}
+
+
+def test_without_any_source_typical_days_answer_and_say_so() -> None:
+    feed = feed_on(None)
+    seen = feed.outlook(NOW, 3600, 86400, 900.0)
+    assert seen is not None and seen.how == "default" and "typical days" in seen.source
+    assert None not in seen.mean
+    assert {row.kind for row in feed.realised(NOW, NOW + 7200)} == {"estimated"}
+    assert feed.forecast_request(NOW, 96, 900.0) is None
+
+
+def test_no_zone_gives_no_outlook_and_a_line_that_says_how_to_mend_it() -> None:
+    feed = feed_on(None, zone=None)
+    assert feed.outlook(NOW, 0, 3600, 900) is None and feed.realised(NOW, NOW + 3600) == ()
+    assert "--zone" in feed.note
+
+
+def test_adopt_leaves_a_broken_answer_aside() -> None:
+    feed = feed_on(recorded.example())
+    before = feed.outlook(NOW, 0, 7200, 900)
+    for broken in ({}, {"mean": [1], "lo": [], "hi": [1], "now_s": NOW, "step_s": 900}, {"mean": None}):
+        feed.adopt(broken)
+    assert feed.outlook(NOW, 0, 7200, 900) == before
+
+
+def test_coarser_slots_are_means_of_finer_rows() -> None:
+    series = recorded.example()
+    hourly = feed_on(series).outlook(NOW, 3600, 3600, 3600.0)
+    assert hourly is not None
+    inside = [row.value for row in series.rows if NOW - 3600 <= row.start_s < NOW]
+    assert hourly.mean[0] == pytest.approx(sum(inside) / 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("time_utc,value\n2020-01-01T00:00:00Z,abc\n", "line 2: 'abc' is not a number"),
+        ("time_utc,value\n2020-01-01T00:00:00Z,1\nyesterday,2\n", "line 3"),
+        ("time_utc,value\n2020-01-01T00:00:00,1\n", "has no zone"),
+        ("time_utc,value\n2020-01-01T00:00:00Z,-5\n", "'-5' is no carbon intensity"),
+        ("time_utc,value\n2020-01-01T00:00:00Z,nan\n", "'nan'"),
+        ("when,what\n1,2\n", "expected 'time_utc,carbon_g_per_kwh'"),
+        ("", "expected"),
+        ("time_utc,value\n2020-01-01T00:00:00Z,1\n", "at least two rows"),
+        ("time_utc,value\n2020-01-01T00:00:00Z,1\n2020-01-01T00:00:00Z,2\n", "twice"),
+        ("time_utc,value\n2020-01-01T00:00:00Z,1\n2020-01-02T00:00:00Z,2\n", "24 h apart"),
+    ],
+)
+def test_a_bad_file_is_named_with_line_and_value(tmp_path, text, complaint) -> None:
+    path = tmp_path / "grid.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"grid\.csv") as caught:
+        recorded.load(path)
+    assert complaint in str(caught.value)
+
+
+def test_gaps_stay_gaps(tmp_path) -> None:
+    path = tmp_path / "grid.csv"
+    hours = ["2020-01-01T00", "2020-01-01T01", "2020-01-01T05", "2020-01-01T06"]
+    path.write_text("time_utc,value\n" + "".join(f"{hour}:00:00Z,100\n" for hour in hours))
+    assert [row.dur_s for row in recorded.load(path).rows] == [3600.0] * 4
+
+
+def test_typical_days_cover_every_hour_of_the_year_with_an_ordered_band() -> None:
+    for zone in typical.zones():
+        seen = typical.outlook(zone, 1577836800.0, 3600.0, 366 * 24)
+        assert all(lo <= mean <= hi for lo, mean, hi in zip(seen.lo, seen.mean, seen.hi, strict=True))
+    flat = typical.outlook("FR", NOW, 900.0, 4)
+    assert len(set(flat.mean)) == 1 and flat.lo == (None,) * 4 and "yearly mean" in flat.source
+
+
+def test_zones_are_found_by_the_names_people_use() -> None:
+    assert zones.resolve("uk").key == "GB" and zones.resolve("Germany").key == "DE"
+    assert zones.resolve("ercot").key == "US-TEX-ERCO" and zones.resolve("gb-13").name.endswith("London")
+    with pytest.raises(ValueError, match="did you mean DE"):
+        zones.resolve("Germny")
+    with pytest.raises(ValueError, match="several grids"):
+        zones.resolve("us")
+
+
+def test_only_a_time_zone_of_one_grid_is_sure() -> None:
+    assert zones.guess("Europe/Berlin")[1] == "high"
+    candidates, confidence = zones.guess("America/New_York")
+    assert confidence == "low" and "US-NY-NYIS" in {zone.key for zone in candidates}
+    assert zones.guess("UTC") == ((), "none") and zones.guess(None) == ((), "none")
+
+
+def test_next_refresh_of_a_recording_never_comes() -> None:
+    assert feed_on(recorded.example()).next_refresh_s() == math.inf

@@ -1,0 +1,192 @@
+"""The forecaster: never looks ahead, survives bad data, learns a daily shape, keeps its band's promise."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbontui.grid.forecast import Forecaster, Issue, answer
+
+START = datetime(2029, 1, 1, tzinfo=timezone.utc)
+HOUR = timedelta(hours=1)
+
+
+def series(days: int, step: timedelta = HOUR, seed: int = 1) -> tuple[list[datetime], np.ndarray]:
+    """A daily wave, a level that wanders over days, and noise that fades within hours."""
+    per_day = round(timedelta(days=1) / step)
+    rng = np.random.default_rng(seed)
+    count = days * per_day
+    k = np.arange(count)
+    wander = np.repeat(np.cumsum(rng.normal(0, 15, days)) * 0.5, per_day)
+    noise = np.zeros(count)
+    for n in range(1, count):
+        noise[n] = 0.9 ** (24 / per_day) * noise[n - 1] + rng.normal(0, 8 * np.sqrt(24 / per_day))
+    values = 300 + 90 * np.sin(2 * np.pi * k / per_day) + wander + noise
+    return [START + n * step for n in range(count)], np.maximum(values, 20)
+
+
+@pytest.fixture(scope="module")
+def history() -> tuple[list[datetime], np.ndarray]:
+    return series(200)
+
+
+def issues(times: list[datetime], values: np.ndarray, until: int, bias: float = 20.0) -> list[Issue]:
+    """A published forecast a day, too high by a constant, of the true future."""
+    days = [k for k in range(until - until % 24 - 27 * 24, until + 1, 24) if k <= until]
+    return [Issue(times[k], times[k : k + 96], list(values[k : k + 96] + bias)) for k in days]
+
+
+def test_it_beats_yesterday_and_an_issue_with_a_bias_helps_more(history) -> None:
+    times, values = history
+    fitted = Forecaster.fit(times[: 120 * 24], values[: 120 * 24])
+    own, both, naive = [], [], []
+    for k in range(150 * 24, 190 * 24, 19):
+        truth = values[k : k + 24]
+        recent = times[k - 28 * 24 : k], values[k - 28 * 24 : k]
+        own.append(np.abs(fitted.predict(times[k], *recent, 24).mean - truth).mean())
+        blended = fitted.predict(times[k], *recent, 24, issues(times, values, k))
+        both.append(np.abs(blended.mean - truth).mean())
+        naive.append(np.abs(values[k - 24 : k] - truth).mean())
+        assert "blended" in blended.provenance
+    assert np.mean(own) < 0.8 * np.mean(naive)
+    assert np.mean(both) < 0.5 * np.mean(own)
+
+
+def test_the_band_covers_four_values_in_five(history) -> None:
+    times, values = history
+    fitted = Forecaster.fit(times[: 120 * 24], values[: 120 * 24])
+    hits = {lead: [] for lead in (1, 6, 24, 48)}
+    for k in range(130 * 24, 195 * 24, 5):
+        made = fitted.predict(times[k], times[k - 28 * 24 : k], values[k - 28 * 24 : k], 48)
+        for lead, found in hits.items():
+            found.append(made.lo[lead - 1] <= values[k + lead - 1] <= made.hi[lead - 1])
+    for lead, found in hits.items():
+        assert 0.72 <= np.mean(found) <= 0.88, lead
+
+
+def test_nothing_at_or_after_now_is_looked_at(history) -> None:
+    times, values = history
+    k = 150 * 24
+    other = values.copy()
+    other[k:] = 5000.0
+    published = issues(times, values, k + 5 * 24)
+    known = [issue for issue in published if issue.issued_at <= times[k]]
+    results = []
+    for seen, said in ((values, published), (other, published), (values[:k], known)):
+        fitted = Forecaster.fit(times[: 120 * 24], values[: 120 * 24])
+        results.append(fitted.predict(times[k], times[: len(seen)], seen, 72, said))
+    for other_result in results[1:]:
+        for name in ("mean", "lo", "hi"):
+            np.testing.assert_array_equal(getattr(results[0], name), getattr(other_result, name))
+
+
+def test_element_zero_starts_at_now(history) -> None:
+    times, values = history
+    made = Forecaster.fit(times[: 100 * 24], values[: 100 * 24]).predict(times[2400], times[:2400], values[:2400], 30)
+    assert made.times[0] == times[2400] and made.times[-1] == times[2429] and made.mean.shape == (30,)
+
+
+@pytest.mark.parametrize("step", [timedelta(minutes=5), timedelta(minutes=15), timedelta(minutes=30), 3 * HOUR])
+def test_other_resolutions_keep_their_own(step) -> None:
+    times, values = series(60, step)
+    now = len(times) - 48
+    made = Forecaster.fit(times[:now], values[:now]).predict(times[now], times[:now], values[:now], 40)
+    truth = values[now : now + 40]
+    assert made.times[1] - made.times[0] == step
+    assert np.abs(made.mean - truth).mean() < 60 and np.all((made.lo <= made.mean) & (made.mean <= made.hi))
+
+
+def test_days_of_history_are_enough_for_an_honest_guess() -> None:
+    times, values = series(9)
+    for days in (1, 3, 6):
+        k = days * 24
+        made = Forecaster.fit(times[:k], values[:k]).predict(times[k], times[:k], values[:k], 48)
+        assert np.abs(made.mean - values[k : k + 48]).mean() < 90 and "last days" in made.provenance
+    two = Forecaster.fit(times[:2], values[:2]).predict(times[2], times[:2], values[:2], 4)
+    assert np.isfinite([two.mean, two.lo, two.hi]).all()
+
+
+def test_gaps_nans_spikes_order_and_doubles_do_no_harm(history) -> None:
+    times, values = history
+    rng = np.random.default_rng(3)
+    torn = values.copy()
+    torn[rng.random(torn.size) < 0.1] = np.nan
+    torn[1000:1100] = np.nan
+    torn[150 * 24 - 3 : 150 * 24] = np.nan  # the newest are missing too
+    torn[500] = np.inf
+    order = rng.permutation(150 * 24)
+    shuffled = [times[n] for n in order] + [times[7]]
+    fitted = Forecaster.fit(shuffled, np.append(torn[order], torn[7]))
+    k = 150 * 24
+    made = fitted.predict(times[k], times[k - 672 : k], torn[k - 672 : k], 48)
+    assert np.abs(made.mean - values[k : k + 48]).mean() < 70 and "ridge" in made.provenance
+    assert np.all((made.lo <= made.mean) & (made.mean <= made.hi) & np.isfinite(made.hi))
+
+
+def test_a_constant_series_stays_constant() -> None:
+    times, _ = series(60)
+    flat = np.full(len(times), 250.0)
+    made = Forecaster.fit(times, flat).predict(times[-1] + HOUR, times[-200:], flat[-200:], 72)
+    np.testing.assert_allclose(made.mean, 250, atol=1e-6)
+
+
+def test_callers_may_hand_in_only_what_is_new(history) -> None:
+    times, values = history
+    short = Forecaster.fit(times[: 120 * 24], values[: 120 * 24])
+    for k in range(120 * 24, 128 * 24, 6):
+        made = short.predict(times[k], times[k - 6 : k], values[k - 6 : k], 24)
+    whole = Forecaster.fit(times[: 120 * 24], values[: 120 * 24]).predict(times[k], times[:k], values[:k], 24)
+    np.testing.assert_allclose(made.mean, whole.mean, rtol=1e-9)
+
+
+def test_wrong_use_is_said() -> None:
+    times, values = series(2)
+    with pytest.raises(ValueError, match="47 times but 48 values"):
+        Forecaster.fit(times[:-1], values)
+    with pytest.raises(ValueError, match="time zone"):
+        Forecaster.fit([when.replace(tzinfo=None) for when in times], values)
+    with pytest.raises(ValueError, match="at least two"):
+        Forecaster.fit(times[:1], values[:1])
+    fitted = Forecaster.fit(times, values)
+    with pytest.raises(ValueError, match="time zone"):
+        fitted.predict(datetime(2029, 2, 1), times, values, 4)
+    with pytest.raises(ValueError, match="no value is known"):
+        Forecaster.fit(times, np.full(48, np.nan)).predict(times[-1], times, np.full(48, np.nan), 4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 40 * 24),
+    st.lists(st.one_of(st.none(), st.floats(0, 2000)), min_size=2, max_size=120),
+    st.integers(1, 200),
+)
+def test_any_recent_values_give_a_finite_ordered_answer(offset: int, recent: list[float | None], horizon: int) -> None:
+    times, values = series(40)
+    fitted = Forecaster.fit(times, values)
+    now = START + timedelta(days=40) + (offset - 20 * 24) * HOUR
+    stamps = [now - HOUR * n for n in range(len(recent), 0, -1)]
+    made = fitted.predict(now, stamps, [np.nan if v is None else v for v in recent], horizon)
+    assert made.mean.shape == (horizon,) and np.isfinite([made.mean, made.lo, made.hi]).all()
+    assert np.all((made.lo >= 0) & (made.lo <= made.mean) & (made.mean <= made.hi))
+
+
+def test_the_worker_answers_in_plain_numbers_and_leans_on_typical_days_when_history_is_short() -> None:
+    times, values = series(5)
+    request = {
+        "now_s": times[96].timestamp(),
+        "start_s": times[0].timestamp(),
+        "step_s": 3600.0,
+        "values": [None, *values[1:96].tolist()],
+        "horizon": 24,
+        "typical": [300.0] * 24,
+        "published": [],
+        "key": "X",
+    }
+    alone, leaning = answer({**request, "typical": []}), answer(request)
+    assert abs(leaning["mean"][0] - 300) < abs(alone["mean"][0] - 300)
+    assert np.abs(np.array(leaning["mean"]) - 300).sum() < np.abs(np.array(alone["mean"]) - 300).sum()
+    assert "typical days" in leaning["provenance"] and all(type(value) is float for value in leaning["hi"])

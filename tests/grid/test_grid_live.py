@@ -1,0 +1,299 @@
+"""The feed against the local provider: first answer at once, faults told in one line, one request per window."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from grid_site import SECRETS, ZONE_OF, Answer, Request, Site, good, level, told
+
+from carbontui.grid.choose import AVERAGE
+from carbontui.grid.feed import Feed
+from carbontui.grid.forecast import answer
+from carbontui.grid.settings import KeyFileError, read_keys
+
+NOW = 1896998400.0 + 20 * 3600
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = NOW
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def feed_at(
+    site: Site, zone: str = "GB", clock: Clock | None = None, cache: Path | None = None, **more: object
+) -> Feed:
+    http = site.http(answer_s=more.pop("answer_s", 5.0))
+    return Feed(zone, settings=site.settings(**more), now=clock or Clock(), cache=cache, http=http)
+
+
+async def test_a_day_with_neso_past_future_source_and_band(site: Site) -> None:
+    site.respond = good("neso", NOW)
+    feed = feed_at(site)
+    await feed.refresh()
+    seen = feed.outlook(NOW, 86400, 86400, 900.0)
+    assert seen is not None and seen.how == "forecast" and "NESO" in seen.source and seen.realised == 96
+    for k, value in enumerate(seen.mean):
+        half_hour = (seen.start_s + 900 * k) // 1800 * 1800
+        assert value == pytest.approx(level(half_hour), abs=1.0)
+    assert all(lo < mean < hi for lo, mean, hi in zip(seen.lo[97:], seen.mean[97:], seen.hi[97:], strict=True))
+    assert [state.state for state in feed.sources][:2] == ["answers", "not asked"]
+    kinds = {row.kind for row in feed.realised(NOW - 7200, NOW)}
+    assert kinds == {"actual", "forecast"}  # the newest half hour has no measured value yet
+
+
+async def test_history_grows_until_the_own_forecast_can_learn(site: Site) -> None:
+    site.respond = good("neso", NOW)
+    clock = Clock()
+    feed = feed_at(site, clock=clock)
+    await feed.refresh()
+    request = feed.forecast_request(NOW, 96, 900.0)
+    assert request is not None and json.loads(json.dumps(request)) == request
+    assert len(request["published"]) == 1
+    feed.adopt(answer(request))
+    seen = feed.outlook(NOW, 0, 86400, 900.0)
+    assert seen is not None and "own forecast" in seen.source and "NESO" in seen.source
+
+
+async def test_the_first_outlook_does_not_wait_for_a_silent_provider(site: Site) -> None:
+    site.respond = lambda request: Answer(hang=True)
+    feed = feed_at(site)
+    asking = asyncio.create_task(feed.refresh())
+    while not site.seen:
+        await asyncio.sleep(0.005)
+    seen = feed.outlook(NOW, 0, 86400, 900.0)
+    assert seen is not None and seen.how == "default" and None not in seen.mean
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+
+BROKEN: dict[str, Answer] = {
+    "401": Answer(b"x", 401),
+    "403": Answer(b"<html>", 403),
+    "404": Answer(b"", 404),
+    "429": Answer(b"", 429, {"Retry-After": "900"}),
+    "500": Answer(b"{}", 500),
+    "[]": Answer(b"[]"),
+    "{}": Answer(b"{}"),
+    "html": Answer(b"<html>sorry</html>"),
+    "cut": Answer(b'{"data": [{"from": "2030-'),
+    "hang": Answer(hang=True),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+async def test_every_fault_falls_back_to_typical_days_in_one_line(site: Site, fault: str) -> None:
+    site.respond = lambda request: BROKEN[fault]
+    feed = feed_at(site, answer_s=0.1 if fault == "hang" else 5.0)
+    await feed.refresh()
+    seen = feed.outlook(NOW, 0, 86400, 900.0)
+    assert seen is not None and seen.how == "default" and "typical days" in seen.source
+    assert feed.note and "\n" not in feed.note and seen.note == feed.note
+    assert not any(secret in feed.note for secret in SECRETS.values())
+    assert feed.next_refresh_s() > NOW
+    if fault == "429":
+        # the next source may be asked at any time, the busy one not before its hour
+        count = len([r for r in site.seen if r.path.startswith("/intensity")])
+        await feed.refresh()
+        assert len([r for r in site.seen if r.path.startswith("/intensity")]) == count
+
+
+async def test_stale_values_are_not_taken_for_fresh_ones(site: Site) -> None:
+    real = good("neso", NOW - 30 * 3600)
+
+    def respond(request: Request) -> Answer:
+        return told({"data": []}) if "fw48h" in request.path else real(request)
+
+    site.respond = respond
+    feed = feed_at(site)
+    await feed.refresh()
+    assert feed.sources[0].state in ("stale", "fails") and feed.note
+    seen = feed.outlook(NOW, 3600, 86400, 900.0)
+    assert seen is not None and seen.how in ("estimated", "default") and seen.mean[0] is None
+
+
+async def test_the_last_good_answer_is_kept_when_the_source_falls_silent(site: Site) -> None:
+    clock = Clock()
+    site.respond = good("neso", NOW)
+    feed = feed_at(site, clock=clock)
+    await feed.refresh()
+    site.respond = lambda request: Answer(b"", 500)
+    clock.now_s += 2000
+    await feed.refresh()
+    seen = feed.outlook(clock.now_s, 0, 3600, 900.0)
+    assert seen is not None and seen.how == "forecast" and seen.mean[0] == pytest.approx(level(NOW + 1800), abs=2)
+    assert "500" in feed.note or feed.sources[0].state == "answers"
+
+
+async def test_a_second_source_takes_over_with_nothing_of_the_first_left_in_the_series(site: Site) -> None:
+    clock = Clock()
+    charts, maps = good("energy-charts", NOW), good("electricity-maps", NOW, lambda t: level(t) + 50)
+    site.respond = lambda request: charts(request) if "co2eq" in request.path else maps(request)
+    feed = feed_at(site, "DE", clock)
+    await feed.refresh()
+    assert "Energy-Charts" in feed.outlook(NOW, 0, 3600, 900.0).source
+    clock.now_s += 5 * 3600
+    maps = good("electricity-maps", clock.now_s, lambda t: level(t) + 50)
+    site.respond = lambda request: Answer(b"", 500) if "co2eq" in request.path else maps(request)
+    await feed.refresh()
+    seen = feed.outlook(clock.now_s, 3 * 3600, 3600, 3600.0)
+    if "Energy-Charts" not in seen.source:
+        assert "Electricity Maps" in seen.source and "500" in feed.note
+        assert seen.mean[0] == pytest.approx(level(seen.start_s) + 50)
+
+
+async def test_twenty_feeds_on_one_machine_make_one_request_per_question(site: Site, tmp_path: Path) -> None:
+    site.respond = good("neso", NOW)
+    feeds = [feed_at(site, cache=tmp_path) for _ in range(20)]
+    await asyncio.gather(*(feed.refresh() for feed in feeds))
+    paths = [request.path for request in site.seen]
+    assert len([path for path in paths if path.endswith("fw48h")]) == 1
+    assert len(paths) == len(set(paths)) == 3  # forecast, history, one older stretch
+    assert all(feed.outlook(NOW, 0, 3600, 900.0).how == "forecast" for feed in feeds)
+
+
+async def test_the_cache_serves_a_new_process_without_network_and_holds_no_key(site: Site, tmp_path: Path) -> None:
+    site.respond = good("electricity-maps", NOW)
+    await feed_at(site, "FR", cache=tmp_path).refresh()
+    assert site.seen
+    text = b"".join(path.read_bytes() for path in tmp_path.glob("*.json")).decode()
+    assert "3" in text and not any(secret in text for secret in SECRETS.values())
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in tmp_path.iterdir())
+    site.seen.clear()
+    later = feed_at(site, "FR", cache=tmp_path)
+    await later.refresh()
+    answered = [r for r in site.seen if "carbon-intensity" in r.path and "past-range" not in r.path]
+    assert not answered and later.outlook(NOW, 3600, 3600, 900.0).how == "forecast"
+
+
+async def test_a_damaged_cache_is_asked_anew(site: Site, tmp_path: Path) -> None:
+    site.respond = good("neso", NOW)
+    await feed_at(site, cache=tmp_path).refresh()
+    for path in tmp_path.glob("*.json"):
+        path.write_text('{"v": 1, "series": {"rows')
+    feed = feed_at(site, cache=tmp_path)
+    await feed.refresh()
+    assert feed.outlook(NOW, 0, 3600, 900.0).how == "forecast"
+
+
+async def test_an_unwritable_cache_does_not_matter(site: Site, tmp_path: Path) -> None:
+    site.respond = good("neso", NOW)
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    feed = feed_at(site, cache=blocked / "grid")
+    await feed.refresh()
+    assert feed.outlook(NOW, 0, 3600, 900.0).how == "forecast"
+
+
+async def test_marginal_never_falls_back_to_average(site: Site) -> None:
+    site.respond = lambda request: Answer(b"", 500)
+    feed = feed_at(site, "US-CAL-CISO", marginal=True)
+    await feed.refresh()
+    assert {state.name for state in feed.sources} == {"watttime"}
+    assert feed.outlook(NOW, 0, 3600, 900.0) is None and feed.note
+
+
+async def test_prices_come_in_the_currency_asked_for_or_not_at_all(site: Site) -> None:
+    carbon, price = good("energy-charts", NOW), good("energy-charts-price", NOW)
+    site.respond = lambda request: price(request) if request.path.endswith("price") else carbon(request)
+    feed = feed_at(site, "DE", currency="EUR")
+    await feed.refresh()
+    seen = feed.outlook(NOW, 0, 3600, 900.0)
+    assert seen.currency == "EUR" and seen.price[0] == pytest.approx(level(NOW) * 0.2 / 1000, rel=1e-3)
+    other = feed_at(site, "DE", currency="USD")
+    await other.refresh()
+    assert other.outlook(NOW, 0, 3600, 900.0).price == ()
+    flat = feed_at(site, "DE", currency="USD", price_per_kwh=0.25)
+    assert flat.outlook(NOW, 0, 3600, 900.0).price[0] == 0.25
+
+
+async def test_a_wrong_clock_is_told(site: Site) -> None:
+    real = good("neso", NOW)
+
+    def respond(request: Request) -> Answer:
+        reply = real(request)
+        return Answer(reply.body, headers={"Date": "Mon, 11 Feb 2030 20:00:00 GMT"})
+
+    site.respond = respond
+    feed = feed_at(site)
+    await feed.refresh()
+    assert "clock is" in feed.note and "behind the provider" in feed.note
+
+
+def test_keys_come_from_a_private_file_or_the_environment(tmp_path: Path) -> None:
+    path = tmp_path / "keys.env"
+    assert read_keys(path, {}) == {}
+    path.write_text("# mine\nEIA_API_KEY=abc\n")
+    path.chmod(0o644)
+    with pytest.raises(KeyFileError, match="chmod 600"):
+        read_keys(path, {})
+    path.chmod(0o600)
+    assert read_keys(path, {"ENTSOE_TOKEN": "t", "HOME": "/"}) == {"EIA_API_KEY": "abc", "ENTSOE_TOKEN": "t"}
+    assert read_keys(path, {"EIA_API_KEY": "other"})["EIA_API_KEY"] == "other"
+    path.write_text("EIA_KEY=very-secret\n")
+    with pytest.raises(KeyFileError) as caught:
+        read_keys(path, {})
+    assert "very-secret" not in str(caught.value) and "line 1" in str(caught.value)
+
+
+CARBON = sorted(kind.name for kind in AVERAGE)
+
+
+def state_of(feed: Feed, name: str):
+    return next(state for state in feed.sources if state.name == name)
+
+
+@pytest.mark.parametrize("name", CARBON)
+async def test_each_provider_feeds_an_outlook_of_its_own(site: Site, name: str) -> None:
+    real = good(name, NOW)
+    site.respond = lambda request: answered_by(name, request, real)
+    feed = feed_at(site, ZONE_OF[name])
+    await feed.refresh()
+    assert state_of(feed, name).state == "answers", state_of(feed, name)
+    seen = feed.outlook(NOW, 6 * 3600, 86400, 3600.0)
+    assert seen is not None and state_of(feed, name).title in (seen.source, feed._live.source.title)
+    assert all(value is not None for value in seen.mean[7:])
+    assert any(row.kind in ("actual", "estimated") for row in feed.realised(NOW - 6 * 3600, NOW))
+
+
+@pytest.mark.parametrize("name", CARBON)
+async def test_stale_values_of_any_provider_are_told_as_stale(site: Site, name: str) -> None:
+    real = good(name, NOW - 4 * 86400)
+
+    def respond(request: Request) -> Answer:
+        reply = answered_by(name, request, real)
+        # four days before NOW; only CAISO needs it, whose table bears no date
+        return Answer(reply.body, reply.status, {"Last-Modified": "Thu, 07 Feb 2030 20:00:00 GMT"})
+
+    site.respond = respond
+    feed = feed_at(site, ZONE_OF[name])
+    await feed.refresh()
+    assert state_of(feed, name).state in ("stale", "fails")
+    assert feed.note and "\n" not in feed.note and feed.outlook(NOW, 0, 3600, 900.0) is not None
+
+
+@pytest.mark.parametrize("name", CARBON)
+async def test_a_provider_whose_clock_is_an_hour_ahead_shows_no_future_as_past(site: Site, name: str) -> None:
+    real = good(name, NOW + 3600)
+    site.respond = lambda request: answered_by(name, request, real)
+    feed = feed_at(site, ZONE_OF[name])
+    await feed.refresh()
+    seen = feed.outlook(NOW, 3 * 3600, 3600, 900.0)
+    assert seen is not None and seen.realised == 12
+    assert all(row.kind == "forecast" or row.start_s <= NOW + 900 for row in feed.realised(NOW - 3600, NOW + 7200))
+
+
+def answered_by(name: str, request: Request, real) -> Answer:
+    """Only the provider in question answers; what else covers the zone is not to be found."""
+    marks = {
+        "neso": "/intensity", "energi-data-service": "/dataset/CO2", "energy-charts": "/co2eq",
+        "electricity-maps": "/carbon-intensity", "entsoe": "/api", "eia": "/v2/electricity", "caiso": ".csv",
+    }  # fmt: skip
+    return real(request) if marks[name] in request.path else Answer(b"", 404)

@@ -1,0 +1,148 @@
+"""A house of its own for every test that starts real processes: state, sockets and leases in temporary directories."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SCRIPT = """\
+import sys, time
+import carbontui
+total, pause, code = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+done = open(sys.argv[4], "a", buffering=1)
+for i in range(total):
+    time.sleep(pause)
+    done.write(f"{i + 1} {time.monotonic()}\\n")
+    carbontui.step()
+print("finished", flush=True)
+sys.exit(code)
+"""
+
+
+def until(predicate, timeout=20.0, what="the condition"):
+    """Poll until true; the value. A clear failure names what was waited for."""
+    due = time.monotonic() + timeout
+    while time.monotonic() < due:
+        value = predicate()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not come about within {timeout} s")
+
+
+class House:
+    """Runs the real command line in a private state directory."""
+
+    def __init__(self, root: Path, runtime: Path | None) -> None:
+        self.root = root
+        self.home = root / "home"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("CARBONTUI_")}
+        self.env |= {
+            "CARBONTUI_HOME": str(self.home),
+            "CARBONTUI_LEASE_DIR": str(root / "leases"),
+            "CARBONTUI_OFFLINE": "1",
+        }
+        self.env.pop("XDG_RUNTIME_DIR", None)
+        if runtime is not None:
+            self.env["XDG_RUNTIME_DIR"] = str(runtime)
+        self.script = root / "train.py"
+        self.script.write_text(SCRIPT)
+
+    def cli(self, *args, timeout=60.0, check=False, **kwargs):
+        """`carbontui ARGS`; the finished process with text output."""
+        command = [sys.executable, "-m", "carbontui.cli", *map(str, args)]
+        done = subprocess.run(
+            command,
+            env=self.env,
+            cwd=kwargs.pop("cwd", self.root),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            **kwargs,
+        )
+        if check:
+            assert done.returncode == 0, done.stderr + done.stdout
+        return done
+
+    def start(self, *options, steps=100_000, pause=0.01, code=0, name="t"):
+        """Start the stock script detached; its Job."""
+        marks = self.root / f"{name}.steps"
+        command = [sys.executable, self.script, steps, pause, code, marks]
+        done = self.cli("run", "--detach", "--name", name, *options, "--", *command, check=True)
+        return Job(self, done.stdout.strip(), marks)
+
+    def end(self):
+        """Kill what is left of every job started here, by pid."""
+        for record in self.home.glob("jobs/*/job.json"):
+            with contextlib.suppress(ValueError, OSError):
+                pids = json.loads(record.read_text())["pids"]
+                for role in ("keeper", "supervisor", "child"):
+                    if pids.get(role):
+                        with contextlib.suppress(ProcessLookupError, PermissionError):
+                            os.killpg(pids[role][0], signal.SIGKILL)
+
+
+class Job:
+    """One detached job of a House."""
+
+    def __init__(self, house: House, job_id: str, marks: Path) -> None:
+        self.house, self.id, self.marks = house, job_id, marks
+        self.dir = house.home / "jobs" / job_id
+
+    def status(self):
+        done = self.house.cli("status", self.id, "--json")
+        return json.loads(done.stdout) if done.returncode == 0 else {}
+
+    def snapshot(self):
+        try:
+            return json.loads((self.dir / "snapshot.json").read_text())
+        except (OSError, ValueError):
+            return {}
+
+    def pids(self):
+        record = json.loads((self.dir / "job.json").read_text())["pids"]
+        return {role: entry[0] if entry else None for role, entry in record.items()}
+
+    def steps(self):
+        """Steps the script itself has counted."""
+        try:
+            return len(self.marks.read_text().splitlines())
+        except OSError:
+            return 0
+
+    def gaps(self):
+        """Seconds between consecutive steps, as the script saw them."""
+        times = [float(line.split()[1]) for line in self.marks.read_text().splitlines()]
+        return [b - a for a, b in zip(times, times[1:], strict=False)]
+
+    def until_steps(self, more=5, timeout=20.0):
+        goal = self.steps() + more
+        until(lambda: self.steps() >= goal, timeout, f"step {goal}")
+
+    def until_state(self, *states, timeout=20.0):
+        return until(lambda: (s := self.status()).get("state") in states and s, timeout, f"state {states}")
+
+    def until_exit(self, timeout=30.0):
+        until(lambda: (self.dir / "exit.json").exists(), timeout, "exit.json")
+        return json.loads((self.dir / "exit.json").read_text())
+
+    def connect(self, role="viewer", **fields):
+        """A raw connection to job.sock, hello said and welcome read."""
+        path = json.loads((self.dir / "job.json").read_text())["socket"]
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(10)
+        connection.connect(path)
+        hello = {"t": "hello", "v": 1, "version": "0", "role": role, "pid": os.getpid(), **fields}
+        connection.sendall(json.dumps(hello).encode() + b"\n")
+        lines = connection.makefile("rb")
+        assert json.loads(lines.readline())["t"] == "welcome"
+        return connection, lines

@@ -1,0 +1,127 @@
+"""The command line from outside: documented exit codes, one clear line, never a traceback."""
+
+import json
+import sys
+
+import pytest
+from house import until
+
+WRONG = [
+    (["run"], 2, "needs a command"),
+    (["run", "--budget", "0.5x", "--", "true"], 2, "--budget"),
+    (["run", "--work", "soon", "--", "true"], 2, "--work"),
+    (["run", "--zone", "Atlantis", "--", "true"], 2, "--zone"),
+    (["run", "--gpu-price", "2", "--", "true"], 2, "--currency"),
+    (["run", "--objective", "cost", "--", "true"], 2, "--currency"),
+    (["run", "--", "no-such-command-here"], 2, "no such command"),
+    (["run", "--nonsense", "--", "true"], 2, "--nonsense"),
+    (["status"], 3, "no job is running"),
+    (["pause"], 3, "no job is running"),
+    (["status", "nobody"], 2, "no job 'nobody'"),
+    (["stop", "nobody"], 2, "no job 'nobody'"),
+    (["cap", "lots"], 2, "not a power"),
+    (["budget", "later"], 2, "not understood"),
+    (["pause", "--for", "soon"], 2, "--for"),
+    (["pause", "--for", "1h", "--until", "18:00"], 2, "exclude"),
+    (["rm"], 2, "rm needs"),
+    (["frobnicate"], 2, "frobnicate"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "word"), WRONG, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_wrong_use_is_one_line_and_its_exit_code(house, arguments, code, word):
+    done = house.cli(*arguments)
+    assert done.returncode == code, done.stderr
+    assert word in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1 and done.stdout == ""
+
+
+def test_settings_that_cannot_be_used_name_their_place(house):
+    house.home.mkdir(parents=True)
+    (house.home / "config.toml").write_text("pue = 0.5\n")
+    done = house.cli("run", "--", "true")
+    assert done.returncode == 2 and "config.toml" in done.stderr and "pue" in done.stderr
+    (house.home / "config.toml").write_text("")
+    house.env["CARBONTUI_HOST_W"] = "many"
+    done = house.cli("run", "--", "true")
+    assert done.returncode == 2 and "CARBONTUI_HOST_W" in done.stderr
+
+
+def test_no_network_no_key_no_gpu_still_plans_on_typical_days_and_says_so(house):
+    job = house.start("--zone", "DE", "--work", "8h", "--budget", "2x")
+    status = until(lambda: (s := job.status()).get("certificate") and s, 30, "a plan")
+    assert status["intensity"]["zone"] == "DE"
+    assert status["provenance"]["intensity"]["how"] == "default"
+    assert "typical days" in status["provenance"]["intensity"]["source"]
+    assert status["budget"]["factor"] == pytest.approx(2.0)
+    assert status["gpus"] == [] and status["provenance"]["power_w"]["how"] == "estimated"
+    plan = json.loads(house.cli("plan", job.id, "--json", check=True).stdout)
+    assert sum(count for _, count in plan["levels"]) > 0
+
+
+def test_an_unknown_zone_is_never_guessed_silently(house):
+    house.env["TZ"] = "UTC"
+    job = house.start("--work", "8h", "--budget", "2x")
+    status = until(lambda: (s := job.status()).get("reason", {}).get("code") == "no_zone" and s, 70, "the reason")
+    assert status["state"] == "running" and "--zone" in status["reason"]["text"]
+
+
+def test_a_budget_is_changed_while_the_job_runs(house):
+    job = house.start("--zone", "DE", "--work", "8h", "--budget", "1x")
+    job.until_steps()
+    said = house.cli("budget", "3x", job.id, check=True).stdout
+    assert said.startswith("budget 3x")
+    until(lambda: job.status()["budget"]["factor"] == pytest.approx(3.0), what="the new budget")
+
+
+def test_an_override_expires_by_itself_and_everyone_sees_who_decided(house):
+    job = house.start()
+    job.until_steps()
+    house.cli("pause", job.id, "--for", "3s", check=True)
+    status = job.until_state("paused")
+    assert "@" in status["override"]["by"] and status["override"]["until"]
+    until(lambda: job.status()["override"] is None, 20, "the end of the override")
+    job.until_steps()
+
+
+def test_a_finished_job_is_remembered_shown_and_forgotten(house):
+    job = house.start(steps=20, name="short")
+    job.until_exit()
+    until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), what="the keeper's leaving")
+    assert house.cli("pause", job.id).returncode == 3
+    assert "finished" in house.cli("log", job.id, check=True).stdout
+    again = house.start(steps=100_000, name="short")
+    refused = house.cli("run", "--detach", "--name", "short", "--", sys.executable, "-c", "0")
+    assert refused.returncode == 2 and again.id in refused.stderr
+    assert house.cli("rm", again.id).returncode == 2
+    house.cli("rm", job.id, check=True)
+    assert not job.dir.exists()
+    listed = json.loads(house.cli("ls", "--json", check=True).stdout)
+    assert [entry["job"] for entry in listed] == [again.id]
+
+
+def test_doctor_says_what_is_here_as_lines_and_as_data(house):
+    done = house.cli("doctor")
+    assert done.returncode == 0 and "sockets" in done.stdout and "Traceback" not in done.stderr
+    areas = {finding["area"] for finding in json.loads(house.cli("doctor", "--json", check=True).stdout)}
+    assert {"carbontui", "state", "sockets", "logout", "settings", "grid"} <= areas
+
+
+def test_serve_carries_the_protocol_over_stdin_and_stdout(house):
+    import subprocess
+
+    job = house.start()
+    job.until_steps()
+    talk = subprocess.Popen(
+        [sys.executable, "-m", "carbontui.cli", "serve", "--stdio", job.id],
+        env=house.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    talk.stdin.write(b'{"t":"hello","v":1,"version":"0","role":"viewer"}\n{"t":"status","id":5}\n')
+    talk.stdin.flush()
+    assert json.loads(talk.stdout.readline())["t"] == "welcome"
+    answer = json.loads(talk.stdout.readline())
+    assert answer["id"] == 5 and answer["status"]["job"] == job.id
+    talk.stdin.close()
+    talk.wait(20)

@@ -1,0 +1,161 @@
+"""The control function: who decides, and what is asked, in every order of events."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbontui import protocol
+from carbontui.job.control import Child, Control, Level, Observation, Rank, decide
+
+PAUSE = Level("pause", "pause", 90, 0.0)
+FULL = Level("full", "full", 600, 1.0)
+CAP = Level("cap 300 W", "cap", 300, 0.8, cap_w=300)
+UNLOAD = Level("unload", "unload", 25, 0.0)
+OFF = Level("off", "off", 0, 0.0)
+RUNNING = Child("running", age_s=100)
+
+
+def rank(state="running", gen=0, **extra):
+    return Rank(rank=0, state=state, want_gen=gen, step=10, quiet_s=0.1, **extra)
+
+
+def seen(planned=FULL, ranks=(rank(),), child=RUNNING, **extra):
+    return Observation(now_s=1000.0, mono_s=50.0, child=child, planned=planned, ranks=tuple(ranks), **extra)
+
+
+def override(mode, value=None, until=None):
+    return protocol.Override(mode, value, until, "ada@pts/1")
+
+
+def test_a_planned_pause_is_asked_for_and_observed_only_when_every_rank_stands():
+    asked, decision = decide(Control(), seen(PAUSE))
+    assert (asked.mode, asked.gen, decision.want_changed, decision.state) == ("pause", 1, True, "pausing")
+    ranks = [rank("paused", 1), replace(rank("asked", 1), rank=1)]
+    assert decide(asked, seen(PAUSE, ranks))[1].state == "pausing"
+    ranks = [rank("paused", 1), replace(rank("paused", 1), rank=1)]
+    again, decision = decide(asked, seen(PAUSE, ranks))
+    assert decision.state == "paused" and not decision.want_changed and again.gen == 1
+
+
+def test_a_person_wins_over_the_plan_and_is_named():
+    asked, decision = decide(Control(), seen(PAUSE, override=override("boost")))
+    assert asked.mode == "run" and decision.state == "running"
+    assert decision.reason.code == "override" and "ada@pts/1" in decision.reason.text
+    assert decide(Control(), seen(FULL, override=override("pause")))[0].mode == "pause"
+
+
+def test_unknown_work_or_zone_never_pauses_but_keeps_a_cap():
+    why = protocol.Reason("no_work", "flat out: the amount of work is not known yet")
+    asked, decision = decide(Control(), seen(PAUSE, free=why))
+    assert asked.mode == "run" and decision.reason.code == "no_work"
+    assert decide(Control(), seen(CAP, free=why, can_cap=True))[0].limit_w == 300
+
+
+def test_no_plan_yet_means_flat_out():
+    asked, decision = decide(Control(), seen(None))
+    assert asked.mode == "run" and decision.state == "running"
+
+
+def test_no_slack_left_runs_whatever_the_plan_says():
+    asked, decision = decide(Control(), seen(PAUSE, must_run=True))
+    assert asked.mode == "run" and decision.reason.code == "deadline"
+
+
+def test_a_person_may_pause_beyond_the_deadline():
+    assert decide(Control(), seen(FULL, must_run=True, override=override("pause")))[0].mode == "pause"
+
+
+def test_the_longest_pause_ends_and_is_not_begun_again_until_the_plan_ran():
+    asked, _ = decide(Control(), seen(PAUSE, max_pause_s=600))
+    late = replace(seen(PAUSE, [rank("paused", 1)], max_pause_s=600), now_s=1000 + 601)
+    asked, decision = decide(asked, late)
+    assert asked.mode == "run" and decision.reason.code == "max_pause"
+    asked, decision = decide(asked, replace(late, now_s=1700))
+    assert asked.mode == "run"
+    asked, _ = decide(asked, replace(late, now_s=1800, planned=FULL))
+    asked, _ = decide(asked, replace(late, now_s=1900, planned=PAUSE))
+    assert asked.mode == "pause"
+
+
+def test_unload_needs_a_checkpoint_function_else_it_is_a_pause():
+    assert decide(Control(), seen(UNLOAD))[0].mode == "pause"
+    asked, _ = decide(Control(), seen(UNLOAD, [rank(can_unload=True)], next_at_s=5000.0))
+    assert asked.mode == "unload" and asked.not_before_s == 5000.0
+
+
+def test_a_start_that_waits_is_held_until_the_plan_begins_and_released_by_boost():
+    waiting = Child("waiting")
+    _, decision = decide(Control(), seen(OFF, (), waiting, next_at_s=4000.0, next_level="full"))
+    assert decision.state == "waiting" and decision.hold_until_s == 4000.0 and decision.reason.code == "plan_wait"
+    _, decision = decide(Control(), seen(OFF, (), waiting, next_at_s=4000.0, override=override("boost")))
+    assert decision.hold_until_s is None
+
+
+def test_a_rank_that_heard_a_predecessor_is_outranked():
+    asked, decision = decide(Control(gen=3), seen(FULL, [rank("paused", 9)]))
+    assert asked.gen == 10 and asked.mode == "run" and decision.want_changed
+
+
+def test_no_boundary_is_said_after_a_while():
+    asked, _ = decide(Control(), seen(PAUSE))
+    stuck = replace(seen(PAUSE, [replace(rank("asked", 1), quiet_s=42.0)]), mono_s=50 + 42)
+    _, decision = decide(asked, stuck)
+    assert decision.state == "pausing" and decision.reason.code == "no_boundary" and "42 s" in decision.reason.text
+
+
+def test_a_cap_is_a_limit_only_where_it_can_be_set():
+    asked, decision = decide(Control(), seen(CAP, can_cap=True))
+    assert asked.limit_w == 300 and decision.limit_changed and decision.state == "throttled"
+    asked, decision = decide(Control(), seen(CAP, can_cap=False))
+    assert asked.limit_w is None and decision.state == "running"
+
+
+def test_the_end_gives_everything_back():
+    asked, _ = decide(Control(), seen(CAP, can_cap=True))
+    asked, decision = decide(asked, seen(CAP, (), Child("exited", code=0), can_cap=True))
+    assert asked.limit_w is None and decision.limit_changed and decision.state == "done"
+    assert decide(asked, seen(CAP, (), Child("exited", signal=9)))[1].state == "failed"
+    assert decide(asked, seen(CAP, (), Child("exited", code=0, stopped=True)))[1].state == "stopped"
+    assert decide(asked, seen(CAP, (), Child("vanished")))[1].state == "lost"
+
+
+levels = st.sampled_from([None, PAUSE, FULL, CAP, UNLOAD, OFF])
+modes = st.sampled_from([None, override("pause"), override("boost"), override("cap", 300.0)])
+rank_states = st.sampled_from(["running", "asked", "paused", "checkpointing", "unloading"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(levels, modes, rank_states, st.integers(0, 12), st.booleans(), st.booleans(), st.booleans()),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_whatever_happens_generations_grow_and_a_pause_has_a_cause(events):
+    control = Control()
+    for step, (planned, word, state, gen, must, free, can_cap) in enumerate(events):
+        why = protocol.Reason("no_zone", "zone unknown") if free else None
+        observed = Observation(
+            now_s=1000.0 + step,
+            mono_s=float(step),
+            child=RUNNING,
+            ranks=(rank(state, gen),),
+            planned=planned,
+            override=word,
+            must_run=must,
+            free=why,
+            can_cap=can_cap,
+        )
+        before = control
+        control, decision = decide(control, observed)
+        assert control.gen >= before.gen
+        if (control.mode, control.duty) != (before.mode, before.duty):
+            assert control.gen > before.gen and decision.want_changed
+        if control.mode != "run":
+            person = word is not None and word.mode == "pause"
+            planned_still = planned is not None and planned.kind in ("pause", "unload", "off")
+            assert person or (planned_still and not must and not free and word is None)
+        if control.limit_w is not None:
+            assert can_cap

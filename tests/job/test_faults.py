@@ -1,0 +1,291 @@
+"""Every process of a job may die or hang at any moment; the training never does."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from house import House, until
+
+LEASE_S = 15.0
+
+
+def kill(pid, number=signal.SIGKILL):
+    os.kill(pid, number)
+
+
+def test_the_terminal_goes_away_and_training_goes_on(house):
+    master, slave = pty.openpty()
+    marks = house.root / "pty.steps"
+    command = [sys.executable, "-m", "carbontui.cli", "run", "--name", "tty", "--"]
+    command += [sys.executable, str(house.script), "100000", "0.01", "0", str(marks)]
+
+    def own_terminal():
+        os.setsid()
+        fcntl.ioctl(0, 0x540E, 0)  # TIOCSCTTY: closing the master then hangs up, as a lost ssh does
+
+    env = {**house.env, "TERM": "dumb"}
+    front = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=env, preexec_fn=own_terminal)
+    os.close(slave)
+    until(lambda: marks.exists() and len(marks.read_text().splitlines()) > 3, what="the first steps")
+    os.close(master)
+    front.wait(10)
+    before = len(marks.read_text().splitlines())
+    until(lambda: len(marks.read_text().splitlines()) > before + 20, what="steps after the hang-up")
+    listed = lambda: [job["state"] for job in json.loads(house.cli("ls", "--json", check=True).stdout)]  # noqa: E731
+    until(lambda: listed() == ["running"], what="one running job")
+
+
+def test_supervisor_killed_while_training_loses_no_step_and_is_replaced(house):
+    job = house.start()
+    job.until_steps()
+    first = job.pids()["supervisor"]
+    kill(first)
+    until(lambda: job.pids()["supervisor"] not in (first, None), what="a new supervisor")
+    status = job.until_state("running")
+    until(lambda: job.status()["clients"] == 1, what="the training's return")
+    assert max(job.gaps()) < 5.0
+    assert job.status()["step"] >= status["step"] > 0
+
+
+def test_supervisor_killed_while_paused_is_replaced_and_the_pause_holds(house):
+    job = house.start()
+    job.until_steps()
+    assert "paused at step" in house.cli("pause", job.id, check=True).stdout
+    held = job.steps()
+    first = job.pids()["supervisor"]
+    kill(first)
+    until(lambda: job.pids()["supervisor"] not in (first, None), what="a new supervisor")
+    status = job.until_state("paused")
+    assert status["override"]["mode"] == "pause" and status["clients"] == 1
+    # beyond the first lease: it is the successor that renews it
+    until(lambda: time.monotonic() > begun + LEASE_S + 1, LEASE_S + 5) if (begun := time.monotonic()) else None
+    assert job.steps() == held
+    house.cli("resume", job.id, check=True)
+    job.until_steps()
+
+
+def test_without_a_successor_training_resumes_when_the_lease_is_over(house):
+    house.env["CARBONTUI_NO_RESPAWN"] = "1"
+    job = house.start()
+    job.until_steps()
+    house.cli("pause", job.id, check=True)
+    held = job.steps()
+    kill(job.pids()["supervisor"])
+    until(lambda: job.steps() > held + 5, LEASE_S + 8, "steps after the lease")
+    assert job.until_state("running")["reason"]["code"] == "unguarded"
+
+
+def test_a_supervisor_that_hangs_is_replaced(house):
+    job = house.start()
+    job.until_steps()
+    first = job.pids()["supervisor"]
+    kill(first, signal.SIGSTOP)
+    until(lambda: job.pids()["supervisor"] not in (first, None), 15, "a new supervisor")
+    job.until_state("running")
+    assert max(job.gaps()) < 5.0
+
+
+def test_an_agent_that_dies_is_replaced(house):
+    job = house.start()
+    first = until(lambda: job.status().get("pids", {}).get("agent"), what="an agent")
+    kill(first)
+    until(lambda: job.status()["pids"]["agent"] not in (first, None), what="a new agent")
+    job.until_steps()
+
+
+def test_keeper_killed_training_and_supervisor_go_on_and_say_so(house):
+    job = house.start(steps=600)
+    job.until_steps()
+    kill(job.pids()["keeper"])
+    until(lambda: any("unguarded" in n for n in job.status().get("notices", [])), what="the word unguarded")
+    assert "paused at step" in house.cli("pause", job.id, check=True).stdout
+    house.cli("resume", job.id, check=True)
+    until(lambda: job.steps() == 600, 30, "the last step")
+    status = until(lambda: (s := job.status()).get("state") == "lost" and s, 20, "state lost")
+    assert status["exit"] is None
+
+
+def test_the_childs_own_exit_code_is_reported_whoever_died(house):
+    job = house.start(steps=300, code=7)
+    job.until_steps()
+    kill(job.pids()["supervisor"])
+    job.until_steps()
+    kill(until(lambda: job.status()["pids"]["agent"], what="an agent"))
+    assert job.until_exit()["code"] == 7
+    status = job.until_state("failed")
+    assert status["exit"] == {"code": 7, "signal": None}
+
+
+def test_front_mode_copies_the_output_and_exits_with_the_childs_code(house):
+    script = house.root / "noisy.py"
+    script.write_text("import sys\nprint('to stdout')\nprint('read', repr(sys.stdin.read()))\nsys.exit(3)\n")
+    done = house.cli("run", "--", sys.executable, script)
+    assert done.returncode == 3
+    assert done.stdout == "to stdout\nread ''\n"
+    assert "exit code 3" in done.stderr and "carbontui:" in done.stderr
+
+
+def test_detached_processes_hold_none_of_the_callers_descriptors(house):
+    read, write = os.pipe()
+    command = [sys.executable, "-m", "carbontui.cli", "run", "--detach", "--"]
+    command += [sys.executable, str(house.script), "100000", "0.01", "0", str(house.root / "m")]
+    subprocess.run(command, env=house.env, stdout=write, stderr=write, stdin=subprocess.DEVNULL, check=True)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        assert len(pipe.read().strip()) == 6  # EOF comes only when nobody holds the other end
+
+
+def test_stop_ends_a_process_that_ignores_interrupts_in_order(house):
+    script = house.root / "stubborn.py"
+    script.write_text(
+        "import signal, time\n"
+        "def say(text):\n"
+        "    with open('signals', 'a') as seen: seen.write(f'{text} ')\n"
+        "for s in (signal.SIGINT, signal.SIGTERM):\n"
+        "    signal.signal(s, lambda n, f: say(n))\n"
+        "say('ready')\n"
+        "while True: time.sleep(0.01)\n"
+    )
+    done = house.cli("run", "--detach", "--", sys.executable, script, check=True)
+    until(lambda: (house.root / "signals").exists(), what="the script")
+    job_id = done.stdout.strip()
+    stopped = house.cli("stop", job_id, "--now", "--yes", check=True)
+    assert "stopped" in stopped.stdout
+    assert (house.root / "signals").read_text() == "ready 2 15 "
+    exit_record = json.loads((house.home / "jobs" / job_id / "exit.json").read_text())
+    assert exit_record["signal"] == 9 and exit_record["stopped"]
+
+
+def test_stop_works_through_the_keeper_when_no_supervisor_is_left(house):
+    house.env["CARBONTUI_NO_RESPAWN"] = "1"
+    job = house.start()
+    job.until_steps()
+    kill(job.pids()["supervisor"])
+    done = house.cli("stop", job.id, "--now", "--yes", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert job.until_exit()["stopped"]
+
+
+def test_ctrl_c_on_the_front_reaches_the_training(house):
+    script = house.root / "polite.py"
+    script.write_text(
+        "import time\n"
+        "try:\n"
+        "    open('up', 'w').close()\n"
+        "    while True: time.sleep(0.01)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('saved'); raise SystemExit(4)\n"
+    )
+    command = [sys.executable, "-m", "carbontui.cli", "run", "--", sys.executable, str(script)]
+    front = subprocess.Popen(
+        command, env=house.env, cwd=house.root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    until((house.root / "up").exists, what="the script")
+    front.send_signal(signal.SIGINT)
+    out, _ = front.communicate(timeout=30)
+    assert front.returncode == 4 and out == "saved\n"
+
+
+def test_garbage_floods_and_silent_viewers_disturb_nobody(house):
+    job = house.start()
+    job.until_steps()
+    house.cli("pause", job.id, check=True)
+    held = job.steps()
+    silent = []
+    for _ in range(2):
+        connection, _lines = job.connect()
+        connection.sendall(b'{"t":"view","rate_hz":10}\n')
+        silent.append(connection)
+    for junk in (os.urandom(4096) + b"\n", b"[" * 60_000 + b"\n", b'{"t":"obs","step":NaN}\n', b"x" * 10_000_000):
+        connection, _lines = job.connect()
+        with contextlib.suppress(OSError):
+            connection.sendall(junk)
+        connection.close()
+    flood, _lines = job.connect(role="rank", rank=1)
+    line = b'{"t":"obs","step":1,"state":"paused","want_gen":0}\n'
+    with contextlib.suppress(OSError):
+        flood.settimeout(20)
+        for _ in range(100):
+            flood.sendall(line * 1000)
+    flood.shutdown(socket.SHUT_RDWR)  # the reader of its lines still holds it open
+    viewer, lines = job.connect()
+    viewer.sendall(b'{"t":"view","rate_hz":5}\n')
+    first = json.loads(lines.readline())
+    assert first["t"] == "snap"
+    later = json.loads(lines.readline())
+    assert later["t"] == "delta" and later["seq"] == first["seq"] + 1
+    until(lambda: job.status()["state"] == "paused", what="the pause, still")
+    assert job.steps() == held
+    for connection in silent:
+        connection.close()
+
+
+def test_a_deep_state_path_and_no_runtime_directory(tmp_path):
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    deep.mkdir(parents=True)
+    assert len(os.fsencode(deep / "home")) > 138
+    house = House(deep, None)
+    try:
+        job = house.start(steps=50)
+        assert job.until_exit()["code"] == 0
+        path = json.loads((job.dir / "job.json").read_text())["socket"]
+        assert len(os.fsencode(path)) <= 100 and path.startswith("/tmp/carbontui-")
+    finally:
+        house.end()
+
+
+def test_the_socket_is_bound_again_when_a_cleaner_removes_it(house):
+    job = house.start()
+    job.until_steps()
+    path = json.loads((job.dir / "job.json").read_text())["socket"]
+    os.unlink(path)
+    until(lambda: os.path.exists(path), 10, "the socket")
+    assert job.until_state("running")["clients"] == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_hurts_neither_training_nor_supervisor(tmp_path, house):
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=False)
+    if mounted.returncode:
+        pytest.skip("this sandbox mounts nothing")
+    try:
+        house.home = small / "home"
+        house.env["CARBONTUI_HOME"] = str(house.home)
+        job = house.start()
+        job.until_steps()
+        with contextlib.suppress(OSError), (small / "ballast").open("wb") as ballast:
+            while True:
+                ballast.write(b"\0" * 65536)
+                ballast.flush()
+        until(lambda: any("journal not written" in n for n in job.status().get("notices", [])), 20, "the notice")
+        assert "paused at step" in house.cli("pause", job.id, check=True).stdout
+        house.cli("resume", job.id, check=True)
+        job.until_steps()
+        (small / "ballast").unlink()
+        until(lambda: not any("journal not" in n for n in job.status().get("notices", [])), 20, "room again")
+        house.cli("stop", job.id, "--now", "--yes", check=True)
+    finally:
+        house.end()
+        subprocess.run(["umount", "-l", str(small)], check=False)
+
+
+def test_another_hosts_job_is_listed_and_never_touched(house):
+    job = house.start(steps=20)
+    job.until_exit()
+    record = json.loads((job.dir / "job.json").read_text())
+    record["host"] = "elsewhere"
+    (job.dir / "job.json").write_text(json.dumps(record))
+    assert "on elsewhere" in house.cli("ls", check=True).stdout
+    refused = house.cli("rm", job.id)
+    assert refused.returncode == 2 and "elsewhere" in refused.stderr
+    assert socket.gethostname() != "elsewhere"

@@ -1,0 +1,56 @@
+"""How much is done and left, in reference-speed seconds."""
+
+import pytest
+
+from carbontui.job.progress import Progress
+
+
+def run(progress, seconds, rate, *, reference=True, speed=1.0):
+    for _ in range(int(seconds)):
+        new = progress.saw_step(progress.step - progress.base + rate, 0, None)
+        progress.ran(1.0, 1.0, speed, new, reference=reference)
+
+
+def test_work_is_unknown_until_told_or_measured():
+    progress = Progress(steps_total=1000)
+    assert progress.total_s is None and progress.left_s is None
+    run(progress, 10, 5)
+    assert progress.total_s == pytest.approx(200.0) and progress.left_s == pytest.approx(190.0)
+
+
+def test_a_persons_estimate_gives_way_to_measured_steps_for_what_is_left_not_for_the_budget():
+    progress = Progress(work_s=100.0, steps_total=1000)
+    run(progress, 10, 5)
+    assert progress.total_s == 100.0 and progress.left_s == pytest.approx(190.0)
+
+
+def test_without_steps_time_at_a_levels_speed_is_what_counts():
+    progress = Progress(work_s=3600.0)
+    progress.ran(600.0, 600.0, 1.0, 0, reference=True)
+    progress.ran(600.0, 600.0, 0.5, 0, reference=False)
+    assert progress.done_s == pytest.approx(900.0) and progress.left_s == pytest.approx(2700.0)
+
+
+def test_steps_under_a_cap_do_not_teach_the_reference():
+    progress = Progress(steps_total=1000)
+    run(progress, 10, 10)
+    run(progress, 20, 5, reference=False, speed=0.5)
+    assert progress.ref_rate == pytest.approx(10.0) and progress.done_s == pytest.approx(20.0)
+
+
+def test_steps_count_on_after_an_unload_and_never_twice():
+    progress = Progress()
+    progress.saw_start(1)
+    assert progress.saw_step(40, 0, 100) == 40
+    assert progress.saw_step(40, 0, 100) == 0
+    progress.saw_start(2)
+    assert progress.saw_step(3, 0, None) == 3 and progress.step == 43
+    assert progress.saw_step(5, 40, None) == 2 and progress.step == 45
+
+
+def test_a_successor_knows_what_was_known():
+    progress = Progress(steps_total=1000)
+    run(progress, 10, 5)
+    other = Progress()
+    other.restore(progress.to_dict())
+    assert other == progress

@@ -1,0 +1,72 @@
+"""A whole job on the replayed German week: planned pauses really held, and accounts that a stranger can recompute."""
+
+import json
+import sys
+
+import pytest
+from house import until
+from recompute import recompute
+
+from carbontui.grid import recorded
+
+FLAT_S = 18.0
+STEP_S = 0.03
+
+LAUNCH = """\
+import json, sys, time
+from carbontui import paths, units
+from carbontui.grid import recorded
+from carbontui.job import launch, options
+steps, flat_s, script, marks = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
+job, directory = launch.prepare_dir("replay")
+origin = time.time() + 0.5
+launch.start(options.Options(
+    job=job, name="replay", dir=str(directory), argv=(sys.executable, script, str(steps), sys.argv[5], "0", marks),
+    cwd=str(directory), log=str(directory / "run.log"), socket=str(paths.socket_path(job)), created_s=origin,
+    zone="DE", grid=str(recorded.example_path()), budget="2x", work_s=86400.0, steps=steps, ref_rate=steps / 86400.0,
+    cap=False, pue=1.1,
+    replay=options.Replay(start_s=units.from_iso("2020-04-23T13:00:00Z"), speed=86400.0 / flat_s, wall_origin_s=origin),
+    simulated=options.Simulated(),
+), hold=False)
+print(job)
+"""
+
+
+@pytest.fixture
+def finished(house):
+    """The directory and last status of a job that ran to its end under its plan."""
+    import subprocess
+
+    steps = round(FLAT_S / (STEP_S * 1.1))
+    launcher = house.root / "launch.py"
+    launcher.write_text(LAUNCH)
+    arguments = [str(steps), str(FLAT_S), str(house.script), str(house.root / "marks"), str(STEP_S)]
+    done = subprocess.run(
+        [sys.executable, str(launcher), *arguments], env=house.env, capture_output=True, text=True, check=True
+    )
+    directory = house.home / "jobs" / done.stdout.strip()
+    until(lambda: (directory / "exit.json").exists(), 90, "the end of the job")
+    keeper = json.loads((directory / "job.json").read_text())["pids"]["keeper"][0]
+    until(lambda: "leaving" in (directory / "carbontui.log").read_text(), 20, f"keeper {keeper} to leave")
+    return directory, json.loads((directory / "snapshot.json").read_text())
+
+
+def test_planned_pauses_are_held_and_the_accounts_are_a_strangers_too(finished):
+    directory, status = finished
+    assert status["state"] == "done" and status["exit"] == {"code": 0, "signal": None}
+    found = recompute(directory / "journal.db", recorded.example_path())
+    for key in ("energy_wall_kwh", "gco2_g"):
+        assert status[key] == pytest.approx(found[key], rel=1e-3)
+    assert status["avoided_g"] == pytest.approx(found["avoided_g"], abs=1e-3 * found["run_now_g"])
+
+    states = [json.loads(data) for _, data in found["states"]]
+    pauses = [s for s in states if s["state"] == "paused" and s["reason"] == "plan"]
+    assert len(pauses) >= 2 and found["acks"] >= len(pauses)
+    # a row that lies wholly inside a pause draws the simulated board's parked watts
+    board = [row for row in found["rows"] if row[2] not in ("cpu", "dram", "host")]
+    watts = sorted(joules / (t1 - t0) for t0, t1, _, joules, state in board if state == "paused" and t1 > t0)
+    assert 110 < watts[len(watts) // 2] < 130
+    assert status["gpus"][0]["parked_w"] == pytest.approx(118, abs=6)
+    assert status["avoided_g"] > 0
+    assert {status["provenance"][key]["how"] for key in ("energy_gpu_kwh", "gco2_g")} == {"replay"}
+    assert any("SIMULATED" in notice for notice in status["notices"])

@@ -1,0 +1,85 @@
+"""The explanation says what the numbers say, the same way every time."""
+
+from datetime import timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from test_plan_schema_examples import EXAMPLE_1
+from test_plan_traps import CAPS, daily, job
+
+from carbontui.plan import Level, evaluate, explain, problem_from_dict, replan, solve
+
+
+def test_a_pause_is_explained_with_its_cost_and_the_runner_up():
+    problem = job([600] * 8 + [100] * 16, work_s=900.0 * 12, step=900.0)
+    plan = solve(problem)
+    text = explain(problem, plan, start_s=1_893_456_000.0, tz=timezone.utc)  # 2030-01-01T00:00Z
+    assert plan.levels[0] == 0
+    assert text.startswith("Pausing until 02:00 saves ")
+    assert "against running now" in text
+    assert "for the parked GPU" in text
+    assert "throughout would have saved" in text
+    assert explain(problem, plan, start_s=1_893_456_000.0, tz=timezone.utc) == text
+    now = evaluate(problem, ())
+    saved = now.gco2 - plan.gco2
+    assert f"{saved / 1000:.2f} kg" in text or f"{saved:.0f} g" in text
+
+
+def test_it_says_when_pausing_does_not_pay():
+    problem = job([300, 310, 295, 305] * 6, levels=CAPS[:2])
+    text = explain(problem, solve(problem))
+    assert "pausing does not pay here: at 90 W parked" in text
+
+
+def test_late_done_and_names():
+    late = job(daily(8), work_s=900.0 * 9)
+    assert "does not fit" in explain(late, solve(late))
+    done = job(daily(8), work_s=0.0)
+    assert explain(done, solve(done)) == "Nothing is left to do."
+    problem = problem_from_dict(EXAMPLE_1)
+    assert "running at 600 W" in explain(problem, solve(problem), names=["parked", "600 W"]).lower().replace("w", "W")
+
+
+def test_clock_times_are_right_across_a_change_of_clocks():
+    # 2026-10-25T00:30Z is 02:30 summer time; two hours later local clocks show 03:30, not 04:30
+    problem = job([600] * 8 + [50] * 8, work_s=900.0 * 6)
+    text = explain(problem, solve(problem), start_s=1792888200.0, tz=ZoneInfo("Europe/Berlin"))
+    assert text.startswith("Pausing until 03:30")
+
+
+def test_money_is_named_in_its_currency():
+    price = tuple([0.5] * 8 + [0.05] * 8)
+    problem = job([300] * 16, price_per_kwh=price, alpha=1.0, beta=0.0, work_s=900.0 * 6)
+    assert "EUR" in explain(problem, solve(problem), currency="EUR")
+
+
+@pytest.mark.parametrize(("uncertainty", "changes"), [(0.0, True), (0.5, False)])
+def test_a_plan_changes_only_for_more_than_its_own_uncertainty(uncertainty, changes):
+    ci = [300.0] * 6 + [250.0] * 6
+    problem = job(ci, levels=(Level("pause", 10, 0.0), CAPS[1]), pause=0.0, resume=0.0, work_s=900.0 * 6)
+    kept = (1,) * 6 + (-1,) * 6
+    plan, changed = replan(problem, kept, uncertainty)
+    assert changed is changes
+    assert (plan.levels != kept) is changes
+    assert plan.lower_bound <= plan.objective
+
+
+def test_a_kept_plan_that_would_be_late_is_given_up():
+    problem = job(daily(12), work_s=900.0 * 11)
+    plan, changed = replan(problem, (0,) * 6 + (1,) * 6, 10.0)
+    assert changed
+    assert plan.late_s == 0
+
+
+def test_sigma_per_slot_counts_only_where_plans_differ():
+    problem = job([300.0] * 6 + [200.0] * 6, levels=(CAPS[0], CAPS[1]), pause=0.0, resume=0.0, work_s=900.0 * 6)
+    best = solve(problem)
+    noise = [1000.0 if a == b else 0.0 for a, b in zip(best.levels, (1,) * 6 + (-1,) * 6, strict=True)]
+    _, changed = replan(problem, (1,) * 6 + (-1,) * 6, noise)
+    assert changed == (best.levels != (1,) * 6 + (-1,) * 6)
+
+
+def test_start_times_far_away_carry_their_weekday():
+    problem = job([600] * 96 + [50] * 20, levels=(Level("unload", 5, 0.0), CAPS[1]), work_s=900.0 * 8)
+    text = explain(problem, solve(problem), start_s=1_893_456_000.0, tz=timezone(timedelta(hours=1)))
+    assert "Wed 01:00" in text

@@ -1,0 +1,188 @@
+"""Calibration on simulated jobs: watts and speeds within 3 % of the truth, and never a half-learned curve."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simjob import SimulatedJob, drive
+
+from carbontui.power.calibration import (
+    Calibration,
+    CalibrationSpec,
+    Finished,
+    GivenUp,
+    Observation,
+    Pause,
+    SetLimit,
+    slope,
+)
+from carbontui.power.curve import Curve, Point, fingerprint, fitted, isotonic, load, save, useful
+
+
+def spec(**changes: object) -> CalibrationSpec:
+    base: dict[str, object] = {
+        "gpu": "NVIDIA H100",
+        "gpus": 1,
+        "fingerprint": "f",
+        "can_cap": True,
+        "limit_min_w": 200.0,
+        "limit_found_w": 700.0,
+    }
+    return CalibrationSpec(**{**base, **changes})  # type: ignore[arg-type]
+
+
+def calibrate(job: SimulatedJob, **changes: object) -> Curve:
+    *_, last = drive(Calibration(spec(**changes)), job)
+    assert isinstance(last, Finished), last
+    return last.curve
+
+
+@pytest.mark.parametrize(
+    "nature",
+    [
+        {},
+        {"drift_per_min": 0.02},
+        {"noise": 0.05},
+        {"burst": 0.72},
+        {"rate": 1.2},
+        {"rate": 40.0, "burst": 0.72, "drift_per_min": -0.01, "noise": 0.05},
+    ],
+    ids=str,
+)
+def test_every_level_within_3_percent(nature: dict[str, float]) -> None:
+    job = SimulatedJob(seed=4, **nature)  # type: ignore[arg-type]
+    full = job.steady(700.0)
+    curve = calibrate(job)
+    assert len(curve.points) == 6 and curve.points[-1].kind == "full"
+    for point in curve.points:
+        _, watts, speed = job.steady(point.cap_w or 700.0)
+        assert point.power_w == pytest.approx(watts, rel=0.03)
+        assert point.speed == pytest.approx(speed / full[2], rel=0.03)
+        assert 0 < point.power_se < 0.05 * watts and 0 <= point.speed_se < 0.03
+    assert curve.parked_w == pytest.approx(118, rel=0.03)
+    assert curve.levels[-1].kind == "full" and curve.pause_s is not None and curve.resume_s is not None
+
+
+def test_without_permission_full_and_parked_only() -> None:
+    job = SimulatedJob(seed=1)
+    curve = calibrate(job, can_cap=False, why_not_cap="needs root")
+    assert [point.kind for point in curve.points] == ["full"]
+    assert curve.parked_w == pytest.approx(118, rel=0.03) and "needs root" in curve.note
+
+
+def test_a_refused_cap_ends_the_caps_not_the_calibration() -> None:
+    job = SimulatedJob(seed=1)
+    calibration = Calibration(spec())
+    capped = False
+    for _ in range(400):
+        job.advance(1.0)
+        observation = job.observe()
+        if capped:
+            fields = {f: getattr(observation, f) for f in observation.__struct_fields__}
+            observation = Observation(**{**fields, "refused": "no permission"})
+        action = calibration.next(observation)
+        if isinstance(action, SetLimit):
+            capped = action.watts_per_gpu is not None
+        if isinstance(action, Pause):
+            job.paused = True
+        elif action.__class__.__name__ == "Resume":
+            job.paused = False
+        if isinstance(action, Finished):
+            break
+    assert isinstance(action, Finished)
+    assert [point.kind for point in action.curve.points] == ["full"] and "no permission" in action.curve.note
+
+
+def test_a_disturbance_gives_up() -> None:
+    job = SimulatedJob(seed=1)
+    calibration = Calibration(spec())
+    job.advance(1)
+    calibration.next(job.observe())
+    fields = {f: getattr(job.observe(), f) for f in job.observe().__struct_fields__}
+    action = calibration.next(Observation(**{**fields, "disturbed": "paused by ada@pts/3"}))
+    assert action == GivenUp("paused by ada@pts/3")
+
+
+def test_a_job_that_takes_no_step_gives_up() -> None:
+    job = SimulatedJob(seed=1, rate=0.0)
+    *_, last = drive(Calibration(spec()), job)
+    assert isinstance(last, GivenUp) and "no step" in last.why
+
+
+def test_a_meter_that_stands_still_gives_up() -> None:
+    job, calibration = SimulatedJob(seed=1), Calibration(spec())
+    job.advance(1)
+    frozen = job.observe()
+    for _ in range(200):
+        job.advance(1)
+        fields = {f: getattr(job.observe(), f) for f in frozen.__struct_fields__}
+        still = {"energy_j": frozen.energy_j, "energy_mono_s": frozen.energy_mono_s}
+        action = calibration.next(Observation(**{**fields, **still}))
+        if isinstance(action, GivenUp):
+            break
+    assert action == GivenUp("watts could not be read")
+
+
+@given(st.lists(st.tuples(st.floats(-10, 10), st.floats(0.1, 10)), min_size=1, max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_isotonic_is_monotone_and_keeps_the_weighted_mean(pairs: list[tuple[float, float]]) -> None:
+    values, weights = [v for v, _ in pairs], [w for _, w in pairs]
+    fit = isotonic(values, weights)
+    assert all(a <= b + 1e-9 for a, b in itertools.pairwise(fit))
+    assert sum(f * w for f, w in zip(fit, weights, strict=True)) == pytest.approx(
+        sum(v * w for v, w in pairs), abs=1e-6
+    )
+    ordered = sorted(values)
+    assert isotonic(ordered, weights) == pytest.approx(ordered)
+
+
+def level(cap: float | None, watts: float, speed: float) -> Point:
+    kind = "full" if cap is None else "cap"
+    return Point(kind=kind, cap_w=cap, power_w=watts, power_se=1.0, speed=speed, speed_se=0.005)  # type: ignore[arg-type]
+
+
+def test_a_level_that_turns_between_its_neighbours_beat_is_dropped() -> None:
+    points = [level(300, 300, 0.5), level(400, 400, 0.85), level(500, 500, 0.87), level(None, 650, 1.0)]
+    kept = [point.cap_w for point in useful(points, 120)]
+    assert kept == [400, None]  # 300 W at 0.5 and 500 W at 0.87 lie below the line between parked, 400 W and full
+
+
+def test_noise_never_makes_more_watts_slower() -> None:
+    noisy = fitted([level(None, 650, 1.0), level(500, 502, 1.01), level(400, 400, 0.8)])
+    assert [point.cap_w for point in noisy] == [400, 500, None]
+    assert [round(point.speed, 3) for point in noisy] == sorted(round(point.speed, 3) for point in noisy)
+    assert noisy[-1].speed == 1.0
+
+
+def test_slope_error_covers_the_truth() -> None:
+    dice = random.Random(2)
+    misses = 0
+    for _ in range(200):
+        rate, start = dice.uniform(0.5, 30), dice.random()
+        points = [(float(t), float(int(start + rate * t))) for t in range(16)]
+        found, error, _ = slope(points)
+        misses += abs(found - rate) > 3 * error
+    assert misses <= 4
+
+
+def test_the_curve_comes_back_from_its_file_and_belongs_to_its_script(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("a = 1")
+    argv = ["python", "train.py", "--lr", "1"]
+    mark = fingerprint(argv, tmp_path)
+    curve = Curve(
+        gpu="H100", gpus=2, fingerprint=mark, measured_s=1.0, rate_steps_per_s=2.0, points=(level(None, 650, 1.0),)
+    )
+    save(curve, tmp_path / "curves")
+    assert load("H100", 2, mark, tmp_path / "curves") == curve
+    assert load("H100", 1, mark, tmp_path / "curves") is None
+    script.write_text("a = 2")
+    assert fingerprint(argv, tmp_path) != mark
+    (path,) = (tmp_path / "curves").iterdir()
+    path.write_text("{")
+    assert load("H100", 2, mark, tmp_path / "curves") is None

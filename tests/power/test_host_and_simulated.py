@@ -1,0 +1,132 @@
+"""RAPL and its labelled estimate on a made-up sysfs; the simulated GPU; the capability table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbontui.power import capability, simulated
+from carbontui.power.devices import SimulatedBackend
+from carbontui.power.messages import Cap, HostReading, Reading, Readings
+from carbontui.power.meter import Meter
+from carbontui.power.rapl import Host
+from carbontui.power.simulated import SimulatedSpec
+
+RANGE = 262_143_328_850
+
+
+def zone(root: Path, number: str, name: str, uj: int) -> Path:
+    path = root / f"intel-rapl:{number}"
+    path.mkdir(parents=True)
+    (path / "name").write_text(name + "\n")
+    (path / "max_energy_range_uj").write_text(f"{RANGE}\n")
+    (path / "energy_uj").write_text(f"{uj}\n")
+    return path / "energy_uj"
+
+
+def test_rapl_adds_packages_counts_dram_once_skips_psys_and_wraps(tmp_path: Path) -> None:
+    first = zone(tmp_path, "0", "package-0", RANGE - 5_000_000)
+    second = zone(tmp_path, "1", "package-1", 1_000_000)
+    dram = zone(tmp_path, "0:0", "dram", 0)
+    zone(tmp_path, "2", "psys", 123)
+    host, meter = Host(tmp_path), Meter()
+    for sample in host.sample(10.0, 1e9)[0]:
+        meter.add(sample)
+    first.write_text("45000000")
+    second.write_text("51000000")
+    dram.write_text("20000000")
+    samples, reading = host.sample(11.0, 1e9 + 1)
+    for sample in samples:
+        meter.add(sample)
+    assert (reading.cpu_w, reading.dram_w, reading.how) == (100.0, 20.0, "measured")
+    assert (meter.joules("cpu"), meter.joules("dram")) == (100.0, 20.0)
+    assert set(meter.by_method()) == {"counter"}
+
+
+def test_without_rapl_an_estimate_that_says_so(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  0 0 0 0\n" + "".join(f"cpu{i} 100 0 0 900 0 0 0 0\n" for i in range(256)))
+    host = Host(tmp_path / "none", stat)
+    stat.write_text("cpu  0 0 0 0\n" + "".join(f"cpu{i} 200 0 0 900 0 0 0 0\n" for i in range(256)))
+    samples, reading = host.sample(1.0, 1e9)
+    assert reading.how == "estimated" and "4 W per thread" in reading.source
+    assert reading.caps["cpu"].support == "not_supported"
+    assert {sample.how for sample in samples} == {"estimated"}
+    cores = len(host._cpus)
+    assert reading.cpu_w == pytest.approx(4.0 * cores)
+
+
+def test_a_zone_that_stops_answering_turns_the_sum_into_an_estimate(tmp_path: Path) -> None:
+    zone(tmp_path, "0", "package-0", 0)
+    second = zone(tmp_path, "1", "package-1", 0)
+    host = Host(tmp_path)
+    host.sample(0.0, 1e9)
+    second.unlink()
+    _, reading = host.sample(1.0, 1e9 + 1)
+    assert reading.how == "estimated"
+
+
+def test_the_simulated_board_is_parked_one_second_after_the_last_step() -> None:
+    clock = [0.0]
+    spec = SimulatedSpec()
+    backend = SimulatedBackend(spec, lambda: clock[0])
+    uuid = backend.devices()[0].uuid
+    assert backend.look(uuid).power_w == spec.idle_w and backend.look(uuid).memory_used_b == 0
+    backend.drive(1.0, 1.0)
+    clock[0] += 60
+    assert backend.look(uuid).power_w == pytest.approx(680, rel=0.02)
+    backend.drive(0.0, 1.0)
+    clock[0] += 1
+    assert backend.look(uuid).power_w == pytest.approx(118, rel=0.02)
+    backend.drive(1.0, 0.5)
+    clock[0] += 3
+    assert backend.look(uuid).power_w == pytest.approx(118 + 0.5 * (680 - 118), rel=0.02)
+
+
+@given(st.floats(200, 700), st.floats(200, 700))
+@settings(max_examples=100, deadline=None)
+def test_a_higher_limit_is_never_slower_and_the_limit_holds(a: float, b: float) -> None:
+    spec = SimulatedSpec()
+    low, high = sorted((a, b))
+    assert spec.speed(low) <= spec.speed(high) + 1e-9
+    assert spec.busy_w(low) <= max(low, spec.parked_w) + 1e-6
+    middle = (low + high) / 2
+    assert spec.speed(middle) >= (spec.speed(low) + spec.speed(high)) / 2 - 1e-6, "concave"
+
+
+def test_the_energy_of_the_simulated_board_is_the_integral_of_its_power() -> None:
+    spec = SimulatedSpec()
+    state = simulated.structs.replace(simulated.fresh(spec), activity=1.0)
+    joules = 0.0
+    whole = simulated.advance(spec, state, 0.5)
+    for _ in range(500):
+        after = simulated.advance(spec, state, 0.001)
+        joules += 0.001 * (state.power_w + after.power_w) / 2
+        state = after
+    assert whole.energy_uj / 1e6 == pytest.approx(joules, rel=0.001)
+
+
+def test_the_table_says_why_and_what_mends_it() -> None:
+    fix = "sudo something"
+    gpu = Reading(
+        uuid="GPU-1",
+        name="H100",
+        limit_w=700.0,
+        caps={
+            "energy": Cap("yes", "counter"),
+            "power": Cap("yes", "1 s average"),
+            "limit": Cap("no_permission", "only root", fix),
+        },
+        foreign_pids=(77,),
+    )
+    readings = Readings(devices=(gpu,), host=HostReading(caps={"cpu": Cap("no_permission", "root only", fix)}))
+    rows = capability.table(readings)
+    by_aspect = {row.aspect: row for row in rows}
+    assert by_aspect["power limit"].support == "no_permission"
+    assert by_aspect["power limit"].text().endswith(f"no permission  only root; fix: {fix}")
+    assert "pid 77" in by_aspect["alone"].why and by_aspect["CPU packages"].fix == fix
+    none = capability.table(Readings(notices=("the NVIDIA driver is not loaded",)))
+    assert none[0].support == "not_supported" and "not loaded" in none[0].why

@@ -1,0 +1,256 @@
+"""Rules of limits that need no process: the order of writes, the dead-man, leases of other boots, the owner's epoch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from carbontui.power import leases
+from carbontui.power.core import Agent
+from carbontui.power.devices import DeviceError, DeviceInfo, Look
+from carbontui.power.leases import Lease, LeaseStore, is_stale, new_lease, stale_leases
+from carbontui.power.limits import Limiter
+from carbontui.power.messages import DEAD_MAN_S, Wish
+from carbontui.power.rapl import Host
+
+UUID = "GPU-fake"
+
+
+class FakeBoard:
+    """One board that notes what the lease on disk said at each write."""
+
+    name, driver = "fake", "1"
+
+    def __init__(self, store: LeaseStore) -> None:
+        self.store = store
+        self.now_mw = 700_000
+        self.writes: list[tuple[int, Lease | None]] = []
+        self.refuse: int | None = None
+        self.rounding = 0
+
+    def open(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def devices(self) -> tuple[DeviceInfo, ...]:
+        return (DeviceInfo(uuid=UUID, name="Fake", index=0, limit_min_mw=200_000, limit_max_mw=700_000),)
+
+    def look(self, uuid: str) -> Look:
+        return Look(power_w=300.0, kind="avg1s", limit_mw=self.now_mw)
+
+    def limit_mw(self, uuid: str) -> int:
+        return self.now_mw
+
+    def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
+        if self.refuse is not None:
+            raise DeviceError(self.refuse, "refused")
+        self.writes.append((milliwatts, self.store.read(uuid)))
+        self.now_mw = milliwatts - self.rounding
+
+    def processes(self, uuid: str) -> tuple[int, ...]:
+        return ()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LeaseStore:
+    return LeaseStore(tmp_path / "leases")
+
+
+@pytest.fixture
+def board(store: LeaseStore) -> FakeBoard:
+    return FakeBoard(store)
+
+
+def limiter(board: FakeBoard, store: LeaseStore) -> Limiter:
+    made = Limiter(board, store, "job", lambda line: None)
+    made.know(board.devices()[0])
+    return made
+
+
+def cap(made: Limiter, watts: float, now_s: float = 0.0):
+    return made.apply(UUID, watts, allow_raise=False, power_w=300.0, now_s=now_s)
+
+
+def test_the_lease_is_on_disk_before_the_first_write(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    assert cap(made, 400).ok
+    assert cap(made, 300).ok
+    (first, lease1), (second, lease2) = board.writes
+    assert (first, second) == (400_000, 300_000)
+    assert lease1 is not None and (lease1.before_mw, lease1.ours_mw) == (700_000, (400_000,))
+    # until the second write is known to have happened, either value may be ours
+    assert lease2 is not None and (lease2.before_mw, lease2.ours_mw) == (700_000, (400_000, 300_000))
+
+
+def test_without_a_lease_nothing_is_written(
+    board: FakeBoard, store: LeaseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = limiter(board, store)
+
+    def full(_lease: Lease) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "write", full)
+    outcome = cap(made, 400)
+    assert not outcome.ok and "No space left" in outcome.text and board.writes == []
+    assert made.active() == () and made.notices == {}
+
+
+def test_a_disk_that_fills_up_between_the_writes_forgets_nothing(
+    board: FakeBoard, store: LeaseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = limiter(board, store)
+    cap(made, 400)
+    write, calls = store.write, []
+
+    def only_once(lease: Lease) -> None:
+        calls.append(lease)
+        if len(calls) > 1:
+            raise OSError(28, "No space left on device")
+        write(lease)
+
+    monkeypatch.setattr(store, "write", only_once)
+    assert cap(made, 300).code == "applied"
+    on_disk = store.read(UUID)
+    assert on_disk is not None and on_disk.ours_mw == (400_000, 300_000)
+    assert made.release(UUID).code == "given_back" and board.now_mw == 700_000 and store.all() == []
+
+
+def test_a_driver_that_rounds_is_not_taken_for_someone_else(board: FakeBoard, store: LeaseStore) -> None:
+    board.rounding = 400
+    made = limiter(board, store)
+    assert cap(made, 400).watts == pytest.approx(399.6)
+    assert made.observe(UUID, board.now_mw, 390, 4, 2.0) == ""
+    assert made.release(UUID).code == "given_back"
+
+
+def test_the_same_wish_writes_once(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    cap(made, 400)
+    assert cap(made, 400).code == "kept" and len(board.writes) == 1
+
+
+def test_someone_else_owning_the_lease_stops_writes(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    cap(made, 400)
+    taken = msgspec.structs.replace(store.read(UUID), epoch=99)
+    store.write(taken)
+    outcome = cap(made, 300)
+    assert not outcome.ok and board.now_mw == 400_000
+
+
+def test_a_lease_of_another_boot_is_dropped(board: FakeBoard, store: LeaseStore) -> None:
+    store.write(msgspec.structs.replace(new_lease(UUID, 1, 500_000, (400_000,), "old"), boot_id="another"))
+    assert stale_leases(store.directory) == ()
+    made = limiter(board, store)
+    assert made.found_w(UUID) == 700.0
+    made.mend_stale()
+    assert store.all() == [] and board.writes == []
+
+
+def dead_owner() -> tuple[int, int]:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid, 12345
+
+
+def test_a_stale_lease_restores_only_a_value_that_is_ours(board: FakeBoard, store: LeaseStore) -> None:
+    pid, started = dead_owner()
+    lease = msgspec.structs.replace(new_lease(UUID, 3, 700_000, (400_000,), "old"), agent_pid=pid, agent_start=started)
+    store.write(lease)
+    assert is_stale(lease) and stale_leases(store.directory)[0].before_w == 700
+    board.now_mw = 350_000  # someone has set another value since
+    (outcome,) = limiter(board, store).mend_stale()
+    assert outcome.code == "outside" and board.now_mw == 350_000 and store.all() == []
+
+
+def test_a_live_owner_is_never_mended_away(board: FakeBoard, store: LeaseStore) -> None:
+    store.write(new_lease(UUID, 1, 700_000, (400_000,), "mine"))
+    board.now_mw = 400_000
+    assert stale_leases(store.directory) == ()
+    limiter(board, store).mend_stale()
+    assert board.now_mw == 400_000
+
+
+def test_not_permitted_to_give_back_keeps_the_lease_and_names_the_command(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    cap(made, 400)
+    board.refuse = 4
+    outcome = made.release(UUID)
+    assert (outcome.ok, outcome.fix) == (False, f"sudo nvidia-smi -i {UUID} -pl 700")
+    assert store.read(UUID) is not None and outcome.fix in made.notices[UUID]
+    board.refuse = None
+    assert made.release(UUID).ok and store.all() == [] and made.notices == {}
+
+
+def test_permission_dropped_while_running_is_said_once_and_nothing_is_forgotten(
+    board: FakeBoard, store: LeaseStore
+) -> None:
+    lines: list[str] = []
+    made = Limiter(board, store, "job", lines.append)
+    made.know(board.devices()[0])
+    cap(made, 400)
+    board.refuse = 4
+    first, second = cap(made, 300), cap(made, 300)
+    assert (first.code, second.code) == ("no_permission", "no_permission")
+    assert sum("not given back" in line for line in lines) == 1
+    assert store.read(UUID) is not None and board.now_mw == 400_000
+    board.refuse = None
+    assert made.release(UUID).code == "given_back" and board.now_mw == 700_000
+
+
+def test_the_effect_is_judged_only_when_the_cap_must_bind(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    cap(made, 400)  # it drew 300 W: nothing can be concluded
+    assert [made.observe(UUID, 400_000, 450, 0, t) for t in (4.0, 5.0, 6.0, 7.0)] == [""] * 4
+    made.apply(UUID, 250, allow_raise=False, power_w=300.0, now_s=10.0)
+    assert made.observe(UUID, 250_000, 300, 0, 11.0) == ""
+    happened = [made.observe(UUID, 250_000, 300, 0, t) for t in (14.0, 15.0, 16.5)]
+    assert happened[-1] == "no_effect" and made.cap(UUID).support == "no_effect" and board.now_mw == 700_000
+
+
+def test_a_board_that_names_its_cap_as_the_reason_is_believed(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    made.apply(UUID, 250, allow_raise=False, power_w=300.0, now_s=0.0)
+    assert [made.observe(UUID, 250_000, 270, 0x4, t) for t in (4.0, 5.0, 6.5, 9.0)] == [""] * 4
+
+
+def test_dead_man_and_return(board: FakeBoard, store: LeaseStore) -> None:
+    clock = [1000.0]
+    said: list[object] = []
+    agent = Agent(said.append, board, Host(), store, "job", clock=lambda: clock[0])
+    agent.open()
+    wish = Wish(gen=1, limit_w=400.0, watch=(UUID,), own_pids=(os.getpid(),))
+    agent.wish(wish)
+    assert board.now_mw == 400_000
+    clock[0] += DEAD_MAN_S - 1
+    agent.tick()
+    assert board.now_mw == 400_000
+    clock[0] += 2
+    agent.tick()
+    assert board.now_mw == 700_000, "no word for 30 s"
+    agent.wish(wish)
+    assert board.now_mw == 400_000, "the supervisor is back and still wants it"
+    agent.leave()
+    assert board.now_mw == 700_000
+    assert any("no word from the supervisor" in getattr(message, "text", "") for message in said)
+
+
+def test_lease_directory_that_is_not_ours_is_refused(tmp_path: Path, board: FakeBoard) -> None:
+    real = tmp_path / "elsewhere"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    store = LeaseStore(tmp_path / "link")
+    outcome_store = Limiter(board, store, "job", lambda line: None)
+    outcome_store.know(board.devices()[0])
+    outcome = outcome_store.apply(UUID, 400, allow_raise=False, power_w=None, now_s=0.0)
+    assert not outcome.ok and "not a plain directory" in outcome.text and board.writes == []
+
+
+def test_command_writes_whole_watts_without_a_tail() -> None:
+    assert leases.limit_command("GPU-1", 700_000).endswith("-pl 700")
+    assert leases.limit_command("GPU-1", 350_500).endswith("-pl 350.5")

@@ -1,0 +1,173 @@
+"""The meter's promises: labelled, never negative, nothing lost that a counter kept."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbontui.power.messages import Sample
+from carbontui.power.meter import BELIEVABLE, DEFAULT_MAX_W, Meter
+
+WALL = 1.9e9
+
+
+def at(t: float, *, mj: int | None = None, w: float | None = None, uuid: str = "GPU-a", **more: object) -> Sample:
+    energy = None if mj is None else mj * 1000
+    return Sample(
+        uuid=uuid,
+        mono_s=t,
+        wall_s=WALL + t,
+        energy_uj=energy,
+        power_w=w,
+        **{"kind": "avg1s", "max_w": 700.0, **more},  # type: ignore[arg-type]
+    )
+
+
+def test_first_sample_counts_nothing_then_the_counter_does() -> None:
+    meter = Meter()
+    assert meter.add(at(10, mj=5_000_000, w=300)) == ()
+    (increment,) = meter.add(at(11, mj=5_300_000, w=300))
+    assert (increment.joules, increment.method) == (300.0, "counter")
+    assert (increment.t0_s, increment.t1_s) == (WALL + 10, WALL + 11)
+    assert meter.by_method() == {"counter": 300.0}
+
+
+@pytest.mark.parametrize("second_mj", [0, 9_000_000], ids=["reset", "absurd jump"])
+def test_a_counter_that_cannot_be_believed_starts_an_epoch_and_power_fills_in(second_mj: int) -> None:
+    meter = Meter()
+    meter.add(at(0, mj=1_000_000, w=400))
+    (increment,) = meter.add(at(1, mj=second_mj, w=400))
+    assert (increment.joules, increment.method) == (400.0, "integrated")
+    assert meter.epochs("GPU-a") == 1
+    (increment,) = meter.add(at(2, mj=second_mj + 410_000, w=400))
+    assert (increment.joules, increment.method) == (410.0, "counter")
+
+
+def test_a_wrapping_counter_goes_on() -> None:
+    meter = Meter()
+    wrap = 262_143_328_850
+    meter.add(
+        at(0, uuid="cpu", w=100).__class__(uuid="cpu", mono_s=0.0, wall_s=WALL, energy_uj=wrap - 10**7, wrap_uj=wrap)
+    )
+    (increment,) = meter.add(Sample(uuid="cpu", mono_s=1.0, wall_s=WALL + 1, energy_uj=9 * 10**7, wrap_uj=wrap))
+    assert increment.joules == pytest.approx(100.0) and increment.method == "counter"
+
+
+def test_a_gap_is_exact_with_the_counter_and_marked_without() -> None:
+    meter = Meter()
+    meter.add(at(0, mj=0, w=100))
+    (increment,) = meter.add(at(600, mj=60_000_000, w=300))
+    assert (increment.joules, increment.method) == (60_000.0, "counter")
+    bare = Meter()
+    bare.add(at(0, w=100))
+    (increment,) = bare.add(at(600, w=300))
+    assert (increment.joules, increment.method) == (60_000.0, "gap")
+
+
+def test_a_lost_board_keeps_its_joules_and_its_absence_is_not_filled_in() -> None:
+    meter = Meter()
+    meter.add(at(0, mj=0, w=100))
+    meter.add(at(1, mj=100_000, w=100))
+    meter.add(at(2, lost=True))
+    assert meter.joules() == 100.0
+    assert meter.add(at(3600, mj=5_000, w=100)) == ()
+    assert meter.joules() == 100.0
+
+
+def test_a_failed_look_is_bridged_by_the_next_good_one() -> None:
+    meter = Meter()
+    meter.add(at(0, mj=0, w=100))
+    assert meter.add(at(1, errors=(("energy_uj", 999),))) == ()
+    (increment,) = meter.add(at(2, mj=200_000, w=100))
+    assert increment.joules == 200.0
+
+
+def test_a_counter_that_stands_still_while_power_is_drawn_is_no_counter() -> None:
+    meter = Meter()
+    for t in range(31):
+        meter.add(at(float(t), mj=7, w=200))
+    assert meter.joules() == pytest.approx(30 * 200, rel=0.01)
+    assert set(meter.by_method()) == {"integrated"}
+
+
+def test_a_slow_counter_loses_nothing() -> None:
+    meter = Meter()
+    for tenth in range(101):
+        meter.add(at(tenth / 10, mj=(tenth // 10) * 200_000, w=200, kind="instant"))
+    assert meter.by_method() == {"counter": 2000.0}
+
+
+def test_estimates_are_labelled_model() -> None:
+    meter = Meter()
+    meter.add(at(0, uuid="cpu", w=40, how="estimated", kind="model"))
+    (increment,) = meter.add(at(1, uuid="cpu", w=50, how="estimated", kind="model"))
+    assert (increment.joules, increment.method) == (50.0, "model")
+
+
+def test_a_stepped_wall_clock_places_the_energy_where_time_was_measured() -> None:
+    meter = Meter()
+    meter.add(at(0, mj=0, w=100))
+    stepped = msgspec.structs.replace(at(1, mj=100_000, w=100), wall_s=WALL + 5000)
+    (increment,) = meter.add(stepped)
+    assert (increment.t0_s, increment.t1_s) == (WALL + 4999, WALL + 5000)
+
+
+def test_a_restarted_supervisor_loses_nothing_the_counter_kept() -> None:
+    meter = Meter()
+    meter.add(at(0, mj=0, w=100))
+    meter.add(at(1, mj=100_000, w=100))
+    data = msgspec.json.decode(msgspec.json.encode(meter.to_dict("boot-1")))
+    back = Meter.from_dict(data, "boot-1")
+    (increment,) = back.add(at(61, mj=6_100_000, w=100))
+    assert increment.joules == 6000.0 and back.joules() == 6100.0
+    rebooted = Meter.from_dict(data, "boot-2")
+    assert rebooted.add(at(5, mj=50_000, w=100)) == () and rebooted.joules() == 100.0
+
+
+def test_mean_power_of_a_window_adds_devices_up() -> None:
+    meter = Meter()
+    for t in range(11):
+        meter.add(at(float(t), mj=t * 100_000, w=100))
+        meter.add(at(float(t), mj=t * 300_000, w=300, uuid="GPU-b"))
+    assert meter.mean_power_w(2.5, 7.5) == pytest.approx(400)
+    assert meter.mean_power_w(2.5, 7.5, "GPU-b") == pytest.approx(300)
+    assert meter.mean_power_w(100, 200) is None
+
+
+LOOK = st.tuples(
+    st.floats(-2, 40),
+    st.one_of(st.none(), st.integers(0, 2**62)),
+    st.one_of(st.none(), st.floats(0, 900)),
+    st.booleans(),
+)
+
+
+@given(st.lists(LOOK, max_size=40))
+@settings(max_examples=150, deadline=None)
+def test_joules_are_never_negative_nor_beyond_belief(looks: list[tuple[float, int | None, float | None, bool]]) -> None:
+    meter, t, last = Meter(), 100.0, 0.0
+    for step, mj, watts, lost in looks:
+        t += step
+        for increment in meter.add(at(t, mj=mj, w=watts, lost=lost, max_w=None)):
+            assert increment.joules >= 0 and increment.mono1_s > increment.mono0_s
+            span = increment.mono1_s - increment.mono0_s
+            assert increment.joules <= BELIEVABLE * DEFAULT_MAX_W * (span + 0.25) + 1e-6
+        assert meter.joules() >= last
+        last = meter.joules()
+
+
+@given(st.lists(st.tuples(st.floats(0.05, 30), st.floats(0, 699)), min_size=1, max_size=40), st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_sound_counter_is_counted_to_the_last_joule_whatever_was_missed(
+    parts: list[tuple[float, float]], data: st.DataObject
+) -> None:
+    meter, t, joules = Meter(), 0.0, 0.0
+    meter.add(at(t, mj=0, w=0.5))
+    for seconds, watts in parts:
+        t, joules = t + seconds, joules + seconds * watts
+        if data.draw(st.booleans()):
+            meter.add(at(t, mj=int(joules * 1000), w=watts))
+    meter.add(at(t + 1, mj=int(joules * 1000) + 1, w=0.5))
+    assert meter.joules() == pytest.approx(joules, abs=0.01)

@@ -1,0 +1,150 @@
+"""A whole job on the simulated NVML: caps by command, everything killed, calibration given up for a person's word."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from house import until
+from nvml_machine import machine_with  # noqa: F401
+
+from carbontui.power.curve import Curve, Point, fingerprint, save
+
+
+@pytest.fixture
+def capped_house(house, machine_with: Callable):
+    """(house, sim): jobs of this house see one simulated H100 that their own script keeps busy."""
+    sim = machine_with()
+    sim.load(1.0)
+    house.env |= sim.env()
+    house.env.pop("CUDA_VISIBLE_DEVICES", None)
+    return house, sim
+
+
+def killed(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_cap_verb_sets_and_resume_gives_back(capped_house) -> None:
+    house, sim = capped_house
+    job = house.start()
+    job.until_steps()
+    until(lambda: job.status().get("gpus"), what="the board in status")
+    done = house.cli("cap", "300W", job.id)
+    assert done.returncode == 0, done.stderr
+    until(lambda: sim.get("limit_mw") == 300_000, what="the limit")
+    status = job.until_state("throttled")
+    assert (
+        status["gpus"][0]["limit_w"] in (300.0, 700.0) and status["provenance"]["gpus.0.power_w"]["how"] == "measured"
+    )
+    assert house.cli("cap", "100W", job.id).returncode != 0, "below what the board takes"
+    house.cli("resume", job.id, check=True)
+    until(lambda: sim.get("limit_mw") == 700_000, what="the limit found")
+    house.cli("cap", "300W", job.id, check=True)
+    until(lambda: sim.get("limit_mw") == 300_000, what="the limit")
+    house.cli("stop", "--now", "--yes", job.id, check=True)
+    assert sim.get("limit_mw") == 700_000, "stop returns when limits are back"
+
+
+def test_a_cap_that_cannot_be_set_is_refused_with_the_mend(capped_house) -> None:
+    house, sim = capped_house
+    sim.set("permission", 2)
+    job = house.start()
+    job.until_steps()
+    until(lambda: job.status().get("gpus"), what="the board")
+    done = house.cli("cap", "300W", job.id)
+    assert done.returncode == 4
+    assert "nvidia-smi -i GPU-" in done.stderr
+    assert "mend: give the container" in house.cli("doctor").stdout or os.geteuid() != 0
+    assert sim.get("writes") == 0
+
+
+def test_everything_killed_the_next_run_gives_the_limit_back(capped_house) -> None:
+    house, sim = capped_house
+    job = house.start()
+    job.until_steps()
+    until(lambda: job.status().get("gpus"), what="the board in status")
+    house.cli("cap", "300W", job.id, check=True)
+    until(lambda: sim.get("limit_mw") == 300_000, what="the limit")
+    pids = job.pids()
+    agent = job.status()["pids"]["agent"]
+    # stopped first, so that none of them lives long enough to replace or restore anything
+    for pid in (pids["keeper"], pids["supervisor"]):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (agent, pids["supervisor"], pids["keeper"]):
+        killed(pid)
+    assert sim.get("limit_mw") == 300_000
+    steps = job.steps()
+    until(lambda: job.steps() > steps + 5, what="training going on")
+    listing = house.cli("ls")
+    assert "-pl 700" in listing.stderr + listing.stdout, "looking verbs name the stale lease"
+    assert sim.get("limit_mw") == 300_000, "and change nothing"
+    house.start(name="next")
+    until(lambda: sim.get("limit_mw") == 700_000, what="the limit found")
+    killed(pids["child"])
+
+
+def test_doctor_mends(capped_house, tmp_path: Path) -> None:
+    house, sim = capped_house
+    job = house.start()
+    job.until_steps()
+    until(lambda: job.status().get("gpus"), what="the board in status")
+    house.cli("cap", "300W", job.id, check=True)
+    until(lambda: sim.get("limit_mw") == 300_000, what="the limit")
+    pids, agent = job.pids(), job.status()["pids"]["agent"]
+    for pid in (pids["keeper"], pids["supervisor"]):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in (agent, pids["supervisor"], pids["keeper"], pids["child"]):
+        killed(pid)
+    assert house.cli("doctor").returncode == 1
+    assert sim.get("limit_mw") == 300_000
+    assert house.cli("doctor", "--mend").returncode == 0
+    assert sim.get("limit_mw") == 700_000
+
+
+def test_a_curve_of_an_earlier_run_is_used_again(capped_house) -> None:
+    house, _sim = capped_house
+    command = [sys.executable, str(house.script), "100000", "0.01", "0", str(house.root / "t.steps")]
+    point = {"power_se": 2.0, "speed_se": 0.004}
+    levels = (
+        Point(kind="cap", cap_w=400.0, power_w=396.0, speed=0.83, **point),
+        Point(kind="full", cap_w=None, power_w=680.0, speed=1.0, **point),
+    )
+    mark = fingerprint(command, house.root)
+    curve = Curve(
+        gpu="NVIDIA H100 80GB HBM3",
+        gpus=1,
+        fingerprint=mark,
+        measured_s=1.0,
+        rate_steps_per_s=99.0,
+        points=levels,
+        levels=levels,
+    )
+    save(curve, house.home / "curves")
+    job = house.start()
+    job.until_steps()
+    shown = until(lambda: (d := house.cli("calibrate", "--show", job.id)).returncode == 0 and d, what="the curve")
+    assert "cap 400 W" in shown.stdout and "83.0 %" in shown.stdout
+
+
+def test_a_persons_word_ends_a_calibration(capped_house) -> None:
+    house, sim = capped_house
+    job = house.start()
+    job.until_steps()
+    until(lambda: job.status().get("gpus"), what="the board in status")
+    assert house.cli("calibrate", "--show", job.id).returncode == 3
+    done = house.cli("calibrate", job.id)
+    assert done.returncode == 0, done.stderr
+    until(lambda: job.status()["reason"]["code"] == "calibrating", what="the calibration")
+    assert house.cli("calibrate", job.id).returncode == 1, "one at a time"
+    house.cli("pause", job.id, check=True)
+    status = job.until_state("paused")
+    assert status["reason"]["code"] == "override"
+    refused = house.cli("calibrate", job.id)
+    assert refused.returncode == 1 and "override" in refused.stderr
+    assert sim.get("limit_mw") == 700_000
+    assert not list(house.home.glob("curves/*")), "nothing half-learned is kept"

@@ -1,0 +1,174 @@
+"""The wire: golden lines for every message, and nothing but valid numbers gets through."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbontui import protocol as p
+
+GOLDEN = Path(__file__).parent / "golden"
+T = "2030-02-11T08:00:00.000Z"
+
+STATUS = p.Status(
+    job="k3f9aa",
+    name="train.py",
+    host="box",
+    measured_at=T,
+    state="paused",
+    reason=p.Reason("plan", "paused by the plan until 02:15"),
+    level="pause",
+    next=p.Next(T, "full"),
+    override=p.Override("cap", 300.0, "next", "ada@pts/1"),
+    override_gen=3,
+    budget=p.BudgetStatus(T, T, 1.8, True),
+    finish_expected=T,
+    pids=p.Pids(1, 2, 3, 4),
+    clients=1,
+    step=1204,
+    steps_total=5000,
+    rate_steps_per_s=12.5,
+    gpus=(p.Gpu("GPU-51a0", "NVIDIA H100 80GB HBM3", 118.2, 700.0, 117.9, 2**34, 0.0),),
+    power_w=118.2,
+    energy_gpu_kwh=1.234567,
+    energy_wall_kwh=1.500001,
+    gco2_g=432.1,
+    avoided_g=87.6,
+    cost=p.Cost(0.51, "EUR"),
+    intensity=p.Intensity(301.5, "average_direct", "DE"),
+    certificate=p.Certificate(400.0, 0.0004, 2),
+    notices=("SIMULATED GPU",),
+    provenance={"gpus.0.power_w": p.Provenance("measured", "nvml avg1s", 0.4)},
+)
+PLAN = p.PlanView(
+    made_at=T,
+    start=T,
+    first_s=300.0,
+    slot_s=900.0,
+    deadline=T,
+    levels=(("pause", 3), ("full", 20)),
+    table=(p.LevelInfo("pause", "pause", 118.0, 0.0), p.LevelInfo("cap 300 W", "cap", 300.0, 0.8, 300.0)),
+    finish=T,
+    gco2_g=1200.0,
+    cost=0.0,
+    kwh=4.2,
+    avoided_g=200.0,
+    certificate=p.Certificate(1199.0, 0.0008, 2),
+    explanation="Pausing until 02:15 saves 0.41 kg.",
+    baselines=(p.Baseline("run now", 1400.0, 0.0, T, True),),
+)
+BAND = p.Band(T, 900.0, (300.0, None), (250.0, None), (350.0, None), 1, "DE", "average_direct", "recorded", "replay")
+SERIES = p.Series(T, p.Watts(T, 60.0, (650.0, None), {"GPU-51a0": (650.0, None)}), BAND, (2.5, 2.25), 2000.0)
+FRONTIER = p.Frontier((p.FrontierPoint(86400.0, 1400.0, 0.0, 4.2, (("full", 96),)),), 0, 86400.0)
+
+FROM_PEER = [
+    p.Hello(1, "0.1.0", "rank", 4242, 99, "box", 0, 2, 0),
+    p.Hello(1, "0.1.0", "viewer", by="ada@pts/1"),
+    p.Obs(1204, "running", 3, rate=12.5, loss=2.25, epoch=1.5, total=5000, devices=("GPU-51a0",), calls=1204),
+    p.Ack(3, 1204),
+    p.View(2.0),
+    p.Cmd(7, "cap", {"value_w": 300.0, "until": "next"}, 3),
+    p.Preview(8, "1.8x", 80.0),
+    p.StatusAsk(9),
+    p.LogRead(10, -4096, 1024),
+    p.HistoryAsk(11, 3600.0, 60),
+    p.JobsAsk(12),
+]
+TO_RANK = [p.Want("pause", 3, 15.0), p.Want("run", 4, 15.0, duty=0.5), p.Want("unload", 5, 15.0, not_before=T)]
+TO_VIEWER = [
+    p.Welcome(1, "0.1.0", 3),
+    p.Snap(1, STATUS, SERIES, PLAN, FRONTIER),
+    p.Delta(2, status=STATUS),
+    p.Delta(3, series_tail=p.SeriesTail(1, T, (640.0,), {"GPU-51a0": (640.0,)}), plan=None),
+    p.Result(7, False, "ada@pts/1 was faster (pause); look again and repeat", exit_code=2),
+    p.Previewed(8, PLAN, T, 1200.0, 0.0, 4.2),
+    p.StatusAnswer(9, STATUS),
+    p.LogAnswer(10, 0, 5, 5, "hello"),
+    p.HistoryAnswer(11, p.Watts(T, 60.0, (1.0,))),
+    p.JobsAnswer(12, (STATUS,)),
+    p.Refused("not a JSON object", 13),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "messages"), [("from_peer", FROM_PEER), ("to_rank", TO_RANK), ("to_viewer", TO_VIEWER)]
+)
+def test_the_wire_reads_as_it_always_has(name, messages):
+    """A change here is a change of the protocol: a peer of another version reads these very lines."""
+    lines = [json.loads(p.encode(message)) for message in messages]
+    assert lines == [json.loads(line) for line in (GOLDEN / f"{name}.jsonl").read_text().splitlines()]
+
+
+def test_every_message_reads_back_as_itself():
+    for message in FROM_PEER:
+        assert p.decode_from_peer(p.encode(message)) == message
+    for message in TO_VIEWER:
+        assert p.decode_to_viewer(p.encode(message)) == message
+
+
+def test_what_a_newer_peer_says_is_ignored_not_refused():
+    assert p.decode_from_peer(b'{"t":"sing","song":1}') is None
+    assert p.decode_from_peer(b'{"t":"ack","want_gen":1,"step":2,"mood":"fine"}') == p.Ack(1, 2)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"t":"obs","step":NaN,"state":"running","want_gen":0}',
+        b'{"t":"obs","step":-1,"state":"running","want_gen":0}',
+        b'{"t":"obs","step":1,"state":"flying","want_gen":0}',
+        b'{"t":"obs","step":1,"state":"running","want_gen":0,"rate":1e999}',
+        b'{"t":"obs","step":1,"state":"running","want_gen":0,"rate":Infinity}',
+        b'{"t":"view","rate_hz":0}',
+        b"[" * 60_000,
+        b"not json",
+        b"42",
+        b'{"t":"obs"}',
+        b'{"t":["obs"]}',
+        b"\xff\xfe",
+        b'{"t":"hello","v":1,"version":"x","role":"king"}',
+        b" " * (p.LINE_MAX + 1),
+    ],
+)
+def test_what_is_not_valid_is_refused_whole(line):
+    with pytest.raises(p.BadMessage):
+        p.decode_from_peer(line)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300))
+def test_no_bytes_do_more_than_be_refused(line):
+    try:
+        message = p.decode_from_peer(line)
+    except p.BadMessage:
+        return
+    assert message is None or isinstance(message, msgspec.Struct)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {"t": st.sampled_from(["obs", "ack", "hello", "view", "cmd", "preview"])},
+        optional={
+            "step": st.integers() | st.floats() | st.text(max_size=5),
+            "state": st.sampled_from(["running", "paused", "x"]),
+            "want_gen": st.integers(),
+            "rate": st.floats() | st.none(),
+            "rate_hz": st.floats(),
+            "id": st.integers(),
+            "verb": st.text(max_size=5),
+        },
+    )
+)
+def test_numbers_that_get_through_are_finite_and_in_range(fields):
+    try:
+        message = p.decode_from_peer(json.dumps(fields).encode())
+    except p.BadMessage:
+        return
+    if isinstance(message, p.Obs):
+        assert 0 <= message.step <= 2**53 and (message.rate is None or 0 <= message.rate <= 1e18)
+    if isinstance(message, p.View):
+        assert 0 < message.rate_hz <= 10

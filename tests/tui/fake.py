@@ -1,0 +1,382 @@
+"""A supervisor that is not there: realistic pictures of a job under the German grid, served over a real socket.
+
+The clock is frozen at NOW unless a test moves it. Used by pilots, snapshots, pty tests and screenshots/make.py; run
+as a program it serves one scenario for a screen to be looked at by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import math
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, structs
+
+from carbontui import protocol as p
+from carbontui import units
+
+SLOT_S = 900.0
+START = units.from_iso("2020-04-15T06:00:00Z")
+NOW = START + 15.4 * 3600
+"""Wednesday 21:24: the evening peak is over, two more pauses are planned."""
+IN_PEAK = START + 12.4 * 3600
+WORK_S = 24 * 3600.0
+FULL_W, CAP_W, PARKED_W, HOST_W = 385.0, 250.0, 74.0, 61.0
+CAP_SPEED = 0.84
+LOG = (
+    "loading corpus: 24.1 MB of Python source, 97 characters\n"
+    "model: 6 layers, 384 wide, 10.7 M parameters, bf16\n"
+    + "".join(
+        f"step {s:>6} | loss {2.9 * (s + 200) ** -0.09 + 0.35:.4f} | lr 3.0e-04 | 3.1 it/s\n"
+        for s in range(0, 9800, 700)
+    )
+    + "\x1b[32mcheckpoint\x1b[0m saved to out/step-09600.pt (128 MB)\n"
+    + "epoch 2:   0%|          | 0/4800\repoch 2:  71%|\x1b[36m███████   \x1b[0m| 3394/4800 [18:10<07:31, 3.11it/s]"
+)
+
+
+def grid() -> list[float]:
+    """The recorded German week from START, per quarter hour."""
+    text = (resources.files("carbontui") / "data" / "example-grid-de-2020-april.csv").read_text()
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return [float(r["carbon_g_per_kwh"]) for r in rows if units.from_iso(r["time_utc"]) >= START]
+
+
+GRID = grid()
+
+
+def table(gpus: int) -> tuple[p.LevelInfo, ...]:
+    return (
+        p.LevelInfo("pause", "pause", PARKED_W * gpus + HOST_W, 0.0),
+        p.LevelInfo("cap 250W", "cap", CAP_W * gpus + HOST_W, CAP_SPEED, CAP_W),
+        p.LevelInfo("full", "full", FULL_W * gpus + HOST_W, 1.0),
+    )
+
+
+def layout(budget_s: float, gpus: int) -> tuple[list[str], float, float]:
+    """A plausible plan: the cleanest hours of the budget run, the rest pauses. (level per slot, grams, kWh)."""
+    slots = round(budget_s / SLOT_S)
+    hours = [sum(GRID[h * 4 : h * 4 + 4]) / 4 for h in range(math.ceil(slots / 4))]
+    slack = budget_s / WORK_S
+    name, speed = ("full", 1.0) if slack < 1.25 else ("cap 250W", CAP_SPEED)
+    wanted = min(len(hours), math.ceil(WORK_S / speed / 3600))
+    keep = set(sorted(range(len(hours)), key=hours.__getitem__)[:wanted])
+    levels = [name if i // 4 in keep else "pause" for i in range(slots)]
+    watts = {info.name: info.power_w for info in table(gpus)}
+    kwh = sum(watts[level] * SLOT_S / 3.6e6 for level in levels)
+    grams = sum(watts[level] * SLOT_S / 3.6e6 * GRID[i] for i, level in enumerate(levels))
+    return levels, grams, kwh
+
+
+def coded(levels: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    out: list[tuple[str, int]] = []
+    for name in levels:
+        if out and out[-1][0] == name:
+            out[-1] = (name, out[-1][1] + 1)
+        else:
+            out.append((name, 1))
+    return tuple(out)
+
+
+def plan_of(levels: list[str], grams: float, kwh: float, now: float, gpus: int) -> p.PlanView:
+    gone = int((now - START) // SLOT_S)
+    run = list(levels[gone:])
+    while run and run[-1] == "pause":
+        run.pop()
+    first = START + (gone + 1) * SLOT_S - now
+    return p.PlanView(
+        made_at=units.iso(now - 40),
+        start=units.iso(now),
+        first_s=first,
+        slot_s=SLOT_S,
+        deadline=units.iso(START + len(levels) * SLOT_S),
+        levels=coded(run),
+        table=table(gpus),
+        finish=units.iso(START + (gone + len(run)) * SLOT_S),
+        gco2_g=grams,
+        cost=kwh * 0.31,
+        kwh=kwh,
+        avoided_g=900.0,
+        certificate=p.Certificate(grams * 0.9994, 0.0006, 2),
+        explanation="Runs at 250 W per GPU through the two clean nights and pauses in both evening peaks.",
+        baselines=(p.Baseline("run now", grams * 1.27, kwh * 0.33, units.iso(START + WORK_S), True),),
+    )
+
+
+def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.Snap:
+    """A whole picture. `name` is a key of `reasons`, or override or demo."""
+    now = now or (IN_PEAK if name in ("paused", "override", "unloaded") else NOW)
+    budget_s = 1.8 * WORK_S
+    levels, grams, kwh = layout(budget_s, gpus)
+    plan = plan_of(levels, grams, kwh, now, gpus)
+    gone = int((now - START) // SLOT_S)
+    watts_of = {info.name: info.power_w for info in table(gpus)}
+    state: Any = {
+        "override": "paused",
+        "feed_lost": "running",
+        "unguarded": "running",
+        "demo": "running",
+        "capped": "throttled",
+    }.get(name, name)
+    if name == "no_work":
+        state = "running"
+    level = {"paused": "pause", "override": "pause", "unloaded": "pause"}.get(name, levels[gone])
+    still = state in ("paused", "unloaded")
+    done_frac = sum(CAP_SPEED for lv in levels[:gone] if lv != "pause") * SLOT_S / WORK_S
+    changes = next(((i, lv) for i, lv in enumerate(levels[gone:], gone) if lv != levels[gone]), None)
+    how: Any = "simulated" if name == "demo" else "measured"
+    board_w = {"paused": PARKED_W, "override": PARKED_W, "unloaded": 31.0}.get(name, CAP_W - 4.0)
+    boards = tuple(
+        p.Gpu(
+            f"GPU-{i}",
+            "NVIDIA H100 80GB HBM3",
+            round(board_w + 3.7 * math.sin(i * 2.1), 1),
+            CAP_W if not still else 700.0,
+            PARKED_W + 1.5 * math.cos(i * 1.3),
+            (61 << 30) + (i << 28) if state != "unloaded" else 0,
+            0.0 if still else 0.97 - 0.01 * (i % 3),
+        )
+        for i in range(gpus)
+    )
+    past = [watts_of[lv] * (1 + 0.02 * math.sin(i * 1.7)) for i, lv in enumerate(levels[: gone + 1])]
+    used = sum(past) * SLOT_S / 3.6e6
+    emitted = sum(w * SLOT_S / 3.6e6 * GRID[i] for i, w in enumerate(past))
+    reasons: dict[str, tuple[Any, str]] = {
+        "running": ("plan", "as planned: the evening peak is over"),
+        "throttled": ("plan", "as planned: capped through the middle of the night"),
+        "paused": ("plan", "as planned: the evening peak is on"),
+        "override": ("override", "a person paused it"),
+        "feed_lost": ("feed_lost", "the grid source fell silent 42 min ago; the plan is kept"),
+        "unguarded": ("unguarded", "as planned; the keeper is gone: no restart"),
+        "unloaded": ("plan", "as planned: off the GPU until the peak is over"),
+        "demo": ("plan", "as planned: the evening peak is over"),
+        "no_work": ("no_work", "the amount of work is unknown: nothing is paused; say --steps or --work"),
+        "done": ("exited", "the command ended by itself"),
+        "failed": ("exited", "the command failed"),
+    }
+    code, text = reasons["throttled" if name == "capped" else name]
+    notices = {
+        "feed_lost": ("carbonintensity feed silent for 42 min; using the forecast of 20:40",),
+        "unguarded": ("unguarded: the keeper is gone, nothing restarts the supervisor or the command",),
+        "override": ("paused beyond 03:40 the budget becomes unreachable", "limit lease of GPU-0 is held by this job"),
+    }.get(name, ())
+    over = name in ("done", "failed")
+    realised = gone + 1
+    horizon = 4 * 72
+    spread = [0.0 if i < realised else min(0.16, 0.02 + 0.0012 * (i - realised)) for i in range(horizon)]
+    mean = [GRID[i] * (1.0 if i < realised else 1 + 0.03 * math.sin(i / 9)) for i in range(horizon)]
+    grid_how: Any = "replay" if name == "demo" else "forecast"
+    shown: Any = "replay" if name == "demo" else "measured"
+    prov = {
+        "power_w": p.Provenance(how, "NVML power average" if how == "measured" else "simulated board", 0.4),
+        **{f"gpus.{i}.power_w": p.Provenance(how, "NVML power average", 0.4) for i in range(gpus)},
+        "energy_gpu_kwh": p.Provenance("replay" if name == "demo" else "measured", "96% counter, 4% power"),
+        "energy_wall_kwh": p.Provenance(
+            "replay" if name == "demo" else "estimated", "boards, CPU, host constant and PUE"
+        ),
+        "gco2_g": p.Provenance(shown, "recorded German grid"),
+        "avoided_g": p.Provenance(
+            "replay" if name == "demo" else "estimated", "flat out from the start, realised intensity"
+        ),
+        "intensity": p.Provenance(grid_how, "recorded German grid", 240.0),
+        "finish_expected": p.Provenance("forecast", "the plan in force"),
+    }
+    steps = 14_400
+    loss = tuple(4.6 * (i + 3) ** -0.28 + 0.04 * math.sin(i * 1.9) for i in range(120))
+    known = name != "no_work"
+    status = p.Status(
+        job="k7q2mz",
+        name="charlm",
+        host="gpubox",
+        measured_at=units.iso(now),
+        state=state,
+        reason=p.Reason(code, text),
+        level=level,
+        next=p.Next(units.iso(START + changes[0] * SLOT_S), changes[1]) if changes and known and not over else None,
+        override=p.Override("pause", None, units.iso(now + 2 * 3600), "ada@pts/3") if name == "override" else None,
+        override_gen=4 if name == "override" else 0,
+        budget=p.BudgetStatus(units.iso(START), plan.deadline if known else None, 1.8 if known else None, known),
+        finish_expected=plan.finish if known else None,
+        pids=p.Pids(None if name == "unguarded" else 4001, 4002, 4003, 4010),
+        clients=1,
+        step=steps if name == "done" else round(done_frac * steps),
+        steps_total=steps if known else None,
+        rate_steps_per_s=None if still or over else 0.14,
+        loss=round(loss[-1], 4),
+        gpus=() if over else boards,
+        power_w=None if over else round(sum(b.power_w or 0 for b in boards) + HOST_W, 1),
+        energy_gpu_kwh=used * 0.82,
+        energy_wall_kwh=used,
+        gco2_g=emitted,
+        avoided_g=emitted * 0.27,
+        cost=p.Cost(used * 0.31, "EUR"),
+        intensity=p.Intensity(mean[gone], "average_direct", "DE"),
+        exit=p.Exit(0, None) if name == "done" else p.Exit(1, None) if name == "failed" else None,
+        certificate=plan.certificate,
+        notices=notices,
+        provenance=prov,
+    )
+    series = p.Series(
+        now=units.iso(now),
+        watts=p.Watts(units.iso(START), SLOT_S, tuple(round(w, 1) for w in past), {}),
+        intensity=p.Band(
+            units.iso(START),
+            SLOT_S,
+            tuple(round(m, 1) for m in mean),
+            tuple(round(m * (1 - s), 1) for m, s in zip(mean, spread, strict=True)),
+            tuple(round(m * (1 + s), 1) for m, s in zip(mean, spread, strict=True)),
+            realised,
+            "DE",
+            "average_direct",
+            "recorded German grid",
+            grid_how,
+        ),
+        loss=loss,
+        replay_speed=2057.0 if name == "demo" else None,
+    )
+    frontier = None
+    if known and not over:
+        points = []
+        for i in range(41):
+            budget = (1.0 + i * 0.04) * WORK_S
+            lv, _, e = layout(budget, gpus)
+            g = grams * (1 + 0.42 * math.exp(-i / 7) - 0.42 * math.exp(-20 / 7) - 0.004 * (i - 20))
+            points.append(p.FrontierPoint(budget, g, e * 0.31, e, coded(lv[gone:])))
+        frontier = p.Frontier(tuple(points), 20, WORK_S)
+    return p.Snap(1, status, series, plan if known and not over else None, frontier)
+
+
+class FakeSupervisor:
+    """Serves `snap` to viewers; `push` sends a delta; `commands` is what was asked."""
+
+    def __init__(self, path: Path, snap: p.Snap, log: str = LOG) -> None:
+        self.path, self.snap, self.log = path, snap, log.encode()
+        self.levels: tuple[str | None, ...] = ()
+        self.commands: list[p.Cmd] = []
+        self.previews: list[p.Preview] = []
+        self.result = p.Result(0, True, text="paused at step 1204")
+        self.preview_error: str | None = None
+        self.viewing = asyncio.Event()
+        self.asked = asyncio.Event()
+        self._seq = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._all: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> FakeSupervisor:
+        self.path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._serve, str(self.path))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.path.unlink(missing_ok=True)
+        self.drop()
+
+    def drop(self) -> None:
+        """Hang up on everyone."""
+        self.viewing.clear()
+        for writer in list(self._all):
+            writer.close()
+
+    def push(self, *, gap: bool = False, **sections: Any) -> None:
+        """Change sections and send them; `gap` leaves a number out."""
+        tail = sections.pop("series_tail", UNSET)
+        self.snap = structs.replace(self.snap, **sections)
+        self._seq += 2 if gap else 1
+        self._say(p.Delta(self._seq, series_tail=tail, **sections))
+
+    def status(self, **fields: Any) -> p.Status:
+        return structs.replace(self.snap.status, **fields)
+
+    def _say(self, message: msgspec.Struct) -> None:
+        for writer in list(self._writers):
+            writer.write(p.encode(message))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._all.add(writer)
+        try:
+            while line := await reader.readline():
+                self._hear(writer, p.decode_from_peer(line))
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            self._writers.discard(writer)
+            self._all.discard(writer)
+            writer.close()
+
+    def _hear(self, writer: asyncio.StreamWriter, message: p.FromPeer | None) -> None:
+        if isinstance(message, p.Hello):
+            writer.write(p.encode(p.Welcome(p.VERSION, "0")))
+        elif isinstance(message, p.View):
+            self._seq += 1
+            self._writers.add(writer)
+            writer.write(p.encode(structs.replace(self.snap, seq=self._seq)))
+            self.viewing.set()
+        elif isinstance(message, p.Cmd):
+            self.commands.append(message)
+            self.asked.set()
+            writer.write(p.encode(structs.replace(self.result, id=message.id)))
+        elif isinstance(message, p.Preview):
+            self.previews.append(message)
+            self.asked.set()
+            writer.write(p.encode(p.Previewed(message.id, None, None, None, None, None, self.preview_error)))
+        elif isinstance(message, p.LogRead):
+            size = len(self.log)
+            at = max(0, size + message.offset) if message.offset < 0 else min(message.offset, size)
+            data = self.log[at : at + message.max]
+            writer.write(p.encode(p.LogAnswer(message.id, at, at + len(data), size, data.decode(errors="replace"))))
+        elif isinstance(message, p.HistoryAsk):
+            start = units.from_iso(self.snap.series.now) - message.span
+            watts = p.Watts(units.iso(start), message.span / message.buckets)
+            writer.write(p.encode(p.HistoryAnswer(message.id, watts, self.levels)))
+        elif isinstance(message, p.StatusAsk):
+            writer.write(p.encode(p.StatusAnswer(message.id, self.snap.status)))
+
+
+def past_levels(gpus: int = 1, buckets: int = 240, now: float = NOW) -> tuple[str | None, ...]:
+    levels, _, _ = layout(1.8 * WORK_S, gpus)
+    return tuple(levels[int(i / buckets * (now - START) // SLOT_S)] for i in range(buckets))
+
+
+async def _main(path: str, name: str, gpus: int, move: bool) -> None:
+    async with FakeSupervisor(Path(path), scene(name, gpus)) as fake:
+        fake.levels = past_levels(gpus)
+        tick = 0
+        while True:
+            await asyncio.sleep(1)
+            tick += 1
+            if move:
+                jitter = tuple(
+                    structs.replace(g, power_w=round((g.power_w or 0) + 2.5 * math.sin(tick * 1.3 + i), 1))
+                    for i, g in enumerate(scene(name, gpus).status.gpus)
+                )
+                at = units.iso(NOW + tick)
+                total = round(sum(g.power_w or 0 for g in jitter) + HOST_W, 1)
+                used = fake.snap.status.energy_wall_kwh + total / 3.6e6
+                fake.log += (
+                    f"step {9800 + tick * 3:>6} | loss {1.43 + 0.01 * math.sin(tick):.4f} | lr 3.0e-04\n".encode()
+                )
+                fake.push(
+                    status=fake.status(
+                        measured_at=at, gpus=jitter, power_w=total, energy_wall_kwh=used, step=fake.snap.status.step + 3
+                    )
+                )
+
+
+if __name__ == "__main__":
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("socket")
+    parser.add_argument("--scene", default="running")
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--still", action="store_true")
+    args = parser.parse_args()
+    asyncio.run(_main(args.socket, args.scene, args.gpus, not args.still))

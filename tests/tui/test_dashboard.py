@@ -1,0 +1,326 @@
+"""The dashboard under a pilot: what it shows, what its keys send, and that looking changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake import NOW, FakeSupervisor
+from msgspec import structs
+
+from carbontui import protocol, units
+from carbontui.tui.screens.ask import Ask, AskStop
+from carbontui.tui.screens.log import LogScreen
+from carbontui.tui.widgets.forecast_chart import ForecastChart
+from carbontui.tui.widgets.status_line import StatusLine
+
+
+async def sent(s: Any, count: int = 1) -> list[protocol.Cmd]:
+    await s.until(lambda: len(s.fake.commands) >= count)
+    return list(s.fake.commands)
+
+
+async def test_the_first_screen_says_what_a_person_wants_to_know(stage: Any) -> None:
+    async with stage() as s:
+        text = s.text()
+    for said in (
+        "RUNNING",
+        "cap 250 W",
+        "as planned: the evening peak is over",
+        "next: pause at Thu 02:00, in 4 h 36",
+        "charlm",
+        "live",
+        "270 g/kWh",
+        "average, direct",
+        "246 /  250 W",
+        "parked 76 W",
+        "1.80×",
+        "deadline Fri 01:15",
+        "4.65 kWh ~",
+        "21% of run-now",
+        "1.44 EUR",
+        "7 182   of 14 400, 50%",
+        "checkpoint saved",
+        "epoch 2:  71%",
+        "░",
+    ):
+        assert said in text, said
+    assert "SIMULATED" not in text and "REPLAY" not in text
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (40, 15)])
+async def test_what_is_not_real_says_so_at_every_size(stage: Any, size: tuple[int, int]) -> None:
+    async with stage("demo", size=size) as s:
+        assert "SIMULATED GPU · REPLAY 2057×" in s.text()
+
+
+async def test_every_gpu_has_a_row_where_there_is_room(stage: Any) -> None:
+    async with stage(gpus=8) as s:
+        assert all(f" {i} H100 80GB" in s.text() for i in range(8))
+    async with stage(gpus=8, size=(80, 24)) as s:
+        assert "8 × H100 80GB" in s.text() and "243–249 W each" in s.text()
+
+
+async def test_a_terminal_too_small_is_told_so(stage: Any) -> None:
+    async with stage(size=(30, 10)) as s:
+        assert "enlarge" in s.text()
+        assert "RUNNING" not in s.text()
+
+
+async def test_overrides_carry_the_generation_seen_and_the_answer_is_shown(stage: Any) -> None:
+    async with stage("override") as s:
+        assert "pause by ada@pts/3, until 20:24" in s.text()
+        s.fake.result = protocol.Result(0, False, error="ada@pts/3 was faster (pause); look again and repeat")
+        await s.pilot.press("b")
+        (command,) = await sent(s)
+        assert (command.verb, command.override_gen) == ("boost", 4)
+        await s.until(lambda: "ada@pts/3 was faster" in s.text())
+
+
+@pytest.mark.parametrize(
+    ("keys", "verb", "args"),
+    [
+        (["p"], "pause", {}),
+        (["b"], "boost", {}),
+        (["r"], "resume", {}),
+        (["P", "3", "0", "m", "enter"], "pause", {"for_s": 1800.0}),
+        (["B", "n", "e", "x", "t", "enter"], "boost", {"until": "next"}),
+        (["c", "2", "2", "0", "W", "enter"], "cap", {"value_w": 220.0}),
+        (["S", "down", "enter"], "stop", {}),
+    ],
+)
+async def test_keys_send_commands(stage: Any, keys: list[str], verb: str, args: dict[str, Any]) -> None:
+    async with stage() as s:
+        await s.pilot.press(*keys)
+        (command,) = await sent(s)
+        assert (command.verb, command.args) == (verb, args)
+        await s.until(lambda: "paused at step 1204" in s.text())
+
+
+async def test_a_cap_that_is_no_power_is_not_sent(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("c", *"lots", "enter")
+        await s.until(lambda: "is not a power" in s.text())
+        assert isinstance(s.app.screen, Ask)
+        await s.pilot.press("escape", "r")
+        assert [c.verb for c in await sent(s)] == ["resume"]
+
+
+async def test_stop_asks_and_keeps_running_by_default(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("S")
+        await s.until(lambda: isinstance(s.app.screen, AskStop))
+        await s.pilot.press("enter")
+        await s.until(lambda: s.app.screen is s.dashboard)
+        await s.pilot.press("r")
+        assert [c.verb for c in await sent(s)] == ["resume"]
+
+
+async def test_the_slider_previews_at_once_and_commits_only_on_enter(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("right", "right", "shift+right")
+        await s.until(lambda: "preview" in s.text() and s.fake.previews)
+        assert s.dashboard.choice.index == 32
+        assert "2.28×" in s.text() and "CO₂ -" in s.text() and "finish +11 h 31" in s.text() and "cost +" in s.text()
+        assert s.fake.previews[-1].budget == "2.280x"
+        assert not s.fake.commands
+        await s.pilot.press("enter")
+        (command,) = await sent(s)
+        assert (command.verb, command.args) == ("budget", {"budget": "2.280x"})
+        assert s.dashboard.choice is None
+
+
+async def test_escape_returns_to_the_budget_in_force(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("end")
+        await s.until(lambda: "2.60×" in s.text())
+        await s.pilot.press("escape")
+        await s.until(lambda: "1.80×" in s.text() and "preview" not in s.text())
+        await s.pilot.press("enter")
+        assert not s.fake.commands
+
+
+async def test_a_held_arrow_asks_the_supervisor_about_where_it_rests(stage: Any) -> None:
+    async with stage() as s:
+        for _ in range(12):  # faster than a round trip, as a held key is over SSH
+            s.dashboard.action_budget(1)
+        await s.until(lambda: s.fake.previews and s.fake.previews[-1].budget == "2.280x")
+        assert len(s.fake.previews) == 1
+
+
+async def test_a_preview_that_cannot_be_is_named(stage: Any) -> None:
+    async with stage() as s:
+        s.fake.preview_error = "this budget is over already"
+        await s.pilot.press("home")
+        await s.until(lambda: "this budget is over already" in s.text())
+
+
+async def test_readonly_has_no_dangerous_key(stage: Any) -> None:
+    async with stage(readonly=True) as s:
+        await s.pilot.press("p", "b", "r", "c", "S", "P", "right", "enter", "escape")
+        await s.pilot.pause()
+        assert s.app.screen is s.dashboard
+        assert not s.fake.commands
+        assert "read only" in s.text()
+        assert "pause" not in s.text().splitlines()[-1] and "detach" in s.text().splitlines()[-1]
+
+
+async def test_a_gap_in_seq_asks_for_the_whole_picture(stage: Any) -> None:
+    async with stage() as s:
+        s.fake.push(gap=True, status=s.fake.status(step=9999))
+        await s.until(lambda: "9 999" in s.text())
+
+
+async def test_it_reconnects_and_says_that_training_goes_on(stage: Any) -> None:
+    async with stage() as s:
+        s.fake.viewing.clear()
+        s.fake.drop()
+        await s.until(lambda: "the training goes on" in s.text())
+        assert "RUNNING" in s.text()
+        s.fake.snap = structs.replace(s.fake.snap, status=s.fake.status(step=8888))
+        await s.until(lambda: "8 888" in s.text() and "live" in s.text())
+
+
+async def test_old_data_says_its_age(stage: Any) -> None:
+    async with stage() as s:
+        s.dashboard._monotonic = lambda: 47.0
+        s.dashboard._show_state()
+        await s.pilot.pause()
+        assert "data 30 s old" in s.text()
+
+
+async def test_when_the_job_is_over_its_account_stays(stage: Any) -> None:
+    async with stage() as s:
+        over = s.fake.status(
+            state="done",
+            reason=protocol.Reason("exited", "the command ended by itself"),
+            exit=protocol.Exit(0, None),
+            gpus=(),
+            power_w=None,
+            measured_at=units.iso(NOW),
+        )
+        s.fake.push(status=over, plan=None, frontier=None)
+        await s.until(lambda: "the job is over" in s.text())
+        text = s.text()
+        for said in (
+            "done, exit 0",
+            "4.65 kWh ~",
+            "865 g CO₂",
+            "234 g against run-now",
+            "1.44 EUR",
+            "before the deadline",
+        ):
+            assert said in text, said
+        await s.fake.__aexit__()
+        await s.pilot.press("p")
+        await s.pilot.pause()
+        assert "the job is over" in s.text() and "reconnecting" not in s.text()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("feed_lost", "the grid source fell silent"),
+        ("unguarded", "nothing restarts the supervisor"),
+        ("unloaded", "UNLOADED"),
+        ("no_work", "say --steps or --work"),
+        ("paused", "PAUSED"),
+    ],
+)
+async def test_states_are_named(stage: Any, name: str, said: str) -> None:
+    for size in ((120, 40), (80, 24)):
+        async with stage(name, size=size) as s:
+            assert said in s.text()
+
+
+async def test_sources_and_help_tell_everything(stage: Any) -> None:
+    async with stage("override") as s:
+        await s.pilot.press("i")
+        await s.until(lambda: "where the numbers come from" in s.text())
+        for said in ("gco2_g", "recorded German grid", "0.06% at most", "limit lease of GPU-0", "run now"):
+            assert said in s.text(), said
+        await s.pilot.press("escape", "question_mark")
+        await s.until(lambda: "keys and marks" in s.text())
+        assert "Hold the training" in s.text()
+
+
+async def test_the_log_screen_reads_the_whole_file_by_offset(stage: Any) -> None:
+    async with stage() as s:
+        s.fake.log = "".join(f"line {n}\n" for n in range(40_000)).encode()
+        await s.pilot.press("l")
+        await s.until(lambda: "line 39999" in s.text())
+        await s.pilot.press("pageup")
+        await s.until(lambda: "line 39999" not in s.text() and "line 39950" in s.text())
+        await s.pilot.press("g")
+        await s.until(lambda: "line 0 " in s.text())
+        await s.pilot.press("pagedown")
+        await s.until(lambda: "line 60" in s.text())
+        await s.pilot.press("G")
+        await s.until(lambda: "following" in s.text() and "line 39999" in s.text())
+        s.fake.log += b"the newest line\n"
+        await s.until(lambda: "the newest line" in s.text())
+        assert isinstance(s.app.screen, LogScreen)
+        await s.pilot.press("q")
+        await s.until(lambda: s.app.screen is s.dashboard)
+
+
+async def test_detach_leaves_the_training_alone(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("q")
+        await s.until(lambda: not s.app.is_running or s.app._exit)
+        assert not s.fake.commands
+
+
+async def test_the_palette_holds_every_action(stage: Any) -> None:
+    async with stage() as s:
+        names = {command.title for command in s.app.get_system_commands(s.dashboard)}
+    assert {"pause", "boost", "auto", "cap", "stop", "log", "detach", "sources", "pause for", "theme"} <= names
+
+
+async def test_keys_can_be_remapped(stage: Any) -> None:
+    async with stage() as s:
+        s.app.set_keymap({"pause": "z"})
+        await s.pilot.press("p", "z")
+        assert [c.verb for c in await sent(s)] == ["pause"]
+
+
+async def test_every_binding_has_an_id_and_a_tooltip(stage: Any) -> None:
+    from carbontui.tui.screens.dashboard import Dashboard
+
+    assert all(binding.id and binding.tooltip for binding in Dashboard.BINDINGS)  # type: ignore[union-attr]
+
+
+async def test_equal_news_repaints_nothing(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stage() as s:
+        painted: list[object] = []
+        for widget in (s.dashboard.query_one(ForecastChart), s.dashboard.query_one(StatusLine)):
+            monkeypatch.setattr(widget, "refresh", lambda *a, **k: painted.append(a))
+        before = s.dashboard.picture.seq
+        s.fake.push(status=s.fake.status(step=s.fake.snap.status.step + 1))
+        await s.until(lambda: s.dashboard.picture.seq > before)
+        assert painted == []
+
+
+async def test_two_screens_look_at_one_job(stage: Any, tmp_path: Any) -> None:
+    from conftest import app_on
+
+    async with stage() as s:
+        second = app_on(s.fake.path)
+        async with second.run_test(size=(80, 24)):
+            s.fake.push(status=s.fake.status(step=7777))
+            await s.until(lambda: "7 777" in s.text())
+    assert isinstance(s.fake, FakeSupervisor)
+
+
+async def test_a_frontier_that_comes_later_is_drawn(stage: Any) -> None:
+    """The slider and the curve are hidden until there is a choice; a hidden drawing must not remember its rows."""
+    async with stage() as s:
+        frontier = s.fake.snap.frontier
+        for _ in range(2):
+            s.fake.push(frontier=None)
+            await s.until(lambda: "CO₂ against finish" not in s.text())
+            s.fake.push(frontier=frontier)
+            await s.until(lambda: "CO₂ against finish" in s.text() and "1.80×" in s.text())
+        await s.pilot.resize_terminal(40, 15)
+        await s.pilot.resize_terminal(120, 40)
+        await s.until(lambda: "CO₂ against finish" in s.text())

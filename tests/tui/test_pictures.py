@@ -1,0 +1,175 @@
+"""Pure parts of the screen: folding, axes, cells, words, and the plain narrator."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+
+import pytest
+from fake import NOW, START, scene
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+from rich.cells import cell_len
+
+from carbontui import protocol, units
+from carbontui.tui import words
+from carbontui.tui.keys import budget_text, until_args
+from carbontui.tui.picture import Picture, fold
+from carbontui.tui.plain import PlainNarrator
+from carbontui.tui.widgets.cells import changed, fit
+from carbontui.tui.widgets.levels import planned
+from carbontui.tui.widgets.scale import Window, hours, means, nice_top, window
+
+
+def picture(name: str = "running") -> Picture:
+    found = fold(None, scene(name))
+    assert found is not None
+    return found
+
+
+def test_a_delta_replaces_sections_and_a_gap_is_noticed() -> None:
+    first = picture()
+    second = fold(first, protocol.Delta(2, status=structs.replace(first.status, step=5)))
+    assert second is not None and second.status.step == 5 and second.plan is first.plan
+    assert fold(first, protocol.Delta(3)) is None
+    assert fold(None, protocol.Delta(1)) is None
+    gone = fold(second, protocol.Delta(3, plan=None, frontier=None))
+    assert gone is not None and gone.plan is None and gone.frontier is None
+
+
+def test_a_tail_cuts_and_appends() -> None:
+    first = picture()
+    assert first.series.watts is not None
+    tail = protocol.SeriesTail(60, units.iso(NOW + 9), (1.0, 2.0), {"GPU-0": (1.0, 2.0)})
+    second = fold(first, protocol.Delta(2, series_tail=tail))
+    assert second is not None and second.series.watts is not None
+    assert second.series.watts.total_w == first.series.watts.total_w[:60] + (1.0, 2.0)
+    assert second.now_s == NOW + 9
+
+
+def test_the_axis_holds_the_whole_job_and_stands_still() -> None:
+    now = picture()
+    later = fold(now, structs.replace(scene("running", 1, NOW + 3600), seq=9))
+    assert later is not None
+    for columns in (20, 70, 190):
+        view = window(now, columns)
+        assert view.start_s <= START and view.time(columns) >= units.from_iso(now.plan.deadline)  # type: ignore[union-attr]
+        assert window(later, columns) == view
+
+
+def test_planned_levels_stand_in_their_columns() -> None:
+    shown = picture()
+    assert shown.plan is not None
+    view = Window(START, 900.0, 200)
+    found = planned(shown.plan, view, NOW)
+    first_pause = next(x for x, info in enumerate(found) if info and info.kind == "pause")
+    assert view.time(first_pause) == units.from_iso("2020-04-16T02:00:00Z")
+    assert found[view.column(NOW) - 1] is None
+    end = max(x for x, info in enumerate(found) if info)
+    assert view.time(end + 1) == units.from_iso(shown.plan.finish)
+
+
+def test_columns_are_means_of_what_they_cover() -> None:
+    view = Window(0.0, 30.0, 4)
+    assert means([1.0, 3.0, None, None, 7.0], 0.0, 15.0, view) == [2.0, None, 7.0, None]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.floats(1e-3, 1e9))
+def test_a_scale_ends_on_a_round_number_not_far_above(value: float) -> None:
+    top = nice_top(value)
+    assert value * 0.999 <= top <= value * 2.01
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(1, 10**5), st.integers(10, 200))
+def test_hours_never_touch(span: float, columns: int) -> None:
+    labels = hours(Window(NOW, span, columns))
+    assert all(a + len(word) < b for (a, word), (b, _) in pairwise(labels))
+
+
+TEXT = st.text(alphabet=st.sampled_from("aZ 漢字é\u0301🙂\x1b\n█"), max_size=30)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TEXT, TEXT, st.integers(1, 40))
+def test_rows_are_exactly_as_wide_as_the_screen_and_the_diff_covers_every_change(a: str, b: str, width: int) -> None:
+    old, new = fit([(a, "text")], width), fit([(b, "text")], width)
+    for row in (old, new):
+        assert sum(cell_len(char) for char, _ in row) == width
+        assert not any(char < " " for char, _ in row)
+    span = changed(old, new)
+    if span is None:
+        assert old == new
+        return
+
+    def outside(row: list[tuple[str, object]]) -> list[tuple[int, str]]:
+        found, x = [], 0
+        for char, _ in row:
+            if x + cell_len(char) <= span[0] or x >= span[1]:
+                found.append((x, char))
+            x += cell_len(char)
+        return found
+
+    assert outside(old) == outside(new)
+
+
+def test_marks_follow_provenance() -> None:
+    real, demo = picture().status, picture("demo").status
+    assert words.mark(real, "energy_wall_kwh") == "~"
+    assert words.mark(real, "power_w") == ""
+    assert words.mark(demo, "power_w") == "S"
+    assert words.mark(demo, "gco2_g") == "R"
+    assert set(words.MARKS.values()) == set(words.MARK_MEANING)
+
+
+@pytest.mark.parametrize(("age", "said"), [(0, ""), (4.9, ""), (7, "5 s"), (25, "20 s"), (59, "30 s"), (130, "2 min")])
+def test_age_moves_in_coarse_steps(age: float, said: str) -> None:
+    assert words.age(age) == said
+
+
+def test_a_budget_is_never_rounded_below_its_point() -> None:
+    frontier = picture().frontier
+    assert frontier is not None and frontier.reference_s
+    odd = structs.replace(frontier.points[3], finish_s=100_000.3)
+    assert float(budget_text(odd, frontier).rstrip("x")) * frontier.reference_s >= odd.finish_s
+    assert budget_text(odd, structs.replace(frontier, reference_s=None)) == "100001s"
+
+
+def test_how_long_is_a_duration_or_a_time() -> None:
+    assert until_args("1h30m") == {"for_s": 5400.0}
+    assert until_args(" 18:00 ") == {"until": "18:00"}
+
+
+def test_the_narrator_says_each_change_once() -> None:
+    out = io.StringIO()
+    narrator = PlainNarrator(out)
+    snap = scene("demo")
+    assert narrator.take(snap)
+    first = out.getvalue()
+    assert "running: as planned: the evening peak is over" in first
+    assert "(simulated)" in first and "next: pause at Thu 02:00" in first
+    assert "note: SIMULATED GPU · REPLAY 2057×" in first and "1.80x of flat out, deadline Fri 01:15" in first
+    status = snap.status
+    assert narrator.take(protocol.Delta(2, status=structs.replace(status, step=status.step + 1)))
+    assert out.getvalue() == first
+    paused = structs.replace(
+        status,
+        state="paused",
+        level="pause",
+        reason=protocol.Reason("override", "a person paused it"),
+        override=protocol.Override("pause", None, None, "ada@pts/3"),
+        notices=("limit lease left behind",),
+    )
+    assert narrator.take(protocol.Delta(3, status=paused))
+    new = out.getvalue()[len(first) :].splitlines()
+    assert [line[6:] for line in new] == [
+        "paused: a person paused it; 307 W (simulated); next: pause at Thu 02:00, in 4 h 36",
+        "override: pause by ada@pts/3, until cleared",
+        "note: limit lease left behind",
+    ]
+    assert not narrator.take(protocol.Delta(9))
+    assert narrator.take(protocol.Delta(4, status=scene("done").status))
+    assert "emitted: 865 g CO₂" in out.getvalue() and "deadline" in out.getvalue()
+    assert all(ord(char) < 0x2500 for char in out.getvalue())
