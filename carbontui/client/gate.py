@@ -159,6 +159,12 @@ class Gate:
         self._boundary()
 
     def _boundary(self) -> None:
+        try:
+            self._meet()
+        except Exception:  # a fault of ours is not the training's: let it run, the next want comes here again
+            self.counter.arm(FAR)
+
+    def _meet(self) -> None:
         if not self.enabled:
             self.explicit.arm(FAR)
             self.hooked.arm(FAR)
@@ -175,7 +181,7 @@ class Gate:
         try:
             self._obey()
         finally:
-            with self.cond:
+            if not self.leaving:
                 self._set_state("running")
 
     def _obey(self) -> None:

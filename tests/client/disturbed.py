@@ -79,6 +79,7 @@ def disturb(supervisor, launch, finish, folder: Path, *, steps: int, unloads: in
         finish(process)
         told = json.loads(marker.read_text())
         obs = current.last()
+        assert obs.state == "unloading"
         assert told["not_before"] == "2030-01-01T00:00:00.000Z"
         assert told["step"] == ack.step == obs.start_step + obs.step
         marker.unlink()

@@ -133,6 +133,18 @@ def test_a_keyboard_interrupt_passes_and_leaves_the_gate_open():
     assert gate.state == "running"
 
 
+def test_a_fault_of_ours_is_not_the_trainings():
+    gate = Gate()
+
+    def no_thread() -> None:
+        raise RuntimeError("can't start new thread")
+
+    gate.on_first = no_thread
+    for _ in range(1000):
+        gate.explicit.step()
+    assert gate.counter.done() == 1000
+
+
 @given(st.floats(0.05, 0.95), st.floats(0.01, 5.0))
 @settings(max_examples=60, deadline=None)
 def test_duty_gives_the_share_asked_for_in_whole_steps(share, step_s):
