@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from carbontui import protocol
 from carbontui.account import accounts
-from carbontui.grid.types import Row
+from carbontui.grid.types import Outlook, Row
 from carbontui.job.clock import Clock
 from carbontui.job.columns import Columns
 from carbontui.job.journal import Journal
@@ -63,6 +63,7 @@ class Books:
         self.ledger.restore(kept["ledger"])
         self.held_s = float(kept.get("held_s", 0.0))
         self.intensity.update({float(start): value for start, value in kept["intensity"]})
+        self.price.update({float(start): value for start, value in kept.get("price", [])})
         try:
             self.meter = Meter.from_dict(kept["meter"], self.boot_id)
         except ValueError:
@@ -76,6 +77,7 @@ class Books:
                 "meter": self.meter.to_dict(self.boot_id),
                 "held_s": self.held_s,
                 "intensity": list(self.intensity.items()),
+                "price": list(self.price.items()),
             },
         )
 
@@ -122,11 +124,12 @@ class Books:
                 fresh.append((row.start_s, row.dur_s, row.value, row.kind, signal, source))
         self.journal.grid(fresh)
 
-    def prices(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            start = row.start_s // accounts.BIN_S * accounts.BIN_S
-            while start < row.start_s + row.dur_s - 1e-6:
-                self.price[start] = row.value
+    def prices(self, outlook: Outlook) -> None:
+        """Day-ahead prices of slots that have begun: exact once published."""
+        for index, value in enumerate(outlook.price[: outlook.realised + 1]):
+            start = outlook.start_s + index * outlook.step_s
+            while value is not None and start < outlook.start_s + (index + 1) * outlook.step_s - 1e-6:
+                self.price[start // accounts.BIN_S * accounts.BIN_S] = value
                 start += accounts.BIN_S
 
     # --- sums ---

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 ACK_WAIT_S = 2.0
 SAMPLE_WAIT_S = 0.3
 LOSS_POINTS = 240
+LEVEL_OF_STATE: dict[str, str | None] = {"paused": "pause", "unloaded": "unload", "waiting": "off", "starting": None}
+"""What stands still is that, whatever the plan calls the slot."""
 
 
 class ViewerDesk:
@@ -123,9 +128,26 @@ class ViewerDesk:
                 if b > a and t1 > t0:
                     totals[index] = (totals[index] or 0.0) + joules * (b - a) / (t1 - t0) / step
         watts = protocol.Watts(units.iso(start), step, tuple(totals))
+        levels = self._levels([start + (index + 0.5) * step for index in range(ask.buckets)])
         outlook = self._job.outlook
         values = tuple(outlook.value_at(start + (i + 0.5) * step) if outlook else None for i in range(ask.buckets))
-        return protocol.HistoryAnswer(ask.id, watts, intensity_g=values)
+        return protocol.HistoryAnswer(ask.id, watts, level=levels, intensity_g=values)
+
+    def _levels(self, moments: list[float]) -> tuple[str | None, ...]:
+        """The level observed at each of some rising moments, from the journal's changes of state."""
+        changes: list[tuple[float, str | None]] = []
+        with contextlib.suppress(Exception), journal.read(self._job.journal.path) as db:
+            for at, data in db.execute("select at, data from event where kind='state' order by at"):
+                facts = msgspec.json.decode(data)
+                changes.append((at, LEVEL_OF_STATE.get(facts["state"], facts["level"])))
+        found: list[str | None] = []
+        index, level = 0, None
+        for moment in moments:
+            while index < len(changes) and changes[index][0] <= moment:
+                level = changes[index][1]
+                index += 1
+            found.append(level)
+        return tuple(found)
 
     # --- commands ---
 

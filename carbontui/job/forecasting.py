@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from carbontui import paths
 from carbontui.grid import recorded
 from carbontui.grid.feed import Feed
-from carbontui.grid.settings import GridSettings
+from carbontui.grid.settings import GridSettings, KeyFileError, read_keys
 from carbontui.job.clock import Clock
 from carbontui.job.options import Options
 
 
-def open_feed(options: Options, clock: Clock) -> Feed:
+def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Feed:
     """The feed of the job's zone; a recorded file replaces every live source."""
     series = None
     if options.grid is not None:
         series = recorded.load(Path(options.grid), zone=options.zone or "recorded")
+    try:
+        keys = read_keys(paths.config_file().parent / "keys.env")
+    except KeyFileError as error:
+        log(str(error))  # a key file that cannot be used must not cost the job its keyless sources
+        keys = {}
     settings = GridSettings(
+        keys=keys,
         offline=options.offline or os.environ.get("CARBONTUI_OFFLINE") == "1",
         currency=options.currency,
         price_per_kwh=options.price_per_kwh,

@@ -92,6 +92,7 @@ class Keeper:
     def start_child(self) -> None:
         """Start the command (again, after an unload) in its own session, output to run.log."""
         resume = self.unloaded
+        step = self.marker_facts().get("step")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.marker)  # noqa: PTH108
         environment = inject.environment(
@@ -102,6 +103,8 @@ class Keeper:
             marker=self.marker,
             resume=resume,
         )
+        if resume and isinstance(step, int):
+            environment["CARBONTUI_START_STEP"] = str(step)
         output = os.open(self.spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             self.child = subprocess.Popen(
@@ -159,16 +162,23 @@ class Keeper:
 
     def read_marker(self) -> float | None:
         """The not-before time (epoch seconds; 0 when none is given) of a resume marker; None without a marker."""
-        try:
-            with open(self.marker) as file:  # noqa: PTH123
-                text = json.load(file).get("not_before")
-        except (OSError, ValueError, AttributeError):
+        facts = self.marker_facts()
+        if not facts:
             return None
         try:
-            from_iso = time.strptime(str(text)[:19], "%Y-%m-%dT%H:%M:%S")
+            moment = time.strptime(str(facts.get("not_before"))[:19], "%Y-%m-%dT%H:%M:%S")
         except ValueError:
             return 0.0
-        return float(calendar.timegm(from_iso))
+        return float(calendar.timegm(moment))
+
+    def marker_facts(self) -> dict[str, Any]:
+        """What the resume marker holds; empty without a readable one."""
+        try:
+            with open(self.marker) as file:  # noqa: PTH123
+                facts = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return facts if isinstance(facts, dict) else {}
 
     def finish(self, code: int | None, number: int | None) -> None:
         """The job's command is over for good: write the exit status once, atomically."""

@@ -6,6 +6,7 @@ documented defaults, and say so.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -163,7 +164,7 @@ def build(
     edges = [now_s]
     for duration in durations:
         edges.append(edges[-1] + duration)
-    spans = list(zip(edges, edges[1:], strict=False))
+    spans = list(itertools.pairwise(edges))
 
     def sample(values: Sequence[float | None]) -> list[float | None]:
         return [mean_over(values, outlook.start_s, outlook.step_s, a, b) for a, b in spans]

@@ -61,7 +61,7 @@ class Supervisor:
         self.overrides = overrides.Overrides()
         self.control = control.Control()
         self.budget = budgets.parse(options.budget, self.start_s)
-        self.feed: Feed = forecasting.open_feed(options, self.clock)
+        self.feed: Feed = forecasting.open_feed(options, self.clock, self.log)
         simulated = SimulatedSpec(count=options.simulated.count) if options.simulated else None
         real_replay = self.clock.replay and simulated is None
         self.agent = AgentHandle(
@@ -211,7 +211,7 @@ class Supervisor:
         self.guard.close()
 
     async def settle(self) -> None:
-        """In a replay the last slot is over in a moment: wait for it, so that the accounts hold realised values only."""
+        """In a replay the last slot is over in a moment: wait, so that the accounts hold realised values only."""
         slot_s = self.outlook.step_s if self.outlook else 0.0
         await asyncio.sleep(min(SETTLE_MAX_S, 1.1 * slot_s / self.clock.speed))
         self.look(self.clock.now())
@@ -316,6 +316,7 @@ class Supervisor:
         if self.outlook is not None:
             rows = self.feed.realised(self.start_s - step, now)
             self.books.realised(rows, self.outlook.signal, self.outlook.source)
+            self.books.prices(self.outlook)
 
     async def _refresh(self) -> None:
         await self.feed.refresh()
@@ -397,7 +398,9 @@ class Supervisor:
         active = self.decision.state in ("running", "throttled", "pausing") and child.state == "running"
         ranks = self.server.ranks
         parked = bool(ranks) and all(peer.obs and peer.obs.state == "paused" for peer in ranks)
-        if self.options.simulated and child.state == "running" and ranks:
+        if self.options.simulated and child.state != "running":
+            self.agent.drive_simulated(None)
+        elif self.options.simulated and ranks:
             self.agent.drive_simulated(0.0 if parked or not active else 1.0, self.control.duty or 1.0)
         if not self.options.simulated:
             # boards once named stay the job's while its ranks reconnect; its own processes are never foreign there

@@ -143,8 +143,8 @@ class AgentHandle:
         finally:
             self._waiting.pop(gen, None)
 
-    def drive_simulated(self, activity: float, duty: float = 1.0) -> None:
-        """What the child does (1: steps flow, 0: parked); real devices ignore it."""
+    def drive_simulated(self, activity: float | None, duty: float = 1.0) -> None:
+        """What the child does (1: steps flow, 0: parked, None: it is not there); real devices ignore it."""
         if (activity, duty) != (self._wish.activity, self._wish.duty):
             self._change(activity=activity, duty=duty)
 

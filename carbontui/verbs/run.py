@@ -67,7 +67,7 @@ def find_zone(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
             raise Failure(f"--zone: {error}", 2) from None
     if recorded:
         return None, ""
-    candidates, confidence = zones.guess(os.environ.get("TZ"))
+    candidates, confidence = zones.guess(zones.local_time_zone())
     if confidence == "high" and len(candidates) == 1:
         return candidates[0].key, ""
     names = ", ".join(zone.key for zone in candidates[:6])
