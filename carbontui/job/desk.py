@@ -46,12 +46,12 @@ class ViewerDesk:
         return self._job.overrides.gen
 
     def rank_changed(self, peer: Peer) -> None:
-        self._job.rank_changed(peer)
+        self._job.hands.rank_changed(peer)
 
     def sections(self) -> Sections:
         """What is shown now; equal parts keep their identity, so that deltas stay small."""
         job = self._job
-        status = job.status or job.describe(job.clock.now())
+        status = job.status or job.teller.describe(job.clock.now())
         if self._band[0] is not job.outlook:
             self._band = (job.outlook, picture.band(job.outlook) if job.outlook else None)
         self._note_loss(status)
@@ -79,7 +79,7 @@ class ViewerDesk:
     async def status_now(self) -> protocol.Status:
         """A fresh sample, within 300 ms."""
         await self._job.agent.refresh(SAMPLE_WAIT_S)
-        return self._job.describe(self._job.clock.now())
+        return self._job.teller.describe(self._job.clock.now())
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         return await self._job.planner.preview(ask)
