@@ -32,6 +32,7 @@ class Level:
 
 
 FULL = Level("full", "full")
+OFF = Level("off", "off", 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
