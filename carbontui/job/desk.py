@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
 
 ACK_WAIT_S = 2.0
+ACK_LOOK_S = 0.004
 SAMPLE_WAIT_S = 0.3
 LOSS_POINTS = 240
 LEVEL_OF_STATE: dict[str, str | None] = {"paused": "pause", "unloaded": "unload", "waiting": "off", "starting": None}
@@ -232,7 +233,7 @@ class ViewerDesk:
         job = self._job
         due = time.monotonic() + ACK_WAIT_S
         while time.monotonic() < due:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(ACK_LOOK_S)
             if job.decision.state in ("paused", "waiting", "unloaded"):
                 step = job.progress.step
                 text = f"paused at step {step}" if job.decision.state == "paused" else job.decision.state
