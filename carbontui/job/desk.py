@@ -220,13 +220,23 @@ class ViewerDesk:
         text = {"resume": "back to the plan", "boost": "flat out"}.get(cmd.verb, f"capped at {value} W per GPU")
         return protocol.Result(cmd.id, True, text=text)
 
-    def _until(self, cmd: protocol.Cmd) -> float | str | None:
-        """`until` as epoch seconds of the job's clock or "next"; `for_s` counts from now."""
-        job = self._job
+    def _until(self, cmd: protocol.Cmd) -> float | None:
+        """`until` as epoch seconds of the job's clock; `for_s` counts from now. Raises OverrideError."""
+        now = self._job.clock.now()
         if cmd.args.get("for_s") is not None:
-            return job.clock.now() + float(cmd.args["for_s"])
-        text = cmd.args.get("until")
-        return None if text is None else budgets.parse_until(str(text), job.clock.now())
+            return now + float(cmd.args["for_s"])
+        if cmd.args.get("until") is None:
+            return None
+        asked = budgets.parse_until(str(cmd.args["until"]), now)
+        if not isinstance(asked, str):
+            if asked <= now:
+                raise overrides.OverrideError("that time is over already")
+            return asked
+        # a time at once: the plan is made anew around the override, and its next change would be the override's own
+        change = self._job.planner.level_at(now)[1]
+        if change is None:
+            raise overrides.OverrideError("the plan has no next change; say --for 30m or --until 18:00")
+        return change
 
     async def _await_pause(self, cmd: protocol.Cmd) -> protocol.Result:
         """'paused at step N' once every rank has acknowledged, or 'asked' after two seconds."""
