@@ -47,7 +47,11 @@ class ViewerDesk:
         return self._job.overrides.gen
 
     def rank_changed(self, peer: Peer) -> None:
-        self._job.hands.rank_changed(peer)
+        job, obs = self._job, peer.obs
+        if obs is not None and peer.hello and peer.hello.rank == 0 and peer not in job.server.peers:
+            # it has left between two ticks: the last steps came with its goodbye
+            job.progress.saw_step(obs.step, obs.start_step, obs.total)
+        job.hands.rank_changed(peer)
 
     def sections(self) -> Sections:
         """What is shown now; equal parts keep their identity, so that deltas stay small."""
