@@ -23,12 +23,15 @@ WARM_H = 8 * 24
 """Hours before an origin that its features look at, rounded up to days."""
 LEAST_ORIGINS = 14 * 24
 KEY_LAGS = (0, 1, 2, 3, 4, 5, 8, 11, 17, 22, 23, 24)
-PENALTIES = (12.0, 40.0, 120.0, 400.0, 1200.0, 4000.0, 12000.0)
+PENALTIES = (4.0, 12.0, 40.0, 120.0, 400.0, 1200.0, 4000.0, 12000.0)
 SPANS = (0, 2, 4, 12, 36, HORIZON_H)
 """Near horizons rest on a few strong lags, far ones on many weak ones: each span has a penalty of its own."""
 KNOTS = (0, 1, 2, 3, 5, 8, 11, 17, 23, 35, 47, 71, 95)
 BLOCKS = 5
 FLOOR_SHARE = 0.2
+LEAP = 6.0
+LEAPS_AT_FIRST, LEAP_RETURNS = 3, -0.2
+"""Before any leap has been judged: as if three had gone back by a fifth."""
 
 
 def fill(values: Array) -> Array:
@@ -103,8 +106,8 @@ def _waves(hours: Array, period_h: int, orders: Iterable[int]) -> Array:
 
 _KEYS = len(KEY_LAGS) + 1
 SHRINKAGE = np.repeat(
-    [1.0, 1.0, 1.0, 0.1, 10.0, 15.0, 30.0, 60.0, 1e-8],
-    [LAGS_H, 8, 30, 1, 1, 8, 24, 8 * _KEYS, 1],
+    [0.3, 1.0, 1.0, 1.0, 0.1, 10.0, 15.0, 30.0, 60.0, 1e-8],
+    [2, LAGS_H - 2, 8, 30, 1, 1, 8, 24, 8 * _KEYS, 1],
 )
 """Relative penalty per feature, in the order of `features`: lags and calendar first, details only where they pay."""
 
@@ -158,11 +161,42 @@ class Ridge:
 
     def rows(self, values: Array, clean: Array, first_h: float, origins: NDArray[np.int64]) -> Array:
         """(origins, HORIZON_H) predicted values; column h is the hour that starts h hours after the origin."""
-        rows, base = features(_log(values, self.shift), _log(clean, self.shift), first_h, origins)
+        values, clean = _log(values, self.shift), _log(clean, self.shift)
+        predicted = self._logs(values, clean, first_h, origins)
+        suspect, believed = _tempered(values, predicted[:, 0], origins)
+        if suspect.size:
+            told = values.copy()
+            told[origins[suspect] - 1] = believed
+            predicted[suspect] = self._logs(told, clean, first_h, origins[suspect])
+        floored: Array = np.maximum(np.exp(predicted) - self.shift, self.floor)
+        return floored
+
+    def _logs(self, values: Array, clean: Array, first_h: float, origins: NDArray[np.int64]) -> Array:
+        rows, base = features(values, clean, first_h, origins)
         departure = np.clip(((rows - self.centre) / self.scale) @ self.coefficients, -self.reach, self.reach)
         departure += np.tile(base, (1, HORIZON_H // 24))
-        floored: Array = np.maximum(np.exp(departure) - self.shift, self.floor)
-        return floored
+        return departure
+
+
+def _tempered(values: Array, following: Array, origins: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+    """Origins (by index, consecutive ones) whose newest value leaps from its forecast, and how much of it to believe.
+
+    Spikes return in the next hour, news stays: what came after the leaps before each origin says which it mostly is.
+    """
+    leap = np.concatenate([[0.0], values[origins[:-1]] - following[:-1]])
+    usual = 1.4826 * float(np.median(np.abs(leap))) + 1e-9
+    large = np.abs(leap) > LEAP * usual
+    # the way back from a leap is no leap of its own
+    back_home = np.concatenate([[False], large[:-1] & (leap[:-1] * leap[1:] < 0)])
+    suspect: NDArray[np.int64] = np.flatnonzero(large & ~back_home)
+    judged = suspect[suspect < origins.size - 1]
+    back = np.clip((values[origins[judged]] - following[judged]) / leap[judged], -1.0, 1.0)
+    so_far = np.concatenate([[0.0], np.cumsum(back)])
+    # the outcome of a leap is known two origins later
+    count = np.searchsorted(judged, suspect - 1, side="right")
+    share = 1 + np.minimum(0.0, (so_far[count] + LEAPS_AT_FIRST * LEAP_RETURNS) / (count + LEAPS_AT_FIRST))
+    believed: Array = following[suspect - 1] + share * leap[suspect]
+    return suspect, believed
 
 
 def _log(values: Array, shift: float) -> Array:
