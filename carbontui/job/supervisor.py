@@ -14,6 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 from carbontui import protocol
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import Outlook
@@ -353,8 +355,8 @@ def _rank(peer: Peer, mono: float) -> control.Rank:
     )
 
 
-async def _main(directory: Path, fd: int | None) -> None:
-    supervisor = Supervisor(load_options(directory), fd)
+async def _main(options: Options, fd: int | None) -> None:
+    supervisor = Supervisor(options, fd)
     loop = asyncio.get_running_loop()
 
     def leave() -> None:
@@ -369,7 +371,12 @@ def main() -> None:
     fd = int(sys.argv[sys.argv.index("--fd") + 1]) if "--fd" in sys.argv else None
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    asyncio.run(_main(Path(sys.argv[1]), fd))
+    directory = Path(sys.argv[1])
+    try:
+        options = load_options(directory)
+    except (OSError, msgspec.DecodeError) as error:
+        sys.exit(f"supervisor: {directory / 'spec.json'} cannot be read, training runs free: {error}")
+    asyncio.run(_main(options, fd))
 
 
 if __name__ == "__main__":
