@@ -57,16 +57,15 @@ class Senses:
     def _learn_watts(self, state: str, plain_full: bool) -> None:
         job = self._job
         kind = "full" if plain_full and job.server.ranks else {"paused": "parked", "waiting": "idle"}.get(state)
-        host = job.agent.readings.host
-        if state == "paused" and host.cpu_w is not None:
-            job.learned.rest_parked_w.add(host.cpu_w + (host.dram_w or 0.0))
         if kind is None:
             return
         for reading in job.devices:
             if reading.power_w is not None and not reading.lost:
                 job.learned.watts(kind, reading.uuid, reading.power_w)
-        if kind == "full" and host.cpu_w is not None:
-            job.learned.rest_w.add(host.cpu_w + (host.dram_w or 0.0))
+        host = job.agent.readings.host
+        if host.cpu_w is not None and kind in ("full", "parked"):
+            mean = job.learned.rest_w if kind == "full" else job.learned.rest_parked_w
+            mean.add(host.cpu_w + (host.dram_w or 0.0))
 
     def read_grid(self, now: float) -> None:
         """Refresh the feed when it is time; what is realised goes into the accounts."""
@@ -83,7 +82,7 @@ class Senses:
         back = max(6 * 3600.0, min(now - job.start_s + step, 36 * 3600.0))
         job.outlook = job.feed.outlook(now, back, job.planner.ahead_s(now), step)
         if job.outlook is not None:
-            rows = job.feed.realised(job.start_s - step, now)
+            rows = job.feed.realised(min(job.start_s, job.books.ledger.first_s) - step, now)
             job.books.realised(rows, job.outlook.signal, job.outlook.source)
             job.books.prices(job.outlook)
 

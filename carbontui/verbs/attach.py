@@ -36,6 +36,11 @@ def open_default(*, readonly: bool) -> int:
     live = [job for job in store.jobs() if job.live and not job.foreign]
     if len(live) > 1:
         from carbontui import tui
+        from carbontui.tui import terminal
+
+        if terminal.why_plain():
+            talk.find(None)  # nobody to ask: exit 2 with the list, unless $CARBONTUI_JOB says which
+            return open_screen(None, readonly=readonly)
 
         chosen = tui.choose([talk.live_status(job) for job in live])
         return 0 if chosen is None else open_screen(chosen, readonly=readonly)

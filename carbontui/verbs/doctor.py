@@ -121,7 +121,10 @@ async def power_findings(mend: bool) -> list[Finding]:
             found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or outcome.code}", outcome.fix))
     else:
         found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
-    directory = paths.private_dir(paths.state_dir())
+    try:
+        directory = paths.private_dir(paths.state_dir())
+    except OSError:  # the state's own finding says so; the boards can be looked at from anywhere
+        directory = Path("/")
     handle = AgentHandle(log=lambda _line: None, cwd=directory, job="doctor", monitor=True, probing=True)
     try:
         await handle.start()

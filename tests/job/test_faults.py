@@ -334,3 +334,14 @@ def test_another_hosts_job_is_listed_and_never_touched(house):
     refused = house.cli("rm", job.id)
     assert refused.returncode == 2 and "elsewhere" in refused.stderr
     assert socket.gethostname() != "elsewhere"
+
+
+def test_what_was_metered_before_a_death_is_in_the_books_after_it(house):
+    house.env["CARBONTUI_HOST_W"] = "500"
+    job = house.start("--zone", "DE", "--work", "8h")
+    before = until(lambda: (s := job.snapshot()).get("energy_wall_kwh", 0) > 0.0008 and s, 30, "some energy")
+    kill(job.pids()["supervisor"])
+    until(lambda: (s := job.status())["pids"]["supervisor"] not in (None, before["pids"]["supervisor"]) and s)
+    after = until(lambda: (s := job.status()).get("gco2_g") and s, what="the books")
+    assert after["energy_wall_kwh"] >= before["energy_wall_kwh"] * 0.99
+    assert after["gco2_g"] >= before["gco2_g"] * 0.99

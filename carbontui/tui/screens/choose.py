@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import set_cell_size
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -51,7 +52,7 @@ class Choose(Screen[str | None]):
         colour = _STATE_COLOUR[words.STATE_STYLE[status.state]]
         row = Text(no_wrap=True, overflow="ellipsis")
         row.append(f"{self._glyphs.states[status.state]} {status.state:<10}", colour)
-        row.append(f"{status.name:<18.18} ", "bold")
+        row.append(f"{set_cell_size(plain(status.name, self._glyphs), 18)} ", "bold")
         row.append(f"{status.job:<8.8} {units.fmt_watts(status.power_w):>8}  ")
         row.append(plain(status.reason.text, self._glyphs), "bright_black")
         return row
