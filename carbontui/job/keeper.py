@@ -34,6 +34,7 @@ FIRST_HOLD_S = 60.0
 LAST_WORD_S = 15.0
 """How long the supervisor may take to close the books after the child's end."""
 FAULT_PAUSE_S = 1.0
+EXIT_ROOM_B = 512
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -66,6 +67,7 @@ class Keeper:
         self.child: subprocess.Popen[bytes] | None = None
         self.child_start: int | None = None
         self.starts = 0
+        self.reserve()
         self.exit: dict[str, Any] | None = None
         self.unloaded = False
         self.hold_until: float | None = time.time() + FIRST_HOLD_S if spec.get("hold") else None
@@ -80,6 +82,23 @@ class Keeper:
         self.ended_at: float | None = None
 
     # --- the child ---
+
+    def reserve(self) -> None:
+        """Room for the exit status while there is some: it is written even when the disk is full by then."""
+        with contextlib.suppress(OSError), open(f"{self.dir}/exit.room", "wb") as room:  # noqa: PTH123
+            room.write(b" " * EXIT_ROOM_B)
+            os.fsync(room.fileno())
+
+    def write_exit(self) -> None:
+        """Over the room kept for it (JSON does not mind the spaces that are left), then renamed."""
+        data = json.dumps(self.exit).encode()
+        room = os.open(f"{self.dir}/exit.room", os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.pwrite(room, data.ljust(EXIT_ROOM_B), 0)
+            os.fsync(room)
+        finally:
+            os.close(room)
+        os.replace(f"{self.dir}/exit.room", f"{self.dir}/exit.json")  # noqa: PTH105
 
     def start_child(self) -> None:
         """Start the command (again, after an unload) in its own session, output to run.log."""
@@ -195,7 +214,7 @@ class Keeper:
         self.ended_at = time.monotonic()
         log(f"child ended: {self.exit}")
         try:
-            write_json(f"{self.dir}/exit.json", self.exit)
+            self.write_exit()
         except OSError as error:
             log(f"exit.json could not be written: {error}")
         self.publish()

@@ -318,7 +318,12 @@ def test_a_full_disk_hurts_neither_training_nor_supervisor(tmp_path, house):
         job.until_steps()
         (small / "ballast").unlink()
         until(lambda: not any("journal not" in n for n in job.status().get("notices", [])), 20, "room again")
+        with contextlib.suppress(OSError), (small / "ballast").open("wb") as ballast:
+            while True:
+                ballast.write(b"\0" * 65536)
+                ballast.flush()
         house.cli("stop", job.id, "--now", "--yes", check=True)
+        assert job.until_exit()["stopped"]  # the room for it was kept
     finally:
         house.end()
         subprocess.run(["umount", "-l", str(small)], check=False)

@@ -86,6 +86,7 @@ def test_a_stop_while_unloaded_is_a_stop_and_nothing_is_to_be_started_again(tmp_
     one.stop(now=False)
     record = json.loads((tmp_path / "exit.json").read_text())
     assert record["stopped"] and not record["unloaded"]
+    one.watch.due = None
     one.tick()
     assert one.child is None
 
