@@ -26,8 +26,11 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with plain characters.")
-def attach(job: str | None, readonly: bool, no_mouse: bool, ascii_only: bool) -> None:
+@click.pass_context
+def attach(ctx: click.Context, job: str | None, readonly: bool, no_mouse: bool, ascii_only: bool) -> None:
     """Open the screen of a job; q leaves it running."""
+    # said before the verb it must hold as well: a key that changes something would be a broken promise
+    readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
     sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
 
 
