@@ -51,9 +51,7 @@ def has_nvidia() -> bool:
 
 
 @click.command()
-@click.option(
-    "--seconds", type=Finite(20, 3600), default=FLAT_OUT_WALL_S * 2, help="About how long it takes."
-)
+@click.option("--seconds", type=Finite(20, 3600), default=FLAT_OUT_WALL_S * 2, help="About how long it takes.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 def demo(seconds: float, detach: bool) -> None:
     """Train a small model under a 24 h plan (budget 2x) on a recorded German week, replayed.
