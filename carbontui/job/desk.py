@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
 
 ACK_WAIT_S = 2.0
+ACK_LOOK_S = 0.004
 SAMPLE_WAIT_S = 0.3
 LOSS_POINTS = 240
 LEVEL_OF_STATE: dict[str, str | None] = {"paused": "pause", "unloaded": "unload", "waiting": "off", "starting": None}
@@ -46,12 +47,16 @@ class ViewerDesk:
         return self._job.overrides.gen
 
     def rank_changed(self, peer: Peer) -> None:
-        self._job.rank_changed(peer)
+        job, obs = self._job, peer.obs
+        if obs is not None and peer.hello and peer.hello.rank == 0 and peer not in job.server.peers:
+            # it has left between two ticks: the last steps came with its goodbye
+            job.progress.saw_step(obs.step, obs.start_step, obs.total)
+        job.hands.rank_changed(peer)
 
     def sections(self) -> Sections:
         """What is shown now; equal parts keep their identity, so that deltas stay small."""
         job = self._job
-        status = job.status or job.describe(job.clock.now())
+        status = job.status or job.teller.describe(job.clock.now())
         if self._band[0] is not job.outlook:
             self._band = (job.outlook, picture.band(job.outlook) if job.outlook else None)
         self._note_loss(status)
@@ -79,7 +84,7 @@ class ViewerDesk:
     async def status_now(self) -> protocol.Status:
         """A fresh sample, within 300 ms."""
         await self._job.agent.refresh(SAMPLE_WAIT_S)
-        return self._job.describe(self._job.clock.now())
+        return self._job.teller.describe(self._job.clock.now())
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         return await self._job.planner.preview(ask)
@@ -242,7 +247,7 @@ class ViewerDesk:
         job = self._job
         due = time.monotonic() + ACK_WAIT_S
         while time.monotonic() < due:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(ACK_LOOK_S)
             if job.decision.state in ("paused", "waiting", "unloaded"):
                 step = job.progress.step
                 text = f"paused at step {step}" if job.decision.state == "paused" else job.decision.state

@@ -6,6 +6,7 @@ of the journal arrives at the same grams.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -80,6 +81,11 @@ class Ledger:
             self._open.clear()
         rows, self.rows = self.rows, []
         return rows
+
+    @property
+    def first_s(self) -> float:
+        """Start of the first bin that holds joules; infinite before any."""
+        return min(self.bins, default=math.inf)
 
     @property
     def gpu_kwh(self) -> float:

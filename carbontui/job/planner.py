@@ -291,7 +291,7 @@ class Planner:
             job.feed.adopt(await job.workbench.ask("forecast", request=request))
         except WorkFailed as error:
             job.log(f"no own forecast: {error}")
-        job.look(job.clock.now())
+        job.senses.look(job.clock.now())
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         """What another budget or carbon price would give."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from carbontui import __version__, paths, protocol
@@ -233,6 +234,9 @@ class Server:
                 self.desk.rank_changed(peer)
         elif isinstance(message, protocol.Ack):
             peer.acked_gen = message.want_gen
+            if peer.obs is not None:  # which step was acknowledged is news, beside the beat of a second
+                step = max(0, message.step - (peer.obs.start_step or 0))
+                peer.obs = msgspec.structs.replace(peer.obs, step=step)
             self.desk.rank_changed(peer)
 
     def _hear_viewer(self, peer: Peer, message: protocol.FromPeer) -> None:

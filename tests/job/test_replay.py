@@ -9,19 +9,33 @@ from recompute import recompute
 
 from carbontui.grid import recorded
 
-FLAT_S = 18.0
+FLAT_S = 20.0
 STEP_S = 0.03
+HEADROOM = 1.05
+
+PACED = """\
+import sys, time
+import carbontui
+total, pace = int(sys.argv[1]), float(sys.argv[2])
+spent = 0.0
+for i in range(total):
+    begun = time.monotonic()
+    time.sleep(max(0.0, (i + 1) * pace - spent))
+    spent += time.monotonic() - begun
+    carbontui.step()
+"""
+"""Steps that make up for what a busy machine has cost them, so that the work takes what the plan was told it takes."""
 
 LAUNCH = """\
 import json, sys, time
 from carbontui import paths, units
 from carbontui.grid import recorded
 from carbontui.job import launch, options
-steps, flat_s, script, marks = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
+steps, flat_s, script, pace = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
 job, directory = launch.prepare_dir("replay")
 origin = time.time() + 0.5
 launch.start(options.Options(
-    job=job, name="replay", dir=str(directory), argv=(sys.executable, script, str(steps), sys.argv[5], "0", marks),
+    job=job, name="replay", dir=str(directory), argv=(sys.executable, script, str(steps), pace),
     cwd=str(directory), log=str(directory / "run.log"), socket=str(paths.socket_path(job)), created_s=origin,
     zone="DE", grid=str(recorded.example_path()), budget="2x", work_s=86400.0, steps=steps, ref_rate=steps / 86400.0,
     cap=False, pue=1.1,
@@ -37,10 +51,12 @@ def finished(house):
     """The directory and last status of a job that ran to its end under its plan."""
     import subprocess
 
-    steps = round(FLAT_S / (STEP_S * 1.1))
+    steps = round(FLAT_S / (STEP_S * HEADROOM))
+    paced = house.root / "paced.py"
+    paced.write_text(PACED)
     launcher = house.root / "launch.py"
     launcher.write_text(LAUNCH)
-    arguments = [str(steps), str(FLAT_S), str(house.script), str(house.root / "marks"), str(STEP_S)]
+    arguments = [str(steps), str(FLAT_S), str(paced), str(STEP_S)]
     done = subprocess.run(
         [sys.executable, str(launcher), *arguments], env=house.env, capture_output=True, text=True, check=True
     )

@@ -1,0 +1,116 @@
+"""A job under the real keeper and supervisor whose plan unloads: a replayed grid of clean and dirty hours."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from house import House, Job
+
+SPEED = 4800.0
+"""Replayed seconds per second: a day is 18 seconds, a slot of the plan less than a fifth of one."""
+MIDNIGHT = datetime(2020, 4, 20, tzinfo=timezone.utc)
+START = MIDNIGHT + timedelta(hours=3)
+CLEAN_H = 10
+"""Every day is clean from midnight on for this long, then dirty: what any forecast sees coming."""
+
+LAUNCH = """\
+import json, sys, time
+from carbontui import paths, units
+from carbontui.job import launch, options
+from carbontui.verbs import run
+told = json.loads(sys.argv[1])
+job, directory = launch.prepare_dir("replay")
+origin = time.time() + 0.5
+print(job, flush=True)
+run.start_and_follow(options.Options(
+    job=job, name="replay", dir=str(directory), argv=tuple(told["argv"]), cwd=told["cwd"],
+    log=str(directory / "run.log"), socket=str(paths.socket_path(job)), created_s=origin,
+    zone="DE", grid=told["grid"], budget=told["budget"], work_s=told["work_s"], steps=told["steps"],
+    ref_rate=told["steps"] / told["work_s"], cap=False, requeue=told["requeue"], max_pause_s=1e6,
+    replay=options.Replay(start_s=units.from_iso(told["start"]), speed=told["speed"], wall_origin_s=origin),
+    simulated=options.Simulated(),
+), detach=not told["front"], hold=False)
+"""
+
+# counts like a training, without the seconds that torch takes to load
+COUNTING = """\
+import json, os, sys, time
+import carbontui
+total, dt, path = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+state = {"done": 0, "sum": 1}
+if os.environ.get("CARBONTUI_RESUME"):
+    state = json.load(open(path))
+print("life", json.dumps([os.environ.get("CARBONTUI_RESUME"), os.environ.get("CARBONTUI_START_STEP"), state["done"]]),
+      time.time(), flush=True)
+@carbontui.on_checkpoint
+def save():
+    json.dump(state, open(path + ".new", "w"))
+    os.replace(path + ".new", path)
+while state["done"] < total:
+    time.sleep(dt)
+    state["done"] += 1
+    state["sum"] = state["sum"] * 6364136223846793005 % 2**61 + state["done"]
+    carbontui.step()
+print("weights", state["sum"], flush=True)
+"""
+
+
+def days(path: Path) -> Path:
+    """A recorded grid of four weeks of such days, of which the job sees the last two."""
+    rows = ["time_utc,carbon_g_per_kwh"]
+    for slot in range(-14 * 96, 14 * 96):
+        moment = MIDNIGHT + timedelta(minutes=15 * slot)
+        rows.append(f"{moment:%Y-%m-%dT%H:%M:%SZ},{20 if moment.hour < CLEAN_H else 900}")
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+def start(
+    house: House,
+    argv: list[str],
+    *,
+    grid: Path,
+    steps: int,
+    flat_s: float,
+    requeue: bool = False,
+    front: bool = False,
+    budget: str = "4x",
+) -> Job | tuple[Job, int, str]:
+    """Launch under the plan; `flat_s` is what the steps take flat out. In front: until the end, with exit code and
+    what was said on stderr."""
+    told = {
+        "argv": argv,
+        "cwd": str(house.root),
+        "grid": str(grid),
+        "budget": budget,
+        "work_s": flat_s * SPEED,
+        "steps": steps,
+        "requeue": requeue,
+        "front": front,
+        "start": f"{START:%Y-%m-%dT%H:%M:%SZ}",
+        "speed": SPEED,
+    }
+    command = [sys.executable, "-c", LAUNCH, json.dumps(told)]
+    done = subprocess.run(command, env=house.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+    assert front or done.returncode == 0, done.stderr
+    job = Job(house, done.stdout.split()[0], house.root / "marks")
+    return (job, done.returncode, done.stderr) if front else job
+
+
+def events(job: Job, kind: str) -> list[dict]:
+    """The journal's events of a kind, oldest first."""
+    with sqlite3.connect(f"file:{job.dir / 'journal.db'}?mode=ro", uri=True) as db:
+        rows = db.execute("select data from event where kind=? order by at, rowid", (kind,)).fetchall()
+    return [json.loads(data) for (data,) in rows]
+
+
+def lives(job: Job) -> list[tuple[list, float]]:
+    """What each start of the script found in its environment and checkpoint, and when."""
+    lines = (job.dir / "run.log").read_text().splitlines()
+    found = [line[5:].rpartition(" ") for line in lines if line.startswith("life ")]
+    return [(json.loads(told), float(at)) for told, _, at in found]

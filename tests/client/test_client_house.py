@@ -1,0 +1,195 @@
+"""The training side under the real command line, keeper and supervisor: nothing here is played by a test."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from ddp_job import DDP
+from fake_supervisor import FakeSupervisor
+from house import Job, until
+from replayed import COUNTING, days, events, lives, start
+
+STEPS = 400
+
+
+def counting(total: int) -> int:
+    """What COUNTING computes when nobody disturbs it."""
+    value = 1
+    for done in range(1, total + 1):
+        value = value * 6364136223846793005 % 2**61 + done
+    return value
+
+
+def lengths(*starts) -> list[int]:
+    """Steps of every life but the last, from the step each began at."""
+    began = [done for (_, _, done), _ in starts]
+    return [b - a for a, b in pairwise(began)]
+
+
+def script_of(house, text: str, name: str = "count.py") -> Path:
+    script = house.root / name
+    script.write_text(text)
+    return script
+
+
+def unloading_job(house, steps: int, **more) -> Job:
+    script = script_of(house, COUNTING)
+    argv = [sys.executable, str(script), str(steps), "0.02", str(house.root / "state.json")]
+    return start(house, argv, grid=days(house.root / "grid.csv"), steps=steps, flat_s=steps * 0.023, **more)
+
+
+def test_the_plan_unloads_and_brings_back_and_people_pause_between(house):
+    """Nothing lost, nothing done twice: the result is that of an undisturbed run, and the journal tells of each."""
+    job = unloading_job(house, STEPS)
+    held = 0
+    while held < 3 and not (job.dir / "exit.json").exists():
+        held += house.cli("pause", job.id).stdout.startswith("paused at step")
+        house.cli("resume", job.id)
+    assert job.until_exit(80)["code"] == 0
+    until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), 20, "the books closed")
+    assert f"weights {counting(STEPS)}" in (job.dir / "run.log").read_text()
+
+    first, *later = lives(job)
+    assert first[0] == [None, None, 0] and later
+    changes = events(job, "state")
+    acks = {ack["want_gen"]: ack["step"] for ack in events(job, "ack")}
+    asked = [c["want_gen"] for c in changes if (c["mode"], c["state"]) == ("unload", "pausing")]
+    left = [new for old, new in pairwise(changes) if new["state"] == "unloaded" != old["state"]]
+    assert len(later) == len(left) == len(set(asked) & set(acks))
+    assert [acks[gen] for gen in sorted(set(asked) & set(acks))] == lengths(first, *later)
+    for (resume, start_step, done), _ in later:
+        assert resume == "1" and int(start_step) == done
+    paused = [c for c in changes if c["state"] == "paused" and c["reason"] == "override"]
+    assert len(paused) >= held and {c["want_gen"] for c in paused if c["mode"] == "pause"} <= set(acks)
+    assert not (job.dir / "resume.json").exists()
+    assert job.snapshot()["step"] == job.snapshot()["steps_total"] == STEPS
+
+
+def test_requeue_leaves_with_85_and_keeps_the_marker(house):
+    """The scheduler's way: one life, exit code 85, and what is needed to go on lies beside the job."""
+    job, code, said = unloading_job(house, STEPS, requeue=True, front=True)
+    assert code == 85, said
+    assert "unloaded; the scheduler is to start it again" in said
+    marker = json.loads((job.dir / "resume.json").read_text())
+    assert marker["step"] == json.loads((house.root / "state.json").read_text())["done"] > 0
+    assert marker["not_before"] is not None
+    assert len(lives(job)) == 1
+    status = job.status()
+    assert status["state"] == "unloaded" and status["pids"]["child"] is None
+
+
+@pytest.mark.parametrize("said", ["not_before", "nothing"])
+def test_the_keeper_alone_brings_an_unloaded_job_back(house, said):
+    """No supervisor, and none to come: the marker's own time decides, and without anybody a minute does."""
+    script = script_of(house, COUNTING)
+    state = house.root / "state.json"
+    house.env["CARBONTUI_NO_RESPAWN"] = "1"
+    argv = [sys.executable, script, "800", "0.01", state]
+    job = Job(house, house.cli("run", "--detach", "--", *argv, check=True).stdout.strip(), house.root / "marks")
+    os.kill(job.pids()["supervisor"], signal.SIGKILL)
+    until(lambda: "no new supervisor" in (job.dir / "carbontui.log").read_text(), what="the keeper alone")
+    path = Path(json.loads((job.dir / "job.json").read_text())["socket"])
+    last = FakeSupervisor(path)  # somebody who asks, and is gone when the child is
+    try:
+        last.wait(lambda: last.last() and last.last().can_unload, 30, "the client")
+        soon = time.time() + 4
+        stamp = (
+            datetime.fromtimestamp(soon).astimezone().isoformat(timespec="seconds") if said == "not_before" else None
+        )
+        gen = last.want("unload", not_before=stamp)
+        last.wait(lambda: last.acked(gen), 30, "the unload")
+        step = last.acked(gen).step
+        last.want("run")
+        assert job.until_exit(40)["code"] == 0
+    finally:
+        last.kill()
+    (_, _), ((resume, start_step, done), came_back) = lives(job)
+    assert (resume, start_step, done) == ("1", str(step), step)
+    if stamp:
+        assert came_back >= int(soon)
+    assert f"weights {counting(800)}" in (job.dir / "run.log").read_text()
+    assert job.status()["state"] == "done"
+
+
+def test_torchrun_under_run_stops_every_rank_at_one_step(house):
+    pytest.importorskip("torch")
+    script = script_of(house, DDP, "ddp.py")
+    argv = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
+    house.env["OMP_NUM_THREADS"] = "1"
+    started = house.cli("run", "--detach", "--", *argv, "1000000", "0.004", check=True)
+    job = Job(house, started.stdout.strip(), house.root / "marks")
+    until(lambda: job.status().get("clients") == 2, 90, "both ranks")
+    rounds = 4
+    for _ in range(rounds):
+        house.cli("pause", job.id, check=True)
+        status = job.until_state("paused")
+        assert status["clients"] == 2 and status["step"] > 0
+        house.cli("resume", job.id, check=True)
+        job.until_state("running")
+    (house.root / "enough").touch()
+    assert job.until_exit(60)["code"] == 0
+    until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), 20, "the books closed")
+    out = (job.dir / "run.log").read_text()
+    assert len(set(re.findall(r"done (\d+)", out))) == 1 and out.count("done ") == 2
+    paused = {c["want_gen"] for c in events(job, "state") if c["state"] == "paused"}
+    acks = {(a["want_gen"], a["rank"]): a["step"] for a in events(job, "ack")}
+    assert len(paused) == rounds
+    for gen in paused:
+        assert acks[gen, 0] == acks[gen, 1]
+
+
+MODULE = """
+import os, subprocess, sys, time, torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_num_threads(1)
+EVALUATE = '''
+import torch
+layer = torch.nn.Linear(4, 1)
+torch.optim.SGD(layer.parameters(), lr=0.1)
+print("evaluated", float(layer(torch.ones(2, 4)).sum()) is not None, flush=True)
+'''
+if __name__ == "__main__":
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    data = DataLoader(TensorDataset(torch.randn(200, 4)), batch_size=2, num_workers=2)
+    for epoch in range(2):
+        for (batch,) in data:
+            optimizer.zero_grad(); model(batch).sum().backward(); optimizer.step()
+            time.sleep(0.03)
+        subprocess.run([sys.executable, "-c", EVALUATE], check=True)
+    print("module done", flush=True)
+"""
+
+
+def test_a_module_with_workers_and_an_evaluation_is_one_client(house):
+    """`-m pkg`, unchanged: its DataLoader's workers and its evaluation load the hook too and say nothing."""
+    pytest.importorskip("torch")
+    (house.root / "pkg").mkdir()
+    (house.root / "pkg" / "__init__.py").touch()
+    script_of(house, MODULE, "pkg/__main__.py")
+    started = house.cli("run", "--detach", "--", sys.executable, "-m", "pkg", check=True)
+    job = Job(house, started.stdout.strip(), house.root / "marks")
+    until(lambda: (s := job.status()).get("step", 0) > 3 and s, 60, "steps")
+    house.cli("pause", job.id, check=True)
+    assert job.until_state("paused")["clients"] == 1
+    house.cli("resume", job.id, check=True)
+    seen = set()
+    with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
+        until(lambda: seen.add(job.snapshot().get("clients")) or (job.dir / "exit.json").exists(), 60)
+    assert job.until_exit(30)["code"] == 0
+    assert seen <= {0, 1}
+    until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), 20, "the books closed")
+    out = (job.dir / "run.log").read_text()
+    assert out.count("evaluated True") == 2 and "module done" in out
+    assert job.snapshot()["step"] == 200
