@@ -94,6 +94,8 @@ def cli(ctx: click.Context, readonly: bool) -> None:
         from carbontui.verbs.attach import open_default
 
         ctx.exit(open_default(readonly=readonly))
+    if readonly and ctx.invoked_subcommand != "attach":
+        raise click.UsageError("--readonly is for the screen: carbontui --readonly, or carbontui attach --readonly")
 
 
 def main() -> NoReturn:

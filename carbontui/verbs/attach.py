@@ -61,24 +61,32 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with plain characters.")
-def attach(job: str | None, readonly: bool, no_mouse: bool, ascii_only: bool) -> None:
+@click.pass_context
+def attach(ctx: click.Context, job: str | None, readonly: bool, no_mouse: bool, ascii_only: bool) -> None:
     """Open the screen of a job; q leaves it running."""
+    # said before the verb it must hold as well: a key that changes something would be a broken promise
+    readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
     sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
 
 
 def open_default(*, readonly: bool) -> int:
-    """What bare `carbontui` does: the only live job, a chooser of several, or a word on how to begin."""
+    """What bare `carbontui` does: the only live job, a chooser of several, or the station; what is picked is opened.
+
+    Without a terminal there is nobody to ask: several jobs are exit 2 with the list, none is exit 3.
+    """
+    from carbontui import tui
+    from carbontui.tui import terminal
+
     live = [job for job in store.jobs() if job.live and not job.foreign]
-    if len(live) > 1:
-        from carbontui import tui
-        from carbontui.tui import terminal
-
-        if terminal.why_plain():
-            talk.find(None)  # nobody to ask: exit 2 with the list, unless $CARBONTUI_JOB says which
-            return open_screen(None, readonly=readonly)
-
+    if len(live) == 1 or terminal.why_plain():
+        if not live:
+            raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)
+        return open_screen(live[0].id if len(live) == 1 else None, readonly=readonly)
+    if live:
         chosen = tui.choose([talk.live_status(job) for job in live])
-        return 0 if chosen is None else open_screen(chosen, readonly=readonly)
-    if not live:
-        raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)
-    return open_screen(live[0].id, readonly=readonly)
+    else:
+        from carbontui.verbs.station import Watch
+
+        with Watch() as watch:
+            chosen = tui.station(watch.seen)
+    return 0 if chosen is None else open_screen(chosen, readonly=readonly)

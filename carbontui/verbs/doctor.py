@@ -93,7 +93,9 @@ def settings_findings() -> list[Finding]:
         return [Finding("settings", "missing", str(error), f"edit {paths.config_file()}")]
     given = [f"{name}={getattr(loaded.settings, name)} ({origin})" for name, origin in loaded.origin.items()]
     given = [text for text in given if not text.endswith("(default)")]
-    return [Finding("settings", "ok", ", ".join(given) or f"defaults ({paths.config_file()} does not exist)")]
+    file = paths.config_file()
+    where = str(file) if file.exists() else f"{file} does not exist"
+    return [Finding("settings", "ok", f"{', '.join(given) or 'defaults'} ({where})")]
 
 
 def grid_findings() -> list[Finding]:

@@ -46,7 +46,7 @@ def report(status: protocol.Status) -> list[str]:
         parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
         how = _how(status, f"gpus.{index}.power_w")
         rows.append((f"gpu {index}", f"{gpu.name}  {units.fmt_watts(gpu.power_w)}{cap}{parked}{how}"))
-    if not status.gpus:
+    if not status.gpus and status.state in protocol.LIVE_STATES:
         rows.append(("power", f"{units.fmt_watts(status.power_w)}{_how(status, 'power_w')}"))
     rows.append(("energy", f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"))
     if status.gco2_g is not None:
@@ -182,6 +182,8 @@ def rm(jobs: tuple[str, ...], every: bool) -> None:
         if found.live:
             raise Failure(f"job {found.id} is running; stop it first", 2)
         chosen.append(found)
+    if not chosen:
+        click.echo("no finished job to forget")
     for found in chosen:
         shutil.rmtree(found.dir)
         click.echo(f"forgot {found.id} ({found.name})")
