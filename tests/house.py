@@ -37,6 +37,20 @@ def until(predicate, timeout=20.0, what="the condition"):
     raise AssertionError(f"{what} did not come about within {timeout} s")
 
 
+def sweep(mark: str) -> list[int]:
+    """Kill every process with `mark` (NAME=value) in its environment, whatever session or parent it has by now.
+
+    torchrun's ranks have sessions of their own: neither the death of torchrun nor a signal to its group reaches them.
+    """
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(entry.name) != os.getpid() and mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+                found.append(int(entry.name))
+    return found
+
+
 class House:
     """Runs the real command line in a private state directory."""
 
@@ -89,6 +103,7 @@ class House:
                     if pids.get(role):
                         with contextlib.suppress(ProcessLookupError, PermissionError):
                             os.killpg(pids[role][0], signal.SIGKILL)
+        sweep(f"CARBONTUI_HOME={self.home}")
 
 
 class Job:

@@ -91,11 +91,13 @@ class Books:
                 self.ledger.add(got.uuid, t0, t1, joules, got.method, state, wall, gpu=board)
                 self.columns.add(got.uuid, t0, t1, joules)
 
-    def host(self, now_s: float, state: str, *, held: bool) -> None:
-        """The host constant up to now, and the time the GPUs were held."""
+    def host(self, now_s: float, dt_s: float, state: str, *, held: bool) -> None:
+        """The host constant up to now, and the time the GPUs were held. `dt_s` passed since the last call."""
         since, self._host_until_s = self._host_until_s, now_s
         if since is None or now_s <= since:
             return
+        if now_s - since > 2 * dt_s:
+            since = now_s - dt_s  # the clock was set: that is not time the machine ran
         if held:
             self.held_s += now_s - since
         if self.options.host_w and state != "unloaded":

@@ -13,7 +13,7 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
-from carbontui.job import journal, overrides, picture, store
+from carbontui.job import journal, memory, overrides, picture, store
 from carbontui.job.server import Peer, Sections
 from carbontui.job.trial import ABOUT_S
 from carbontui.power.messages import Cap
@@ -180,7 +180,7 @@ class ViewerDesk:
         job.budget = budgets.parse(text, job.clock.now())
         job.event("budget", by=by, budget=text)
         job.planner.surprise(f"budget {text} by {by}")
-        job.keep()
+        memory.keep(job)
         job.wake()
         deadline = job.deadline_s()
         when = "" if deadline is None else f", until {units.fmt_clock(deadline, job.clock.now())}"
@@ -216,7 +216,7 @@ class ViewerDesk:
         )
         job.event("override", verb=cmd.verb, by=by, until=cmd.args.get("until"), value_w=value, gen=job.overrides.gen)
         job.planner.surprise(f"{cmd.verb} by {by}")
-        job.keep()
+        memory.keep(job)
         job.journal.commit()
         job.wake()
         if cmd.verb == "pause":

@@ -29,14 +29,15 @@ class Hands:
     def act(self, mono: float, child: control.Child) -> None:
         """Send what is wanted (and renew its lease), move a held start, set or give back limits."""
         job = self._job
-        if job.decision.want_changed or mono - self._renewed >= protocol.RENEW_S:
+        renew = mono - self._renewed >= protocol.RENEW_S
+        if job.decision.want_changed or renew:
             self._renewed = mono
             self.send_want()
         hold = job.decision.hold_until_s
         if child.state in ("waiting", "unloaded"):
-            # never beyond the planner's own word: a keeper alone starts the child after a minute
+            # a hold is a lease too: a keeper that hears none for a minute starts the child
             wall = None if hold is None else job.clock.to_wall(hold)
-            if wall != self._sent_hold:
+            if wall != self._sent_hold or renew:
                 self._sent_hold = wall
                 job.guard.hold(wall)
         else:
@@ -79,6 +80,7 @@ class Hands:
     def rank_changed(self, peer: Peer) -> None:
         """A rank came, went or changed its state: tell it what is wanted, and look at once."""
         job = self._job
+        job.senses.hear(peer)
         if peer.obs is not None and peer in job.server.peers and peer.obs.want_gen < job.control.gen:
             self.send_want_to(peer)
         if peer.obs is not None and peer.obs.state == "running" and self.asked_to_run_mono is not None:

@@ -110,7 +110,10 @@ class Journal:
             row = self._db.execute("select value from state where key=?", (key,)).fetchone()
         except sqlite3.Error:
             return default
-        return json.loads(row[0]) if row else default
+        try:
+            return json.loads(row[0]) if row else default
+        except (TypeError, ValueError):
+            return default
 
     def energy_rows(self) -> list[tuple[float, float, float, str]]:
         """(t0, t1, joules, state) of every row written so far."""
@@ -142,7 +145,7 @@ class Journal:
             for statement, row in self._pending:
                 db.execute(statement, row)
             db.execute("commit")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError, ValueError) as error:
             if db is not None and db.in_transaction:
                 db.execute("rollback")
             self.fault = f"journal not written: {error}"

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from carbontui.job.learning import SETTLE_WALL_S
+from carbontui.job.server import Peer
 
 if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
@@ -19,6 +20,7 @@ class Senses:
         self._job = job
         self._settled_mono = time.monotonic()
         self._refreshing: asyncio.Task[None] | None = None
+        self._new_steps = 0
 
     def unsettle(self, mono: float) -> None:
         """The state has changed: what the boards say is of before and after for a moment."""
@@ -30,22 +32,27 @@ class Senses:
         state = job.decision.state
         watched = frozenset(reading.uuid for reading in job.devices)
         job.books.meter_samples(job.agent.drain(), state, watched)
-        job.books.host(now, state, held=state not in ("waiting", "unloaded"))
+        job.books.host(now, dt, state, held=state not in ("waiting", "unloaded"))
         settled = time.monotonic() - self._settled_mono > SETTLE_WALL_S
         plain_full = state == "running" and job.control.limit_w is None and job.control.duty is None
-        new_steps = 0
         for peer in job.server.ranks:
-            if peer.hello and peer.hello.rank == 0 and peer.obs:
-                starts = int(job.guard.facts.get("starts", 0))
-                if starts > job.progress.starts and peer.obs.step > 0:
-                    job.learned.reload_s.add(job.guard.child().age_s)
-                job.progress.saw_start(starts)
-                new_steps = job.progress.saw_step(peer.obs.step, peer.obs.start_step, peer.obs.total)
+            self.hear(peer)
+        new_steps, self._new_steps = self._new_steps, 0
         if state in ("running", "throttled"):
             level = job.planner.level_named(job.decision.level)
             job.progress.ran(dt, dt_wall, level.speed if level else 1.0, new_steps, reference=plain_full and settled)
         if settled and job.agent.readings.age_s(time.monotonic()) < 2.0:
             self._learn_watts(state, plain_full)
+
+    def hear(self, peer: Peer) -> None:
+        """What rank 0 has just said of its steps."""
+        job = self._job
+        if peer.hello and peer.hello.rank == 0 and peer.obs:
+            starts = int(job.guard.facts.get("starts", 0))
+            if starts > job.progress.starts and peer.obs.step > 0:
+                job.learned.reload_s.add(job.guard.child().age_s)
+            job.progress.saw_start(starts)
+            self._new_steps += job.progress.saw_step(peer.obs.step, peer.obs.start_step, peer.obs.total)
 
     def _learn_watts(self, state: str, plain_full: bool) -> None:
         job = self._job

@@ -14,13 +14,16 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 from carbontui import protocol
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import Outlook
 from carbontui.job import budget as budgets
-from carbontui.job import control, desk, forecasting, journal, overrides, planner, problem, proc, store
+from carbontui.job import control, desk, forecasting, journal, memory, overrides, planner, problem, proc
 from carbontui.job.books import Books, Sums
 from carbontui.job.clock import Clock
+from carbontui.job.faults import Faults
 from carbontui.job.guard import Guard
 from carbontui.job.hands import Hands
 from carbontui.job.learning import Learned
@@ -40,6 +43,9 @@ TICK_S = 1.0
 REPLAY_TICK_S = 0.1
 BEAT_S = 1.0
 COMMIT_S = 2.0
+AGENT_RETRY_S = 30.0
+CLOCK_SET_S = 30.0
+"""A wall clock that moves by this much more or less than the monotonic one was set."""
 GONE_GRACE_S = 0.5
 SETTLE_MAX_S = 3.0
 LAST_LOOK_S = 0.1
@@ -52,6 +58,7 @@ class Supervisor:
     def __init__(self, options: Options, keeper_fd: int | None) -> None:
         self.options = options
         self.dir = Path(options.dir)
+        self.faults = Faults(self.log)
         self.clock = _clock(options)
         self.guard = Guard(keeper_fd, self.log, self.wake)
         self.journal = journal.Journal(self.dir / "journal.db")
@@ -92,6 +99,7 @@ class Supervisor:
         self._written = 0.0
         self._beaten = 0.0
         self._ended_mono: float | None = None
+        self._starting: asyncio.Task[None] | None = None
         self.caps: tuple[problem.Cap, ...] = ()
 
     # --- small things ---
@@ -123,15 +131,11 @@ class Supervisor:
 
     async def run(self) -> None:
         self.guard.open()
-        self.restore()
-        await self.server.open()
+        self.guard.beat()
+        memory.restore(self)
+        await self.server.keep_open()
         self.event("supervisor", pid=os.getpid())
-        try:
-            await self.agent.start()
-        except OSError as error:
-            self.log(f"agent: cannot be started ({error})")
-        if self.clock.replay:
-            self.agent.set_fast(True)
+        self._starting = asyncio.ensure_future(self._start_agent())
         try:
             while not await self.tick():
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -140,58 +144,48 @@ class Supervisor:
         finally:
             await self.leave()
 
-    def restore(self) -> None:
-        """Take over from a predecessor, if there was one."""
-        job = store.load(self.dir)
-        if job is not None and not self.guard.guarded:
-            self.guard.adopt(job.pids.get("child"))
-        recall = self.journal.recall
-        self.books.restore()
-        self.progress.restore(recall("progress"))
-        self.learned.restore(recall("learned"))
-        self.overrides = overrides.Overrides.from_dict(recall("overrides"))
-        kept = recall("control")
-        if kept:
-            self.control = control.Control(**{**kept, "asked_mono_s": time.monotonic()})
-        text = recall("budget")
-        if text:
-            self.budget = budgets.Budget(**text)
-        self.planner.restore(recall("plan"))
-
-    def keep(self) -> None:
-        """What a successor needs, into the journal."""
-        self.books.write()
-        self.books.keep()
-        self.journal.keep("progress", self.progress.to_dict())
-        self.journal.keep("learned", self.learned.to_dict())
-        self.journal.keep("overrides", self.overrides.to_dict())
-        self.journal.keep("control", {f: getattr(self.control, f) for f in self.control.__dataclass_fields__})
-        self.journal.keep("budget", {"kind": self.budget.kind, "value": self.budget.value, "text": self.budget.text})
-        self.journal.keep("accounts", self.senses.accounts_basis())
+    async def _start_agent(self) -> None:
+        """Without one (no process or memory to be had) nothing is metered or capped: tried until it starts."""
+        if self.clock.replay:
+            self.agent.set_fast(True)
+        while True:
+            try:
+                return await self.agent.start()
+            except OSError as error:
+                self.log(f"agent: cannot be started ({error})")
+                await asyncio.sleep(AGENT_RETRY_S)
 
     async def leave(self) -> None:
         """Close everything in order: limits back, books shut, the last snapshot, then the keeper may go."""
-        outcomes = await self.agent.close()
-        for outcome in outcomes:
-            if not outcome.ok:
-                self.log(f"{outcome.uuid}: {outcome.text} {outcome.fix}".strip())
+        confined = self.faults.confined
+        with confined("giving limits back"):
+            await self._close_agent()
         self.workbench.drop()
-        if self.clock.replay and self._ended_mono is not None:
-            await self.settle()
-        self.books.write(everything=True)
-        self.keep()
-        self.event("supervisor_left", pid=os.getpid())
-        self.journal.close()
-        now = self.clock.now()
-        self.senses.account(now)
-        self.status = self.teller.describe(now)
-        self.teller.write_snapshot()
-        self.server.show(everyone=True)
-        await asyncio.sleep(LAST_LOOK_S)
-        await self.server.close()
+        with confined("the end of the replay"):
+            if self.clock.replay and self._ended_mono is not None:
+                await self.settle()
+        with confined("the journal"):
+            self.books.write(everything=True)
+            memory.keep(self)
+            self.event("supervisor_left", pid=os.getpid())
+            self.journal.close()
+        with confined("the last look"):
+            self.senses.account(self.clock.now())
+            self.status = self.teller.describe(self.clock.now())
+            self.teller.write_snapshot()
+            self.server.show(everyone=True)
+            await asyncio.sleep(LAST_LOOK_S)
+            await self.server.close()
         if self._ended_mono is not None:
             self.guard.done()
         self.guard.close()
+
+    async def _close_agent(self) -> None:
+        if self._starting is not None:
+            self._starting.cancel()
+        for outcome in await self.agent.close():
+            if not outcome.ok:
+                self.log(f"{outcome.uuid}: {outcome.text} {outcome.fix}".strip())
 
     async def settle(self) -> None:
         """In a replay the last slot is over in a moment: wait, so that the accounts hold realised values only."""
@@ -205,31 +199,52 @@ class Supervisor:
     async def tick(self) -> bool:
         """Advance everything by one step; True when the job is over and viewers have seen the end."""
         now, mono = self.clock.now(), time.monotonic()
-        dt, dt_wall = now - self._last_now, mono - self._last_mono
+        dt_wall = mono - self._last_mono
+        # time that passed, not what a clock that was set makes of it
+        dt = dt_wall * self.clock.speed
+        jump_s = now - self._last_now - dt
         self._last_now, self._last_mono = now, mono
         if mono - self._beaten >= BEAT_S:
             self._beaten = mono
             self.guard.beat()
         child = self.guard.child()
-        self.senses.measure(now, dt, dt_wall)
-        self.senses.read_grid(now)
-        self.overrides = self._expired(now)
+        confined = self.faults.confined
         before = self.decision
-        self.control, self.decision = control.decide(self.control, self.observe(now, mono, child))
-        if self.decision.state != before.state or self.decision.reason.code != before.reason.code:
-            self.note_change(before, mono)
-        self.hands.act(mono, child)
-        self.planner.consider(now, mono)
-        self.senses.account(now)
-        self.status = self.teller.describe(now)
-        changed = self.decision.state != before.state
-        self.server.show(everyone=changed)
-        if changed:
-            self.teller.write_snapshot()
+        with confined("metering"):
+            self.senses.measure(now, dt, dt_wall)
+        with confined("the grid feed"):
+            if abs(jump_s) > CLOCK_SET_S * self.clock.speed:
+                self.clock_was_set(now, jump_s)
+            self.senses.read_grid(now)
+        with confined("deciding"):
+            # what cannot be decided is not renewed either: the lease ends and training goes on
+            self.overrides = self._expired(now)
+            self.control, self.decision = control.decide(self.control, self.observe(now, mono, child))
+            if self.decision.state != before.state or self.decision.reason.code != before.reason.code:
+                self.note_change(before, mono)
+            self.hands.act(mono, child)
+        with confined("planning"):
+            self.planner.consider(now, mono)
+        with confined("the accounts"):
+            self.senses.account(now)
+        with confined("the status"):
+            self.status = self.teller.describe(now)
+            changed = self.decision.state != before.state
+            self.server.show(everyone=changed)
+            if changed:
+                self.teller.write_snapshot()
         if mono - self._written >= COMMIT_S:
             self._written = mono
-            await self.write(mono)
+            with confined("the journal"):
+                await self.write()
         return self.over(child, mono)
+
+    def clock_was_set(self, now: float, jump_s: float) -> None:
+        """Deadline, plan and grid follow the new time; what was done and drawn does not."""
+        self.log(f"the clock was set by {jump_s:+.0f} s")
+        self.event("clock", jump_s=jump_s)
+        self.senses.look(now)
+        self.planner.surprise("the clock was set")
 
     def over(self, child: control.Child, mono: float) -> bool:
         """Whether the child is gone for good and viewers had a moment to see it."""
@@ -306,18 +321,19 @@ class Supervisor:
         self.event("stop", by=by, now=now)
         self.log(f"stop asked by {by}{' (now)' if now else ''}")
         self.guard.stop(now=now)
+        self.wake()
 
-    async def write(self, mono: float) -> None:
+    async def write(self) -> None:
         """Journal and snapshot, about every two seconds; a full disk is said, not suffered."""
         leader = next((p.obs for p in self.server.ranks if p.hello and p.hello.rank == 0), None)
         if leader is not None:
             level = self.decision.level
             self.journal.steps(self.clock.now(), self.progress.step, leader.rate, leader.loss, level)
-        self.keep()
+        memory.keep(self)
         self.journal.commit()
         self.teller.write_snapshot()
         self.workbench.drop_if_idle()
-        await self.server.rebind_if_gone()
+        await self.server.keep_open()
 
 
 def _clock(options: Options) -> Clock:
@@ -339,8 +355,8 @@ def _rank(peer: Peer, mono: float) -> control.Rank:
     )
 
 
-async def _main(directory: Path, fd: int | None) -> None:
-    supervisor = Supervisor(load_options(directory), fd)
+async def _main(options: Options, fd: int | None) -> None:
+    supervisor = Supervisor(options, fd)
     loop = asyncio.get_running_loop()
 
     def leave() -> None:
@@ -355,7 +371,12 @@ def main() -> None:
     fd = int(sys.argv[sys.argv.index("--fd") + 1]) if "--fd" in sys.argv else None
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    asyncio.run(_main(Path(sys.argv[1]), fd))
+    directory = Path(sys.argv[1])
+    try:
+        options = load_options(directory)
+    except (OSError, msgspec.DecodeError) as error:
+        sys.exit(f"supervisor: {directory / 'spec.json'} cannot be read, training runs free: {error}")
+    asyncio.run(_main(options, fd))
 
 
 if __name__ == "__main__":

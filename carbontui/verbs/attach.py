@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
 
 import click
 
+from carbontui import __version__, link
 from carbontui.cli import Failure
 from carbontui.job import store
 from carbontui.verbs import talk
+
+RESTART_WAIT_S = 20.0
+
+
+def offer_restart(job: store.Job) -> None:
+    """After an upgrade: the supervisor still runs what was installed when it started. Training never notices."""
+    try:
+        running = link.version(job.socket)
+    except link.LinkError:
+        return
+    pid, keeper = job.alive("supervisor"), job.alive("keeper")
+    if running == __version__ or pid is None:
+        return
+    text = f"the supervisor of {job.name} ({job.id}) is carbontui {running}, this is {__version__}"
+    if keeper is None:
+        click.echo(f"carbontui: {text}; it cannot be restarted: the keeper is gone", err=True)
+    elif not sys.stdin.isatty():
+        click.echo(f"carbontui: {text}; to restart it while training goes on: kill {pid}", err=True)
+    elif click.confirm(f"{text}. Restart it? Training goes on", default=True):
+        os.kill(pid, signal.SIGTERM)
+        due = time.monotonic() + RESTART_WAIT_S
+        while time.monotonic() < due:
+            time.sleep(0.2)
+            try:
+                if link.version(job.socket) == __version__:
+                    return
+            except link.LinkError:
+                continue
+        click.echo(f"carbontui: no supervisor of this version answered within {RESTART_WAIT_S:.0f} s", err=True)
 
 
 def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, ascii_only: bool = False) -> int:
@@ -18,6 +51,8 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
     found = talk.find(job)
     if found.foreign:
         raise Failure(f"job {found.id} runs on {found.host}; try: ssh -t {found.host} carbontui attach {found.id}", 3)
+    if not readonly and found.live:
+        offer_restart(found)
     return tui.run(tui.Target.of(found), readonly=readonly, mouse=mouse, ascii=ascii_only)
 
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_supervisor import FakeSupervisor, supervised
+from house import sweep
 
 from carbontui.client import inject
 
@@ -65,10 +64,10 @@ def launch(tmp_path: Path, hook: Path, supervisor: FakeSupervisor) -> Iterator[L
         return process
 
     yield start
+    sweep(f"CARBONTUI_MARKER={tmp_path / 'marker.json'}")
     for process in running:
         if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
         if process.stdout:
             process.stdout.close()
         process.wait()

@@ -70,7 +70,7 @@ class FakeSupervisor:
         with self.cond:
             self.current = None
 
-    def wait(self, true: Callable[[], object], timeout_s: float = 20.0, what: str = "") -> None:
+    def wait(self, true: Callable[[], object], timeout_s: float = 60.0, what: str = "") -> None:
         with self.cond:
             assert self.cond.wait_for(true, timeout_s), f"never came: {what or true} ({self.seen()})"
 
@@ -96,7 +96,7 @@ class FakeSupervisor:
                         return ack
         return None
 
-    def pause(self, world: int = 1, timeout_s: float = 30.0) -> list[int]:
+    def pause(self, world: int = 1, timeout_s: float = 60.0) -> list[int]:
         """Pause and wait for every rank; their steps."""
         gen = self.want("pause")
         self.wait(lambda: all(self.acked(gen, r) for r in range(world)), timeout_s, f"acks of pause {gen}")
@@ -104,8 +104,8 @@ class FakeSupervisor:
 
     def kill(self) -> None:
         """As kill -9 would: the sockets close, no goodbye, the path stays behind."""
-        self.alive = False
         with self.cond:
+            self.alive = False
             for sock in [self.listener, *(rank.sock for rank in self.ranks)]:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
@@ -123,6 +123,9 @@ class FakeSupervisor:
                 return
             rank = Rank(sock)
             with self.cond:
+                if not self.alive:  # accepted while it was being killed: nobody would ever close it
+                    sock.close()
+                    return
                 self.ranks.append(rank)
             threading.Thread(target=self._read, args=(rank,), daemon=True).start()
 

@@ -13,7 +13,7 @@ from carbontui.client.checkpoint import Checkpoint
 torch.set_num_threads(1)
 path, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 rng = random.Random(seed)
-good = 0
+good = step = 0
 for i in range(count):
     ready_r, ready_w = os.pipe()
     pid = os.fork()
@@ -38,10 +38,10 @@ for i in range(count):
         state = torch.load(path, weights_only=True)
         model = state["parts"]["model"]
         assert bool((model["weight"] == state["step"]).all() and (model["bias"] == state["step"]).all())
-        good += 1
+        good, step = good + 1, state["step"]
     except Exception as error:
         print("unreadable", error, file=sys.stderr)
-print(good, state["step"])
+print(good, step)
 """
 
 
@@ -50,5 +50,5 @@ def kills(folder: Path, count: int, seed: int) -> int:
     argv = [sys.executable, "-c", FORKER, str(folder / "killed.pt"), str(count), str(seed)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=True)
     good, steps = done.stdout.split()
-    assert int(steps) >= count, "the savers got to save"
+    assert int(steps) >= count, f"the savers got to save: {done.stderr}"
     return int(good)

@@ -1,6 +1,7 @@
 """The command line from outside: documented exit codes, one clear line, never a traceback."""
 
 import json
+import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
 
@@ -141,3 +142,25 @@ def test_serve_carries_the_protocol_over_stdin_and_stdout(house):
     assert answer["id"] == 5 and answer["status"]["job"] == job.id
     talk.stdin.close()
     talk.wait(20)
+
+
+def test_attach_after_an_upgrade_names_both_versions_and_how_to_restart_the_supervisor(house, tmp_path):
+    job = house.start()
+    job.until_steps()
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    # as an upgrade would: this command line is of another version than the supervisor that runs
+    (newer / "sitecustomize.py").write_text("import carbontui\ncarbontui.__version__ = '99.0'\n")
+    first = job.pids()["supervisor"]
+    house.env["PYTHONPATH"] = str(newer)
+    command = [sys.executable, "-m", "carbontui.cli", "attach", job.id]
+    screen = subprocess.Popen(
+        command, env=house.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        line = screen.stderr.readline()
+        assert "this is 99.0" in line and line.rstrip().endswith(f"kill {first}")
+    finally:
+        screen.kill()
+        screen.wait()
+        screen.stderr.close()
