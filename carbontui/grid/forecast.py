@@ -28,6 +28,8 @@ FADE_S = 6 * 3600.0
 ISSUES_PER_DAY = 4
 LEAST_KNOWN_H = 30
 """Of the last three days; with less the lags are mostly made up."""
+UNIT_SLIP = 20.0
+"""A published value this many times above or below the usual one is in another unit, or a fault."""
 DAY_KEPT = 0.55
 """Share of yesterday's departure from the week that is left today, where there is too little to learn it from."""
 
@@ -127,11 +129,13 @@ class Forecaster:
     ) -> Forecast:
         """`horizon_slots` slots from `now` on; slot 0 starts at `now` and its own value is not yet known.
 
-        Values and issues that begin at or after `now` are ignored. Raises ValueError for naive times, unequal lengths
-        or when nothing at all is known before `now`.
+        Values and issues that begin at or after `now` are ignored. Raises ValueError for naive times, unequal lengths,
+        a horizon below one slot or when nothing at all is known before `now`.
         """
-        if now.tzinfo is None:
-            raise ValueError("now needs a time zone")
+        if now.tzinfo is None or any(issue.issued_at.tzinfo is None for issue in published):
+            raise ValueError("now and the time of each issue need a time zone")
+        if horizon_slots < 1:
+            raise ValueError(f"a forecast needs at least one slot, got {horizon_slots}")
         now_s = now.timestamp()
         native = self._recent(now_s, recent_times, recent_values)
         per_hour = _per_hour(self.step_s)
@@ -181,6 +185,9 @@ class Forecaster:
         at = origins[:, None] + np.arange(HORIZON_H)[None, :]
         truth = np.append(hourly, np.full(HORIZON_H + 1, np.nan))[at]
         spread, last, age = self._published(now_s, published, origins, values.size)
+        usual = float(np.median(values))
+        spread[~((spread > usual / UNIT_SLIP) & (spread < usual * UNIT_SLIP))] = np.nan
+        last[~((last > usual / UNIT_SLIP) & (last < usual * UNIT_SLIP))] = np.nan
         used = bool(np.isfinite(spread[-1]).any())
         result = own
         if used:

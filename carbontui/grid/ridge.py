@@ -143,7 +143,7 @@ class Ridge:
         # an origin whose week or whose targets were mostly made up teaches nothing
         counted = np.concatenate([[0.0], np.cumsum(known)])
         share = (counted[origins + HORIZON_H] - counted[origins - 168]) / (168 + HORIZON_H)
-        origins = origins[(share > 0.75) & known[origins - 1]]
+        origins = origins[(share > 0.5) & known[origins - 1]]
         if origins.size < LEAST_ORIGINS:
             return None
         rows, base = features(values, clean, first_h, origins)
@@ -185,10 +185,12 @@ def _tempered(values: Array, following: Array, origins: NDArray[np.int64]) -> tu
     """
     leap = np.concatenate([[0.0], values[origins[:-1]] - following[:-1]])
     usual = 1.4826 * float(np.median(np.abs(leap))) + 1e-9
-    large = np.abs(leap) > LEAP * usual
-    # the way back from a leap is no leap of its own
-    back_home = np.concatenate([[False], large[:-1] & (leap[:-1] * leap[1:] < 0)])
-    suspect: NDArray[np.int64] = np.flatnonzero(large & ~back_home)
+    found: list[int] = []
+    for k in np.flatnonzero(np.abs(leap) > LEAP * usual).tolist():
+        # the way back from a leap is no leap of its own
+        if not (found and found[-1] == k - 1 and leap[k] * leap[k - 1] < 0):
+            found.append(k)
+    suspect: NDArray[np.int64] = np.array(found, dtype=np.int64)
     judged = suspect[suspect < origins.size - 1]
     back = np.clip((values[origins[judged]] - following[judged]) / leap[judged], -1.0, 1.0)
     so_far = np.concatenate([[0.0], np.cumsum(back)])

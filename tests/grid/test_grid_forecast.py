@@ -134,6 +134,59 @@ def test_a_constant_series_stays_constant() -> None:
     np.testing.assert_allclose(made.mean, 250, atol=1e-6)
 
 
+def test_a_published_forecast_in_another_unit_is_set_aside_and_its_order_and_resolution_do_not_matter(history) -> None:
+    times, values = history
+    k = 150 * 24
+    known = issues(times, values, k)
+    quarters = [
+        Issue(
+            issue.issued_at,
+            [when + n * timedelta(minutes=15) for when in issue.times for n in range(4)],
+            np.repeat(issue.values, 4).tolist(),
+        )
+        for issue in known
+    ]
+    slipped = [Issue(issue.issued_at, issue.times, [1000 * value for value in issue.values]) for issue in known]
+    made = [
+        Forecaster.fit(times[: 120 * 24], values[: 120 * 24]).predict(times[k], times[:k], values[:k], 48, said).mean
+        for said in (known, known[::-1], quarters, slipped, ())
+    ]
+    np.testing.assert_allclose(made[1], made[0])
+    np.testing.assert_allclose(made[2], made[0])
+    np.testing.assert_allclose(made[3], made[4])
+
+
+def test_leaps_that_always_return_are_believed_less_than_leaps_that_last(history) -> None:
+    times, values = history
+    spiky, stepped = values.copy(), values.copy()
+    hits = range(125 * 24 + 5, 150 * 24 - 1, 37)
+    for n, k in enumerate(hits):
+        spiky[k] += 250
+        stepped[k : k + 37] += 250 * (n % 2)  # up, and half a period of hours later down again
+    k = 150 * 24
+    errors = []
+    for known in (spiky, stepped):
+        seen = known[:k].copy()
+        seen[-1] = values[k - 1] + 250
+        fitted = Forecaster.fit(times[: 120 * 24], values[: 120 * 24])
+        errors.append(fitted.predict(times[k], times[k - 672 : k], seen[k - 672 : k], 1).mean[0] - values[k])
+    assert errors[0] < 0.75 * errors[1]
+
+
+def test_a_short_erratic_history_is_not_worse_than_the_same_hour_of_the_last_week() -> None:
+    times, values = series(40, seed=5)
+    rng = np.random.default_rng(8)
+    values = np.maximum(20, values + np.repeat(rng.normal(0, 80, 40 * 4), 6))  # weather that nothing here foretells
+    own, week = [], []
+    fitted = Forecaster.fit(times[: 30 * 24], values[: 30 * 24])
+    for k in range(30 * 24, 38 * 24, 5):
+        made = fitted.predict(times[k], times[:k], values[:k], 48).mean[24:]
+        usual = np.mean([values[k - 24 * day : k - 24 * day + 24] for day in range(1, 8)], axis=0)
+        own.append(np.abs(made - values[k + 24 : k + 48]).mean())
+        week.append(np.abs(usual - values[k + 24 : k + 48]).mean())
+    assert np.mean(own) < 1.03 * np.mean(week)
+
+
 def test_callers_may_hand_in_only_what_is_new(history) -> None:
     times, values = history
     short = Forecaster.fit(times[: 120 * 24], values[: 120 * 24])
@@ -154,6 +207,10 @@ def test_wrong_use_is_said() -> None:
     fitted = Forecaster.fit(times, values)
     with pytest.raises(ValueError, match="time zone"):
         fitted.predict(datetime(2029, 2, 1), times, values, 4)
+    with pytest.raises(ValueError, match="time zone"):
+        fitted.predict(times[-1], times, values, 4, [Issue(datetime(2029, 1, 2), times[:3], values[:3])])
+    with pytest.raises(ValueError, match="at least one slot"):
+        fitted.predict(times[-1], times, values, 0)
     with pytest.raises(ValueError, match="no value is known"):
         Forecaster.fit(times, np.full(48, np.nan)).predict(times[-1], times, np.full(48, np.nan), 4)
 
