@@ -36,7 +36,10 @@ def from_iso(text: str) -> float:
 
     Raises ValueError when the text is no such time.
     """
-    moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
+    try:
+        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not a time; write it like 2030-02-11T08:00:00Z") from None
     if moment.tzinfo is None:
         raise ValueError(f"time {text!r} has no zone; write it like 2030-02-11T08:00:00Z")
     return moment.timestamp()

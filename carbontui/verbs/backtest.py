@@ -88,4 +88,6 @@ def _show(report: Report) -> None:
             f"{row['worst_pct']:+.0f} %",
         )
     console.print(table)
-    console.print(f"From: {about['grid']}; CO2 against running now, realised.", style="dim", markup=False)
+    console.print(
+        f"From: {about['grid']}; CO2 against running now, realised.", style="dim", markup=False, soft_wrap=True
+    )

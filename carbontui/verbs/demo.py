@@ -61,9 +61,12 @@ def demo(seconds: float, detach: bool) -> None:
     if importlib.util.find_spec("torch") is None:
         raise Failure('the demo trains with PyTorch: pip install "carbontui[demo]"', 2)
     from carbontui.grid import recorded
-    from carbontui.job import launch, options
+    from carbontui.job import launch, options, store
     from carbontui.verbs import run
 
+    running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)
+    if running is not None:
+        raise Failure(f"a demo is running already; look: carbontui attach {running.id}", 2)
     script = paths.example("train_charlm.py")
     click.echo("measuring a step on this machine ...", err=True)
     per_step, startup = measure(script)

@@ -128,7 +128,7 @@ def _show(problem: Problem, plan: Plan, curve: Frontier | None, text: str, about
     console.print(text, soft_wrap=True, markup=False)
     proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
     console.print(f"Certificate: {proof} {plan.gap:.3%} better (stage {plan.stage}).", style="dim")
-    console.print(f"From: {about}", style="dim", markup=False)
+    console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
     table = Table(title="This plan and what else one could do", title_justify="left")
     rows: list[tuple[str, Plan | Evaluation]] = [("plan", plan), *((b.name, b.evaluation) for b in plan.baselines)]
     with_cost = any(figures.cost for _, figures in rows)
