@@ -86,7 +86,7 @@ def features(values: Array, clean: Array, first_h: float, origins: NDArray[np.in
     recent = clean[origins[:, None] - lags[None, :]]
     recent[:, 0] = values[origins - 1]  # whether the newest value is a spike cannot be known yet
     apart = recent - base[:, (-lags) % 24]
-    hours: Array = first_h + origins.astype(np.float64)
+    hours: Array = first_h + origins.astype(float)
     wave = _waves(hours, 24, range(1, 5))
     week = _waves(hours, 168, (k for k in range(1, 18) if k % 7))
     level = (recent[:, :24].mean(axis=1) - base.mean(axis=1))[:, None]

@@ -47,11 +47,8 @@ class ViewerDesk:
         return self._job.overrides.gen
 
     def rank_changed(self, peer: Peer) -> None:
-        job, obs = self._job, peer.obs
-        if obs is not None and peer.hello and peer.hello.rank == 0 and peer not in job.server.peers:
-            # it has left between two ticks: the last steps came with its goodbye
-            job.progress.saw_step(obs.step, obs.start_step, obs.total)
-        job.hands.rank_changed(peer)
+        with self._job.faults.confined("hearing a rank"):
+            self._job.hands.rank_changed(peer)
 
     def sections(self) -> Sections:
         """What is shown now; equal parts keep their identity, so that deltas stay small."""
@@ -287,9 +284,10 @@ class ViewerDesk:
             else:
                 found.append(f"paused beyond {units.fmt_clock(latest, now)} the budget becomes unreachable")
         try:
-            disk = os.statvfs(job.dir)
+            folder = Path(job.options.log).parent
+            disk = os.statvfs(folder)
             if disk.f_bavail * disk.f_frsize < 1 << 30:
-                found.append(f"less than 1 GB is free where run.log lies ({job.dir})")
+                found.append(f"less than 1 GB is free where run.log lies ({folder})")
         except OSError:
             pass
         return found

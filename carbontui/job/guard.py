@@ -42,10 +42,11 @@ class Guard:
         return int(self.facts["keeper"]) if self.guarded and "keeper" in self.facts else None
 
     def open(self) -> None:
-        """Start listening (call inside the running loop)."""
+        """Start listening (call inside the running loop); what the keeper has said already is known on return."""
         if self._socket is not None:
             self._socket.setblocking(False)
             asyncio.get_running_loop().add_reader(self._socket.fileno(), self._hear)
+            self._hear()
 
     def adopt(self, child: tuple[int, int] | None) -> None:
         """Without a keeper: the child as job.json names it."""

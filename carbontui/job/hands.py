@@ -80,7 +80,7 @@ class Hands:
     def rank_changed(self, peer: Peer) -> None:
         """A rank came, went or changed its state: tell it what is wanted, and look at once."""
         job = self._job
-        job.senses.hear(peer)
+        job.senses.hear(peer)  # one that has left between two ticks: its last steps came with its goodbye
         if peer.obs is not None and peer in job.server.peers and peer.obs.want_gen < job.control.gen:
             self.send_want_to(peer)
         if peer.obs is not None and peer.obs.state == "running" and self.asked_to_run_mono is not None:

@@ -279,7 +279,13 @@ class Server:
         task.add_done_callback(peer.tasks.discard)
 
     async def _command(self, peer: Peer, cmd: protocol.Cmd) -> None:
-        peer.send(await self.desk.command(peer, cmd))
+        try:
+            result = await self.desk.command(peer, cmd)
+        except Exception as error:
+            # who asked must not wait for an answer that never comes
+            self.log(f"{cmd.verb} failed: {type(error).__name__}: {error}")
+            result = protocol.Result(cmd.id, False, error=f"{cmd.verb} failed: {error}", exit_code=1)
+        peer.send(result)
 
     async def _preview(self, peer: Peer, ask: protocol.Preview) -> None:
         await asyncio.sleep(0)

@@ -58,8 +58,11 @@ dist.destroy_process_group()
 """
 
 
-def agree(supervisor, launch, finish, folder: Path, *, agents: int, per_agent: int, rounds: int, adverse: bool) -> int:
-    """Pause `rounds` times; every time all ranks must name the same step. Returns the proposals that were aborted."""
+def agree(
+    supervisor, launch, finish, folder: Path, *, agents: int, per_agent: int, rounds: int, adverse: bool, orphaned=False
+) -> int:
+    """Pause `rounds` times; every time all ranks must name the same step. Orphaned: at last the supervisor dies while
+    they are held. Returns the proposals that were aborted."""
     world = agents * per_agent
     script = folder / "ddp.py"
     script.write_text(DDP)
@@ -78,7 +81,13 @@ def agree(supervisor, launch, finish, folder: Path, *, agents: int, per_agent: i
         assert len(set(supervisor.pause(world))) == 1, f"round {i}: {supervisor.seen()}"
         gen = supervisor.want("run")
         supervisor.wait(lambda gen=gen: all(supervisor.acked(gen, r) for r in range(world)))
+    if orphaned:
+        supervisor.lease_s = 2.0
+        supervisor.pause(world)
     (folder / "enough").touch()
+    if orphaned:
+        supervisor.kill()  # held without a lease? Nobody is, on any rank
     outs = [finish(job, timeout_s=100) for job in jobs]
-    assert len({done for out in outs for done in re.findall(r"done (\d+)", out)}) == 1
+    done = [step for out in outs for step in re.findall(r"rank \d+ done (\d+)", out)]
+    assert len(done) == world and len(set(done)) == 1
     return sum(out.count("aborted") for out in outs)

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 def test_disturbed_weights_are_bit_identical(supervisor, launch, finish, tmp_path):
     """One unload, pauses, duty cycling and a dying supervisor here; the long form is in tests/soak."""
-    disturb(supervisor, launch, finish, tmp_path, steps=600, unloads=1, pauses=3, kills=2)
+    disturb(supervisor, launch, finish, tmp_path, steps=400, unloads=1, pauses=2, kills=2)
 
 
 def test_a_failing_checkpoint_keeps_training(supervisor, launch, finish, tmp_path):

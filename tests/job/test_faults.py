@@ -262,6 +262,9 @@ def test_garbage_floods_and_silent_viewers_disturb_nobody(house):
             flood.sendall(line * 1000)
     flood.shutdown(socket.SHUT_RDWR)  # the reader of its lines still holds it open
     viewer, lines = job.connect()
+    viewer.sendall(b'{"t":"cmd","id":7,"verb":"boost","args":{"for_s":[]}}\n')
+    answer = json.loads(lines.readline())
+    assert (answer["t"], answer["id"], answer["ok"]) == ("result", 7, False)
     viewer.sendall(b'{"t":"view","rate_hz":5}\n')
     first = json.loads(lines.readline())
     assert first["t"] == "snap"

@@ -27,12 +27,16 @@ async def job(tmp_path, monkeypatch):
         socket=str(tmp_path / "run" / "s"), created_s=time.time(), zone="DE", work_s=3600.0,
     )  # fmt: skip
     one = Supervisor(spec, theirs.detach())
-    one.guard.open()
     ours.sendall(json.dumps({"t": "child", "state": "running", "pid": os.getpid(), "starts": 1}).encode() + b"\n")
-    await asyncio.sleep(0.05)
+    one.guard.open()
     yield one
     await one.leave()
     ours.close()
+
+
+async def test_a_successor_knows_of_the_running_command_before_its_first_decision(job):
+    assert not await job.tick()
+    assert job.decision.state in ("starting", "running")
 
 
 async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, monkeypatch):
