@@ -6,9 +6,13 @@ job, 85 unloaded under --requeue; `run` in front otherwise exits with the child'
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
+import math
+import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -52,6 +56,16 @@ class Failure(click.ClickException):
         click.echo(f"carbontui: {self.message}", err=True)
 
 
+class Finite(click.FloatRange):
+    """A number within a range; 'nan' and 'inf' are no numbers here."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if number is not None and not math.isfinite(number):
+            self.fail(f"{value!r} is no finite number.", param, ctx)
+        return number
+
+
 class Verbs(click.Group):
     """A group whose commands live in carbontui.verbs and are loaded on demand."""
 
@@ -80,12 +94,16 @@ def cli(ctx: click.Context, readonly: bool) -> None:
         from carbontui.verbs.attach import open_default
 
         ctx.exit(open_default(readonly=readonly))
+    if readonly and ctx.invoked_subcommand != "attach":
+        raise click.UsageError("--readonly is for the screen: carbontui --readonly, or carbontui attach --readonly")
 
 
 def main() -> NoReturn:
     """Entry point: wrong use is one line and exit 2, never a traceback."""
+    _mend_streams()
     try:
         cli.main(prog_name="carbontui", standalone_mode=False)
+        sys.stdout.flush()
         sys.exit(0)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
@@ -98,7 +116,24 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
+        # whoever read has left; the interpreter must not stumble over what is still in the buffer
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"carbontui: {where}{error.strerror or error}", err=True)
+        sys.exit(4 if isinstance(error, PermissionError) else 1)
+
+
+def _mend_streams() -> None:
+    """A closed stream becomes /dev/null; a character the locale lacks (LANG=C) becomes '?', never an error."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":

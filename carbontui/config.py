@@ -5,6 +5,7 @@ Each field's meaning stands beneath it; `carbontui doctor` prints where each val
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
     try:
         data = msgspec.toml.decode(raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML ({error})") from error
     return dict(data)
 
@@ -96,9 +97,14 @@ def load(overrides: dict[str, Any] | None = None, path: Path | None = None) -> L
         if value is not None:
             merged[field], origin[field] = value, "command line"
     try:
-        return Loaded(msgspec.convert(merged, Settings, strict=False), origin)
+        settings = msgspec.convert(merged, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(_explain(str(error), origin, source)) from error
+    for field in Settings.__struct_fields__:
+        value = getattr(settings, field)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(_explain(f"{value} is no finite number - at `$.{field}`", origin, source))
+    return Loaded(settings, origin)
 
 
 def _explain(message: str, origin: dict[str, str], source: Path) -> str:

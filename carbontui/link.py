@@ -63,7 +63,11 @@ class NotOurs(LinkError):
 
 
 class VersionMismatch(LinkError):
-    """The supervisor speaks another major version of the protocol."""
+    """The supervisor speaks another major version of the protocol; `version` is that of its carbontui."""
+
+    def __init__(self, text: str, version: str) -> None:
+        super().__init__(text)
+        self.version = version
 
 
 class RequestRefused(LinkError):
@@ -124,7 +128,8 @@ def _check_welcome(message: object) -> protocol.Welcome:
     if message.v != protocol.VERSION:
         raise VersionMismatch(
             f"the supervisor speaks protocol {message.v} (carbontui {message.version}), "
-            f"this program {protocol.VERSION} (carbontui {__version__}): use the same version at both ends"
+            f"this program {protocol.VERSION} (carbontui {__version__}): use the same version at both ends",
+            message.version,
         )
     return message
 
@@ -278,7 +283,7 @@ def ask(path: Path, message: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> An
 
     The answer's type belongs to the message's. Raises LinkError (see the tree above).
     """
-    with _conversation(path, timeout_s) as (sock, lines):
+    with _conversation(path, timeout_s) as (sock, lines, _welcome):
         sock.sendall(protocol.encode(msgspec.structs.replace(message, id=1)))
         while True:
             answer = lines.next()
@@ -288,9 +293,18 @@ def ask(path: Path, message: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> An
                 return answer
 
 
+def version(path: Path, timeout_s: float = HELLO_TIMEOUT_S) -> str:
+    """The version of carbontui that the supervisor runs. Raises LinkError."""
+    try:
+        with _conversation(path, timeout_s) as (_sock, _lines, welcome):
+            return welcome.version
+    except VersionMismatch as error:
+        return error.version
+
+
 def snap(path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> protocol.Snap:
     """Everything a screen would show, once. Raises LinkError."""
-    with _conversation(path, timeout_s) as (sock, lines):
+    with _conversation(path, timeout_s) as (sock, lines, _welcome):
         sock.sendall(protocol.encode(protocol.View()))
         while True:
             answer = lines.next()
@@ -301,7 +315,7 @@ def snap(path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> protocol.Snap:
 
 
 @contextlib.contextmanager
-def _conversation(path: Path, timeout_s: float) -> Iterator[tuple[socket.socket, _Lines]]:
+def _conversation(path: Path, timeout_s: float) -> Iterator[tuple[socket.socket, _Lines, protocol.Welcome]]:
     """A connection with hello and welcome said; what goes wrong inside leaves as a LinkError."""
     end = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
@@ -316,8 +330,7 @@ def _conversation(path: Path, timeout_s: float) -> Iterator[tuple[socket.socket,
         _check_peer(sock, path)
         try:
             sock.sendall(protocol.encode(_hello()))
-            _check_welcome(lines.next())
-            yield sock, lines
+            yield sock, lines, _check_welcome(lines.next())
         except TimeoutError:
             raise NoAnswer(f"no answer from the supervisor within {timeout_s:g} s") from None
         except OSError as error:

@@ -12,6 +12,9 @@ from datetime import datetime, timezone
 
 J_PER_KWH = 3.6e6
 
+LONGEST_S = 10 * 366 * 86400.0
+"""No duration a person means is longer; beyond it the calendar ends before the sum does."""
+
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)", re.IGNORECASE)
 _SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0}
 
@@ -33,7 +36,10 @@ def from_iso(text: str) -> float:
 
     Raises ValueError when the text is no such time.
     """
-    moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
+    try:
+        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not a time; write it like 2030-02-11T08:00:00Z") from None
     if moment.tzinfo is None:
         raise ValueError(f"time {text!r} has no zone; write it like 2030-02-11T08:00:00Z")
     return moment.timestamp()
@@ -45,7 +51,10 @@ def parse_duration(text: str) -> float:
     parts = list(_DURATION_PART.finditer(cleaned))
     if not parts or _DURATION_PART.sub("", cleaned).strip():
         raise ValueError(f"{text!r} is not a duration; write it like 90s, 30m, 4h, 1h30m or 2d")
-    return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+    seconds = sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+    if seconds > LONGEST_S:
+        raise ValueError(f"{text[:40]!r} is longer than ten years")
+    return seconds
 
 
 def parse_watts(text: str) -> float:

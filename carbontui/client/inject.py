@@ -36,6 +36,7 @@ def environment(
     socket: Union[str, Path],
     job: str,
     marker: Union[str, Path],
+    log: Union[str, Path, None] = None,
     resume: bool = False,
 ) -> Dict[str, str]:
     """The child's environment: `base` with the hook in front of its PYTHONPATH and what the client needs to know.
@@ -50,6 +51,9 @@ def environment(
     env["CARBONTUI_JOB"] = job
     env["CARBONTUI_MARKER"] = str(marker)
     env["CARBONTUI_HOOK"] = str(hook_dir)
+    env.pop("CARBONTUI_RUN_LOG", None)
+    if log is not None:
+        env["CARBONTUI_RUN_LOG"] = str(log)
     env.pop("CARBONTUI_RESUME", None)
     if resume:
         env["CARBONTUI_RESUME"] = "1"

@@ -54,6 +54,42 @@ class _Watch:
         return None
 
 
+def _outlive_a_full_disk():
+    """Output that goes to run.log is dropped while its disk is full: a print() must not end a training."""
+    import errno
+    import io
+    import os
+
+    class Patient(io.FileIO):
+        def write(self, data):
+            try:
+                return super().write(data)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                return memoryview(data).nbytes
+
+    log = os.stat(os.environ["CARBONTUI_RUN_LOG"])
+    for name in ("stdout", "stderr"):
+        old = getattr(sys, name)
+        if old is None or not os.path.samestat(os.fstat(old.fileno()), log):
+            continue
+        raw = Patient(old.fileno(), "wb", closefd=False)
+        raw.name = old.name
+        bare = isinstance(old.buffer, io.RawIOBase)  # python -u, or PYTHONUNBUFFERED
+        new = io.TextIOWrapper(
+            raw if bare else io.BufferedWriter(raw),
+            old.encoding,
+            old.errors,
+            newline="\n",
+            line_buffering=old.line_buffering,
+            write_through=old.write_through,
+        )
+        new.mode = "w"
+        setattr(sys, name, new)
+        setattr(sys, "__" + name + "__", new)
+
+
 def _install():
     here = __file__.rpartition("/")[0]
     # last on the path: a carbontui that this environment has installed itself comes first, and so does
@@ -72,4 +108,8 @@ def _install():
         sys.path.append(here)
 
 
+try:
+    _outlive_a_full_disk()
+except Exception:  # no run.log of ours, or output of another kind: it stays as it was
+    pass
 _install()

@@ -187,7 +187,8 @@ class Forecaster:
             own_last = np.concatenate([[np.nan], own[:-1, 0]])
             error = stack.nowcast_error(values[origins - 1], last, own_last)
             result = np.maximum(stack.blend(own, spread, error, age, truth), self.model.floor)
-        low, high = _quantiles(truth - result)
+        learned = (first_h + origins < self.model.until_h)[:, None]
+        low, high = _quantiles((truth - result) * np.where(learned, self.model.optimism, 1.0))
         return result[-1], result[-1] + low, result[-1] + high, used
 
     def _published(

@@ -1,13 +1,16 @@
 """Ridge regression on lags and calendar: hourly, one coefficient vector per horizon, nothing known of the zone.
 
-What is predicted is the departure from the mean of the same hour on the seven days before; the features are recent
-departures, the shape of the week, the time of day and their products. Numpy only; runs in the worker.
+What is predicted is the departure, on a shifted log scale, from the mean of the same hour on the seven days before; the
+features are recent departures, the shape of the day, time of day and of week and products. How far coefficients
+are shrunk is found by leaving out blocks of time, so a short or erratic history falls back to that mean.
+Numpy only; runs in the worker.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +23,15 @@ WARM_H = 8 * 24
 """Hours before an origin that its features look at, rounded up to days."""
 LEAST_ORIGINS = 14 * 24
 KEY_LAGS = (0, 1, 2, 3, 4, 5, 8, 11, 17, 22, 23, 24)
-# near horizons rest on a few strong lags and want little shrinkage, far ones on many weak ones; chosen on
-# 2020 to mid 2021, the same for every zone
-PENALTIES = ((2, 25.0), (4, 60.0), (HORIZON_H, 150.0))
+PENALTIES = (4.0, 12.0, 40.0, 120.0, 400.0, 1200.0, 4000.0, 12000.0)
+SPANS = (0, 2, 4, 12, 36, HORIZON_H)
+"""Near horizons rest on a few strong lags, far ones on many weak ones: each span has a penalty of its own."""
+KNOTS = (0, 1, 2, 3, 5, 8, 11, 17, 23, 35, 47, 71, 95)
+BLOCKS = 5
 FLOOR_SHARE = 0.2
+LEAP = 6.0
+LEAPS_AT_FIRST, LEAP_RETURNS = 3, -0.2
+"""Before any leap has been judged: as if three had gone back by a fifth."""
 
 
 def fill(values: Array) -> Array:
@@ -78,29 +86,48 @@ def features(values: Array, clean: Array, first_h: float, origins: NDArray[np.in
     recent = clean[origins[:, None] - lags[None, :]]
     recent[:, 0] = values[origins - 1]  # whether the newest value is a spike cannot be known yet
     apart = recent - base[:, (-lags) % 24]
-    hours = first_h + origins
-    angle = (hours % 24) * (2 * np.pi / 24)
-    wave = np.stack([part(k * angle) for k in range(1, 5) for part in (np.sin, np.cos)], axis=1)
-    # the epoch began on a Thursday; a day counts as weekend by UTC
-    weekend = np.stack([((hours + 12 * k) // 24 + 3) % 7 >= 5 for k in range(5)], axis=1).astype(float)
+    hours: Array = first_h + origins.astype(float)
+    wave = _waves(hours, 24, range(1, 5))
+    week = _waves(hours, 168, (k for k in range(1, 18) if k % 7))
     level = (recent[:, :24].mean(axis=1) - base.mean(axis=1))[:, None]
     shape = (base - base.mean(axis=1, keepdims=True))[:, ::3]
     last_week = clean[origins[:, None] + np.arange(24)[None, :] - 168] - base
     key = np.concatenate([apart[:, KEY_LAGS], level], axis=1)
-    columns = [apart, wave, weekend, level, base.std(axis=1)[:, None], shape, last_week]
-    columns += [key * wave[:, k : k + 1] for k in range(wave.shape[1])]
-    columns += [shape * wave[:, k : k + 1] for k in range(4)]
-    return np.concatenate([*columns, np.ones((origins.size, 1))], axis=1), base
+    products = (key[:, None, :] * wave[:, :, None]).reshape(origins.size, -1)
+    one = np.ones((origins.size, 1))
+    parts = [apart, wave, week, level, base.std(axis=1)[:, None], shape, last_week, products, one]
+    return np.concatenate(parts, axis=1), base
+
+
+def _waves(hours: Array, period_h: int, orders: Iterable[int]) -> Array:
+    angle = (hours % period_h) * (2 * np.pi / period_h)
+    return np.stack([part(k * angle) for k in orders for part in (np.sin, np.cos)], axis=1)
+
+
+_KEYS = len(KEY_LAGS) + 1
+SHRINKAGE = np.repeat(
+    [0.3, 1.0, 1.0, 1.0, 0.1, 10.0, 15.0, 30.0, 60.0, 1e-8],
+    [2, LAGS_H - 2, 8, 30, 1, 1, 8, 24, 8 * _KEYS, 1],
+)
+"""Relative penalty per feature, in the order of `features`: lags and calendar first, details only where they pay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ridge:
-    """Fitted coefficients (features, HORIZON_H) on standardised features."""
+    """Fitted coefficients (features, HORIZON_H) on standardised features of log(value + shift).
+
+    until_h: epoch hour up to which values were learned from; optimism: per horizon, by how much errors on values that
+    were not learned from exceed those on values that were.
+    """
 
     coefficients: Array
     centre: Array
     scale: Array
+    shift: float
+    reach: float
     floor: float
+    until_h: float
+    optimism: Array
 
     @classmethod
     def fit(cls, hourly: Array, first_h: float) -> Ridge | None:
@@ -109,8 +136,9 @@ class Ridge:
         known = np.isfinite(hourly)
         if last - WARM_H < LEAST_ORIGINS or known.mean() < 0.5 or np.ptp(hourly[known]) < 1e-9:
             return None
-        values = fill(hourly)
-        clean = despike(values)
+        raw = fill(hourly)
+        shift = float(np.abs(raw).mean() - min(0.0, raw.min()))
+        values, clean = _log(raw, shift), _log(despike(raw), shift)
         origins = np.arange(WARM_H, last + 1)
         # an origin whose week or whose targets were mostly made up teaches nothing
         counted = np.concatenate([[0.0], np.cumsum(known)])
@@ -122,24 +150,92 @@ class Ridge:
         centre, scale = rows.mean(axis=0), rows.std(axis=0)
         centre[-1], scale[-1] = 0.0, 1.0
         scale[scale < 1e-9] = 1.0
+        scale *= np.sqrt(SHRINKAGE)
         rows = (rows - centre) / scale
-        targets = np.empty((origins.size, HORIZON_H))
-        for h in range(HORIZON_H):
-            targets[:, h] = values[origins + h] - base[:, h % 24]
-        gram, moments = rows.T @ rows, rows.T @ targets
-        coefficients = np.empty_like(moments)
-        done = 0
-        for until, penalty in PENALTIES:
-            shrink = np.full(len(gram), penalty)
-            shrink[-1] = 1e-6
-            coefficients[:, done:until] = np.linalg.solve(gram + np.diag(shrink), moments[:, done:until])
-            done = until
-        return cls(coefficients, centre, scale, FLOOR_SHARE * float(np.nanmin(hourly)))
+        ahead = np.arange(HORIZON_H)
+        targets = values[origins[:, None] + ahead[None, :]] - base[:, ahead % 24]
+        coefficients, optimism = _solve(rows, targets)
+        floor = FLOOR_SHARE * float(np.nanmin(hourly))
+        reach = 2 * float(np.abs(targets).max())
+        return cls(coefficients, centre, scale, shift, reach, floor, first_h + hourly.size, optimism)
 
     def rows(self, values: Array, clean: Array, first_h: float, origins: NDArray[np.int64]) -> Array:
         """(origins, HORIZON_H) predicted values; column h is the hour that starts h hours after the origin."""
-        rows, base = features(values, clean, first_h, origins)
-        predicted: Any = np.tile(base, (1, HORIZON_H // 24))
-        predicted += ((rows - self.centre) / self.scale) @ self.coefficients
-        floored: Array = np.maximum(predicted, self.floor)
+        values, clean = _log(values, self.shift), _log(clean, self.shift)
+        predicted = self._logs(values, clean, first_h, origins)
+        suspect, believed = _tempered(values, predicted[:, 0], origins)
+        if suspect.size:
+            told = values.copy()
+            told[origins[suspect] - 1] = believed
+            predicted[suspect] = self._logs(told, clean, first_h, origins[suspect])
+        floored: Array = np.maximum(np.exp(predicted) - self.shift, self.floor)
         return floored
+
+    def _logs(self, values: Array, clean: Array, first_h: float, origins: NDArray[np.int64]) -> Array:
+        rows, base = features(values, clean, first_h, origins)
+        departure = np.clip(((rows - self.centre) / self.scale) @ self.coefficients, -self.reach, self.reach)
+        departure += np.tile(base, (1, HORIZON_H // 24))
+        return departure
+
+
+def _tempered(values: Array, following: Array, origins: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
+    """Origins (by index, consecutive ones) whose newest value leaps from its forecast, and how much of it to believe.
+
+    Spikes return in the next hour, news stays: what came after the leaps before each origin says which it mostly is.
+    """
+    leap = np.concatenate([[0.0], values[origins[:-1]] - following[:-1]])
+    usual = 1.4826 * float(np.median(np.abs(leap))) + 1e-9
+    large = np.abs(leap) > LEAP * usual
+    # the way back from a leap is no leap of its own
+    back_home = np.concatenate([[False], large[:-1] & (leap[:-1] * leap[1:] < 0)])
+    suspect: NDArray[np.int64] = np.flatnonzero(large & ~back_home)
+    judged = suspect[suspect < origins.size - 1]
+    back = np.clip((values[origins[judged]] - following[judged]) / leap[judged], -1.0, 1.0)
+    so_far = np.concatenate([[0.0], np.cumsum(back)])
+    # the outcome of a leap is known two origins later
+    count = np.searchsorted(judged, suspect - 1, side="right")
+    share = 1 + np.minimum(0.0, (so_far[count] + LEAPS_AT_FIRST * LEAP_RETURNS) / (count + LEAPS_AT_FIRST))
+    believed: Array = following[suspect - 1] + share * leap[suspect]
+    return suspect, believed
+
+
+def _log(values: Array, shift: float) -> Array:
+    """Errors are judged relative to the value, so levels are too; the shift keeps low and zero values from ruling."""
+    logs: Array = np.log(np.maximum(values + shift, 0.05 * shift))
+    return logs
+
+
+def _solve(rows: Array, targets: Array) -> tuple[Array, Array]:
+    """Coefficients, and the optimism per horizon. The penalty of each span of horizons is the one that does best on
+    blocks of time left out of the fit (with the hours next to them left out of the judgement)."""
+    cuts = np.linspace(0, len(rows), BLOCKS + 1).astype(int)
+    blocks = [slice(a, b) for a, b in itertools.pairwise(cuts)]
+    grams = [rows[block].T @ rows[block] for block in blocks]
+    moments = [rows[block].T @ targets[block] for block in blocks]
+    gram, moment = np.sum(grams, axis=0), np.sum(moments, axis=0)
+    knots = np.array(KNOTS)
+    missed = np.zeros((len(PENALTIES), knots.size))
+    margin = min(HORIZON_H, len(rows) // BLOCKS // 4)
+    judged = np.zeros(0, dtype=np.int64)
+    for block, its_gram, its_moment in zip(blocks, grams, moments, strict=True):
+        power, turn = np.linalg.eigh(gram - its_gram)
+        turned = turn.T @ (moment - its_moment)[:, knots]
+        some = np.arange(block.start + margin, block.stop - margin, 3)
+        seen, wanted = rows[some] @ turn, targets[np.ix_(some, knots)]
+        for k, penalty in enumerate(PENALTIES):
+            guess = seen @ (turned / (np.maximum(power, 0.0) + penalty)[:, None])
+            missed[k] += np.abs(wanted - guess).sum(axis=0)
+        judged = np.concatenate([judged, some])
+    power, turn = np.linalg.eigh(gram)
+    turned = turn.T @ moment
+    coefficients = np.empty_like(moment)
+    chosen = np.empty(knots.size)
+    for first, until in itertools.pairwise(SPANS):
+        inside = (knots >= first) & (knots < until)
+        best = int(np.argmin(missed[:, inside].sum(axis=1)))
+        chosen[inside] = missed[best, inside]
+        shrunk = np.maximum(power, 0.0) + PENALTIES[best]
+        coefficients[:, first:until] = turn @ (turned[:, first:until] / shrunk[:, None])
+    learned = np.abs(targets[np.ix_(judged, knots)] - rows[judged] @ coefficients[:, knots]).sum(axis=0)
+    optimism = np.clip(chosen / np.maximum(learned, 1e-9), 1.0, 2.0)
+    return coefficients, np.interp(np.arange(HORIZON_H), knots, optimism)

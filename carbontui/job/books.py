@@ -19,6 +19,7 @@ from carbontui.power.meter import Meter
 
 HOST = "host"
 """The device name of the host constant in the journal's energy rows."""
+PRICE = "price"
 ESTIMATED = frozenset({"cpu", "dram", HOST})
 
 
@@ -60,26 +61,19 @@ class Books:
         kept = self.journal.recall("books")
         if not kept:
             return
-        self.ledger.restore(kept["ledger"])
+        self.ledger.restore(kept["ledger"], self.journal.energy_rows(), time.time())
         self.held_s = float(kept.get("held_s", 0.0))
-        self.intensity.update({float(start): value for start, value in kept["intensity"]})
-        self.price.update({float(start): value for start, value in kept.get("price", [])})
+        for start, dur, value, signal in self.journal.grid_rows():
+            self._spread(self.price if signal == PRICE else self.intensity, start, dur, value)
         try:
             self.meter = Meter.from_dict(kept["meter"], self.boot_id)
         except ValueError:
             self.meter = Meter()
 
     def keep(self) -> None:
-        self.journal.keep(
-            "books",
-            {
-                "ledger": self.ledger.to_dict(),
-                "meter": self.meter.to_dict(self.boot_id),
-                "held_s": self.held_s,
-                "intensity": list(self.intensity.items()),
-                "price": list(self.price.items()),
-            },
-        )
+        """Into the journal, in one transaction with the rows: what a successor cannot read from them."""
+        facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
+        self.journal.keep("books", facts)
 
     # --- joules ---
 
@@ -97,11 +91,13 @@ class Books:
                 self.ledger.add(got.uuid, t0, t1, joules, got.method, state, wall, gpu=board)
                 self.columns.add(got.uuid, t0, t1, joules)
 
-    def host(self, now_s: float, state: str, *, held: bool) -> None:
-        """The host constant up to now, and the time the GPUs were held."""
+    def host(self, now_s: float, dt_s: float, state: str, *, held: bool) -> None:
+        """The host constant up to now, and the time the GPUs were held. `dt_s` passed since the last call."""
         since, self._host_until_s = self._host_until_s, now_s
         if since is None or now_s <= since:
             return
+        if now_s - since > 2 * dt_s:
+            since = now_s - dt_s  # the clock was set: that is not time the machine ran
         if held:
             self.held_s += now_s - since
         if self.options.host_w and state != "unloaded":
@@ -114,23 +110,29 @@ class Books:
         """Realised (or, marked, estimated) intensity into the bins of the accounts and the journal."""
         fresh: list[tuple[float, float, float, str, str, str]] = []
         for row in rows:
-            changed = False
-            start = row.start_s // accounts.BIN_S * accounts.BIN_S
-            while start < row.start_s + row.dur_s - 1e-6:
-                changed = changed or self.intensity.get(start) != row.value
-                self.intensity[start] = row.value
-                start += accounts.BIN_S
-            if changed:
+            if self._spread(self.intensity, row.start_s, row.dur_s, row.value):
                 fresh.append((row.start_s, row.dur_s, row.value, row.kind, signal, source))
         self.journal.grid(fresh)
 
     def prices(self, outlook: Outlook) -> None:
         """Day-ahead prices of slots that have begun: exact once published."""
+        fresh: list[tuple[float, float, float, str, str, str]] = []
         for index, value in enumerate(outlook.price[: outlook.realised + 1]):
             start = outlook.start_s + index * outlook.step_s
-            while value is not None and start < outlook.start_s + (index + 1) * outlook.step_s - 1e-6:
-                self.price[start // accounts.BIN_S * accounts.BIN_S] = value
-                start += accounts.BIN_S
+            if value is not None and self._spread(self.price, start, outlook.step_s, value):
+                fresh.append((start, outlook.step_s, value, "actual", PRICE, outlook.source))
+        self.journal.grid(fresh)
+
+    @staticmethod
+    def _spread(bins: dict[float, float], start_s: float, dur_s: float, value: float) -> bool:
+        """Put a value into every bin of an interval; True when that changed one."""
+        changed = False
+        start = start_s // accounts.BIN_S * accounts.BIN_S
+        while start < start_s + dur_s - 1e-6:
+            changed = changed or bins.get(start) != value
+            bins[start] = value
+            start += accounts.BIN_S
+        return changed
 
     # --- sums ---
 

@@ -8,7 +8,7 @@ deadline, the longest pause, the plan.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from carbontui import protocol, units
 
@@ -17,6 +17,11 @@ STILL: frozenset[str] = frozenset({"off", "unload", "pause"})
 NO_BOUNDARY_S = 10.0
 """Asked to pause for this long without a step: the state says so."""
 NO_CLIENT_S = 30.0
+VANISHED = {
+    "running": "the child is gone and nobody saw its exit status",
+    "waiting": "the keeper is gone before the command was started: run it again",
+    "unloaded": "unloaded, and the keeper that would start it again is gone: run it again, from its checkpoint",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ class Level:
 
 
 FULL = Level("full", "full")
+OFF = Level("off", "off", 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,8 @@ class Child:
     signal: int | None = None
     stopped: bool = False
     unloaded: bool = False
+    was: str = "running"
+    """What a vanished child did when it was last heard of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,12 @@ class Decision:
     hold_until_s: float | None = None
 
 
+def restored(kept: dict[str, Any] | None, mono_s: float) -> Control:
+    """A predecessor's Control, asked anew at `mono_s`; what another version kept beside it is left out."""
+    known = {key: value for key, value in (kept or {}).items() if key in Control.__dataclass_fields__}
+    return Control(**{**known, "asked_mono_s": mono_s})
+
+
 def decide(control: Control, seen: Observation) -> tuple[Control, Decision]:
     """The whole policy of one job, evaluated about once a second and at every event."""
     level, reason, spent = _choose(control, seen)
@@ -132,6 +146,9 @@ def decide(control: Control, seen: Observation) -> tuple[Control, Decision]:
 def _choose(control: Control, seen: Observation) -> tuple[Level, protocol.Reason, bool]:
     """The level in force and who decided it."""
     reason = protocol.Reason
+    if seen.child.stopped:
+        # held, it could not obey: a script that ends at its next step must reach it
+        return FULL, reason("stop", "stopping: a person asked for it"), False
     if seen.override is not None:
         who = seen.override.by
         until = "" if seen.override_until_s is None else f" until {units.fmt_clock(seen.override_until_s, seen.now_s)}"
@@ -224,7 +241,7 @@ def _observe(
     """The state as observed, not as asked."""
     child = seen.child
     if child.state == "vanished":
-        return "lost", protocol.Reason("vanished", "the child is gone and nobody saw its exit status")
+        return "lost", protocol.Reason("vanished", VANISHED.get(child.was, VANISHED["running"]))
     if child.state == "exited":
         return _ending(child)
     if child.state == "waiting":

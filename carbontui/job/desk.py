@@ -13,7 +13,7 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
-from carbontui.job import journal, overrides, picture, store
+from carbontui.job import journal, memory, overrides, picture, store
 from carbontui.job.server import Peer, Sections
 from carbontui.job.trial import ABOUT_S
 from carbontui.power.messages import Cap
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
 
 ACK_WAIT_S = 2.0
+ACK_LOOK_S = 0.004
 SAMPLE_WAIT_S = 0.3
 LOSS_POINTS = 240
 LEVEL_OF_STATE: dict[str, str | None] = {"paused": "pause", "unloaded": "unload", "waiting": "off", "starting": None}
@@ -46,16 +47,13 @@ class ViewerDesk:
         return self._job.overrides.gen
 
     def rank_changed(self, peer: Peer) -> None:
-        job, obs = self._job, peer.obs
-        if obs is not None and peer.hello and peer.hello.rank == 0 and peer not in job.server.peers:
-            # it has left between two ticks: the last steps came with its goodbye
-            job.progress.saw_step(obs.step, obs.start_step, obs.total)
-        job.rank_changed(peer)
+        with self._job.faults.confined("hearing a rank"):
+            self._job.hands.rank_changed(peer)
 
     def sections(self) -> Sections:
         """What is shown now; equal parts keep their identity, so that deltas stay small."""
         job = self._job
-        status = job.status or job.describe(job.clock.now())
+        status = job.status or job.teller.describe(job.clock.now())
         if self._band[0] is not job.outlook:
             self._band = (job.outlook, picture.band(job.outlook) if job.outlook else None)
         self._note_loss(status)
@@ -83,7 +81,7 @@ class ViewerDesk:
     async def status_now(self) -> protocol.Status:
         """A fresh sample, within 300 ms."""
         await self._job.agent.refresh(SAMPLE_WAIT_S)
-        return self._job.describe(self._job.clock.now())
+        return self._job.teller.describe(self._job.clock.now())
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         return await self._job.planner.preview(ask)
@@ -179,7 +177,7 @@ class ViewerDesk:
         job.budget = budgets.parse(text, job.clock.now())
         job.event("budget", by=by, budget=text)
         job.planner.surprise(f"budget {text} by {by}")
-        job.keep()
+        memory.keep(job)
         job.wake()
         deadline = job.deadline_s()
         when = "" if deadline is None else f", until {units.fmt_clock(deadline, job.clock.now())}"
@@ -215,7 +213,7 @@ class ViewerDesk:
         )
         job.event("override", verb=cmd.verb, by=by, until=cmd.args.get("until"), value_w=value, gen=job.overrides.gen)
         job.planner.surprise(f"{cmd.verb} by {by}")
-        job.keep()
+        memory.keep(job)
         job.journal.commit()
         job.wake()
         if cmd.verb == "pause":
@@ -223,20 +221,30 @@ class ViewerDesk:
         text = {"resume": "back to the plan", "boost": "flat out"}.get(cmd.verb, f"capped at {value} W per GPU")
         return protocol.Result(cmd.id, True, text=text)
 
-    def _until(self, cmd: protocol.Cmd) -> float | str | None:
-        """`until` as epoch seconds of the job's clock or "next"; `for_s` counts from now."""
-        job = self._job
+    def _until(self, cmd: protocol.Cmd) -> float | None:
+        """`until` as epoch seconds of the job's clock; `for_s` counts from now. Raises OverrideError."""
+        now = self._job.clock.now()
         if cmd.args.get("for_s") is not None:
-            return job.clock.now() + float(cmd.args["for_s"])
-        text = cmd.args.get("until")
-        return None if text is None else budgets.parse_until(str(text), job.clock.now())
+            return now + float(cmd.args["for_s"])
+        if cmd.args.get("until") is None:
+            return None
+        asked = budgets.parse_until(str(cmd.args["until"]), now)
+        if not isinstance(asked, str):
+            if asked <= now:
+                raise overrides.OverrideError("that time is over already")
+            return asked
+        # a time at once: the plan is made anew around the override, and its next change would be the override's own
+        change = self._job.planner.level_at(now)[1]
+        if change is None:
+            raise overrides.OverrideError("the plan has no next change; say --for 30m or --until 18:00")
+        return change
 
     async def _await_pause(self, cmd: protocol.Cmd) -> protocol.Result:
         """'paused at step N' once every rank has acknowledged, or 'asked' after two seconds."""
         job = self._job
         due = time.monotonic() + ACK_WAIT_S
         while time.monotonic() < due:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(ACK_LOOK_S)
             if job.decision.state in ("paused", "waiting", "unloaded"):
                 step = job.progress.step
                 text = f"paused at step {step}" if job.decision.state == "paused" else job.decision.state
@@ -276,9 +284,10 @@ class ViewerDesk:
             else:
                 found.append(f"paused beyond {units.fmt_clock(latest, now)} the budget becomes unreachable")
         try:
-            disk = os.statvfs(job.dir)
+            folder = Path(job.options.log).parent
+            disk = os.statvfs(folder)
             if disk.f_bavail * disk.f_frsize < 1 << 30:
-                found.append(f"less than 1 GB is free where run.log lies ({job.dir})")
+                found.append(f"less than 1 GB is free where run.log lies ({folder})")
         except OSError:
             pass
         return found

@@ -18,7 +18,10 @@ def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Fee
     """The feed of the job's zone; a recorded file replaces every live source."""
     series = None
     if options.grid is not None:
-        series = recorded.load(Path(options.grid), zone=options.zone or "recorded")
+        try:
+            series = recorded.load(Path(options.grid), zone=options.zone or "recorded")
+        except (OSError, ValueError) as error:
+            log(f"the recorded grid of this job is gone, other sources take its place: {error}")
     try:
         keys = read_keys(paths.config_file().parent / "keys.env")
     except KeyFileError as error:

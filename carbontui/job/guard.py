@@ -26,8 +26,6 @@ class Guard:
         self._inbox = b""
         self.facts: dict[str, Any] = {}
         self._stop_task: asyncio.Task[None] | None = None
-        self._stopped = False
-        self._held: tuple[bool, float | None] | None = None
 
     @property
     def guarded(self) -> bool:
@@ -44,10 +42,11 @@ class Guard:
         return int(self.facts["keeper"]) if self.guarded and "keeper" in self.facts else None
 
     def open(self) -> None:
-        """Start listening (call inside the running loop)."""
+        """Start listening (call inside the running loop); what the keeper has said already is known on return."""
         if self._socket is not None:
             self._socket.setblocking(False)
             asyncio.get_running_loop().add_reader(self._socket.fileno(), self._hear)
+            self._hear()
 
     def adopt(self, child: tuple[int, int] | None) -> None:
         """Without a keeper: the child as job.json names it."""
@@ -69,7 +68,7 @@ class Guard:
         *lines, self._inbox = self._inbox.split(b"\n")
         for line in lines:
             with contextlib.suppress(msgspec.DecodeError):
-                self.facts = msgspec.json.decode(line)
+                self.facts = msgspec.json.decode(line, type=dict[str, Any])
         if lines:
             self._changed()
 
@@ -110,11 +109,12 @@ class Guard:
                 stopped=bool(ending.get("stopped")),
                 unloaded=bool(ending.get("unloaded")),
             )
+        stopping = bool(facts.get("stopping")) or self._stop_task is not None
         if state == "running" and not self.guarded and not proc.same_process(self.pid, facts.get("start_time")):
-            return Child("vanished")
+            return Child("vanished", stopped=stopping)
         if state != "running" and not self.guarded:
-            return Child("vanished")  # unloaded or waiting, and nobody left to start it
-        return Child(state, age_s=proc.age_s(facts.get("start_time")))
+            return Child("vanished", was=state)  # nobody is left to start it
+        return Child(state, age_s=proc.age_s(facts.get("start_time")), stopped=stopping)
 
     def stop(self, *, now: bool) -> None:
         """The stop order, by the keeper, or by ourselves when it is gone."""

@@ -4,7 +4,7 @@ Tables (all times epoch seconds of the job's clock):
   event   at, wall, kind, data (JSON)        every decision, acknowledgement, override, plan, fault
   energy  t0, t1, device, joules, how, state  what each device drew over an interval, never across a change of state
   steps   at, step, rate, loss, level         telemetry of the training loop
-  grid    start, dur, value, kind, signal, source   realised intensity used by the accounts
+  grid    start, dur, value, kind, signal, source   realised intensity and prices used by the accounts
   state   key, value (JSON)                   what a respawned supervisor needs
 
 The schema's version is SQLite's user_version; the one writer migrates. A journal that cannot be written never
@@ -26,8 +26,8 @@ create table event (at real not null, wall real not null, kind text not null, da
 create table energy (t0 real not null, t1 real not null, device text not null, joules real not null,
                      how text not null, state text not null);
 create table steps (at real not null, step integer not null, rate real, loss real, level text);
-create table grid (start real primary key, dur real not null, value real not null, kind text not null,
-                   signal text not null, source text not null) without rowid;
+create table grid (start real not null, dur real not null, value real not null, kind text not null,
+                   signal text not null, source text not null, primary key (start, signal)) without rowid;
 create table state (key text primary key, value text not null) without rowid;
 create index energy_t0 on energy (t0);
 create index event_kind on event (kind, at);
@@ -110,7 +110,26 @@ class Journal:
             row = self._db.execute("select value from state where key=?", (key,)).fetchone()
         except sqlite3.Error:
             return default
-        return json.loads(row[0]) if row else default
+        try:
+            return json.loads(row[0]) if row else default
+        except (TypeError, ValueError):
+            return default
+
+    def energy_rows(self) -> list[tuple[float, float, float, str]]:
+        """(t0, t1, joules, state) of every row written so far."""
+        return self._select("select t0, t1, joules, state from energy")
+
+    def grid_rows(self) -> list[tuple[float, float, float, str]]:
+        """(start, dur, value, signal) of every row written so far."""
+        return self._select("select start, dur, value, signal from grid")
+
+    def _select(self, query: str) -> list[Any]:
+        if self._db is None:
+            return []
+        try:
+            return self._db.execute(query).fetchall()
+        except sqlite3.Error:
+            return []
 
     def commit(self) -> bool:
         """Write what is pending in one transaction; False (and a fault to show) when that was not possible."""
@@ -126,7 +145,7 @@ class Journal:
             for statement, row in self._pending:
                 db.execute(statement, row)
             db.execute("commit")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError, ValueError) as error:
             if db is not None and db.in_transaction:
                 db.execute("rollback")
             self.fault = f"journal not written: {error}"

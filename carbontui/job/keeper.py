@@ -19,7 +19,6 @@ import json
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -27,15 +26,15 @@ from typing import Any
 
 from carbontui.client import inject
 from carbontui.job import proc
+from carbontui.job.watch import Watch
 
-SILENT_S = 6.0
 ALONE_S = 60.0
-"""Without any supervisor for this long a held child (not yet started, or unloaded) is started."""
+"""Without a supervisor's word for this long a held child (not yet started, or unloaded) is started."""
 FIRST_HOLD_S = 60.0
-BACKOFF_MAX_S = 60.0
-SHORT_LIFE_S = 30.0
 LAST_WORD_S = 15.0
 """How long the supervisor may take to close the books after the child's end."""
+FAULT_PAUSE_S = 1.0
+EXIT_ROOM_B = 512
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -68,32 +67,44 @@ class Keeper:
         self.child: subprocess.Popen[bytes] | None = None
         self.child_start: int | None = None
         self.starts = 0
+        self.reserve()
         self.exit: dict[str, Any] | None = None
         self.unloaded = False
         self.hold_until: float | None = time.time() + FIRST_HOLD_S if spec.get("hold") else None
-        self.supervisor: subprocess.Popen[bytes] | None = None
-        self.link: socket.socket | None = None
-        self.inbox = b""
-        self.heard = time.monotonic()
-        self.alive_since = 0.0
-        self.alone_since = time.monotonic()
-        self.backoff_s = 0.0
-        self.respawn_at: float | None = 0.0
+        self.word_at = time.monotonic()
+        """When a supervisor last said how long a held child waits: the hold's lease."""
+        self.watch = Watch(self.dir, environment, self.selector, log, obey=self.obey, changed=self.publish)
         self.stop_left: list[int] = []
         self.stop_gap_s = proc.STOP_GAP_S
         self.stop_next = 0.0
         self.stopped_by_person = False
         self.books_closed = False
         self.ended_at: float | None = None
-        self.respawns = 0
 
     # --- the child ---
+
+    def reserve(self) -> None:
+        """Room for the exit status while there is some: it is written even when the disk is full by then."""
+        with contextlib.suppress(OSError), open(f"{self.dir}/exit.room", "wb") as room:  # noqa: PTH123
+            room.write(b" " * EXIT_ROOM_B)
+            os.fsync(room.fileno())
+
+    def write_exit(self) -> None:
+        """Over the room kept for it (JSON does not mind the spaces that are left), then renamed."""
+        data = json.dumps(self.exit).encode()
+        room = os.open(f"{self.dir}/exit.room", os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.pwrite(room, data.ljust(EXIT_ROOM_B), 0)
+            os.fsync(room)
+        finally:
+            os.close(room)
+        os.replace(f"{self.dir}/exit.room", f"{self.dir}/exit.json")  # noqa: PTH105
 
     def start_child(self) -> None:
         """Start the command (again, after an unload) in its own session, output to run.log."""
         resume = self.unloaded
         step = self.marker_facts().get("step")
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(self.marker)  # noqa: PTH108
         environment = inject.environment(
             self.environment,
@@ -101,11 +112,12 @@ class Keeper:
             socket=self.spec["socket"],
             job=self.spec["job"],
             marker=self.marker,
+            log=self.spec["log"],
             resume=resume,
         )
         if resume and isinstance(step, int):
             environment["CARBONTUI_START_STEP"] = str(step)
-        output = os.open(self.spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        output = self.open_log()
         try:
             self.child = subprocess.Popen(
                 self.spec["argv"],
@@ -131,6 +143,14 @@ class Keeper:
         log(f"child {self.child.pid} started{' again' if resume else ''}")
         self.publish()
 
+    def open_log(self) -> int:
+        """run.log; nowhere when it cannot be opened (its folder is gone, no inode is left): training matters more."""
+        try:
+            return os.open(self.spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            log(f"run.log cannot be opened, the output of this start is lost: {error}")
+            return os.open(os.devnull, os.O_WRONLY)
+
     def reap(self) -> None:
         """Collect every child of ours that ended; the subreaper flag brings orphans of the supervisor here too."""
         while True:
@@ -143,17 +163,17 @@ class Keeper:
             if self.child and pid == self.child.pid:
                 self.child.returncode = os.waitstatus_to_exitcode(status)
                 self.child_ended(self.child.returncode)
-            elif self.supervisor and pid == self.supervisor.pid:
-                self.supervisor.returncode = os.waitstatus_to_exitcode(status)
-                self.supervisor_gone(f"ended with {self.supervisor.returncode}")
+            elif self.watch.process and pid == self.watch.process.pid:
+                code = self.watch.process.returncode = os.waitstatus_to_exitcode(status)
+                self.watch.gone(f"ended with {code}", respawn=not self.books_closed)
 
     def child_ended(self, code: int) -> None:
         self.child = None
         self.child_start = None
-        marker = self.read_marker() if code == 0 and not self.stop_left else None
+        marker = self.read_marker() if code == 0 and not self.stopped_by_person else None
         if marker is not None and not self.spec.get("requeue"):
             self.unloaded = True
-            self.hold_until = marker
+            self.hold_until, self.word_at = marker, time.monotonic()
             log("child unloaded")
             self.publish()
             return
@@ -194,7 +214,7 @@ class Keeper:
         self.ended_at = time.monotonic()
         log(f"child ended: {self.exit}")
         try:
-            write_json(f"{self.dir}/exit.json", self.exit)
+            self.write_exit()
         except OSError as error:
             log(f"exit.json could not be written: {error}")
         self.publish()
@@ -205,12 +225,14 @@ class Keeper:
             return
         self.stopped_by_person = True
         if self.child is None:
+            self.unloaded = False  # nobody is to start it again
             self.finish(None, int(signal.SIGTERM))
             return
         self.stop_gap_s = proc.STOP_NOW_GAP_S if now else proc.STOP_GAP_S
         if not self.stop_left:
             self.stop_left = [int(s) for s in proc.STOP_ORDER]
             self.stop_next = time.monotonic()
+            self.publish()  # a training that is held must come back to its loop to end in its own way
         elif now:
             self.stop_next = min(self.stop_next, time.monotonic() + self.stop_gap_s)
 
@@ -223,94 +245,18 @@ class Keeper:
                 proc.signal_group(self.child.pid, signal.SIGCONT)  # a stopped process cannot obey
             self.stop_next = time.monotonic() + self.stop_gap_s
 
-    # --- the supervisor ---
-
-    def start_supervisor(self) -> None:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        try:
-            self.supervisor = subprocess.Popen(
-                [sys.executable, "-m", "carbontui.job.supervisor", self.dir, "--fd", str(theirs.fileno())],
-                cwd=self.dir,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
-        except OSError as error:
-            log(f"the supervisor could not be started: {error}")
-            ours.close()
-            self.back_off(0.0)
-            return
-        finally:
-            theirs.close()
-        self.link = ours
-        self.inbox = b""
-        self.heard = self.alive_since = time.monotonic()
-        self.respawn_at = None
-        self.selector.register(ours, selectors.EVENT_READ, self.hear)
-        log(f"supervisor {self.supervisor.pid} started")
-        self.publish()
-
-    def hear(self) -> None:
-        """Read what the supervisor says."""
-        assert self.link is not None
-        try:
-            data = self.link.recv(65536)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.supervisor_gone("closed its end")
-            return
-        self.inbox = (self.inbox + data)[-65536:]
-        *lines, self.inbox = self.inbox.split(b"\n")
-        for line in lines:
-            with contextlib.suppress(ValueError, TypeError, AttributeError):
-                self.obey(json.loads(line))
+    # --- the supervisor's word ---
 
     def obey(self, message: dict[str, Any]) -> None:
-        self.heard = time.monotonic()
-        self.alone_since = self.heard
         kind = message.get("t")
         if kind == "hold" and self.hold_until is not None and self.child is None and not self.exit:
             until = message.get("until")
             self.hold_until = float(until) if until is not None else 0.0
+            self.word_at = time.monotonic()
         elif kind == "stop":
             self.stop(bool(message.get("now")))
         elif kind == "done":
             self.books_closed = True
-
-    def supervisor_gone(self, why: str) -> None:
-        if self.link is not None:
-            with contextlib.suppress(KeyError, ValueError):
-                self.selector.unregister(self.link)
-            self.link.close()
-            self.link = None
-        if self.supervisor is None:
-            return
-        if self.supervisor.poll() is None:
-            # it closed its end but lives: it must not act beside its successor
-            with contextlib.suppress(ProcessLookupError):
-                self.supervisor.kill()
-            self.supervisor.wait()
-        log(f"supervisor {self.supervisor.pid} gone ({why})")
-        self.supervisor = None
-        self.alone_since = time.monotonic()
-        if not self.books_closed:
-            self.back_off(time.monotonic() - self.alive_since)
-
-    def back_off(self, lived_s: float) -> None:
-        self.backoff_s = (
-            0.0 if lived_s >= SHORT_LIFE_S or not self.respawns else min(BACKOFF_MAX_S, max(0.5, self.backoff_s * 2))
-        )
-        self.respawns += 1
-        if self.environment.get("CARBONTUI_NO_RESPAWN") == "1":
-            self.respawn_at = None
-            log("CARBONTUI_NO_RESPAWN=1: no new supervisor")
-        else:
-            self.respawn_at = time.monotonic() + self.backoff_s
 
     def publish(self) -> None:
         """Tell the supervisor and job.json how the child is."""
@@ -327,17 +273,16 @@ class Keeper:
             "start_time": self.child_start,
             "starts": self.starts,
             "hold_until": self.hold_until,
+            "stopping": self.stopped_by_person,
             "exit": self.exit,
             "keeper": os.getpid(),
         }
-        if self.link is not None:
-            with contextlib.suppress(OSError):
-                self.link.send(json.dumps(facts).encode() + b"\n")
+        self.watch.say(facts)
         job = {
             **self.spec["public"],
             "pids": {
                 "keeper": [os.getpid(), proc.start_time(os.getpid())],
-                "supervisor": [self.supervisor.pid, proc.start_time(self.supervisor.pid)] if self.supervisor else None,
+                "supervisor": [self.watch.pid, proc.start_time(self.watch.pid)] if self.watch.pid else None,
                 "child": [self.child.pid, self.child_start] if self.child else None,
             },
         }
@@ -350,14 +295,9 @@ class Keeper:
 
     def tick(self) -> None:
         now = time.monotonic()
-        if self.supervisor and now - self.heard > SILENT_S:
-            with contextlib.suppress(ProcessLookupError):
-                self.supervisor.kill()
-            self.supervisor_gone("silent for 6 s, killed")
-        if self.supervisor is None and self.respawn_at is not None and now >= self.respawn_at and not self.over():
-            self.start_supervisor()
+        self.watch.tick(now, wanted=not self.over())
         if self.child is None and not self.exit:
-            alone = self.supervisor is None and now - self.alone_since >= ALONE_S
+            alone = now - self.word_at >= ALONE_S
             if self.hold_until is None or time.time() >= self.hold_until or alone:
                 self.start_child()
         self.advance_stop()
@@ -365,8 +305,7 @@ class Keeper:
     def over(self) -> bool:
         if self.ended_at is None:
             return False
-        nobody = self.supervisor is None and self.respawn_at is None
-        return self.books_closed or nobody or time.monotonic() - self.ended_at > LAST_WORD_S
+        return self.books_closed or self.watch.over or time.monotonic() - self.ended_at > LAST_WORD_S
 
     def wait_s(self) -> float:
         """Seconds until something is due; at most one second."""
@@ -374,8 +313,8 @@ class Keeper:
         due = [now + 1.0]
         if self.stop_left:
             due.append(self.stop_next)
-        if self.supervisor is None and self.respawn_at is not None:
-            due.append(self.respawn_at)
+        if self.watch.due is not None:
+            due.append(self.watch.due)
         if self.child is None and not self.exit and self.hold_until is not None:
             due.append(now + self.hold_until - time.time())
         return max(0.0, min(due) - now)
@@ -393,12 +332,16 @@ class Keeper:
             inject.build(f"{self.dir}/hook")
         except OSError as error:
             log(f"the hook directory could not be written, the script runs unsteered: {error}")
-        self.tick()
         while not self.over():
-            for key, _ in self.selector.select(self.wait_s()):
-                key.data()
-            self.reap()
-            self.tick()
+            try:
+                self.tick()
+                for key, _ in self.selector.select(self.wait_s()):
+                    key.data()
+                self.reap()
+            except Exception as error:
+                # whatever went wrong: a keeper that leaves takes the exit status and every restart with it
+                log(f"a fault of the keeper, which goes on: {type(error).__name__}: {error}")
+                time.sleep(FAULT_PAUSE_S)
         log("leaving")
         self.publish()
 

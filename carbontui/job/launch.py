@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -88,8 +89,9 @@ def start(options: opts.Options, *, hold: bool | None = None) -> int:
             close_fds=True,
         )
     assert keeper.stdin is not None
-    keeper.stdin.write(msgspec.json.encode(spec))
-    keeper.stdin.close()
+    with contextlib.suppress(BrokenPipeError):  # one that ended at once is told of below
+        keeper.stdin.write(msgspec.json.encode(spec))
+        keeper.stdin.close()
     _await_socket(Path(options.socket), directory, keeper)
     return keeper.pid
 
@@ -111,4 +113,5 @@ def _await_socket(path: Path, directory: Path, keeper: subprocess.Popen[bytes]) 
         finally:
             probe.close()
         time.sleep(0.02)
-    raise LaunchError(f"no supervisor answers after {READY_S:.0f} s; see {directory / 'carbontui.log'}")
+    text = f"no supervisor answers after {READY_S:.0f} s; job {directory.name} runs all the same, unsteered"
+    raise LaunchError(f"{text}; see {directory / 'carbontui.log'}")

@@ -31,6 +31,8 @@ class Learned:
     parked_w: dict[str, Mean] = field(default_factory=dict)
     idle_w: dict[str, Mean] = field(default_factory=dict)
     rest_w: Mean = field(default_factory=Mean)
+    rest_parked_w: Mean = field(default_factory=Mean)
+    """CPU and DRAM while the training stands still."""
     pause_s: Mean = field(default_factory=Mean)
     resume_s: Mean = field(default_factory=Mean)
     reload_s: Mean = field(default_factory=Mean)
@@ -58,6 +60,7 @@ class Learned:
             "parked_w": pairs(self.parked_w),
             "idle_w": pairs(self.idle_w),
             "rest_w": [self.rest_w.value, self.rest_w.count],
+            "rest_parked_w": [self.rest_parked_w.value, self.rest_parked_w.count],
             "pause_s": [self.pause_s.value, self.pause_s.count],
             "resume_s": [self.resume_s.value, self.resume_s.count],
             "reload_s": [self.reload_s.value, self.reload_s.count],

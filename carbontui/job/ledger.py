@@ -6,7 +6,9 @@ of the journal arrives at the same grams.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +83,11 @@ class Ledger:
         return rows
 
     @property
+    def first_s(self) -> float:
+        """Start of the first bin that holds joules; infinite before any."""
+        return min(self.bins, default=math.inf)
+
+    @property
     def gpu_kwh(self) -> float:
         return units.joules_to_kwh(self.gpu_j)
 
@@ -93,16 +100,17 @@ class Ledger:
         return [(start, joules * self.pue) for start, joules in self.bins.items()]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "gpu_j": self.gpu_j,
-            "rest_j": self.rest_j,
-            "by_how": dict(self.by_how),
-            "bins": list(self.bins.items()),
-        }
+        """What the journal's rows do not hold yet: totals and the rows still open."""
+        held = {device: [row.t0, row.t1, row.joules, row.how, row.state] for device, row in self._open.items()}
+        return {"gpu_j": self.gpu_j, "rest_j": self.rest_j, "by_how": dict(self.by_how), "open": held}
 
-    def restore(self, kept: dict[str, Any] | None) -> None:
-        """Go on from what a predecessor kept."""
-        if kept:
-            self.gpu_j, self.rest_j = float(kept["gpu_j"]), float(kept["rest_j"])
-            self.by_how.update(kept["by_how"])
-            self.bins.update({float(start): float(joules) for start, joules in kept["bins"]})
+    def restore(self, kept: dict[str, Any], rows: Iterable[tuple[float, float, float, str]], wall_s: float) -> None:
+        """Go on from what a predecessor kept and from the journal's rows (t0, t1, joules, state)."""
+        self.gpu_j, self.rest_j = float(kept["gpu_j"]), float(kept["rest_j"])
+        self.by_how.update(kept["by_how"])
+        for device, (t0, t1, joules, how, state) in kept["open"].items():
+            self._open[device] = _Open(t0, t1, joules, how, state, wall_s)
+        still_open = [(row.t0, row.t1, row.joules, row.state) for row in self._open.values()]
+        for t0, _, joules, state in [*rows, *still_open]:
+            if self.count_idle or state != "waiting":
+                self.bins[t0 // accounts.BIN_S * accounts.BIN_S] += joules

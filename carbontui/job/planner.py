@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job import planning, problem
-from carbontui.job.control import FULL, STILL, Level
+from carbontui.job.control import FULL, OFF, STILL, Level
 from carbontui.job.workbench import WorkFailed
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 REPLAY_GAP_S = 1.5
 """In a replay slots fly by; a plan a slot would eat the machine the training runs on."""
 FIRST_GAP_S = 0.3
+FIRST_PLAN_S = 20.0
+"""A start waits no longer than this for a first plan."""
 DRIFT_S = 300.0
 LATE_TOLERANCE_S = 60.0
 LATE_TOLERANCE = 0.01
@@ -45,6 +47,7 @@ class Planner:
         self._task: asyncio.Task[None] | None = None
         self._due_s = 0.0
         self._asked_mono = 0.0
+        self._born_mono = time.monotonic()
         self._surprise = "start"
         self._forecast_s = float("-inf")
         self._level_since: tuple[str, float] = ("", 0.0)
@@ -65,8 +68,10 @@ class Planner:
         idle, _ = job.learned.total("idle", uuids, min(problem.DEFAULT_IDLE_W, guess / 6))
         rest = (job.learned.rest_w.value or 0.0) + job.options.host_w
         if not uuids:
-            # no board: what CPU and host draw is all there is, and a pause saves most of the CPU's share
-            full, parked, idle = 0.0, 0.0, 0.0
+            # no board: what the CPU draws at work and at rest takes its place
+            rest = job.options.host_w
+            full = job.learned.rest_w.value or problem.DEFAULT_CPU_W
+            parked = idle = min(full, job.learned.rest_parked_w.value or problem.DEFAULT_CPU_IDLE_SHARE * full)
         speed = job.clock.speed
         learned = job.learned
         return problem.Machine(
@@ -110,10 +115,14 @@ class Planner:
 
     def level_at(self, now: float) -> tuple[Level | None, float | None, str | None]:
         if self.plan is None:
-            # with no waiting allowed and nothing to cap there is nothing to plan
-            return None, None, None
+            # a start that may wait waits for the first plan, which alone knows whether now is a good time
+            return (OFF if self._first_plan_is_near() else None), None, None
         level, at, name = self.plan.at(now)
         return (level or FULL), at, name
+
+    def _first_plan_is_near(self) -> bool:
+        waiting = self._job.guard.child().state == "waiting"
+        return waiting and self.free() and not self.note and time.monotonic() - self._born_mono < FIRST_PLAN_S
 
     def level_named(self, name: str) -> Level | None:
         return self.plan.table.get(name) if self.plan else None
@@ -282,7 +291,7 @@ class Planner:
             job.feed.adopt(await job.workbench.ask("forecast", request=request))
         except WorkFailed as error:
             job.log(f"no own forecast: {error}")
-        job.look(job.clock.now())
+        job.senses.look(job.clock.now())
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         """What another budget or carbon price would give."""

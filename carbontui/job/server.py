@@ -101,6 +101,8 @@ class Server:
         self.peers: set[Peer] = set()
         self._server: asyncio.Server | None = None
         self._inode: int | None = None
+        self.fault = ""
+        """Why the socket is not bound; empty when it is."""
 
     # --- listening ---
 
@@ -114,28 +116,38 @@ class Server:
         mask = os.umask(0o177)
         try:
             listener.bind(str(temporary))
+            listener.listen(64)
+            listener.setblocking(False)
+            temporary.rename(self.path)
+        except OSError:
+            listener.close()
+            raise
         finally:
             os.umask(mask)
-        listener.listen(64)
-        listener.setblocking(False)
-        temporary.rename(self.path)
         self._inode = self.path.stat().st_ino
         self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=protocol.LINE_MAX)
 
-    async def rebind_if_gone(self) -> None:
-        """A cleaner of /tmp may remove the socket; connections made before live on."""
+    async def keep_open(self) -> None:
+        """Bind, again where the socket has vanished (a cleaner of /tmp, a logout that takes the runtime directory).
+
+        Connections made before live on. What prevents it stands in `fault` and is tried again.
+        """
         try:
-            if self.path.stat().st_ino == self._inode:
+            if self._inode is not None and self.path.stat().st_ino == self._inode:
                 return
         except OSError:
             pass
-        self.log(f"{self.path} vanished; bound again")
-        old = self._server
+        old, again = self._server, self._inode is not None
         try:
             await self.open()
         except OSError as error:
-            self.log(f"the socket could not be bound again: {error}")
+            if not self.fault:
+                self.log(f"{self.path} cannot be bound: {error}")
+            self.fault = f"nobody new can connect: {self.path} cannot be bound ({error.strerror or error})"
             return
+        self.fault = ""
+        if again:
+            self.log(f"{self.path} vanished; bound again")
         if old is not None:
             old.close()
 
@@ -267,7 +279,13 @@ class Server:
         task.add_done_callback(peer.tasks.discard)
 
     async def _command(self, peer: Peer, cmd: protocol.Cmd) -> None:
-        peer.send(await self.desk.command(peer, cmd))
+        try:
+            result = await self.desk.command(peer, cmd)
+        except Exception as error:
+            # who asked must not wait for an answer that never comes
+            self.log(f"{cmd.verb} failed: {type(error).__name__}: {error}")
+            result = protocol.Result(cmd.id, False, error=f"{cmd.verb} failed: {error}", exit_code=1)
+        peer.send(result)
 
     async def _preview(self, peer: Peer, ask: protocol.Preview) -> None:
         await asyncio.sleep(0)

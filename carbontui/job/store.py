@@ -15,6 +15,7 @@ import msgspec
 
 from carbontui import paths, protocol, units
 from carbontui.job import proc
+from carbontui.job.control import VANISHED
 
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 
@@ -92,15 +93,15 @@ class Job:
         pids = protocol.Pids(self.alive("keeper"), self.alive("supervisor"), None, self.alive("child"))
         changes: dict[str, Any] = {"pids": pids}
         if saved.state in protocol.LIVE_STATES:
-            changes |= self._outside(pids)
+            changes |= self._outside(saved.state, pids)
         return msgspec.structs.replace(saved, **changes)
 
-    def _outside(self, pids: protocol.Pids) -> dict[str, Any]:
+    def _outside(self, saved: str, pids: protocol.Pids) -> dict[str, Any]:
         """What the exit file and the process table say of a job that its snapshot calls live."""
         if self.exit is not None:
             return ended(self.exit)
         if pids.keeper is None and pids.child is None and time.time() - self.started_s > 5:
-            text = "the keeper and the child are gone; nobody saw the exit status"
+            text = VANISHED.get(saved, VANISHED["running"])
             return {"state": "lost", "reason": protocol.Reason("vanished", text), "next": None, "exit": None}
         if pids.supervisor is None and pids.child is not None:
             text = "no supervisor answers; training runs free and a new supervisor is on its way"
@@ -148,7 +149,7 @@ def load(directory: Path) -> Job | None:
             pids=pids,
             exit=read_json(directory / "exit.json"),
         )
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError):
         return None
 
 

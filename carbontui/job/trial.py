@@ -108,6 +108,14 @@ class Trial:
 
     def tick(self, now_s: float, mono_s: float, *, must_run: bool) -> None:
         """Once per tick of the supervisor, before it decides."""
+        try:
+            self._advance(now_s, mono_s, must_run)
+        except Exception as error:
+            # a measurement must never leave the job at one of its own levels
+            self._tried = True
+            self._end(f"calibration given up: {type(error).__name__}: {error}")
+
+    def _advance(self, now_s: float, mono_s: float, must_run: bool) -> None:
         if self._running is None:
             self._reuse()
             self._by_itself(now_s, mono_s, must_run)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import Fixed, fixed_levels
@@ -39,6 +40,7 @@ def replan(
     if any(level >= len(problem.levels) for level in schedule):
         return plan, True
     figures = evaluate(problem, schedule)
+    schedule = _outspoken(problem, schedule, figures.finish_s)
     obeys = all(want < 0 or want == have for want, have in zip(held.tolist(), schedule, strict=True))
     if not obeys or figures.violations != plan.violations or figures.late_s > plan.late_s:
         return plan, True
@@ -64,6 +66,16 @@ def replan(
         baselines=plan.baselines,
     )
     return stay, False
+
+
+def _outspoken(problem: Problem, schedule: Sequence[int], finish_s: float) -> tuple[int, ...]:
+    """The same schedule with 'flat out until the work is done' said slot by slot: a kept plan may end before this
+    problem does (a longer budget), and who shows it must not take its silence for the end of the work."""
+    begins = accumulate(problem.dur_s, initial=0.0)
+    return tuple(
+        problem.fastest if level < 0 and begin < finish_s else level
+        for level, begin in zip(schedule, begins, strict=False)
+    )
 
 
 def _noise(problem: Problem, kept: Sequence[int], new: Sequence[int], uncertainty: float | Sequence[float]) -> float:

@@ -6,12 +6,15 @@ It may be killed at any moment; nothing that must survive lives here.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from carbontui import protocol
+
+if TYPE_CHECKING:
+    from carbontui.tui.screens.station import Seen
 
 
 class Job(Protocol):
@@ -61,6 +64,18 @@ def run(target: Target, *, readonly: bool = False, mouse: bool = True, ascii: bo
     glyphs = terminal.glyphs(ascii)
     CarbonApp(lambda: Dashboard(target, glyphs, readonly=readonly)).run(mouse=mouse)
     return 0
+
+
+def station(look: Callable[[], Seen], *, ascii: bool = False, mouse: bool = True) -> str | None:
+    """The screen without a job; the id of a job a person opens from it, None when they leave."""
+    from carbontui.tui import terminal
+
+    terminal.prefer_still()
+    from carbontui.tui.app import CarbonApp
+    from carbontui.tui.screens.station import Station
+
+    glyphs = terminal.glyphs(ascii)
+    return CarbonApp(lambda: Station(look, glyphs)).run(mouse=mouse)
 
 
 def choose(statuses: Sequence[protocol.Status], *, ascii: bool = False, mouse: bool = True) -> str | None:

@@ -28,6 +28,10 @@ def summary(picture: Picture) -> list[tuple[str, str]]:
     ended = picture.now_s
     begun = units.from_iso(status.budget.start) if status.budget else ended
     when = words.clock(ended, begun)
+    if status.state != "done":
+        # stopped or failed: it did not finish, and so was neither early nor late
+        rows.append(("at", when))
+        return rows
     if status.budget and status.budget.deadline:
         slack = units.from_iso(status.budget.deadline) - ended
         side = f"{units.fmt_duration(abs(slack))} {'before' if slack >= 0 else 'after'} the deadline"

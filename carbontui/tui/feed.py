@@ -17,6 +17,9 @@ LOG_BEGIN_B = 16 * 1024
 LOG_SKIP_B = 256 * 1024
 """Further behind than this, the tail begins anew: a flood of output is not worth reading through."""
 
+REPLAY_HZ = 4.0
+"""In a replay an hour may pass between two looks at 1 Hz: a pause must be seen to begin and to end."""
+
 Post = Callable[[PictureArrived | ConnectionChanged | LogArrived], object]
 
 
@@ -71,6 +74,9 @@ class Feed:
                     continue
                 self.picture = picture
                 self._post(PictureArrived(picture))
+                if picture.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
+                    self._rate_hz = REPLAY_HZ
+                    await wire.send(protocol.View(self._rate_hz))
         finally:
             reading.cancel()
 

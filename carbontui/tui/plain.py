@@ -68,7 +68,7 @@ class PlainNarrator:
         self._told[what] = text
 
     def _watts(self, status: protocol.Status) -> str:
-        if status.power_w is None:
+        if status.power_w is None or status.state not in protocol.LIVE_STATES:
             return ""
         how = status.provenance.get("power_w")
         said = f" ({how.how})" if how and how.how not in ("measured", "integrated") else ""

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
 
 import click
 
+from carbontui import __version__, link
 from carbontui.cli import Failure
 from carbontui.job import store
 from carbontui.verbs import talk
+
+RESTART_WAIT_S = 20.0
+
+
+def offer_restart(job: store.Job) -> None:
+    """After an upgrade: the supervisor still runs what was installed when it started. Training never notices."""
+    try:
+        running = link.version(job.socket)
+    except link.LinkError:
+        return
+    pid, keeper = job.alive("supervisor"), job.alive("keeper")
+    if running == __version__ or pid is None:
+        return
+    text = f"the supervisor of {job.name} ({job.id}) is carbontui {running}, this is {__version__}"
+    if keeper is None:
+        click.echo(f"carbontui: {text}; it cannot be restarted: the keeper is gone", err=True)
+    elif not sys.stdin.isatty():
+        click.echo(f"carbontui: {text}; to restart it while training goes on: kill {pid}", err=True)
+    elif click.confirm(f"{text}. Restart it? Training goes on", default=True):
+        os.kill(pid, signal.SIGTERM)
+        due = time.monotonic() + RESTART_WAIT_S
+        while time.monotonic() < due:
+            time.sleep(0.2)
+            try:
+                if link.version(job.socket) == __version__:
+                    return
+            except link.LinkError:
+                continue
+        click.echo(f"carbontui: no supervisor of this version answered within {RESTART_WAIT_S:.0f} s", err=True)
 
 
 def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, ascii_only: bool = False) -> int:
@@ -18,6 +51,8 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
     found = talk.find(job)
     if found.foreign:
         raise Failure(f"job {found.id} runs on {found.host}; try: ssh -t {found.host} carbontui attach {found.id}", 3)
+    if not readonly and found.live:
+        offer_restart(found)
     return tui.run(tui.Target.of(found), readonly=readonly, mouse=mouse, ascii=ascii_only)
 
 
@@ -26,19 +61,32 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with plain characters.")
-def attach(job: str | None, readonly: bool, no_mouse: bool, ascii_only: bool) -> None:
+@click.pass_context
+def attach(ctx: click.Context, job: str | None, readonly: bool, no_mouse: bool, ascii_only: bool) -> None:
     """Open the screen of a job; q leaves it running."""
+    # said before the verb it must hold as well: a key that changes something would be a broken promise
+    readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
     sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
 
 
 def open_default(*, readonly: bool) -> int:
-    """What bare `carbontui` does: the only live job, a chooser of several, or a word on how to begin."""
-    live = [job for job in store.jobs() if job.live and not job.foreign]
-    if len(live) > 1:
-        from carbontui import tui
+    """What bare `carbontui` does: the only live job, a chooser of several, or the station; what is picked is opened.
 
+    Without a terminal there is nobody to ask: several jobs are exit 2 with the list, none is exit 3.
+    """
+    from carbontui import tui
+    from carbontui.tui import terminal
+
+    live = [job for job in store.jobs() if job.live and not job.foreign]
+    if len(live) == 1 or terminal.why_plain():
+        if not live:
+            raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)
+        return open_screen(live[0].id if len(live) == 1 else None, readonly=readonly)
+    if live:
         chosen = tui.choose([talk.live_status(job) for job in live])
-        return 0 if chosen is None else open_screen(chosen, readonly=readonly)
-    if not live:
-        raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)
-    return open_screen(live[0].id, readonly=readonly)
+    else:
+        from carbontui.verbs.station import Watch
+
+        with Watch() as watch:
+            chosen = tui.station(watch.seen)
+    return 0 if chosen is None else open_screen(chosen, readonly=readonly)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
-from carbontui.cli import Failure
+from carbontui.cli import Failure, Finite
 
 if TYPE_CHECKING:
     from carbontui.backtest import Report
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 @click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
 @click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
 @click.option("--work", default="8h", show_default=True, help="Work of each job flat out.")
-@click.option("--slack", type=click.FloatRange(1, 100), default=2.0, show_default=True, help="Budget over work.")
+@click.option("--slack", type=Finite(1, 100), default=2.0, show_default=True, help="Budget over work.")
 @click.option("--starts", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Random starts.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same starts.")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
-@click.option("--watts", type=click.FloatRange(1, 1e6), default=650.0, show_default=True, help="At full.")
+@click.option("--watts", type=Finite(1, 1e6), default=650.0, show_default=True, help="At full.")
 @click.option("--own/--no-own", default=True, help="Roll on carbontui's own forecast too (needs 60 days of history).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def backtest(
@@ -88,4 +88,6 @@ def _show(report: Report) -> None:
             f"{row['worst_pct']:+.0f} %",
         )
     console.print(table)
-    console.print(f"From: {about['grid']}; CO2 against running now, realised.", style="dim", markup=False)
+    console.print(
+        f"From: {about['grid']}; CO2 against running now, realised.", style="dim", markup=False, soft_wrap=True
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from carbontui import paths, units
-from carbontui.cli import Failure
+from carbontui.cli import Failure, Finite
 
 WORK_S = 24 * 3600.0
 BUDGET = "2x"
@@ -51,9 +51,7 @@ def has_nvidia() -> bool:
 
 
 @click.command()
-@click.option(
-    "--seconds", type=click.FloatRange(20, 3600), default=FLAT_OUT_WALL_S * 2, help="About how long it takes."
-)
+@click.option("--seconds", type=Finite(20, 3600), default=FLAT_OUT_WALL_S * 2, help="About how long it takes.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 def demo(seconds: float, detach: bool) -> None:
     """Train a small model under a 24 h plan (budget 2x) on a recorded German week, replayed.
@@ -63,9 +61,12 @@ def demo(seconds: float, detach: bool) -> None:
     if importlib.util.find_spec("torch") is None:
         raise Failure('the demo trains with PyTorch: pip install "carbontui[demo]"', 2)
     from carbontui.grid import recorded
-    from carbontui.job import launch, options
+    from carbontui.job import launch, options, store
     from carbontui.verbs import run
 
+    running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)
+    if running is not None:
+        raise Failure(f"a demo is running already; look: carbontui attach {running.id}", 2)
     script = paths.example("train_charlm.py")
     click.echo("measuring a step on this machine ...", err=True)
     per_step, startup = measure(script)

@@ -93,7 +93,9 @@ def settings_findings() -> list[Finding]:
         return [Finding("settings", "missing", str(error), f"edit {paths.config_file()}")]
     given = [f"{name}={getattr(loaded.settings, name)} ({origin})" for name, origin in loaded.origin.items()]
     given = [text for text in given if not text.endswith("(default)")]
-    return [Finding("settings", "ok", ", ".join(given) or f"defaults ({paths.config_file()} does not exist)")]
+    file = paths.config_file()
+    where = str(file) if file.exists() else f"{file} does not exist"
+    return [Finding("settings", "ok", f"{', '.join(given) or 'defaults'} ({where})")]
 
 
 def grid_findings() -> list[Finding]:
@@ -121,7 +123,10 @@ async def power_findings(mend: bool) -> list[Finding]:
             found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or outcome.code}", outcome.fix))
     else:
         found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
-    directory = paths.private_dir(paths.state_dir())
+    try:
+        directory = paths.private_dir(paths.state_dir())
+    except OSError:  # the state's own finding says so; the boards can be looked at from anywhere
+        directory = Path("/")
     handle = AgentHandle(log=lambda _line: None, cwd=directory, job="doctor", monitor=True, probing=True)
     try:
         await handle.start()

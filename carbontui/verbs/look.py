@@ -7,6 +7,7 @@ import sys
 import time
 
 import click
+from rich.cells import set_cell_size
 
 from carbontui import protocol, units
 from carbontui.cli import Failure
@@ -18,7 +19,8 @@ FOLLOW_S = 0.3
 
 def line(status: protocol.Status) -> str:
     """One job on one line."""
-    parts = [f"{status.job}  {status.name:<20.20} {status.state:<10}"]
+    # by cells, not characters: a name may hold wide ones
+    parts = [f"{status.job}  {set_cell_size(status.name, 20)} {status.state:<10}"]
     if status.power_w is not None and status.state in protocol.LIVE_STATES:
         parts.append(units.fmt_watts(status.power_w))
     if status.step:
@@ -44,7 +46,7 @@ def report(status: protocol.Status) -> list[str]:
         parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
         how = _how(status, f"gpus.{index}.power_w")
         rows.append((f"gpu {index}", f"{gpu.name}  {units.fmt_watts(gpu.power_w)}{cap}{parked}{how}"))
-    if not status.gpus:
+    if not status.gpus and status.state in protocol.LIVE_STATES:
         rows.append(("power", f"{units.fmt_watts(status.power_w)}{_how(status, 'power_w')}"))
     rows.append(("energy", f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"))
     if status.gco2_g is not None:
@@ -150,12 +152,14 @@ def plan(job: str | None, as_json: bool) -> None:
         click.echo(talk.as_json(snap.plan))
         return
     now = units.from_iso(snap.series.now)
-    at = units.from_iso(snap.plan.start)
+    at, ends = units.from_iso(snap.plan.start), units.from_iso(snap.plan.finish)
     for index, (name, count) in enumerate(snap.plan.levels):
         seconds = count * snap.plan.slot_s - (snap.plan.slot_s - snap.plan.first_s if index == 0 else 0.0)
+        if index == len(snap.plan.levels) - 1 and ends > at:
+            seconds = ends - at  # the finish ends the last level, not the slot
         click.echo(f"{units.fmt_clock(at, now):>10}  {name:<12} {units.fmt_duration(seconds)}")
         at += seconds
-    finish = units.fmt_clock(units.from_iso(snap.plan.finish), now)
+    finish = units.fmt_clock(ends, now)
     click.echo(f"{finish:>10}  finished; {units.fmt_grams(snap.plan.gco2_g)} to come")
     if snap.plan.certificate:
         click.echo(f"at most {snap.plan.certificate.gap:.2%} above the optimum of its forecast")
@@ -178,6 +182,8 @@ def rm(jobs: tuple[str, ...], every: bool) -> None:
         if found.live:
             raise Failure(f"job {found.id} is running; stop it first", 2)
         chosen.append(found)
+    if not chosen:
+        click.echo("no finished job to forget")
     for found in chosen:
         shutil.rmtree(found.dir)
         click.echo(f"forgot {found.id} ({found.name})")

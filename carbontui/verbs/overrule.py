@@ -24,7 +24,10 @@ def until(for_text: str | None, until_text: str | None) -> dict[str, Any]:
         raise Failure("--for and --until exclude each other", 2)
     if for_text:
         try:
-            return {"for_s": units.parse_duration(for_text)}
+            seconds = units.parse_duration(for_text)
+            if seconds <= 0:
+                raise ValueError(f"{for_text!r} is no time at all")
+            return {"for_s": seconds}
         except ValueError as error:
             raise Failure(f"--for: {error}", 2) from None
     if until_text:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carbontui import config, units
-from carbontui.cli import Failure
+from carbontui.cli import Failure, Finite
 
 if TYPE_CHECKING:
     from carbontui.job import options
+
+NAME_MAX = 80
 
 
 def whoami() -> str:
@@ -39,12 +41,25 @@ def duration(text: str, option: str) -> float:
         raise Failure(f"{option}: {error}", 2) from None
 
 
+def current_directory() -> str:
+    """The folder the command runs in; one that was removed under the shell is refused."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        raise Failure("the current folder no longer exists; cd somewhere else", 2) from None
+
+
 def job_name(argv: tuple[str, ...]) -> str:
     """The script's file name, else the command's."""
-    for part in argv[1:]:
-        if part.endswith(".py"):
-            return Path(part).name
-    return Path(argv[0]).name
+    script = next((part for part in argv[1:] if part.endswith(".py")), argv[0])
+    return "".join(c if c.isprintable() else "?" for c in Path(script).name)[:NAME_MAX]
+
+
+def checked_name(name: str) -> str:
+    """A name goes to terminals and messages as it is: printable and short, else refused."""
+    if len(name) > NAME_MAX or not name.isprintable():
+        raise Failure(f"--name: at most {NAME_MAX} printable characters", 2)
+    return name
 
 
 def settings_for(**given: Any) -> config.Loaded:
@@ -85,8 +100,8 @@ def find_zone(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
 @click.option("--work", help="Work of the whole run flat out, like 8h.")
 @click.option("--steps", type=click.IntRange(1), help="Optimizer steps of the whole run.")
 @click.option("--objective", type=click.Choice(["carbon", "cost"]), help="What a plan minimises.")
-@click.option("--carbon-price", type=click.FloatRange(0), help="Currency per tonne of CO2 (with --objective cost).")
-@click.option("--gpu-price", type=click.FloatRange(0), help="Currency per GPU hour.")
+@click.option("--carbon-price", type=Finite(0), help="Currency per tonne of CO2 (with --objective cost).")
+@click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @click.option("--max-pause", help="The longest single pause, like 4h.")
 @click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
@@ -147,17 +162,26 @@ def run(
     key, zone_why = find_zone(settings.zone, grid_file is not None)
     if grid_file is not None:
         check_grid(grid_file)
+    # everything that can be refused is refused before anything of the job exists
+    work_s = duration(work, "--work") if work else None
+    if work_s == 0:
+        raise Failure("--work: no work at all; leave it out when it is not known", 2)
+    title = checked_name(name) if name else job_name(command)
+    max_pause_s = duration(settings.max_pause, "--max-pause")
+    cwd = current_directory()
+    if log_path:
+        check_log(log_path)
     try:
         launch.executable(command)
-        job, directory = launch.prepare_dir(name or job_name(command))
+        job, directory = launch.prepare_dir(title)
         from carbontui import paths
 
         job_options = job_spec.Options(
             job=job,
-            name=name or job_name(command),
+            name=title,
             dir=str(directory),
             argv=command,
-            cwd=str(Path.cwd()),
+            cwd=cwd,
             log=str(Path(log_path).absolute() if log_path else directory / "run.log"),
             socket=str(paths.socket_path(job)),
             created_s=time.time(),
@@ -166,7 +190,7 @@ def run(
             zone_why=zone_why,
             grid=str(Path(grid_file).absolute()) if grid_file else None,
             budget=settings.budget,
-            work_s=duration(work, "--work") if work else None,
+            work_s=work_s,
             steps=steps,
             objective=settings.objective,
             carbon_price=settings.carbon_price,
@@ -175,7 +199,7 @@ def run(
             price_per_kwh=settings.price_per_kwh,
             host_w=settings.host_w,
             pue=settings.pue,
-            max_pause_s=duration(settings.max_pause, "--max-pause"),
+            max_pause_s=max_pause_s,
             count_idle=settings.count_idle,
             cap=settings.cap and not no_cap,
             allow_raise=allow_raise,
@@ -185,6 +209,14 @@ def run(
         start_and_follow(job_options, detach=detach)
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
+
+
+def check_log(path: str) -> None:
+    try:
+        with Path(path).open("ab"):
+            pass
+    except OSError as error:
+        raise Failure(f"--log: {path}: {error.strerror}", 2) from None
 
 
 def check_grid(path: str) -> None:

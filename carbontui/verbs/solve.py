@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
-from carbontui.cli import Failure
+from carbontui.cli import Failure, Finite
 
 if TYPE_CHECKING:
     from carbontui.plan import Evaluation, Frontier, Plan, Problem
@@ -27,9 +27,9 @@ DEFAULT_FULL_W = 300.0
 @click.option("--work", help="Work flat out, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
 @click.option("--start", help="When it starts, like 2020-04-12T06:00:00Z (default: now, or the file's begin).")
-@click.option("--watts", type=click.FloatRange(1, 1e6), default=DEFAULT_FULL_W, show_default=True, help="At full.")
+@click.option("--watts", type=Finite(1, 1e6), default=DEFAULT_FULL_W, show_default=True, help="At full.")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
-@click.option("--tol", type=click.FloatRange(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
+@click.option("--tol", type=Finite(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
 def solve(
     problem_file: str | None,
     as_json: bool,
@@ -128,7 +128,7 @@ def _show(problem: Problem, plan: Plan, curve: Frontier | None, text: str, about
     console.print(text, soft_wrap=True, markup=False)
     proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
     console.print(f"Certificate: {proof} {plan.gap:.3%} better (stage {plan.stage}).", style="dim")
-    console.print(f"From: {about}", style="dim", markup=False)
+    console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
     table = Table(title="This plan and what else one could do", title_justify="left")
     rows: list[tuple[str, Plan | Evaluation]] = [("plan", plan), *((b.name, b.evaluation) for b in plan.baselines)]
     with_cost = any(figures.cost for _, figures in rows)

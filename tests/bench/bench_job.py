@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import shutil
+import sqlite3
 import statistics
 import sys
 import tempfile
@@ -77,10 +78,11 @@ def main() -> None:
     root, runtime = Path(tempfile.mkdtemp()), Path(tempfile.mkdtemp(prefix="ct-"))
     house = House(root, runtime)
     try:
-        begun = time.monotonic()
         job = house.start("--zone", "DE", "--work", "8h", "--budget", "1x", pause=STEP_S)
         until(lambda: job.snapshot().get("certificate"), 30, "a plan")
-        first_plan_s = time.monotonic() - begun
+        created_s = json.loads((job.dir / "spec.json").read_text())["created_s"]
+        with sqlite3.connect(job.dir / "journal.db") as db:
+            first_plan_s = db.execute("select min(wall) from event where kind='plan'").fetchone()[0] - created_s
         job.until_steps(20)
         socket = Path(json.loads((job.dir / "job.json").read_text())["socket"])
         latencies = pause_latencies(job, socket)

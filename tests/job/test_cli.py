@@ -1,7 +1,9 @@
 """The command line from outside: documented exit codes, one clear line, never a traceback."""
 
 import json
+import subprocess
 import sys
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from house import until
@@ -57,6 +59,21 @@ def test_no_network_no_key_no_gpu_still_plans_on_typical_days_and_says_so(house)
     assert status["gpus"] == [] and status["provenance"]["power_w"]["how"] == "estimated"
     plan = json.loads(house.cli("plan", job.id, "--json", check=True).stdout)
     assert sum(count for _, count in plan["levels"]) > 0
+
+
+def test_a_start_that_may_wait_begins_when_the_plan_says_or_when_a_person_does(house):
+    now = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
+    # every day is dirty at this hour and for five more
+    rows = [(now + timedelta(hours=h), 900 if h % 24 < 6 or h % 24 > 21 else 100) for h in range(-480, 48)]
+    text = "".join(f"{t:%Y-%m-%dT%H:%M:%SZ},{v}\n" for t, v in rows)
+    (house.root / "dirty_now.csv").write_text("time_utc,carbon_g_per_kwh\n" + text)
+    job = house.start("--grid", "dirty_now.csv", "--zone", "DE", "--work", "1h", "--budget", "20x")
+    status = job.until_state("waiting", timeout=30)
+    assert status["reason"]["code"] in ("plan_wait", "plan") and job.steps() == 0
+    status = until(lambda: (s := job.status()).get("next") and s, what="the planned start")
+    assert status["pids"]["child"] is None and status["next"]["level"] == "full"
+    house.cli("boost", job.id, check=True)
+    job.until_steps()
 
 
 def test_an_unknown_zone_is_never_guessed_silently(house):
@@ -125,3 +142,25 @@ def test_serve_carries_the_protocol_over_stdin_and_stdout(house):
     assert answer["id"] == 5 and answer["status"]["job"] == job.id
     talk.stdin.close()
     talk.wait(20)
+
+
+def test_attach_after_an_upgrade_names_both_versions_and_how_to_restart_the_supervisor(house, tmp_path):
+    job = house.start()
+    job.until_steps()
+    newer = tmp_path / "newer"
+    newer.mkdir()
+    # as an upgrade would: this command line is of another version than the supervisor that runs
+    (newer / "sitecustomize.py").write_text("import carbontui\ncarbontui.__version__ = '99.0'\n")
+    first = job.pids()["supervisor"]
+    house.env["PYTHONPATH"] = str(newer)
+    command = [sys.executable, "-m", "carbontui.cli", "attach", job.id]
+    screen = subprocess.Popen(
+        command, env=house.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        line = screen.stderr.readline()
+        assert "this is 99.0" in line and line.rstrip().endswith(f"kill {first}")
+    finally:
+        screen.kill()
+        screen.wait()
+        screen.stderr.close()

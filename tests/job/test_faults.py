@@ -194,6 +194,51 @@ def test_ctrl_c_on_the_front_reaches_the_training(house):
     assert front.returncode == 4 and out == "saved\n"
 
 
+def test_a_stop_wakes_a_held_training_so_that_it_ends_in_its_own_way(house):
+    script = house.root / "graceful.py"
+    script.write_text(
+        "import signal, sys, time, carbontui\n"
+        "asked = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: asked.append(1))\n"
+        "open('up', 'w').close()\n"
+        "while not asked:\n"
+        "    time.sleep(0.01)\n"
+        "    carbontui.step()\n"
+        "print('saved', flush=True); sys.exit(5)\n"
+    )
+    done = house.cli("run", "--detach", "--", sys.executable, script, check=True)
+    job_id = done.stdout.strip()
+    until((house.root / "up").exists, what="the script")
+    until(lambda: "paused at step" in house.cli("pause", job_id).stdout, what="the pause")
+    house.cli("stop", job_id, "--yes", check=True)
+    record = json.loads((house.home / "jobs" / job_id / "exit.json").read_text())
+    assert record["code"] == 5 and record["stopped"]  # not the TERM that comes after 30 s
+
+
+def test_a_supervisor_told_to_leave_is_replaced_and_the_job_goes_on(house):
+    job = house.start()
+    job.until_steps()
+    first = job.pids()["supervisor"]
+    kill(first, signal.SIGTERM)
+    until(lambda: job.pids()["supervisor"] not in (first, None), what="a new supervisor")
+    job.until_state("running")
+    job.until_steps()
+    assert not (job.dir / "exit.json").exists()
+
+
+def test_an_unload_under_requeue_leaves_with_85_for_the_scheduler(house):
+    script = house.root / "unloads.py"
+    script.write_text("import os\nopen(os.environ['CARBONTUI_MARKER'], 'w').write('{\"step\": 3}')\n")
+    done = house.cli("run", "--requeue", "--", sys.executable, script)
+    assert done.returncode == 85, done.stderr
+
+
+def test_a_full_run_log_costs_its_lines_and_not_the_training(house):
+    job = house.start("--log", "/dev/full", steps=20, code=6)
+    assert job.until_exit()["code"] == 6
+    assert job.steps() == 20
+
+
 def test_garbage_floods_and_silent_viewers_disturb_nobody(house):
     job = house.start()
     job.until_steps()
@@ -217,6 +262,9 @@ def test_garbage_floods_and_silent_viewers_disturb_nobody(house):
             flood.sendall(line * 1000)
     flood.shutdown(socket.SHUT_RDWR)  # the reader of its lines still holds it open
     viewer, lines = job.connect()
+    viewer.sendall(b'{"t":"cmd","id":7,"verb":"boost","args":{"for_s":[]}}\n')
+    answer = json.loads(lines.readline())
+    assert (answer["t"], answer["id"], answer["ok"]) == ("result", 7, False)
     viewer.sendall(b'{"t":"view","rate_hz":5}\n')
     first = json.loads(lines.readline())
     assert first["t"] == "snap"
@@ -273,7 +321,12 @@ def test_a_full_disk_hurts_neither_training_nor_supervisor(tmp_path, house):
         job.until_steps()
         (small / "ballast").unlink()
         until(lambda: not any("journal not" in n for n in job.status().get("notices", [])), 20, "room again")
+        with contextlib.suppress(OSError), (small / "ballast").open("wb") as ballast:
+            while True:
+                ballast.write(b"\0" * 65536)
+                ballast.flush()
         house.cli("stop", job.id, "--now", "--yes", check=True)
+        assert job.until_exit()["stopped"]  # the room for it was kept
     finally:
         house.end()
         subprocess.run(["umount", "-l", str(small)], check=False)
@@ -289,3 +342,14 @@ def test_another_hosts_job_is_listed_and_never_touched(house):
     refused = house.cli("rm", job.id)
     assert refused.returncode == 2 and "elsewhere" in refused.stderr
     assert socket.gethostname() != "elsewhere"
+
+
+def test_what_was_metered_before_a_death_is_in_the_books_after_it(house):
+    house.env["CARBONTUI_HOST_W"] = "500"
+    job = house.start("--zone", "DE", "--work", "8h")
+    before = until(lambda: (s := job.snapshot()).get("energy_wall_kwh", 0) > 0.0008 and s, 30, "some energy")
+    kill(job.pids()["supervisor"])
+    until(lambda: (s := job.status())["pids"]["supervisor"] not in (None, before["pids"]["supervisor"]) and s)
+    after = until(lambda: (s := job.status()).get("gco2_g") and s, what="the books")
+    assert after["energy_wall_kwh"] >= before["energy_wall_kwh"] * 0.99
+    assert after["gco2_g"] >= before["gco2_g"] * 0.99

@@ -67,6 +67,9 @@ def test_run_now_follows_the_realised_grid():
 def test_a_successor_goes_on_with_the_same_books():
     ledger = Ledger()
     ledger.add("g", 0.0, 700.0, 5.0, "counter", "running", 0.0, gpu=True)
+    ledger.add("g", 700.0, 800.0, 2.0, "counter", "paused", 1.0, gpu=True)
+    written = [(t0, t1, joules, state) for t0, t1, _, joules, _, state in ledger.drain()]
     other = Ledger()
-    other.restore(ledger.to_dict())
-    assert other.gpu_j == ledger.gpu_j and dict(other.bins) == dict(ledger.bins)
+    other.restore(ledger.to_dict(), written, 2.0)
+    assert other.gpu_j == ledger.gpu_j and dict(other.bins) == pytest.approx(dict(ledger.bins))
+    assert [row[2:] for row in other.drain(everything=True)] == [row[2:] for row in ledger.drain(everything=True)]

@@ -1,35 +1,56 @@
-"""A whole job on the replayed German week: planned pauses really held, and accounts that a stranger can recompute."""
+"""A whole job on a replayed grid: planned pauses really held, and accounts that a stranger can recompute."""
 
 import json
 import sys
+from datetime import datetime, timedelta
 
 import pytest
 from house import until
 from recompute import recompute
 
-from carbontui.grid import recorded
-
-FLAT_S = 18.0
+START = "2020-04-23T12:00:00Z"
+FLAT_S = 20.0
 STEP_S = 0.03
+HEADROOM = 1.05
+
+PACED = """\
+import sys, time
+import carbontui
+total, pace = int(sys.argv[1]), float(sys.argv[2])
+spent = 0.0
+for i in range(total):
+    begun = time.monotonic()
+    time.sleep(max(0.0, (i + 1) * pace - spent))
+    spent += time.monotonic() - begun
+    carbontui.step()
+"""
+"""Steps that make up for what a busy machine has cost them, so that the work takes what the plan was told it takes."""
 
 LAUNCH = """\
 import json, sys, time
 from carbontui import paths, units
-from carbontui.grid import recorded
 from carbontui.job import launch, options
-steps, flat_s, script, marks = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
+steps, flat_s, script, pace = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
 job, directory = launch.prepare_dir("replay")
 origin = time.time() + 0.5
 launch.start(options.Options(
-    job=job, name="replay", dir=str(directory), argv=(sys.executable, script, str(steps), sys.argv[5], "0", marks),
+    job=job, name="replay", dir=str(directory), argv=(sys.executable, script, str(steps), pace),
     cwd=str(directory), log=str(directory / "run.log"), socket=str(paths.socket_path(job)), created_s=origin,
-    zone="DE", grid=str(recorded.example_path()), budget="2x", work_s=86400.0, steps=steps, ref_rate=steps / 86400.0,
+    zone="DE", grid=sys.argv[5], budget="2x", work_s=86400.0, steps=steps, ref_rate=steps / 86400.0,
     cap=False, pue=1.1,
-    replay=options.Replay(start_s=units.from_iso("2020-04-23T13:00:00Z"), speed=86400.0 / flat_s, wall_origin_s=origin),
+    replay=options.Replay(start_s=units.from_iso(sys.argv[6]), speed=86400.0 / flat_s, wall_origin_s=origin),
     simulated=options.Simulated(),
 ), hold=False)
 print(job)
 """
+
+
+def tides():
+    """Fifteen days before the start and four after: four clean hours, four dirty ones, in turn, never quite alike."""
+    start = datetime.fromisoformat(START.replace("Z", "+00:00"))
+    for quarter in range(-15 * 96, 4 * 96):
+        clean = quarter // 16 % 2 == 0
+        yield f"{start + timedelta(minutes=15 * quarter):%Y-%m-%dT%H:%M:%SZ}", (90 if clean else 500) + quarter % 7
 
 
 @pytest.fixture
@@ -37,10 +58,14 @@ def finished(house):
     """The directory and last status of a job that ran to its end under its plan."""
     import subprocess
 
-    steps = round(FLAT_S / (STEP_S * 1.1))
+    steps = round(FLAT_S / (STEP_S * HEADROOM))
+    paced = house.root / "paced.py"
+    paced.write_text(PACED)
     launcher = house.root / "launch.py"
     launcher.write_text(LAUNCH)
-    arguments = [str(steps), str(FLAT_S), str(house.script), str(house.root / "marks"), str(STEP_S)]
+    grid = house.root / "grid.csv"
+    grid.write_text("time_utc,carbon_g_per_kwh\n" + "".join(f"{time},{value}\n" for time, value in tides()))
+    arguments = [str(steps), str(FLAT_S), str(paced), str(STEP_S), str(grid), START]
     done = subprocess.run(
         [sys.executable, str(launcher), *arguments], env=house.env, capture_output=True, text=True, check=True
     )
@@ -54,7 +79,7 @@ def finished(house):
 def test_planned_pauses_are_held_and_the_accounts_are_a_strangers_too(finished):
     directory, status = finished
     assert status["state"] == "done" and status["exit"] == {"code": 0, "signal": None}
-    found = recompute(directory / "journal.db", recorded.example_path())
+    found = recompute(directory / "journal.db", directory.parents[2] / "grid.csv")
     for key in ("energy_wall_kwh", "gco2_g"):
         assert status[key] == pytest.approx(found[key], rel=1e-3)
     assert status["avoided_g"] == pytest.approx(found["avoided_g"], abs=1e-3 * found["run_now_g"])

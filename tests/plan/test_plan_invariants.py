@@ -147,9 +147,12 @@ def test_the_order_of_levels_does_not_matter(problem, random):
         initial_level=order.index(problem.initial_level),
     )
     try:
-        assert optimum(shuffled) == pytest.approx(optimum(problem), rel=1e-6)
+        plan, other = solve(problem, tol=TINY_TOL), solve(shuffled, tol=TINY_TOL)
     except Infeasible:
         return
+    assert other.late_s == pytest.approx(plan.late_s)
+    if plan.late_s == 0:  # a late plan is the soonest one, and of those with the same finish any will do
+        assert other.objective == pytest.approx(plan.objective, rel=1e-6)
 
 
 @few

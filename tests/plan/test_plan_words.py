@@ -31,6 +31,14 @@ def test_it_says_when_pausing_does_not_pay():
     assert "pausing does not pay here: at 90 W parked" in text
 
 
+def test_a_kept_plan_that_ends_before_a_longer_budget_goes_on_flat_out_and_is_explained():
+    problem = job([300] * 8, levels=CAPS[:2], work_s=900.0 * 3, step=900.0)
+    full = problem.fastest
+    plan, _ = replan(problem, (-1,) * 8, 0.5)
+    assert plan.levels[:3] == (full,) * 3 and all(level == -1 for level in plan.levels[3:])
+    assert "running now is already the best" in explain(problem, plan)
+
+
 def test_late_done_and_names():
     late = job(daily(8), work_s=900.0 * 9)
     assert "does not fit" in explain(late, solve(late))

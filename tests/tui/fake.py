@@ -259,6 +259,7 @@ class FakeSupervisor:
         self.levels: tuple[str | None, ...] = ()
         self.commands: list[p.Cmd] = []
         self.previews: list[p.Preview] = []
+        self.rates_hz: list[float] = []
         self.result = p.Result(0, True, text="paused at step 1204")
         self.preview_error: str | None = None
         self.viewing = asyncio.Event()
@@ -316,6 +317,7 @@ class FakeSupervisor:
             writer.write(p.encode(p.Welcome(p.VERSION, "0")))
         elif isinstance(message, p.View):
             self._seq += 1
+            self.rates_hz.append(message.rate_hz)
             self._writers.add(writer)
             writer.write(p.encode(structs.replace(self.snap, seq=self._seq)))
             self.viewing.set()

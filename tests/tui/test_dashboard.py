@@ -54,6 +54,31 @@ async def test_what_is_not_real_says_so_at_every_size(stage: Any, size: tuple[in
         assert "SIMULATED GPU · REPLAY 2057×" in s.text()
 
 
+async def test_a_replay_is_looked_at_four_times_a_second_and_life_once(stage: Any) -> None:
+    async with stage("demo") as s:
+        await s.until(lambda: s.fake.rates_hz == [1.0, 4.0])
+    async with stage() as s:
+        assert s.fake.rates_hz == [1.0]
+
+
+async def test_a_long_name_is_cut_not_dropped(stage: Any) -> None:
+    async with stage(size=(80, 24)) as s:
+        s.fake.push(status=s.fake.status(name="模型 that has a name which goes on and on and on and on for ever"))
+        await s.until(lambda: "模型 that has" in s.text())
+        assert "for ever" not in s.text() and "…" in s.text().splitlines()[0]
+
+
+async def test_what_is_too_long_for_the_page_goes_on_below(stage: Any) -> None:
+    async with stage(size=(60, 24)) as s:
+        plan = structs.replace(s.fake.snap.plan, explanation="a sentence of many words " * 8 + "to its very end.")
+        s.fake.push(plan=plan, status=s.fake.status(notices=("n" * 30 + " " + "m" * 30 + " last-word",)))
+        await s.pilot.press("i")
+        await s.until(lambda: "where the numbers" in s.text())
+        await s.pilot.press("end")
+        await s.until(lambda: "last-word" in s.text())
+        assert "to its very end." in s.text()
+
+
 async def test_every_gpu_has_a_row_where_there_is_room(stage: Any) -> None:
     async with stage(gpus=8) as s:
         assert all(f" {i} H100 80GB" in s.text() for i in range(8))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.cells import set_cell_size
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -26,6 +27,17 @@ _STATE_COLOUR = {
 }
 
 
+def job_row(status: protocol.Status, glyphs: Glyphs) -> Text:
+    """State, name, id, watts while it lives, and the reason: one job on one row."""
+    watts = units.fmt_watts(status.power_w) if status.state in protocol.LIVE_STATES else ""
+    row = Text(no_wrap=True, overflow="ellipsis")
+    row.append(f"{glyphs.states[status.state]} {status.state:<10}", _STATE_COLOUR[words.STATE_STYLE[status.state]])
+    row.append(f"{set_cell_size(plain(status.name, glyphs), 18)} ", "bold")
+    row.append(f"{status.job:<8.8} {watts:>8}  ")
+    row.append(plain(status.reason.text, glyphs), "bright_black")
+    return row
+
+
 class Choose(Screen[str | None]):
     """A list of jobs; enter opens one, q leaves."""
 
@@ -41,20 +53,11 @@ class Choose(Screen[str | None]):
 
     def compose(self) -> ComposeResult:
         yield Label(plain(f"carbontui · {len(self._jobs)} jobs are live", self._glyphs), id="head")
-        yield OptionList(*(Option(self._row(job), id=job.job) for job in self._jobs), id="jobs")
+        yield OptionList(*(Option(job_row(job, self._glyphs), id=job.job) for job in self._jobs), id="jobs")
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
-
-    def _row(self, status: protocol.Status) -> Text:
-        colour = _STATE_COLOUR[words.STATE_STYLE[status.state]]
-        row = Text(no_wrap=True, overflow="ellipsis")
-        row.append(f"{self._glyphs.states[status.state]} {status.state:<10}", colour)
-        row.append(f"{status.name:<18.18} ", "bold")
-        row.append(f"{status.job:<8.8} {units.fmt_watts(status.power_w):>8}  ")
-        row.append(plain(status.reason.text, self._glyphs), "bright_black")
-        return row
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.app.exit(event.option.id)

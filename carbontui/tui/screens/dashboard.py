@@ -186,7 +186,7 @@ class Dashboard(Screen[str | None]):
     def action_budget(self, steps: int) -> None:
         frontier = self.picture.frontier if self.picture else None
         if frontier is None or len(frontier.points) < 2:
-            self.answer("no other budget to look at yet")
+            self.answer("no other budget would emit less, as far as is known yet")
             return
         at = self.choice.index if self.choice else frontier.chosen or 0
         self._look_at(max(0, min(len(frontier.points) - 1, at + steps)))

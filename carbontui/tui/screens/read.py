@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.geometry import Size
 from textual.screen import ModalScreen, Screen
 
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import Cells, Row
+from carbontui.tui.widgets.cells import Cells, Row, width_of
 
 
 class Page(Cells):
@@ -22,10 +24,23 @@ class Page(Cells):
     def __init__(self, rows: list[Row], glyphs: Glyphs) -> None:
         super().__init__(glyphs)
         self._page = rows
-        self.styles.height = len(rows)
+        self.styles.height = "auto"
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return sum(len(folded(row, width)) for row in self._page)
 
     def draw(self, width: int, height: int) -> list[Row]:
-        return self._page
+        return [line for row in self._page for line in folded(row, width)]
+
+
+def folded(row: Row, width: int) -> list[Row]:
+    """A row that is too long, on several: its last text goes on below itself."""
+    if width_of(row) <= width or not row:
+        return [row]
+    lead, (text, ink) = row[:-1], row[-1]
+    indent = width_of(lead) if width_of(lead) < width // 2 else 2
+    first, *rest = textwrap.wrap(text, max(8, width - indent)) or [""]
+    return [[*lead, (first, ink)], *([(" " * indent, ink), (line, ink)] for line in rest)]
 
 
 class Read(ModalScreen[None]):

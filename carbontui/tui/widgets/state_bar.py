@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import textwrap
 
+from rich.cells import set_cell_size
+
 from carbontui.tui import words
 from carbontui.tui.messages import Connection
 from carbontui.tui.picture import Picture
@@ -52,10 +54,13 @@ class StateBar(Cells):
         link, ink = self._link()
         name: Row = [(status.name, "strong"), (f" {status.job}@{status.host}", "dim")]
         end: Row = [("  ", "text"), (link, ink), (" ", "text")]
-        if width_of(left) + width_of(name) + width_of(end) + 2 > width:
+        room = width - width_of(left) - width_of(end) - 2
+        if width_of(name) > room:
             name = [(status.name, "strong")]
-        if width_of(left) + width_of(name) + width_of(end) + 2 > width:
-            name = []
+        if width_of(name) > room:
+            # a name cut short still tells one job from another; below a few letters it tells nothing
+            short = set_cell_size(status.name, max(0, room - 1)).rstrip() + self.glyphs.ellipsis
+            name = [(short, "strong")] if room > 6 else []
         return spread(width, left, [*name, *end])
 
     def _link(self) -> tuple[str, str]:

@@ -1,0 +1,33 @@
+"""Faults of our own inside a tick: confined to the part they happen in, said once, forgotten when it works again."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator
+
+
+class Faults:
+    """A supervisor that dies of one bad row would die of it again after every respawn; so it lives and says so."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._standing: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def confined(self, part: str) -> Iterator[None]:
+        """Whatever is raised inside ends this block and nothing else. `part` completes '... is at fault'."""
+        try:
+            yield
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if self._standing.get(part) != text:
+                where = traceback.extract_tb(error.__traceback__)[-1]
+                self._log(f"{part} is at fault: {text} ({where.name}, line {where.lineno} of {where.filename})")
+            self._standing[part] = text
+        else:
+            self._standing.pop(part, None)
+
+    @property
+    def notices(self) -> list[str]:
+        return [f"{part} is at fault ({text}); see carbontui.log" for part, text in self._standing.items()]

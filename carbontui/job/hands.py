@@ -1,0 +1,106 @@
+"""What is done about a decision: wants to the ranks with their leases, held starts, limits of the boards."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from carbontui import protocol, units
+from carbontui.job import control
+from carbontui.job.server import Peer
+
+if TYPE_CHECKING:
+    from carbontui.job.supervisor import Supervisor
+
+
+class Hands:
+    """Acts once a tick, after the decision, and whenever a rank has changed."""
+
+    def __init__(self, job: Supervisor) -> None:
+        self._job = job
+        self._renewed = 0.0
+        self._sent_hold: float | str | None = "never"
+        self.asked_to_run_mono: float | None = None
+        """When a standing training was last asked to go on; None once it did."""
+        self._limiting: asyncio.Task[None] | None = None
+        self._named: tuple[str, ...] | None = None
+
+    def act(self, mono: float, child: control.Child) -> None:
+        """Send what is wanted (and renew its lease), move a held start, set or give back limits."""
+        job = self._job
+        renew = mono - self._renewed >= protocol.RENEW_S
+        if job.decision.want_changed or renew:
+            self._renewed = mono
+            self.send_want()
+        hold = job.decision.hold_until_s
+        if child.state in ("waiting", "unloaded"):
+            # a hold is a lease too: a keeper that hears none for a minute starts the child
+            wall = None if hold is None else job.clock.to_wall(hold)
+            if wall != self._sent_hold or renew:
+                self._sent_hold = wall
+                job.guard.hold(wall)
+        else:
+            self._sent_hold = "never"
+        if job.decision.limit_changed:
+            self.set_limit()
+            if job.options.simulated:
+                self.send_want()
+        active = job.decision.state in ("running", "throttled", "pausing") and child.state == "running"
+        ranks = job.server.ranks
+        parked = bool(ranks) and all(peer.obs and peer.obs.state == "paused" for peer in ranks)
+        if job.options.simulated and child.state != "running":
+            job.agent.drive_simulated(None)
+        elif job.options.simulated and ranks:
+            job.agent.drive_simulated(0.0 if parked or not active else 1.0, job.control.duty or 1.0)
+        if not job.options.simulated:
+            # boards once named stay the job's while its ranks reconnect; its own processes are never foreign there
+            self._named = tuple(dict.fromkeys(u for peer in ranks if peer.obs for u in peer.obs.devices)) or self._named
+            own = [peer.hello.pid for peer in ranks if peer.hello] + ([job.guard.pid] if job.guard.pid else [])
+            job.agent.watch(self._named, own_pids=tuple(sorted(set(own))))
+
+    def send_want(self) -> None:
+        for peer in self._job.server.ranks:
+            self.send_want_to(peer)
+
+    def send_want_to(self, peer: Peer) -> None:
+        job = self._job
+        c = job.control
+        not_before = None if c.not_before_s is None else units.iso(job.clock.to_wall(c.not_before_s))
+        peer.send(protocol.Want(c.mode, c.gen, protocol.LEASE_S, duty=self.felt_duty(), not_before=not_before))
+
+    def felt_duty(self) -> float | None:
+        """A simulated cap slows the child by duty; a real one needs no help."""
+        job = self._job
+        spec, c = job.agent.simulated, job.control
+        if spec is None or c.duty is not None or c.limit_w is None:
+            return c.duty
+        return spec.speed(c.limit_w)
+
+    def rank_changed(self, peer: Peer) -> None:
+        """A rank came, went or changed its state: tell it what is wanted, and look at once."""
+        job = self._job
+        job.senses.hear(peer)  # one that has left between two ticks: its last steps came with its goodbye
+        if peer.obs is not None and peer in job.server.peers and peer.obs.want_gen < job.control.gen:
+            self.send_want_to(peer)
+        if peer.obs is not None and peer.obs.state == "running" and self.asked_to_run_mono is not None:
+            job.learned.resume_s.add(min(600.0, time.monotonic() - self.asked_to_run_mono))
+            self.asked_to_run_mono = None
+        if peer.acked_gen == job.control.gen and peer.obs is not None:
+            job.event("ack", rank=peer.hello.rank if peer.hello else 0, want_gen=peer.acked_gen, step=peer.obs.step)
+            peer.acked_gen = -1
+        job.wake()
+
+    def set_limit(self) -> None:
+        job = self._job
+        watts = job.control.limit_w
+        if self._limiting is not None:
+            self._limiting.cancel()
+        self._limiting = asyncio.ensure_future(self._set_limit(watts))
+
+    async def _set_limit(self, watts: float | None) -> None:
+        job = self._job
+        raising = job.options.allow_raise
+        for outcome in await job.agent.set_limit(watts, allow_raise=raising):
+            job.event("limit", uuid=outcome.uuid, wanted_w=watts, ok=outcome.ok, code=outcome.code, text=outcome.text)
+        job.wake()

@@ -1,0 +1,150 @@
+"""The keeper's watch over the supervisor: starts one, hears it, replaces one that died or fell silent.
+
+Standard library only, like the keeper itself. A supervisor is dead on EOF of the socket pair and hung when it is silent
+for 6 s (then it is killed first); a fresh one may take longer to its first word, since a busy machine loads it slowly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+SILENT_S = 6.0
+FIRST_WORD_S = 30.0
+BACKOFF_MAX_S = 60.0
+SHORT_LIFE_S = 30.0
+BURIAL_S = 1.0
+
+
+class Watch:
+    """At most one supervisor. `obey` takes its messages, `changed` is called when one has started."""
+
+    def __init__(
+        self,
+        job_dir: str,
+        environment: dict[str, str],
+        selector: selectors.BaseSelector,
+        log: Callable[[str], None],
+        *,
+        obey: Callable[[dict[str, Any]], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._dir = job_dir
+        self._environment = environment
+        self._selector = selector
+        self._log = log
+        self._obey = obey
+        self._changed = changed
+        self.process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
+        self._inbox = b""
+        self._heard: float | None = None
+        self._born = 0.0
+        self._backoff_s = 0.0
+        self._deaths = 0
+        self.due: float | None = 0.0
+        """Monotonic time of the next start; None while one lives, or when none is to come."""
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process else None
+
+    @property
+    def over(self) -> bool:
+        """Nobody is there and nobody is to come."""
+        return self.process is None and self.due is None
+
+    def tick(self, now: float, *, wanted: bool) -> None:
+        """Replace a silent one; start one that is due while one is `wanted`."""
+        if self.process is not None:
+            silent = now - (self._born if self._heard is None else self._heard)
+            if silent > (FIRST_WORD_S if self._heard is None else SILENT_S):
+                self.gone(f"silent for {silent:.0f} s, killed", respawn=wanted)
+        if self.process is None and self.due is not None and now >= self.due and wanted:
+            self._start()
+
+    def say(self, message: dict[str, Any]) -> None:
+        """One line to the supervisor; never waits."""
+        if self._link is not None:
+            with contextlib.suppress(OSError):
+                self._link.send(json.dumps(message).encode() + b"\n")
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "carbontui.job.supervisor", self._dir, "--fd", str(theirs.fileno())],
+                cwd=self._dir,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._log(f"the supervisor could not be started: {error}")
+            ours.close()
+            self._back_off(0.0)
+            return
+        finally:
+            theirs.close()
+        self._link, self._inbox, self._heard = ours, b"", None
+        self._born = time.monotonic()
+        self.due = None
+        self._selector.register(ours, selectors.EVENT_READ, self._hear)
+        self._log(f"supervisor {self.process.pid} started")
+        self._changed()
+
+    def _hear(self) -> None:
+        assert self._link is not None
+        try:
+            data = self._link.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.gone("closed its end")
+            return
+        self._heard = time.monotonic()
+        self._inbox = (self._inbox + data)[-65536:]
+        *lines, self._inbox = self._inbox.split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError, TypeError, AttributeError):
+                self._obey(json.loads(line))
+
+    def gone(self, why: str, *, respawn: bool = True) -> None:
+        """It ended, hung up or hung: it must not act beside a successor, which is due after the back-off."""
+        if self._link is not None:
+            with contextlib.suppress(KeyError, ValueError):
+                self._selector.unregister(self._link)
+            self._link.close()
+            self._link = None
+        process, self.process = self.process, None
+        if process is None:
+            return
+        if process.returncode is None and process.poll() is None:
+            process.kill()
+            # one that hangs in the kernel does not die of this yet, but it never runs another instruction
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(BURIAL_S)
+        self._log(f"supervisor {process.pid} gone ({why})")
+        if respawn:
+            self._back_off(time.monotonic() - self._born)
+
+    def _back_off(self, lived_s: float) -> None:
+        short = lived_s < SHORT_LIFE_S and self._deaths > 0
+        self._backoff_s = min(BACKOFF_MAX_S, max(0.5, self._backoff_s * 2)) if short else 0.0
+        self._deaths += 1
+        if self._environment.get("CARBONTUI_NO_RESPAWN") == "1":
+            self.due = None
+            self._log("CARBONTUI_NO_RESPAWN=1: no new supervisor")
+        else:
+            self.due = time.monotonic() + self._backoff_s

@@ -1,0 +1,117 @@
+"""The keeper alone: supervisors that die at once, a run.log that is gone, a stop that finds nothing running."""
+
+import asyncio
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from house import until
+
+from carbontui.job import guard, keeper, watch
+from carbontui.job.control import Control, Observation, decide
+
+RUN = """\
+import sys
+from carbontui.job import keeper, watch
+keeper.FIRST_HOLD_S, keeper.ALONE_S, watch.BACKOFF_MAX_S = 1000.0, float(sys.argv[2]), 0.3
+keeper.main()
+"""
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """Start a keeper of `argv` in a directory without spec.json, so that every supervisor dies at once."""
+    started = []
+
+    def start(*argv, alone_s=60.0, **spec):
+        facts = {"job": "k", "job_dir": str(tmp_path), "argv": argv, "cwd": str(tmp_path), "hold": False}
+        facts |= {"log": str(tmp_path / "run.log"), "socket": str(tmp_path / "s"), "public": {"job": "k"}, **spec}
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN, "k", str(alone_s)],
+            stdin=subprocess.PIPE,
+            stderr=(tmp_path / "carbontui.log").open("ab"),
+            cwd=tmp_path,
+            start_new_session=True,
+        )
+        started.append(process)
+        process.stdin.write(json.dumps(facts).encode())
+        process.stdin.close()
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def exit_of(directory):
+    until((directory / "exit.json").exists, what="exit.json")
+    return json.loads((directory / "exit.json").read_text())
+
+
+def test_a_held_start_is_not_held_for_ever_by_supervisors_that_die_at_once(tmp_path, alone):
+    alone("true", hold=True, alone_s=3.0)
+    assert exit_of(tmp_path)["code"] == 0
+    assert (tmp_path / "carbontui.log").read_text().count("gone (") >= 3
+
+
+def test_a_supervisor_that_cannot_read_its_job_says_so_in_one_line(tmp_path):
+    (tmp_path / "spec.json").write_text("{")
+    command = [sys.executable, "-m", "carbontui.job.supervisor", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "spec.json" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_command_starts_without_its_run_log(tmp_path, alone):
+    alone("sh", "-c", "echo said; exit 9", log=str(tmp_path / "gone" / "run.log"))
+    assert exit_of(tmp_path)["code"] == 9
+    assert "run.log cannot be opened" in (tmp_path / "carbontui.log").read_text()
+
+
+def bare(tmp_path):
+    spec = {"job": "k", "job_dir": str(tmp_path), "argv": ["true"], "cwd": str(tmp_path), "public": {}}
+    return keeper.Keeper({**spec, "log": os.devnull, "socket": str(tmp_path / "s")}, dict(os.environ))
+
+
+def test_a_stop_while_unloaded_is_a_stop_and_nothing_is_to_be_started_again(tmp_path):
+    one = bare(tmp_path)
+    one.unloaded, one.hold_until = True, time.time() + 3600
+    one.stop(now=False)
+    record = json.loads((tmp_path / "exit.json").read_text())
+    assert record["stopped"] and not record["unloaded"]
+    one.watch.due = None
+    one.tick()
+    assert one.child is None
+
+
+def test_a_supervisor_may_be_slow_to_its_first_word_but_not_for_ever(tmp_path):
+    with selectors.DefaultSelector() as selector:
+        one = watch.Watch(str(tmp_path), {}, selector, lambda _: None, obey=lambda _: None, changed=lambda: None)
+        one.process = subprocess.Popen(["sleep", "60"])
+        one._born = time.monotonic()
+        one.tick(one._born + 20, wanted=False)
+        assert one.pid is not None
+        one.tick(one._born + 31, wanted=False)
+        assert one.pid is None
+
+
+async def test_a_keeper_that_dies_while_the_command_is_unloaded_is_named_as_the_reason():
+    ours, theirs = socket.socketpair()
+    told = asyncio.Event()
+    one = guard.Guard(theirs.detach(), lambda _: None, told.set)
+    one.open()
+    ours.sendall(b'{"t":"child","state":"unloaded","pid":null}\n')
+    await asyncio.wait_for(told.wait(), 5)
+    assert one.child().state == "unloaded"
+    told.clear()
+    ours.close()
+    await asyncio.wait_for(told.wait(), 5)
+    _, decision = decide(Control(), Observation(now_s=0.0, mono_s=0.0, child=one.child()))
+    assert decision.state == "lost" and "run it again" in decision.reason.text

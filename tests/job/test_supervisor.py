@@ -1,0 +1,134 @@
+"""The supervisor survives its own faults: whatever one part of a tick raises, the others go on and it is said."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import time
+
+import pytest
+
+from carbontui.job import memory, options
+from carbontui.job.books import Books
+from carbontui.job.clock import Clock
+from carbontui.job.journal import Journal
+from carbontui.job.supervisor import Supervisor
+
+
+@pytest.fixture
+async def job(tmp_path, monkeypatch):
+    """A supervisor whose keeper's end is held by the test; its command is this process."""
+    monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CARBONTUI_OFFLINE", "1")
+    ours, theirs = socket.socketpair()
+    spec = options.Options(
+        job="t", name="t", dir=str(tmp_path), argv=("true",), cwd=str(tmp_path), log=str(tmp_path / "run.log"),
+        socket=str(tmp_path / "run" / "s"), created_s=time.time(), zone="DE", work_s=3600.0,
+    )  # fmt: skip
+    one = Supervisor(spec, theirs.detach())
+    ours.sendall(json.dumps({"t": "child", "state": "running", "pid": os.getpid(), "starts": 1}).encode() + b"\n")
+    one.guard.open()
+    yield one
+    await one.leave()
+    ours.close()
+
+
+async def test_a_successor_knows_of_the_running_command_before_its_first_decision(job):
+    assert not await job.tick()
+    assert job.decision.state in ("starting", "running")
+
+
+async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, monkeypatch):
+    def broken(_now):
+        raise IndexError("no such level")
+
+    acted = []
+    monkeypatch.setattr(job.hands, "act", lambda *_: acted.append(1))
+    assert not await job.tick() and len(acted) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(job.planner, "level_at", broken)
+        assert not await job.tick() and not await job.tick()
+        assert len(acted) == 1  # no lease is renewed on a decision that could not be made
+        assert any("deciding is at fault (IndexError" in text for text in job.faults.notices)
+    assert not await job.tick()
+    assert len(acted) == 2 and not job.faults.notices and job.status.notices is not None
+
+
+async def test_a_broken_reading_or_outlook_leaves_the_rest_at_work(job, monkeypatch):
+    def broken(*_args, **_kwargs):
+        raise ValueError("a reading from elsewhere")
+
+    monkeypatch.setattr(job.books, "meter_samples", broken)
+    monkeypatch.setattr(job.feed, "outlook", broken)
+    monkeypatch.setattr(job.server, "show", broken)
+    assert not await job.tick()
+    assert job.status is not None and job.status.state in ("starting", "running")
+    assert {text.split(" is at fault")[0] for text in job.faults.notices} >= {"metering", "the grid feed", "the status"}
+
+
+async def test_what_a_predecessor_kept_in_another_shape_begins_anew(job):
+    for key, value in {
+        "books": {"ledger": 7},
+        "learned": {"full_w": {"GPU-1": 5}},
+        "plan": {"names": 3},
+        "overrides": {"current": {"mood": "?"}, "gen": 1},
+        "budget": {"wishes": 3},
+        "control": {"mode": "pause", "gen": 12, "of_a_later_version": True},
+    }.items():
+        job.journal.keep(key, value)
+    job.journal._pending.append(("insert or replace into state values ('progress', '{')", ()))
+    job.journal.commit()
+    memory.restore(job)
+    assert (job.control.mode, job.control.gen) == ("pause", 12)
+    assert job.overrides.current is None and job.planner.plan is None and job.progress.step == 0
+    assert not await job.tick()
+
+
+async def test_a_socket_that_cannot_be_bound_is_said_and_tried_again(job, tmp_path):
+    (tmp_path / "run").write_text("in the way")
+    await job.server.keep_open()
+    assert "nobody new can connect" in job.server.fault
+    await job.tick()
+    assert any("nobody new can connect" in text for text in job.status.notices)
+    (tmp_path / "run").unlink()
+    await job.server.keep_open()
+    assert job.server.fault == "" and (tmp_path / "run" / "s").exists()
+
+
+async def test_a_clock_that_is_set_is_no_time_that_passed(job, monkeypatch):
+    assert not await job.tick()
+    before, done = time.time(), job.progress.plain_done_s
+    monkeypatch.setattr(Clock, "now", lambda _self: before + 7200.0)
+    assert not await job.tick()
+    monkeypatch.setattr(Clock, "now", lambda _self: before - 7200.0)
+    assert not await job.tick()
+    assert 0 <= job.progress.plain_done_s - done < 60
+    job.journal.commit()
+    rows = job.journal._db.execute("select data from event where kind='clock' order by rowid").fetchall()
+    assert [round(json.loads(row[0])["jump_s"], -2) for row in rows] == [7200, -14400]
+
+
+def test_the_host_is_not_charged_for_a_clock_that_was_set(tmp_path):
+    spec = options.Options(
+        job="t", name="t", dir="", argv=(), cwd="", log="", socket="", created_s=0.0, host_w=100.0
+    )  # fmt: skip
+    books = Books(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
+    for now in (1000.0, 1001.0, 4601.0, 4602.0, 1002.0, 1003.0):
+        books.host(now, 1.0, "running", held=True)
+    assert books.ledger.rest_j == pytest.approx(400.0) and books.held_s == pytest.approx(4.0)
+
+
+async def test_an_agent_that_cannot_be_started_is_tried_again(job, monkeypatch):
+    tries = []
+
+    async def refuse():
+        tries.append(1)
+        if len(tries) < 3:
+            raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(job.agent, "start", refuse)
+    monkeypatch.setattr("carbontui.job.supervisor.AGENT_RETRY_S", 0.01)
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(job._start_agent(), 5)
+    assert len(tries) == 3
