@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import datetime
+from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 
@@ -89,37 +89,41 @@ def test_requeue_leaves_with_85_and_keeps_the_marker(house):
     assert status["state"] == "unloaded" and status["pids"]["child"] is None
 
 
-@pytest.mark.parametrize("said", ["not_before", "nothing"])
-def test_the_keeper_alone_brings_an_unloaded_job_back(house, said):
-    """No supervisor, and none to come: the marker's own time decides, and without anybody a minute does."""
+def left_alone(house, not_before: str | None, timeout_s: float = 40) -> float:
+    """Unload a job whose supervisor is gone for good, follow it to its end; when it came back (epoch seconds)."""
     script = script_of(house, COUNTING)
-    state = house.root / "state.json"
     house.env["CARBONTUI_NO_RESPAWN"] = "1"
-    argv = [sys.executable, script, "500", "0.01", state]
+    argv = [sys.executable, script, "500", "0.01", house.root / "state.json"]
     job = Job(house, house.cli("run", "--detach", "--", *argv, check=True).stdout.strip(), house.root / "marks")
     os.kill(job.pids()["supervisor"], signal.SIGKILL)
     until(lambda: "no new supervisor" in (job.dir / "carbontui.log").read_text(), what="the keeper alone")
     path = Path(json.loads((job.dir / "job.json").read_text())["socket"])
-    last = FakeSupervisor(path)  # somebody who asks, and is gone when the child is
+    last = FakeSupervisor(path)  # somebody who asks, of whom the keeper knows nothing
     try:
         last.wait(lambda: last.last() and last.last().can_unload, 30, "the client")
-        soon = time.time() + 4
-        stamp = (
-            datetime.fromtimestamp(soon).astimezone().isoformat(timespec="seconds") if said == "not_before" else None
-        )
-        gen = last.want("unload", not_before=stamp)
+        gen = last.want("unload", not_before=not_before)
         last.wait(lambda: last.acked(gen), 30, "the unload")
         step = last.acked(gen).step
         last.want("run")
-        assert job.until_exit(40)["code"] == 0
+        assert job.until_exit(timeout_s)["code"] == 0
     finally:
         last.kill()
     (_, _), ((resume, start_step, done), came_back) = lives(job)
     assert (resume, start_step, done) == ("1", str(step), step)
-    if stamp:
-        assert came_back >= int(soon)
     assert f"weights {counting(500)}" in (job.dir / "run.log").read_text()
     assert job.status()["state"] == "done"
+    return came_back
+
+
+def test_the_keeper_alone_brings_an_unloaded_job_back_when_its_marker_says(house):
+    soon = int(time.time()) + 6
+    stamp = datetime.fromtimestamp(soon, timezone.utc).isoformat(timespec="seconds")
+    assert left_alone(house, stamp) >= soon
+
+
+def test_the_keeper_alone_brings_an_unloaded_job_back_at_once_when_nobody_said(house):
+    """The minute without any word, against a marker that says years, is in tests/soak."""
+    left_alone(house, None)
 
 
 def test_torchrun_under_run_stops_every_rank_at_one_step(house):

@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+import test_client_house
 from house import until
 from replayed import COUNTING, days, events, lives, start
 
@@ -69,3 +70,10 @@ def test_five_unloads_with_supervisors_and_viewers_killed(house):
     print(json.dumps(figures))
     assert unloads >= 5 and viewers == VIEWERS and kills == KILLS
     assert figures["weights_identical"] and figures["steps"] == STEPS
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+def test_after_a_minute_without_a_word_the_keeper_starts_an_unloaded_job(house):
+    begun = time.time()
+    assert 60 <= test_client_house.left_alone(house, "2030-01-01T00:00:00Z", 150) - begun < 120
