@@ -240,7 +240,12 @@ class Keeper:
         if self.stop_left and self.child and time.monotonic() >= self.stop_next:
             number = self.stop_left.pop(0)
             log(f"signal {number} to the child's group {self.child.pid}")
+            # torchrun's ranks have sessions of their own: at the last step nobody below the child is forgotten
+            below = proc.descendants(self.child.pid) if number == signal.SIGKILL else []
             proc.signal_group(self.child.pid, number)
+            for pid in below:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
             if number != signal.SIGKILL:
                 proc.signal_group(self.child.pid, signal.SIGCONT)  # a stopped process cannot obey
             self.stop_next = time.monotonic() + self.stop_gap_s

@@ -52,6 +52,26 @@ def signal_group(pgid: int, number: int) -> bool:
         return False
 
 
+def descendants(pid: int) -> list[int]:
+    """Every live process below `pid`, whatever session it moved to, from /proc."""
+    children: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as stat:  # noqa: PTH123
+                parent = int(stat.read().rpartition(b")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(entry))
+    found, ahead = [], [pid]
+    while ahead:
+        below = children.get(ahead.pop(), [])
+        found += below
+        ahead += below
+    return found
+
+
 STOP_ORDER = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 STOP_GAP_S = 30.0
 STOP_NOW_GAP_S = 1.0

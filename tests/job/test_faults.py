@@ -14,6 +14,8 @@ import time
 import pytest
 from house import House, until
 
+from carbontui.job import proc
+
 LEASE_S = 15.0
 
 
@@ -162,6 +164,22 @@ def test_stop_ends_a_process_that_ignores_interrupts_in_order(house):
     assert (house.root / "signals").read_text() == "ready 2 15 "
     exit_record = json.loads((house.home / "jobs" / job_id / "exit.json").read_text())
     assert exit_record["signal"] == 9 and exit_record["stopped"]
+
+
+def test_the_last_step_of_a_stop_reaches_processes_with_sessions_of_their_own(house):
+    script = house.root / "launcher.py"
+    script.write_text(
+        "import signal, subprocess, sys, time\n"
+        "code = 'import signal, time; [signal.signal(s, signal.SIG_IGN) for s in (2, 15)]; time.sleep(600)'\n"
+        "worker = subprocess.Popen([sys.executable, '-c', code], start_new_session=True)\n"
+        "[signal.signal(s, signal.SIG_IGN) for s in (2, 15)]\n"
+        "open('worker', 'w').write(f'{worker.pid} ')\n"
+        "time.sleep(600)\n"
+    )
+    job_id = house.cli("run", "--detach", "--", sys.executable, script, check=True).stdout.strip()
+    worker = int(until(lambda: (f := house.root / "worker").exists() and f.read_text().strip(), what="the worker"))
+    house.cli("stop", job_id, "--now", "--yes", check=True)
+    until(lambda: proc.start_time(worker) is None, what="the worker's end")
 
 
 def test_stop_works_through_the_keeper_when_no_supervisor_is_left(house):
