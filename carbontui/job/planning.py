@@ -16,8 +16,6 @@ from carbontui import protocol, units
 from carbontui.job.control import STILL, Level
 from carbontui.job.problem import Setup
 
-FRONTIER_MAX = protocol.FRONTIER_POINTS_MAX
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -150,7 +148,7 @@ def frontier_view(
     """The worker's frontier as viewers see it: whole-job figures, finish counted from the budget's start."""
     offset = setup.start_s - budget_start_s
     shown: list[protocol.FrontierPoint] = []
-    for point in thin(points):
+    for point in points:
         coded = tuple((setup.levels[level].name, count) for level, count in point["levels"] if level >= 0)
         shown.append(
             protocol.FrontierPoint(
@@ -176,14 +174,6 @@ class Spent:
     gco2_g: float = 0.0
     cost: float = 0.0
     kwh: float = 0.0
-
-
-def thin(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most 64 points, both ends kept."""
-    if len(points) <= FRONTIER_MAX:
-        return points
-    last = len(points) - 1
-    return [points[round(i * last / (FRONTIER_MAX - 1))] for i in range(FRONTIER_MAX)]
 
 
 def fixed_slots(override: protocol.Override | None, until_s: float | None, setup: Setup) -> dict[int, int]:

@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from carbontui import plan
-
-FRONTIER_POINTS = 60
+from carbontui.protocol import FRONTIER_POINTS_MAX
 
 
 def solve_plan(ask: dict[str, Any]) -> dict[str, Any]:
@@ -47,11 +46,11 @@ def forecast(ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def thin(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most FRONTIER_POINTS of a frontier, ends included."""
-    if len(points) <= FRONTIER_POINTS:
+    """At most FRONTIER_POINTS_MAX of a frontier, ends included."""
+    if len(points) <= FRONTIER_POINTS_MAX:
         return points
     last = len(points) - 1
-    return [points[round(i * last / (FRONTIER_POINTS - 1))] for i in range(FRONTIER_POINTS)]
+    return [points[round(i * last / (FRONTIER_POINTS_MAX - 1))] for i in range(FRONTIER_POINTS_MAX)]
 
 
 WORK: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
