@@ -64,6 +64,10 @@ class Child:
     unloaded: bool = False
     was: str = "running"
     """What a vanished child did when it was last heard of."""
+    frozen: bool = False
+    """Its process group is stopped (SIGSTOP)."""
+    freeze_why: str = ""
+    """Why the keeper did not stop it although asked to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,10 @@ class Observation:
     late: bool = False
     max_pause_s: float = 12 * 3600.0
     can_cap: bool = False
+    can_freeze: bool = False
+    """`run --sigstop`, and a keeper to undo it."""
+    freeze_why: str = ""
+    """Why SIGSTOP is not to be used now although it was asked for."""
     stepped: bool = False
     """A training step has been seen."""
     trial: Level | None = None
@@ -103,6 +111,8 @@ class Control:
     asked_mono_s: float = 0.0
     still_since_s: float | None = None
     """Job clock since which the process has been asked to stand still."""
+    freeze: bool = False
+    """Nothing answers at a step: the process group is to be stopped by signal."""
     spent_pause: bool = False
     """The longest pause is over: run until the plan itself runs again."""
 
@@ -187,7 +197,7 @@ def _plan_text(planned: Level, seen: Observation) -> str:
         "off": "not started yet: the plan begins",
         "unload": "unloaded by the plan",
         "pause": "paused by the plan",
-        "duty": f"running {planned.duty or 0:.0%} of the time by the plan",
+        "duty": f"running {planned.duty or 0:.0%} of the time (saves watts, not energy) by the plan",
         "cap": f"capped at {planned.cap_w or 0:.0f} W by the plan",
         "full": "flat out by the plan",
     }[planned.kind]
@@ -211,10 +221,12 @@ def _ask(control: Control, seen: Observation, level: Level) -> Control:
     if seen.child.state not in ("running", "waiting", "unloaded"):
         mode, duty, limit = "run", None, None
     still = level.kind in STILL
+    alone = not seen.ranks and not seen.stepped and seen.child.state == "running"
+    freeze = alone and mode == "pause" and _may_freeze(seen)
     since = control.still_since_s if still and control.still_since_s is not None else (seen.now_s if still else None)
     newest = max((rank.want_gen for rank in seen.ranks), default=0)
     if (mode, duty) == (control.mode, control.duty) and newest <= control.gen:
-        return replace(control, limit_w=limit, not_before_s=not_before, still_since_s=since)
+        return replace(control, limit_w=limit, not_before_s=not_before, still_since_s=since, freeze=freeze)
     return Control(
         mode=mode,
         # a rank may have heard a predecessor: outrank whatever it knows
@@ -224,7 +236,14 @@ def _ask(control: Control, seen: Observation, level: Level) -> Control:
         not_before_s=not_before,
         asked_mono_s=seen.mono_s,
         still_since_s=since,
+        freeze=freeze,
     )
+
+
+def _may_freeze(seen: Observation) -> bool:
+    """By itself only once a program had the time to show a step and did not; a person's word needs no such patience."""
+    patient = seen.override is not None or seen.child.age_s >= NO_BOUNDARY_S
+    return seen.can_freeze and not seen.freeze_why and patient
 
 
 def _hold(seen: Observation, level: Level) -> float | None:
@@ -251,9 +270,12 @@ def _observe(
     if not seen.ranks:
         if level.kind in STILL and seen.stepped:
             return "pausing", reason  # the process is on its way out, or its link is being made again
-        if level.kind in STILL and child.age_s >= NO_BOUNDARY_S:
-            text = "asked to pause; no training step has been seen yet"
-            return "pausing", protocol.Reason("no_client", text)
+        if child.frozen and asked.freeze:
+            return "paused", protocol.Reason(reason.code, f"{reason.text} (SIGSTOP)")
+        if level.kind in STILL and child.age_s < NO_BOUNDARY_S and not asked.freeze:
+            return "pausing", reason
+        if level.kind in STILL:
+            return "pausing", protocol.Reason("no_client", _cannot_hold(asked, seen))
         if seen.stepped or child.age_s < NO_CLIENT_S:
             return ("starting" if child.age_s < 3 and not seen.stepped else "running"), reason
         if reason.code in ("plan", "starting"):
@@ -271,6 +293,18 @@ def _observe(
     if asked.duty is not None or asked.limit_w is not None:
         return "throttled", reason
     return "running", reason
+
+
+def _cannot_hold(asked: Control, seen: Observation) -> str:
+    """Why a pause does not take hold of a program without steps, and the mend."""
+    why = seen.freeze_why or seen.child.freeze_why
+    if seen.can_freeze and why:
+        return f"asked to pause, but it has shown no training step and SIGSTOP is refused: {why}"
+    if asked.freeze:
+        return "asked to pause; stopping its processes (SIGSTOP)"
+    if seen.can_freeze:
+        return "asked to pause; no training step has been seen yet"
+    return "asked to pause, but no training step has been seen: call carbontui.step(), or run it with --sigstop"
 
 
 def _ending(child: Child) -> tuple[protocol.State, protocol.Reason]:

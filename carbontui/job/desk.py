@@ -247,9 +247,12 @@ class ViewerDesk:
             await asyncio.sleep(ACK_LOOK_S)
             if job.decision.state in ("paused", "waiting", "unloaded"):
                 step = job.progress.step
-                text = f"paused at step {step}" if job.decision.state == "paused" else job.decision.state
+                text = job.decision.state
+                if text == "paused":
+                    text = "paused (SIGSTOP)" if job.control.freeze else f"paused at step {step}"
                 return protocol.Result(cmd.id, True, text=text)
-        return protocol.Result(cmd.id, True, text="asked, no boundary yet")
+        why = f": {job.decision.reason.text}" if job.decision.reason.code == "no_client" else ""
+        return protocol.Result(cmd.id, True, text=f"asked, no boundary yet{why}")
 
     def _cannot_cap(self, value: float | None) -> str:
         """Why a cap cannot be set; '' when it can."""

@@ -77,6 +77,8 @@ class Guard:
         asyncio.get_running_loop().remove_reader(self._socket.fileno())
         self._socket.close()
         self._socket = None
+        if self.facts.get("frozen") and self.pid is not None:
+            proc.signal_group(self.pid, signal.SIGCONT)
         self._log("the keeper is gone: no restart from here on")
         self._changed()
 
@@ -91,6 +93,13 @@ class Guard:
     def hold(self, until_wall_s: float | None) -> None:
         """Move the start of a child that is not running; None: now."""
         self._say(t="hold", until=until_wall_s)
+
+    def freeze(self, lease_s: float) -> None:
+        """Stop the child's process group by signal, or renew that."""
+        self._say(t="freeze", lease_s=lease_s)
+
+    def thaw(self) -> None:
+        self._say(t="thaw")
 
     def done(self) -> None:
         """The books are closed: the keeper may leave."""
@@ -114,7 +123,9 @@ class Guard:
             return Child("vanished", stopped=stopping)
         if state != "running" and not self.guarded:
             return Child("vanished", was=state)  # nobody is left to start it
-        return Child(state, age_s=proc.age_s(facts.get("start_time")), stopped=stopping)
+        frozen = bool(facts.get("frozen")) and self.guarded
+        why = str(facts.get("freeze_why") or "")
+        return Child(state, age_s=proc.age_s(facts.get("start_time")), stopped=stopping, frozen=frozen, freeze_why=why)
 
     def stop(self, *, now: bool) -> None:
         """The stop order, by the keeper, or by ourselves when it is gone."""

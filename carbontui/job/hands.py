@@ -21,6 +21,7 @@ class Hands:
         self._job = job
         self._renewed = 0.0
         self._sent_hold: float | str | None = "never"
+        self._freezing = False
         self.asked_to_run_mono: float | None = None
         """When a standing training was last asked to go on; None once it did."""
         self._limiting: asyncio.Task[None] | None = None
@@ -42,6 +43,7 @@ class Hands:
                 job.guard.hold(wall)
         else:
             self._sent_hold = "never"
+        self._freeze(child, renew=renew)
         if job.decision.limit_changed:
             self.set_limit()
             if job.options.simulated:
@@ -58,6 +60,15 @@ class Hands:
             self._named = tuple(dict.fromkeys(u for peer in ranks if peer.obs for u in peer.obs.devices)) or self._named
             own = [peer.hello.pid for peer in ranks if peer.hello] + ([job.guard.pid] if job.guard.pid else [])
             job.agent.watch(self._named, own_pids=tuple(sorted(set(own))))
+
+    def _freeze(self, child: control.Child, *, renew: bool) -> None:
+        """Have the keeper stop a program without steps, under a lease, or continue it."""
+        guard, wanted = self._job.guard, self._job.control.freeze
+        if wanted and (renew or not self._freezing):
+            guard.freeze(protocol.LEASE_S)
+        elif not wanted and (self._freezing or child.frozen):
+            guard.thaw()
+        self._freezing = wanted
 
     def send_want(self) -> None:
         for peer in self._job.server.ranks:

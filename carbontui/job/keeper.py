@@ -6,7 +6,7 @@ decides nothing else. Standard library only, everything imported at its start, s
 disk cannot hurt a running job.
 
 Lines between keeper and supervisor, JSON: the keeper says {"t": "child", ...} at every change and when a supervisor
-connects; the supervisor says beat, hold {until}, stop {now}, done.
+connects; the supervisor says beat, hold {until}, freeze {lease_s}, thaw, stop {now}, done.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 
 from carbontui.client import inject
 from carbontui.job import proc
+from carbontui.job.freeze import Freezer
 from carbontui.job.watch import Watch
 
 ALONE_S = 60.0
@@ -74,6 +75,7 @@ class Keeper:
         self.word_at = time.monotonic()
         """When a supervisor last said how long a held child waits: the hold's lease."""
         self.watch = Watch(self.dir, environment, self.selector, log, obey=self.obey, changed=self.publish)
+        self.freezer = Freezer(log, self.publish)
         self.stop_left: list[int] = []
         self.stop_gap_s = proc.STOP_GAP_S
         self.stop_next = 0.0
@@ -168,6 +170,7 @@ class Keeper:
                 self.watch.gone(f"ended with {code}", respawn=not self.books_closed)
 
     def child_ended(self, code: int) -> None:
+        self.freezer.let_go("the child has ended")
         self.child = None
         self.child_start = None
         marker = self.read_marker() if code == 0 and not self.stopped_by_person else None
@@ -229,6 +232,7 @@ class Keeper:
             self.finish(None, int(signal.SIGTERM))
             return
         self.stop_gap_s = proc.STOP_NOW_GAP_S if now else proc.STOP_GAP_S
+        self.freezer.let_go("the job is to end")
         if not self.stop_left:
             self.stop_left = [int(s) for s in proc.STOP_ORDER]
             self.stop_next = time.monotonic()
@@ -258,6 +262,10 @@ class Keeper:
             until = message.get("until")
             self.hold_until = float(until) if until is not None else 0.0
             self.word_at = time.monotonic()
+        elif kind == "freeze" and self.child is not None and not self.stop_left:
+            self.freezer.hold(self.child.pid, float(message["lease_s"]), time.monotonic())
+        elif kind == "thaw":
+            self.freezer.let_go("the supervisor said so")
         elif kind == "stop":
             self.stop(bool(message.get("now")))
         elif kind == "done":
@@ -279,6 +287,8 @@ class Keeper:
             "starts": self.starts,
             "hold_until": self.hold_until,
             "stopping": self.stopped_by_person,
+            "frozen": self.freezer.frozen,
+            "freeze_why": self.freezer.why,
             "exit": self.exit,
             "keeper": os.getpid(),
         }
@@ -301,6 +311,7 @@ class Keeper:
     def tick(self) -> None:
         now = time.monotonic()
         self.watch.tick(now, wanted=not self.over())
+        self.freezer.tick(now)
         if self.child is None and not self.exit:
             alone = now - self.word_at >= ALONE_S
             if self.hold_until is None or time.time() >= self.hold_until or alone:
@@ -318,8 +329,7 @@ class Keeper:
         due = [now + 1.0]
         if self.stop_left:
             due.append(self.stop_next)
-        if self.watch.due is not None:
-            due.append(self.watch.due)
+        due += [at for at in (self.watch.due, self.freezer.due()) if at is not None]
         if self.child is None and not self.exit and self.hold_until is not None:
             due.append(now + self.hold_until - time.time())
         return max(0.0, min(due) - now)

@@ -55,6 +55,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     cap: bool = True
     allow_raise: bool = False
     requeue: bool = False
+    sigstop: bool = False
+    """A program that shows no training step may be paused by SIGSTOP."""
     cautious: bool = False
     offline: bool = False
     replay: Replay | None = None

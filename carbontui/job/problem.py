@@ -32,6 +32,9 @@ DEFAULT_UNLOAD_S = 30.0
 DEFAULT_RELOAD_S = 120.0
 DEFAULT_RELOAD_MIN_S = 1.0
 DEFAULT_START_S = 30.0
+DUTY_SHARE = 0.5
+"""Where no cap can be set the client can run a share of the time, in whole steps. That saves watts, not energy: a board
+at rest draws its parked watts. To a plan it is half a pause without the cost of a switch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class Machine:
     """CPU, DRAM and host beside the boards."""
     pue: float = 1.0
     caps: tuple[Cap, ...] = ()
+    can_duty: bool = False
+    """No cap can be set and a client is there to rest between its steps."""
     pause_s: float = DEFAULT_PAUSE_S
     resume_s: float = DEFAULT_RESUME_S
     can_unload: bool = False
@@ -86,7 +91,7 @@ class Setup:
 
 
 def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
-    """The levels there are, by rising watts: off (only before the start), unload, pause, caps, full."""
+    """The levels there are, by rising watts: off (only before the start), unload, pause, caps or else duty, full."""
     found: list[Level] = []
     if not started:
         found.append(Level("off", "off", 0.0, 0.0))
@@ -97,6 +102,9 @@ def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
         Level(f"cap {cap.cap_w:.0f} W", "cap", cap.power_w, cap.speed, cap_w=cap.cap_w)
         for cap in sorted(machine.caps, key=lambda c: c.cap_w)
     ]
+    if machine.can_duty and not machine.caps:
+        watts = DUTY_SHARE * machine.full_w + (1 - DUTY_SHARE) * machine.parked_w
+        found.append(Level(f"duty {DUTY_SHARE:.0%}", "duty", watts, DUTY_SHARE, duty=DUTY_SHARE))
     return (*found, Level("full", "full", machine.full_w, 1.0))
 
 

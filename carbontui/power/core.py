@@ -89,6 +89,7 @@ class Agent:
         self._watched: tuple[str, ...] = ()
         self._certain = True
         self._looks: dict[str, Look] = {}
+        self._pids: dict[str, tuple[int, ...] | None] = {}
         self._foreign: dict[str, tuple[int, ...]] = {}
         self._samples: list[Sample] = []
         self._report_at = 0.0
@@ -177,10 +178,10 @@ class Agent:
 
     def _find_foreign(self, uuid: str) -> None:
         try:
-            pids = self._backend.processes(uuid)
+            self._pids[uuid] = self._backend.processes(uuid)
         except DeviceError:
-            pids = ()  # not told, as under MIG: nothing can be concluded
-        self._foreign[uuid] = view.foreign(pids, self._wish.own_pids if self._wish else ())
+            self._pids[uuid] = None  # not told, as under MIG: nothing can be concluded
+        self._foreign[uuid] = view.foreign(self._pids[uuid] or (), self._wish.own_pids if self._wish else ())
 
     def _period(self) -> float:
         if self._backend.name == "simulated":
@@ -216,6 +217,7 @@ class Agent:
                     watched=info.uuid in self._watched,
                     limit=self._limiter.cap(info.uuid),
                     found_w=self._limiter.found_w(info.uuid),
+                    pids=self._pids.get(info.uuid),
                     foreign=self._foreign.get(info.uuid, ()),
                 )
                 for info in self._infos

@@ -89,6 +89,8 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sm_mhz: float | None = None
     reasons: int | None = None
     """NVML clock-event reasons: 0x4 power cap, 0x20 and 0x40 thermal, 0x8 hardware slowdown, 0x80 power brake."""
+    pids: tuple[int, ...] | None = None
+    """Compute processes on a watched board, looked at every ten seconds; None where the driver does not tell."""
     foreign_pids: tuple[int, ...] = ()
     mig: bool = False
     lost: bool = False

@@ -22,7 +22,14 @@ def foreign(pids: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def reading(
-    info: DeviceInfo, look: Look, *, watched: bool, limit: Cap, found_w: float | None, foreign: tuple[int, ...]
+    info: DeviceInfo,
+    look: Look,
+    *,
+    watched: bool,
+    limit: Cap,
+    found_w: float | None,
+    pids: tuple[int, ...] | None,
+    foreign: tuple[int, ...],
 ) -> Reading:
     """Everything known of one GPU now, with the reason for every field that is missing."""
     caps = measure_caps(look)
@@ -50,6 +57,7 @@ def reading(
         temp_c=look.temp_c,
         sm_mhz=look.sm_mhz,
         reasons=look.reasons,
+        pids=pids,
         foreign_pids=foreign,
         mig=info.mig,
         lost=look.lost,

@@ -107,6 +107,7 @@ def find_zone(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
 @click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
+@click.option("--sigstop", is_flag=True, help="A program without training steps may be paused by SIGSTOP.")
 @click.option("--requeue", is_flag=True, help="On unload exit 85, for a scheduler that starts the job again.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -125,6 +126,7 @@ def run(
     log_path: str | None,
     no_cap: bool,
     allow_raise: bool,
+    sigstop: bool,
     requeue: bool,
     detach: bool,
     command: tuple[str, ...],
@@ -204,6 +206,7 @@ def run(
             cap=settings.cap and not no_cap,
             allow_raise=allow_raise,
             requeue=requeue,
+            sigstop=sigstop,
             cautious=settings.forecast == "cautious",
         )
         start_and_follow(job_options, detach=detach)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -148,3 +149,18 @@ def test_a_persons_word_ends_a_calibration(capped_house) -> None:
     assert refused.returncode == 1 and "override" in refused.stderr
     assert sim.get("limit_mw") == 700_000
     assert not list(house.home.glob("curves/*")), "nothing half-learned is kept"
+
+
+def test_sigstop_is_refused_while_two_processes_use_the_board(capped_house) -> None:
+    house, sim = capped_house
+    program = ["/bin/sh", "-c", "while true; do sleep 0.05; done"]
+    job = house.cli("run", "--detach", "--sigstop", "--", *program, check=True).stdout.strip()
+    until(lambda: json.loads(house.cli("status", job, "--json").stdout).get("gpus"), what="the board in status")
+    assert "SIGSTOP" in house.cli("pause", job, check=True).stdout
+    house.cli("resume", job, check=True)
+    sim.pids(os.getpid(), os.getppid())
+    until(
+        lambda: "2 processes use NVIDIA H100" in house.cli("pause", job, check=True).stdout,
+        timeout=30,
+        what="the refusal",
+    )

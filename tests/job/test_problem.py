@@ -1,0 +1,51 @@
+"""What a plan may choose from: caps where limits can be set, else duty cycles, and never a cap nobody can set."""
+
+from types import SimpleNamespace
+
+from carbontui.job import problem
+from carbontui.job.control import Control, Level, Observation, Rank, decide
+from carbontui.job.control import Child as ControlChild
+from carbontui.job.supervisor import Supervisor
+from carbontui.power.messages import Cap, Reading
+
+CAPS = (problem.Cap(300.0, 300.0, 0.85),)
+
+
+def kinds(machine):
+    return [level.kind for level in problem.levels_of(machine, started=True)]
+
+
+def test_duty_stands_in_for_caps_and_only_where_there_are_none():
+    assert kinds(problem.Machine(can_duty=True)) == ["pause", "duty", "full"]
+    assert kinds(problem.Machine(caps=CAPS, can_duty=True)) == ["pause", "cap", "full"]
+    assert kinds(problem.Machine()) == ["pause", "full"]
+
+
+def test_a_duty_cycle_saves_watts_and_no_energy():
+    levels = problem.levels_of(problem.Machine(full_w=400, parked_w=100, can_duty=True), started=True)
+    duty = next(level for level in levels if level.kind == "duty")
+    assert duty.power_w == 250 and duty.speed == 0.5
+    assert duty.power_w / duty.speed > 400, "more joules per step than flat out"
+
+
+def test_a_planned_duty_cycle_is_asked_of_the_training():
+    duty = Level("duty 50%", "duty", 250, 0.5, duty=0.5)
+    ranks = (Rank(0, "running", 0, 10, 0.1),)
+    child = ControlChild("running", age_s=100)
+    asked, decision = decide(Control(), Observation(now_s=0, mono_s=0, child=child, ranks=ranks, planned=duty))
+    assert (asked.mode, asked.duty) == ("run", 0.5)
+    assert decision.state == "throttled" and "not energy" in decision.reason.text
+
+
+def may_cap(*support, cap=True):
+    readings = tuple(Reading(uuid=str(i), name="H100", caps={"limit": Cap(s)}) for i, s in enumerate(support))
+    job = SimpleNamespace(devices=readings, options=SimpleNamespace(cap=cap))
+    return Supervisor.can_cap.fget(job)
+
+
+def test_a_plan_counts_on_caps_only_where_every_board_takes_one():
+    assert may_cap("yes", "unknown")
+    assert not may_cap("yes", "no_permission")
+    assert not may_cap("no_effect")
+    assert not may_cap("yes", cap=False)
+    assert not may_cap(), "no board, no cap"
