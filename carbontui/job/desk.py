@@ -245,12 +245,10 @@ class ViewerDesk:
         due = time.monotonic() + ACK_WAIT_S
         while time.monotonic() < due:
             await asyncio.sleep(ACK_LOOK_S)
-            if job.decision.state in ("paused", "waiting", "unloaded"):
-                step = job.progress.step
-                text = job.decision.state
-                if text == "paused":
-                    text = "paused (SIGSTOP)" if job.control.freeze else f"paused at step {step}"
-                return protocol.Result(cmd.id, True, text=text)
+            state = job.decision.state
+            if state in ("paused", "waiting", "unloaded"):
+                how = "(SIGSTOP)" if job.control.freeze else f"at step {job.progress.step}"
+                return protocol.Result(cmd.id, True, text=f"paused {how}" if state == "paused" else state)
         why = f": {job.decision.reason.text}" if job.decision.reason.code == "no_client" else ""
         return protocol.Result(cmd.id, True, text=f"asked, no boundary yet{why}")
 

@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 from carbontui.job import problem
-from carbontui.job.control import Control, Level, Observation, Rank, decide
 from carbontui.job.control import Child as ControlChild
+from carbontui.job.control import Control, Level, Observation, Rank, decide
 from carbontui.job.supervisor import Supervisor
 from carbontui.power.messages import Cap, Reading
 
