@@ -52,10 +52,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether power limits may be set where the machine permits it."""
     forecast: Literal["mean", "cautious"] = "mean"
     """Plan on the conditional mean, or shifted by 0.15 of the band's upper half."""
-    explain_url: str | None = None
-    """Base URL of an LLM that rewrites the explanation (off unless set)."""
-    explain_model: str | None = None
-    """Model name for explain_url."""
 
 
 @dataclass(frozen=True)

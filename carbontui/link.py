@@ -37,7 +37,13 @@ PENDING_MAX = 64
 """Unread snaps and deltas held here before we stop reading; the supervisor then drops on its side."""
 
 Request = (
-    protocol.Cmd | protocol.Preview | protocol.StatusAsk | protocol.LogRead | protocol.HistoryAsk | protocol.JobsAsk
+    protocol.Cmd
+    | protocol.Preview
+    | protocol.StatusAsk
+    | protocol.LogRead
+    | protocol.HistoryAsk
+    | protocol.JobsAsk
+    | protocol.AbilitiesAsk
 )
 Answer = (
     protocol.Result
@@ -46,6 +52,7 @@ Answer = (
     | protocol.LogAnswer
     | protocol.HistoryAnswer
     | protocol.JobsAnswer
+    | protocol.AbilitiesAnswer
 )
 News = protocol.Snap | protocol.Delta
 

@@ -515,6 +515,30 @@ class JobsAnswer(Struct, tag_field="t", tag="jobs", frozen=True):
     jobs: tuple[Status, ...]
 
 
+class AbilitiesAsk(Struct, tag_field="t", tag="abilities", frozen=True):
+    """viewer -> supervisor: what can be measured and done in this job?"""
+
+    id: int
+
+
+class Ability(Struct, frozen=True):
+    """One line of the capability table: `support` in words ("yes", "no permission", ...), `fix` an exact mend or ""."""
+
+    device: str
+    aspect: str
+    support: str
+    why: str
+    fix: str = ""
+
+
+class AbilitiesAnswer(Struct, tag_field="t", tag="abilities", frozen=True):
+    """`curve` is the calibrated speed curve, a line a level; empty until one is known."""
+
+    id: int
+    rows: tuple[Ability, ...]
+    curve: tuple[str, ...] = ()
+
+
 class Refused(Struct, tag_field="t", tag="refused", frozen=True):
     """supervisor -> peer: a message that could not be used, and why; `id` where it had one."""
 
@@ -522,8 +546,9 @@ class Refused(Struct, tag_field="t", tag="refused", frozen=True):
     id: int | None = None
 
 
-FromPeer = Hello | Obs | Ack | View | Cmd | Preview | StatusAsk | LogRead | HistoryAsk | JobsAsk
-ToViewer = Welcome | Snap | Delta | Result | Previewed | StatusAnswer | LogAnswer | HistoryAnswer | JobsAnswer | Refused
+FromPeer = Hello | Obs | Ack | View | Cmd | Preview | StatusAsk | LogRead | HistoryAsk | JobsAsk | AbilitiesAsk
+Answers = Result | Previewed | StatusAnswer | LogAnswer | HistoryAnswer | JobsAnswer | AbilitiesAnswer | Refused
+ToViewer = Welcome | Snap | Delta | Answers
 ToRank = Welcome | Want
 
 _encoder = msgspec.json.Encoder()

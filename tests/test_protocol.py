@@ -76,6 +76,7 @@ FROM_PEER = [
     p.LogRead(10, -4096, 1024),
     p.HistoryAsk(11, 3600.0, 60),
     p.JobsAsk(12),
+    p.AbilitiesAsk(14),
 ]
 TO_RANK = [p.Want("pause", 3, 15.0), p.Want("run", 4, 15.0, duty=0.5), p.Want("unload", 5, 15.0, not_before=T)]
 TO_VIEWER = [
@@ -89,6 +90,7 @@ TO_VIEWER = [
     p.LogAnswer(10, 0, 5, 5, "hello"),
     p.HistoryAnswer(11, p.Watts(T, 60.0, (1.0,))),
     p.JobsAnswer(12, (STATUS,)),
+    p.AbilitiesAnswer(14, (p.Ability("GPU 0 H100", "power limit", "no permission", "root", "sudo ..."),), ("full",)),
     p.Refused("not a JSON object", 13),
 ]
 

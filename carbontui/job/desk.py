@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from carbontui import protocol, units
+from carbontui.job import abilities, journal, memory, overrides, picture, store
 from carbontui.job import budget as budgets
-from carbontui.job import journal, memory, overrides, picture, store
 from carbontui.job.server import Peer, Sections
 from carbontui.job.trial import ABOUT_S
 from carbontui.power.messages import Cap
@@ -88,6 +88,9 @@ class ViewerDesk:
 
     def jobs(self) -> tuple[protocol.Status, ...]:
         return tuple(job.status() for job in store.jobs()[:50])
+
+    def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
+        return abilities.answer(self._job, ask)
 
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
         """A piece of run.log, cut at a whole UTF-8 character."""

@@ -83,6 +83,7 @@ class Desk(Protocol):
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
     def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer: ...
     def jobs(self) -> tuple[protocol.Status, ...]: ...
+    def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer: ...
 
 
 def peer_uid(connection: socket.socket) -> int:
@@ -268,6 +269,8 @@ class Server:
             peer.send(self.desk.history(message))
         elif isinstance(message, protocol.JobsAsk):
             peer.send(protocol.JobsAnswer(message.id, self.desk.jobs()))
+        elif isinstance(message, protocol.AbilitiesAsk):
+            peer.send(self.desk.abilities(message))
 
     def _spawn(self, peer: Peer, work: object) -> None:
         if len(peer.tasks) >= 32:

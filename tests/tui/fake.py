@@ -39,6 +39,27 @@ LOG = (
     + "epoch 2:   0%|          | 0/4800\repoch 2:  71%|\x1b[36m███████   \x1b[0m| 3394/4800 [18:10<07:31, 3.11it/s]"
 )
 
+ABILITIES = (
+    p.Ability("GPU 0 NVIDIA A100-SXM4-80GB", "energy counter", "yes", "joules since the driver was loaded"),
+    p.Ability("GPU 0 NVIDIA A100-SXM4-80GB", "power", "yes", "instant"),
+    p.Ability(
+        "GPU 0 NVIDIA A100-SXM4-80GB",
+        "power limit",
+        "no permission",
+        "the driver lets only root set limits",
+        "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i GPU-51a0 -pl WATTS",
+    ),
+    p.Ability(
+        "host", "CPU packages", "no permission", "RAPL is readable by root alone; estimated", "sudo chmod a+r ..."
+    ),
+    p.Ability("training", "pause", "yes", "1 process at its steps; a pause takes hold after 41 ms"),
+    p.Ability("training", "unload", "no", "it has no checkpoint function", "carbontui.on_checkpoint(save)"),
+)
+CURVE = (
+    "NVIDIA A100-SXM4-80GB x 1: 3.11 steps/s flat out",
+    "  cap 250 W     246.1 W ±1.9  speed  84.0 % ±0.8  94.2 J/step",
+)
+
 
 def grid() -> list[float]:
     """The recorded German week from START, per quarter hour."""
@@ -338,6 +359,8 @@ class FakeSupervisor:
             start = units.from_iso(self.snap.series.now) - message.span
             watts = p.Watts(units.iso(start), message.span / message.buckets)
             writer.write(p.encode(p.HistoryAnswer(message.id, watts, self.levels)))
+        elif isinstance(message, p.AbilitiesAsk):
+            writer.write(p.encode(p.AbilitiesAnswer(message.id, ABILITIES, CURVE)))
         elif isinstance(message, p.StatusAsk):
             writer.write(p.encode(p.StatusAnswer(message.id, self.snap.status)))
 

@@ -269,6 +269,16 @@ async def test_sources_and_help_tell_everything(stage: Any) -> None:
         assert "Hold the training" in s.text()
 
 
+async def test_the_capability_table_says_why_not_and_the_mend(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("d")
+        await s.until(lambda: "what can be measured and done here" in s.text())
+        for said in ("no permission", "sudo nvidia-smi", "takes hold after 41 ms", "on_checkpoint", "94.2 J/step"):
+            assert said in s.text(), said
+        await s.pilot.press("d")
+        await s.until(lambda: s.app.screen is s.dashboard)
+
+
 async def test_the_log_screen_reads_the_whole_file_by_offset(stage: Any) -> None:
     async with stage() as s:
         s.fake.log = "".join(f"line {n}\n" for n in range(40_000)).encode()

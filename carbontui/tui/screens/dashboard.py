@@ -348,6 +348,20 @@ class Dashboard(Screen[str | None]):
             rows = source_rows(self.picture, self._monotonic() - self._arrived_s)
             self.app.push_screen(Read("where the numbers come from", rows, self.glyphs))
 
+    def action_abilities(self) -> None:
+        self.run_worker(self._show_abilities(), group="abilities", exclusive=True)
+
+    async def _show_abilities(self) -> None:
+        from carbontui.tui.screens.read import Read, ability_rows
+
+        try:
+            answer = await self.feed.request(protocol.AbilitiesAsk(0))
+        except link.LinkError as error:
+            self.answer(str(error), ok=False)
+            return
+        assert isinstance(answer, protocol.AbilitiesAnswer)
+        self.app.push_screen(Read("what can be measured and done here", ability_rows(answer), self.glyphs))
+
     def action_detach(self) -> None:
         self.app.exit(message=keys.farewell(self.target, self.picture))
 

@@ -1,4 +1,4 @@
-"""A page to read: the keys and marks, or where every number comes from."""
+"""A page to read: the keys and marks, where every number comes from, what can be done here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Read(ModalScreen[None]):
 
     CSS_PATH = "read.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,i,question_mark,enter", "leave", "back", id="read_back", tooltip="Return to the dashboard")
+        Binding("escape,q,i,d,question_mark,enter", "leave", "back", id="read_back", tooltip="Return to the dashboard")
     ]
 
     def __init__(self, title: str, rows: list[Row], glyphs: Glyphs) -> None:
@@ -95,6 +95,23 @@ def source_rows(picture: Picture, age_s: float) -> list[Row]:
     if status.notices:
         rows += [[], [("notices", "title")]]
         rows += [[("! ", "warning"), (notice, "text")] for notice in status.notices]
+    return rows
+
+
+def ability_rows(answer: protocol.AbilitiesAnswer) -> list[Row]:
+    """The capability table by device, then the speed curve of this job."""
+    rows: list[Row] = []
+    device = None
+    for found in answer.rows:
+        if found.device != device:
+            device = found.device
+            rows += [[], [(device, "title")]] if rows else [[(device, "title")]]
+        ink = {"yes": "running", "unknown": "dim"}.get(found.support, "warning")
+        rows.append([(f"{found.aspect:<15} ", "text"), (f"{found.support:<14} ", ink), (found.why, "dim")])
+        if found.fix:
+            rows.append([(f"{'mend':>15} ", "dim"), (found.fix, "strong")])
+    rows += [[], [("speed against watts, measured on this job", "title")]]
+    rows += [[(line, "text")] for line in answer.curve] or [[("not measured yet: carbontui calibrate", "dim")]]
     return rows
 
 
