@@ -183,7 +183,8 @@ def _choose(control: Control, seen: Observation) -> tuple[Level, protocol.Reason
         if seen.must_run:
             return FULL, reason("deadline", "flat out: no slack is left before the deadline"), False
         still_s = 0.0 if control.still_since_s is None else seen.now_s - control.still_since_s
-        if control.spent_pause or still_s > seen.max_pause_s:
+        # a start that waits is no pause: it draws nothing, and the deadline ends it
+        if planned.kind != "off" and (control.spent_pause or still_s > seen.max_pause_s):
             text = f"the longest pause ({units.fmt_duration(seen.max_pause_s)}) is over"
             return FULL, reason("max_pause", text), True
     if seen.late and planned.kind == "full":

@@ -84,7 +84,8 @@ class Planner:
             rest_w=rest,
             pue=job.options.pue,
             caps=job.caps if job.can_cap else (),
-            can_duty=job.progress.step > 0 and not job.can_cap,
+            # in a replay one period of a duty cycle would be an hour
+            can_duty=job.progress.step > 0 and not job.can_cap and not job.clock.replay,
             pause_s=min(120.0, (learned.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
             resume_s=min(600.0, (learned.resume_s.value or problem.DEFAULT_RESUME_S / speed) * speed),
             can_unload=any(p.obs and p.obs.can_unload for p in job.server.ranks) or job.decision.state == "unloaded",
@@ -209,6 +210,15 @@ class Planner:
             risk=0.15 if job.options.cautious else 0.0,
         )
 
+    def _pauses(self, setup: problem.Setup, now: float) -> dict[str, object]:
+        """How long a pause may be, and how much of the present one is over; a start that waits is no pause."""
+        since = self._job.control.still_since_s
+        return {
+            "max_pause_s": self._job.options.max_pause_s,
+            "still_s": 0.0 if since is None else now - since,
+            "pausing": [i for i, level in enumerate(setup.levels) if level.kind in ("pause", "unload")],
+        }
+
     def _level_now(self, now: float, started: bool) -> str:
         """The level the job is really at, and since when its group (running or not) has lasted."""
         state = self._job.decision.state
@@ -246,6 +256,7 @@ class Planner:
                 start_s=setup.start_s,
                 currency=job.options.currency,
                 uncertainty=PLAN_NOISE,
+                pauses=self._pauses(setup, now),
             )
             self._adopt(setup, answer, why, left)
         except WorkFailed as error:
@@ -321,7 +332,9 @@ class Planner:
             return refused("nothing is left to plan")
         setup = planning.with_price(setup, ask.carbon_price)
         try:
-            answer = await job.workbench.ask("preview", PREVIEW_TIMEOUT_S, problem=setup.problem)
+            answer = await job.workbench.ask(
+                "preview", PREVIEW_TIMEOUT_S, problem=setup.problem, pauses=self._pauses(setup, now)
+            )
         except WorkFailed as error:
             return refused(str(error))
         view = planning.from_answer(setup, answer, now).view

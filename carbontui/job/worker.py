@@ -18,10 +18,11 @@ from carbontui.protocol import FRONTIER_POINTS_MAX
 
 
 def solve_plan(ask: dict[str, Any]) -> dict[str, Any]:
-    """A plan for `problem`; keeps `kept` unless the new one gains more than `uncertainty`, around `fixed` slots."""
+    """A plan for `problem` around `fixed` slots, no pause longer than asked; `kept` stays unless the new one gains more
+    than `uncertainty`."""
     problem = plan.problem_from_dict(ask["problem"])
     fixed = {int(k): int(v) for k, v in ask.get("fixed", {}).items()} or None
-    chosen, changed = plan.replan(problem, ask.get("kept"), ask.get("uncertainty", 0.0), fixed=fixed)
+    chosen, changed = plan.replan(problem, ask.get("kept"), ask.get("uncertainty", 0.0), fixed, **ask.get("pauses", {}))
     answer: dict[str, Any] = {"plan": chosen.to_dict(), "changed": changed}
     answer["baselines"] = [baseline.to_dict() for baseline in chosen.baselines or plan.baselines(problem)]
     currency = ask.get("currency")
@@ -34,7 +35,7 @@ def solve_plan(ask: dict[str, Any]) -> dict[str, Any]:
 def preview_plan(ask: dict[str, Any]) -> dict[str, Any]:
     """The plan another budget or carbon price would give; nothing kept, no frontier."""
     problem = plan.problem_from_dict(ask["problem"])
-    chosen = plan.solve(problem)
+    chosen, _ = plan.replan(problem, None, **ask.get("pauses", {}))
     return {"plan": chosen.to_dict(), "explanation": ""}
 
 

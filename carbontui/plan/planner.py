@@ -22,7 +22,7 @@ from carbontui.plan.dual import Dual, crossings, paths, solve_dual
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import Fixed, Graph, Ints, build, reach
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import Baseline, Evaluation, Plan
+from carbontui.plan.results import Plan, plan_of
 
 CELLS = 100_000
 """Buckets of the first search; each refinement may use four times as many, up to the cap."""
@@ -58,7 +58,7 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
     """
     if problem.work_s <= problem.finish_tolerance:
         nothing = evaluate(problem, ())
-        return _plan(problem, (-1,) * len(problem.dur_s), nothing, nothing.objective, 0, tol, ())
+        return plan_of((-1,) * len(problem.dur_s), nothing, nothing.objective, 0, tol, ())
     graph = build(problem, fixed)
     free = not (graph.fixed >= 0).any()
     named = rivals.schedules(graph) if free else []
@@ -90,7 +90,7 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
     for rival in (baseline := rivals.evaluated(problem, named)) if compare else ():
         if rival.evaluation.feasible and rival.evaluation.objective < figures.objective:
             levels, figures = _cut(problem, np.array(rival.levels)), rival.evaluation
-    return _plan(problem, levels, figures, search.lower, stage, tol, baseline if compare else ())
+    return plan_of(levels, figures, search.lower, stage, tol, baseline if compare else ())
 
 
 def _refine(search: _Search, dual: Dual, tol: float, cells: int) -> bool:
@@ -146,34 +146,4 @@ def _late(problem: Problem, graph: Graph, soonest: tuple[int, ...], tol: float, 
         flat_figures = evaluate(problem, flat)
         if not flat_figures.violations and flat_figures.late_s <= figures.late_s + 1e-6:
             levels, figures = flat, flat_figures
-    return _plan(problem, levels, figures, figures.objective, 0, tol, rivals.evaluated(problem, named))
-
-
-def _plan(
-    problem: Problem,
-    levels: tuple[int, ...],
-    figures: Evaluation,
-    lower: float,
-    stage: int,
-    tol: float,
-    compared: tuple[Baseline, ...],
-) -> Plan:
-    lower = min(lower, figures.objective)
-    size = abs(figures.objective)
-    gap = (figures.objective - lower) / size if size > 0 else 0.0
-    return Plan(
-        levels=levels,
-        objective=figures.objective,
-        gco2=figures.gco2,
-        cost=figures.cost,
-        kwh=figures.kwh,
-        finish_s=figures.finish_s,
-        late_s=figures.late_s,
-        lower_bound=lower,
-        gap=gap,
-        stage=stage,
-        certified=gap <= tol,
-        resumes=figures.resumes,
-        violations=figures.violations,
-        baselines=compared,
-    )
+    return plan_of(levels, figures, figures.objective, 0, tol, rivals.evaluated(problem, named))

@@ -86,6 +86,36 @@ class Plan:
         }
 
 
+def plan_of(
+    levels: tuple[int, ...],
+    figures: Evaluation,
+    lower: float,
+    stage: int,
+    tol: float,
+    compared: tuple[Baseline, ...] = (),
+) -> Plan:
+    """A schedule with its figures and the bound `lower` as a Plan; `tol` is the gap up to which it is certified."""
+    lower = min(lower, figures.objective)
+    size = abs(figures.objective)
+    gap = (figures.objective - lower) / size if size > 0 else 0.0
+    return Plan(
+        levels=levels,
+        objective=figures.objective,
+        gco2=figures.gco2,
+        cost=figures.cost,
+        kwh=figures.kwh,
+        finish_s=figures.finish_s,
+        late_s=figures.late_s,
+        lower_bound=lower,
+        gap=gap,
+        stage=stage,
+        certified=gap <= tol,
+        resumes=figures.resumes,
+        violations=figures.violations,
+        baselines=compared,
+    )
+
+
 def run_lengths(levels: tuple[int, ...] | list[int]) -> tuple[tuple[int, int], ...]:
     """[(level index, slots)]; the -1 after the finish is left out."""
     return tuple((level, len(list(run))) for level, run in groupby(levels) if level >= 0)

@@ -7,31 +7,100 @@ uncertainty is noise followed around the clock, so the kept schedule stays unles
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate, groupby
 
 from carbontui.plan.evaluation import evaluate
-from carbontui.plan.graph import Fixed, fixed_levels
+from carbontui.plan.graph import fixed_levels
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import Plan
+from carbontui.plan.results import Plan, plan_of
+
+BREAKS_MAX = 16
+"""Each break is another solve; what is left beyond them is for whoever carries the plan out."""
 
 
 def replan(
     problem: Problem,
     kept: Sequence[int | None] | None,
     uncertainty: float | Sequence[float] = 0.0,
-    fixed: Fixed = None,
+    fixed: Mapping[int, int] | None = None,
     tol: float = 1e-3,
+    max_pause_s: float = math.inf,
+    still_s: float = 0.0,
+    pausing: Collection[int] | None = None,
 ) -> tuple[Plan, bool]:
     """The plan to follow from now on, and whether it differs from the kept one.
 
     `kept` is the rest of the schedule in force, from this problem's slot 0 on (None: there is none). `uncertainty` is
     either the relative standard error of a forecast difference (0.05 = 5 %) or one standard deviation per slot in
     gCO2/kWh; the kept schedule stays while it is on time, breaks no rule, obeys `fixed`, and the new one wins by no
-    more than that error of the two plans' difference. Raises as `solve` does.
+    more than that error of the two plans' difference.
+
+    No pause is longer than `max_pause_s` (of the one that lasts already, `still_s` are over; a pause is a slot at one
+    of the levels `pausing`, by default at any that does not run): a longer one is broken by running in its cleanest
+    slot. That choice is a simple one, so the bound stays that of the plan without breaks. Raises as `solve` does.
     """
-    plan = solve(problem, tol=tol, fixed=fixed)
+    rests = [j for j, level in enumerate(problem.levels) if not level.running] if pausing is None else pausing
+    held = dict(fixed or {})
+    plan, changed = _replan(problem, kept, uncertainty, held, tol)
+    bound = plan.lower_bound
+    for _ in range(BREAKS_MAX):
+        slot = _break(problem, plan.levels, rests, held, max_pause_s, still_s)
+        if slot is None:
+            break
+        held[slot] = problem.fastest
+        plan, changed = _replan(problem, kept, uncertainty, held, tol)
+    if len(held) > len(fixed or {}):
+        figures = evaluate(problem, plan.levels)
+        plan = plan_of(plan.levels, figures, bound, plan.stage, tol, plan.baselines)
+    return plan, changed
+
+
+def _break(
+    problem: Problem,
+    levels: Sequence[int],
+    rests: Collection[int],
+    held: Mapping[int, int],
+    max_pause_s: float,
+    still_s: float,
+) -> int | None:
+    """The slot that should run so that the first pause that is too long ends in time; None when none is too long.
+
+    The cleanest slot of those that leave at most `max_pause_s` on both sides, else the last that leaves it before, else
+    at once.
+    """
+    weight = [
+        problem.beta * ci + problem.alpha * price
+        for ci, price in zip(problem.ci_g_per_kwh, problem.price_per_kwh or (0.0,) * len(levels), strict=True)
+    ]
+    at = 0
+    for still, group in groupby(levels, key=lambda level: level in rests):
+        slots = range(at, at + len(list(group)))
+        at = slots.stop
+        before = still_s if slots.start == 0 else 0.0
+        ends = list(accumulate((problem.dur_s[k] for k in slots), initial=before))
+        if not still or ends[-1] <= max_pause_s + 1.0:
+            continue
+        reach = [(k, begin, ends[-1] - end) for k, begin, end in zip(slots, ends, ends[1:], strict=False)]
+        free = [entry for entry in reach if entry[0] not in held]
+        soon = [entry for entry in free if entry[1] <= max_pause_s + 1.0]
+        both = [entry for entry in soon if entry[2] <= max_pause_s]
+        if both:
+            return min(both, key=lambda entry: weight[entry[0]])[0]
+        if free:
+            return (soon[-1] if soon else free[0])[0]
+    return None
+
+
+def _replan(
+    problem: Problem,
+    kept: Sequence[int | None] | None,
+    uncertainty: float | Sequence[float],
+    fixed: Mapping[int, int],
+    tol: float,
+) -> tuple[Plan, bool]:
+    plan = solve(problem, tol=tol, fixed=fixed or None)
     if kept is None:
         return plan, True
     held = fixed_levels(problem, fixed)
@@ -47,25 +116,7 @@ def replan(
     gain = figures.objective - plan.objective
     if gain > _noise(problem, schedule, plan.levels, uncertainty) + 1e-12 * abs(figures.objective):
         return plan, schedule != plan.levels
-    size = abs(figures.objective)
-    gap = (figures.objective - plan.lower_bound) / size if size else 0.0
-    stay = Plan(
-        levels=schedule,
-        objective=figures.objective,
-        gco2=figures.gco2,
-        cost=figures.cost,
-        kwh=figures.kwh,
-        finish_s=figures.finish_s,
-        late_s=figures.late_s,
-        lower_bound=min(plan.lower_bound, figures.objective),
-        gap=gap,
-        stage=plan.stage,
-        certified=gap <= tol,
-        resumes=figures.resumes,
-        violations=figures.violations,
-        baselines=plan.baselines,
-    )
-    return stay, False
+    return plan_of(schedule, figures, plan.lower_bound, plan.stage, tol, plan.baselines), False
 
 
 def _outspoken(problem: Problem, schedule: Sequence[int], finish_s: float) -> tuple[int, ...]:

@@ -78,6 +78,13 @@ def test_the_longest_pause_ends_and_is_not_begun_again_until_the_plan_ran():
     assert asked.mode == "pause"
 
 
+def test_a_start_that_waits_is_no_pause():
+    waiting = Child("waiting")
+    asked, _ = decide(Control(), seen(OFF, (), waiting, next_at_s=90_000.0, max_pause_s=600))
+    _, decision = decide(asked, replace(seen(OFF, (), waiting, next_at_s=90_000.0, max_pause_s=600), now_s=50_000.0))
+    assert decision.state == "waiting" and decision.hold_until_s == 90_000.0
+
+
 def test_unload_needs_a_checkpoint_function_else_it_is_a_pause():
     assert decide(Control(), seen(UNLOAD))[0].mode == "pause"
     asked, _ = decide(Control(), seen(UNLOAD, [rank(can_unload=True)], next_at_s=5000.0))
