@@ -118,6 +118,8 @@ def _runner_up(
         watts = max(problem.levels[j].power_w + problem.host_w for j in best.levels if not problem.levels[j].running)
         if more < 0:
             return []
+        if more <= 1e-3 * abs(figure):
+            return ["waiting gains nothing here"]
         word = "cost" if money else "emit"
         how = f"pausing does not pay here: at {watts:.0f} W parked" if watts >= 1 else "waiting does not pay here:"
         return [f"{how} the best such policy would {word} {amount(more)} more"]

@@ -31,6 +31,11 @@ def test_it_says_when_pausing_does_not_pay():
     assert "pausing does not pay here: at 90 W parked" in text
 
 
+def test_a_gain_of_nothing_is_not_given_in_grams():
+    problem = job([300] * 24, levels=(Level("off", 0.0, 0.0), CAPS[1]))
+    assert explain(problem, solve(problem)).endswith("waiting gains nothing here.")
+
+
 def test_a_kept_plan_that_ends_before_a_longer_budget_goes_on_flat_out_and_is_explained():
     problem = job([300] * 8, levels=CAPS[:2], work_s=900.0 * 3, step=900.0)
     full = problem.fastest
