@@ -12,6 +12,9 @@ from carbontui.job.server import Peer
 if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
 
+AVOIDED_FROM_S = 60.0
+"""Work done before a saving is claimed: the second between start and first sample is not metered and would look saved."""
+
 
 class Senses:
     """Fed once a tick, before anything is decided."""
@@ -111,7 +114,7 @@ class Senses:
         job.sums = job.books.sums(
             start_s=job.start_s,
             done_s=job.progress.done_s,
-            full_wall_w=self.full_wall_w(),
+            full_wall_w=self.full_wall_w() if job.progress.done_s >= AVOIDED_FROM_S else None,
             nowcast=nowcast,
             gpus=len(job.devices),
         )

@@ -164,3 +164,11 @@ def test_sigstop_is_refused_while_two_processes_use_the_board(capped_house) -> N
         timeout=30,
         what="the refusal",
     )
+
+
+def test_no_saving_is_claimed_for_the_moment_before_the_first_sample(capped_house) -> None:
+    house, _sim = capped_house
+    job = house.start("--zone", "DE")
+    job.until_steps(400)
+    status = until(lambda: (s := job.status()).get("gco2_g") and s, what="grams")
+    assert status["avoided_g"] is None and status["gpus"][0]["power_w"] > 0
