@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
 
 AVOIDED_FROM_S = 60.0
-"""Work done before a saving is claimed: the second between start and first sample is not metered and would look saved."""
+"""Work done before a saving is claimed: the second between start and first sample is not metered, and would look so."""
 
 
 class Senses:
