@@ -57,7 +57,8 @@ class Numbers(Cells):
         if status.avoided_g is not None and status.gco2_g is not None and status.avoided_g + status.gco2_g > 0:
             share = f"{status.avoided_g / (status.avoided_g + status.gco2_g):.0%} of run-now"
         ink = "running" if (status.avoided_g or 0) > 0 else "text"
-        rows.append(self._line("avoided", units.fmt_grams(status.avoided_g), m(status, "avoided_g"), share, ink))
+        mark = "" if status.avoided_g is None else m(status, "avoided_g")
+        rows.append(self._line("avoided", units.fmt_grams(status.avoided_g), mark, share, ink))
         if status.cost is not None:
             rows.append(self._line("cost", units.fmt_money(status.cost.value, status.cost.currency), m(status, "cost")))
         return rows
