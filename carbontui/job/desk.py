@@ -186,8 +186,9 @@ class ViewerDesk:
     def _calibrate(self, cmd: protocol.Cmd, by: str) -> protocol.Result:
         trial = self._job.trial
         if cmd.args.get("show"):
-            text = trial.table()
-            return protocol.Result(cmd.id, True, text=text) if text else _no(cmd, "not calibrated yet", 3)
+            if trial.curve is None:
+                return _no(cmd, "not calibrated yet", 3)
+            return protocol.Result(cmd.id, True, text=trial.table(), data=msgspec.to_builtins(trial.curve))
         why = trial.start(time.monotonic(), by)
         if why:
             return _no(cmd, why, 1)

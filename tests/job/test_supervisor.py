@@ -8,12 +8,15 @@ import socket
 import time
 
 import pytest
+from click.testing import CliRunner
 
-from carbontui.job import memory, options
+from carbontui import cli
+from carbontui.job import memory, options, proc
 from carbontui.job.books import Books
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor import Supervisor
+from carbontui.power.curve import Curve, Point
 
 
 @pytest.fixture
@@ -132,3 +135,27 @@ async def test_an_agent_that_cannot_be_started_is_tried_again(job, monkeypatch):
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(job._start_agent(), 5)
     assert len(tries) == 3
+
+
+async def test_a_curve_is_data_for_a_script_that_asks(job, tmp_path):
+    home = tmp_path / "home" / "jobs" / "t"
+    home.mkdir(parents=True)
+    record = {"job": "t", "name": "t", "host": socket.gethostname(), "boot": proc.boot_id(), "started": time.time()}
+    record |= {"socket": job.options.socket, "log": job.options.log, "argv": ["true"]}
+    record |= {"pids": {"child": [os.getpid(), proc.start_time(os.getpid())]}}
+    (home / "job.json").write_text(json.dumps(record))
+    await job.server.keep_open()
+    await job.tick()
+
+    def asked(*options):
+        return asyncio.to_thread(CliRunner().invoke, cli.cli, ["calibrate", *options], standalone_mode=False)
+
+    assert (await asked("--json")).exception.code == 2
+    assert (await asked("--show", "--json")).exception.code == 3
+    full = Point(kind="full", cap_w=None, power_w=680.0, power_se=2.0, speed=1.0, speed_se=0.004)
+    job.trial.curve = Curve(
+        gpu="H100", gpus=1, fingerprint="f", measured_s=1.0, rate_steps_per_s=99.0, points=(full,), parked_w=71.5
+    )
+    shown = json.loads((await asked("--show", "--json")).stdout)
+    assert (shown["schema"], shown["parked_w"], shown["points"][0]["power_w"]) == ("carbontui.curve/1", 71.5, 680.0)
+    assert "71.5 W" in (await asked("--show")).stdout
