@@ -33,6 +33,14 @@ class Sums:
     unknown_share: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What rows of a lost journal had come to; None: nobody knows. `energy_cost` is without rent."""
+
+    gco2_g: float | None = 0.0
+    energy_cost: float | None = 0.0
+
+
 @dataclass
 class Books:
     """Everything that must survive a respawn goes through `keep` and `recall`."""
@@ -48,6 +56,7 @@ class Books:
     price: dict[float, float] = field(default_factory=dict)
     held_s: float = 0.0
     """Job seconds during which GPUs were held, for rent."""
+    before: Before = Before()
     _host_until_s: float | None = None
 
     def __post_init__(self) -> None:
@@ -63,6 +72,7 @@ class Books:
             return
         self.ledger.restore(kept["ledger"], self.journal.energy_rows(), time.time())
         self.held_s = float(kept.get("held_s", 0.0))
+        self.before = Before(*kept.get("before", (0.0, 0.0)))
         for start, dur, value, signal in self.journal.grid_rows():
             self._spread(self.price if signal == PRICE else self.intensity, start, dur, value)
         try:
@@ -73,7 +83,13 @@ class Books:
     def keep(self) -> None:
         """Into the journal, in one transaction with the rows: what a successor cannot read from them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
-        self.journal.keep("books", facts)
+        before = (self.before.gco2_g, self.before.energy_cost)
+        self.journal.keep("books", {**facts, "before": before})
+
+    def carry(self, gco2_g: float | None, cost: float | None, gpus: int) -> None:
+        """The journal's rows are lost: go on from what they had come to. `cost` is with rent."""
+        self.before = Before(gco2_g, None if cost is None else cost - self._rent(gpus))
+        self.ledger.forget()
 
     # --- joules ---
 
@@ -149,12 +165,13 @@ class Books:
 
         bins = self.ledger.wall_bins()
         emitted = accounts.weigh(bins, carbon)
-        known = emitted.joules > 0 and emitted.unknown_j < emitted.joules
+        unknown = self.before.gco2_g is None or (emitted.joules > 0 and emitted.unknown_j >= emitted.joules)
+        grams = None if unknown else emitted.value + (self.before.gco2_g or 0.0)
         avoided = None
-        if known and full_wall_w is not None and done_s > 0:
-            avoided = accounts.run_now(start_s, done_s, full_wall_w, carbon).value - emitted.value
+        begun = emitted.joules > 0 or bool(self.before.gco2_g)
+        if grams is not None and begun and full_wall_w is not None and done_s > 0:
+            avoided = accounts.run_now(start_s, done_s, full_wall_w, carbon).value - grams
         share = emitted.unknown_j / emitted.joules if emitted.joules else 0.0
-        grams = emitted.value if known else (0.0 if emitted.joules == 0 else None)
         return Sums(grams, avoided, self._cost(bins, gpus), share)
 
     def _cost(self, bins: list[tuple[float, float]], gpus: int) -> protocol.Cost | None:
@@ -164,8 +181,12 @@ class Books:
         money = accounts.weigh(bins, lambda start: self.price.get(start, flat))
         if money.joules and money.unknown_j >= money.joules and not self.options.gpu_price:
             return None
-        rent = (self.options.gpu_price or 0.0) * gpus * self.held_s / 3600.0
-        return protocol.Cost(round(money.value + rent, 9), self.options.currency)
+        if self.before.energy_cost is None:
+            return None
+        return protocol.Cost(round(self.before.energy_cost + money.value + self._rent(gpus), 9), self.options.currency)
+
+    def _rent(self, gpus: int) -> float:
+        return (self.options.gpu_price or 0.0) * gpus * self.held_s / 3600.0
 
     def how_shares(self) -> dict[str, float]:
         """Share of all joules by how they were metered."""

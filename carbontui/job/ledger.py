@@ -104,6 +104,12 @@ class Ledger:
         held = {device: [row.t0, row.t1, row.joules, row.how, row.state] for device, row in self._open.items()}
         return {"gpu_j": self.gpu_j, "rest_j": self.rest_j, "by_how": dict(self.by_how), "open": held}
 
+    def forget(self) -> None:
+        """Keep the totals alone: what the rows and bins say has been summed up elsewhere."""
+        self.bins.clear()
+        self._open.clear()
+        self.rows.clear()
+
     def restore(self, kept: dict[str, Any], rows: Iterable[tuple[float, float, float, str]], wall_s: float) -> None:
         """Go on from what a predecessor kept and from the journal's rows (t0, t1, joules, state)."""
         self.gpu_j, self.rest_j = float(kept["gpu_j"]), float(kept["rest_j"])

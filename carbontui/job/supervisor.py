@@ -93,6 +93,7 @@ class Supervisor:
         self.sums = Sums()
         self.status: protocol.Status | None = None
         self.stopping = False
+        self.missing = ""
         self._wake = asyncio.Event()
         self._last_mono = time.monotonic()
         self._last_now = self.clock.now()
@@ -331,6 +332,8 @@ class Supervisor:
             self.journal.steps(self.clock.now(), self.progress.step, leader.rate, leader.loss, level)
         memory.keep(self)
         self.journal.commit()
+        if self.journal.aside is not None and self.journal.aside.name not in self.missing:
+            memory.mend(self)
         self.teller.write_snapshot()
         self.workbench.drop_if_idle()
         await self.server.keep_open()
