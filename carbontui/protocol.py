@@ -93,8 +93,8 @@ class Override(Struct, frozen=True):
 
     mode: Literal["pause", "boost", "cap"]
     value_w: NonNegative | None
-    until: str | None
-    """A time, "next" (the next planned change of level), or null: until cleared."""
+    until: Time | None
+    """Null: until cleared. Of one set `until next` the time at which the level was planned to change."""
     by: str
 
 

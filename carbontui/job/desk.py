@@ -202,15 +202,13 @@ class ViewerDesk:
             refusal = self._cannot_cap(None if value is None else float(value))
             if refusal:
                 return _no(cmd, refusal, 4)
-        planned = job.planner.level_at(job.clock.now())[0]
         job.overrides = overrides.apply(
             job.overrides,
             cmd.verb,
             by=by,
             expected_gen=cmd.override_gen,
-            until=self._until(cmd),
+            until_s=self._until(cmd),
             value_w=None if value is None else float(value),
-            planned_level=planned.name if planned else None,
         )
         job.event("override", verb=cmd.verb, by=by, until=cmd.args.get("until"), value_w=value, gen=job.overrides.gen)
         job.planner.surprise(f"{cmd.verb} by {by}")

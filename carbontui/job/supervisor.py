@@ -260,8 +260,7 @@ class Supervisor:
         return mono - self._ended_mono > GONE_GRACE_S
 
     def _expired(self, now: float) -> overrides.Overrides:
-        planned = self.planner.level_at(now)[0]
-        held = overrides.expire(self.overrides, now, planned.name if planned else None)
+        held = overrides.expire(self.overrides, now)
         if held.current is None and self.overrides.current is not None:
             self.event("override_over", mode=self.overrides.current.mode, by=self.overrides.current.by)
             self.planner.surprise("the override ended")

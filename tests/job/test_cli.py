@@ -72,7 +72,8 @@ def test_a_start_that_may_wait_begins_when_the_plan_says_or_when_a_person_does(h
     assert status["reason"]["code"] in ("plan_wait", "plan") and job.steps() == 0
     status = until(lambda: (s := job.status()).get("next") and s, what="the planned start")
     assert status["pids"]["child"] is None and status["next"]["level"] == "full"
-    house.cli("boost", job.id, check=True)
+    house.cli("boost", job.id, "--until", "next", check=True)
+    assert job.status()["override"]["until"] == status["next"]["at"]
     job.until_steps()
 
 
