@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.grid.types import Outlook, Row
 from carbontui.job.clock import Clock
@@ -30,7 +31,6 @@ class Sums:
     gco2_g: float | None = None
     avoided_g: float | None = None
     cost: protocol.Cost | None = None
-    unknown_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,15 @@ class Books:
     meter: Meter = field(default_factory=Meter)
     ledger: Ledger = field(default_factory=Ledger)
     columns: Columns = field(init=False)
-    intensity: dict[float, float] = field(default_factory=dict)
-    price: dict[float, float] = field(default_factory=dict)
+    intensity: accounts.Bins = field(default_factory=accounts.Bins)
+    price: accounts.Bins = field(default_factory=accounts.Bins)
     held_s: float = 0.0
     """Job seconds during which GPUs were held, for rent."""
     before: Before = Before()
     _host_until_s: float | None = None
+    _carbon: accounts.Running = field(default_factory=accounts.Running)
+    _money: accounts.Running = field(default_factory=accounts.Running)
+    _run_now: accounts.RunNow = field(default_factory=lambda: accounts.RunNow(0.0))
 
     def __post_init__(self) -> None:
         start = self.clock.at_wall(self.options.created_s)
@@ -140,7 +143,7 @@ class Books:
         self.journal.grid(fresh)
 
     @staticmethod
-    def _spread(bins: dict[float, float], start_s: float, dur_s: float, value: float) -> bool:
+    def _spread(bins: accounts.Bins, start_s: float, dur_s: float, value: float) -> bool:
         """Put a value into every bin of an interval; True when that changed one."""
         changed = False
         start = start_s // accounts.BIN_S * accounts.BIN_S
@@ -160,30 +163,36 @@ class Books:
         `full_wall_w` is what the job draws flat out, PUE and host included; None: avoided cannot be said.
         """
 
-        def carbon(start: float) -> float | None:
-            return self.intensity.get(start, nowcast)
-
-        bins = self.ledger.wall_bins()
-        emitted = accounts.weigh(bins, carbon)
-        unknown = self.before.gco2_g is None or (emitted.joules > 0 and emitted.unknown_j >= emitted.joules)
-        grams = None if unknown else emitted.value + (self.before.gco2_g or 0.0)
+        bins = self.ledger.bins
+        changed_j, changed_g, changed_p = bins.take_changed(), self.intensity.take_changed(), self.price.take_changed()
+        self._carbon.renew(since := min(changed_j, changed_g), bins.since(since), self.intensity)
+        self._money.renew(since := min(changed_j, changed_p), bins.since(since), self.price)
+        emitted = self._carbon.total(nowcast)
+        unknown = self.before.gco2_g is None or (emitted.weight > 0 and emitted.unknown >= emitted.weight)
+        grams = None if unknown else self._at_wall(emitted) + (self.before.gco2_g or 0.0)
+        if self._run_now.start_s != start_s:
+            self._run_now, changed_g = accounts.RunNow(start_s), -math.inf
+        flat_out = self._run_now.total(done_s, changed_g, self.intensity, nowcast)
+        begun = emitted.weight > 0 or bool(self.before.gco2_g)
         avoided = None
-        begun = emitted.joules > 0 or bool(self.before.gco2_g)
         if grams is not None and begun and full_wall_w is not None and done_s > 0:
-            avoided = accounts.run_now(start_s, done_s, full_wall_w, carbon).value - grams
-        share = emitted.unknown_j / emitted.joules if emitted.joules else 0.0
-        return Sums(grams, avoided, self._cost(bins, gpus), share)
+            avoided = units.joules_to_kwh(full_wall_w * flat_out.value) - grams
+        return Sums(grams, avoided, self._cost(gpus))
 
-    def _cost(self, bins: list[tuple[float, float]], gpus: int) -> protocol.Cost | None:
+    def _at_wall(self, total: accounts.Total) -> float:
+        """Joules of the devices x value per kWh as grams or money at the wall."""
+        return units.joules_to_kwh(total.value) * self.options.pue
+
+    def _cost(self, gpus: int) -> protocol.Cost | None:
         if self.options.currency is None:
             return None
-        flat = self.options.price_per_kwh
-        money = accounts.weigh(bins, lambda start: self.price.get(start, flat))
-        if money.joules and money.unknown_j >= money.joules and not self.options.gpu_price:
+        money = self._money.total(self.options.price_per_kwh)
+        if money.weight and money.unknown >= money.weight and not self.options.gpu_price:
             return None
         if self.before.energy_cost is None:
             return None
-        return protocol.Cost(round(self.before.energy_cost + money.value + self._rent(gpus), 9), self.options.currency)
+        spent = self.before.energy_cost + self._at_wall(money) + self._rent(gpus)
+        return protocol.Cost(round(spent, 9), self.options.currency)
 
     def _rent(self, gpus: int) -> float:
         return (self.options.gpu_price or 0.0) * gpus * self.held_s / 3600.0

@@ -38,7 +38,7 @@ class Ledger:
     gpu_j: float = 0.0
     rest_j: float = 0.0
     by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    bins: dict[float, float] = field(default_factory=lambda: defaultdict(float))
+    bins: accounts.Bins = field(default_factory=accounts.Bins)
     rows: list[tuple[float, float, str, float, str, str]] = field(default_factory=list)
     _open: dict[str, _Open] = field(default_factory=dict)
 
@@ -94,10 +94,6 @@ class Ledger:
     @property
     def wall_kwh(self) -> float:
         return units.joules_to_kwh((self.gpu_j + self.rest_j) * self.pue)
-
-    def wall_bins(self) -> list[tuple[float, float]]:
-        """(bin start, joules at the wall)."""
-        return [(start, joules * self.pue) for start, joules in self.bins.items()]
 
     def to_dict(self) -> dict[str, Any]:
         """What the journal's rows do not hold yet: totals and the rows still open."""
