@@ -93,8 +93,8 @@ class Override(Struct, frozen=True):
 
     mode: Literal["pause", "boost", "cap"]
     value_w: NonNegative | None
-    until: str | None
-    """A time, "next" (the next planned change of level), or null: until cleared."""
+    until: Time | None
+    """Null: until cleared. Of one set `until next` the time at which the level was planned to change."""
     by: str
 
 
@@ -423,7 +423,8 @@ class Delta(Struct, tag_field="t", tag="delta", frozen=True):
 class Cmd(Struct, tag_field="t", tag="cmd", frozen=True):
     """viewer -> supervisor. `override_gen` is the one last seen (compare-and-set); null: whatever it is.
 
-    args by verb: pause, boost: {until?}; cap: {value_w, until?}; budget: {budget}; stop: {now?}; resume: {}.
+    args by verb: pause, boost: {until?}; cap: {value_w, until?}; budget: {budget}; stop: {now?}; resume: {};
+    calibrate: {show?}.
     """
 
     id: int
@@ -440,6 +441,8 @@ class Result(Struct, tag_field="t", tag="result", frozen=True):
     error: str | None = None
     text: str = ""
     exit_code: int = 0
+    data: dict[str, Any] | None = None
+    """What the text says, for scripts: of calibrate --show the curve (carbontui.curve/1)."""
 
 
 class Preview(Struct, tag_field="t", tag="preview", frozen=True):

@@ -1,4 +1,4 @@
-"""From joules and realised intensity to grams and money.
+"""From joules and realised intensity to grams and money: sums that follow what is booked late or revised.
 
 Energy is kept in bins of five minutes of the job's clock, the finest step any provider gives, so that every joule
 meets the intensity of its own slot even when that intensity is only published (or revised) hours later.
@@ -7,24 +7,12 @@ meets the intensity of its own slot even when that intensity is only published (
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from carbontui import units
-
 BIN_S = 300.0
-
-Lookup = Callable[[float], float | None]
-"""Epoch seconds of a bin's start -> value in that bin, or None when nobody knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Total:
-    """A sum over bins; `unknown_j` joules met no known value and were counted at the mean of the known ones."""
-
-    value: float
-    joules: float
-    unknown_j: float
 
 
 def split(t0: float, t1: float, bin_s: float = BIN_S) -> Iterator[tuple[float, float]]:
@@ -40,26 +28,121 @@ def split(t0: float, t1: float, bin_s: float = BIN_S) -> Iterator[tuple[float, f
         start += bin_s
 
 
-def weigh(bins: Iterable[tuple[float, float]], lookup: Lookup) -> Total:
-    """Sum of kWh x value over (bin start, joules); value in gCO2/kWh gives grams, in currency/kWh money."""
-    known = unknown = total = 0.0
-    for start, joules in bins:
-        value = lookup(start)
-        if value is None:
-            unknown += joules
-        else:
-            known += joules
-            total += units.joules_to_kwh(joules) * value
+class Bins(dict[float, float]):
+    """A number per bin, by the start of the bin in epoch seconds; knows since when numbers have changed."""
+
+    _last_s = -math.inf
+    _changed_s = -math.inf
+
+    def __missing__(self, start: float) -> float:
+        return 0.0
+
+    def __setitem__(self, start: float, number: float) -> None:
+        if self.get(start) != number:
+            self._changed_s = min(self._changed_s, start)
+            self._last_s = max(self._last_s, start)
+            super().__setitem__(start, number)
+
+    def clear(self) -> None:
+        super().clear()
+        self._last_s = self._changed_s = -math.inf
+
+    def take_changed(self) -> float:
+        """Start of the first bin that has changed since the last call; infinite when none has."""
+        changed, self._changed_s = self._changed_s, math.inf
+        return changed
+
+    def since(self, start_s: float) -> Iterator[tuple[float, float]]:
+        """(start, number) of the bins from `start_s` on, in order of time."""
+        start = start_s if start_s > -math.inf else min(self, default=math.inf)
+        if self._last_s - start > BIN_S * len(self):  # few and far between
+            yield from sorted(item for item in self.items() if item[0] >= start)
+            return
+        while start <= self._last_s:
+            if start in self:
+                yield start, self[start]
+            start += BIN_S
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Sum of weight x value, and of the weights; `unknown` weights met no value and count at the mean of the others."""
+
+    value: float
+    weight: float
+    unknown: float
+
+
+class Running:
+    """Sums over bins in order of time, kept after every bin: asking again costs what changed and what follows it."""
+
+    def __init__(self) -> None:
+        self._starts = array("d")
+        # after k bins: weight x value, weights with a value, weights without
+        self._value, self._known, self._unknown = array("d", [0.0]), array("d", [0.0]), array("d", [0.0])
+
+    @property
+    def end_s(self) -> float:
+        """End of the last bin summed up."""
+        return self._starts[-1] + BIN_S if self._starts else -math.inf
+
+    def renew(self, start_s: float, bins: Iterable[tuple[float, float]], values: Mapping[float, float]) -> None:
+        """Replace all from `start_s` on by `bins`: (start, weight), rising."""
+        kept = bisect_left(self._starts, start_s)
+        del self._starts[kept:], self._value[kept + 1 :], self._known[kept + 1 :], self._unknown[kept + 1 :]
+        for start, weight in bins:
+            total, known, unknown = _plus(self._sums(-1), weight, values.get(start))
+            self._starts.append(start)
+            self._value.append(total)
+            self._known.append(known)
+            self._unknown.append(unknown)
+
+    def total(self, otherwise: float | None) -> Total:
+        """Over all bins; `otherwise` stands for values nobody knows, None: they count at the mean of the known ones."""
+        return _total(self._sums(-1), otherwise)
+
+    def total_with(self, start: float, weight: float, value: float | None, otherwise: float | None) -> Total:
+        """Over the bins before `start` and of that one `weight`."""
+        before = self._sums(bisect_left(self._starts, start))
+        return _total(_plus(before, weight, value), otherwise)
+
+    def _sums(self, bins: int) -> tuple[float, float, float]:
+        return self._value[bins], self._known[bins], self._unknown[bins]
+
+
+def _plus(sums: tuple[float, float, float], weight: float, value: float | None) -> tuple[float, float, float]:
+    total, known, unknown = sums
+    if value is None:
+        return total, known, unknown + weight
+    return total + weight * value, known + weight, unknown
+
+
+def _total(sums: tuple[float, float, float], otherwise: float | None) -> Total:
+    total, known, unknown = sums
+    if otherwise is not None:
+        return Total(total + unknown * otherwise, known + unknown, 0.0)
     if unknown and known:
         total *= (known + unknown) / known
     return Total(total, known + unknown, unknown)
 
 
-def run_now(start_s: float, work_done_s: float, wall_w: float, lookup: Lookup) -> Total:
-    """What the work done so far would have emitted flat out from the start: `wall_w` watts for `work_done_s` seconds.
+class RunNow:
+    """What the work done would have met flat out from `start_s` on: seconds x value, to be multiplied by watts."""
 
-    `wall_w` includes CPU, host and PUE, as the emitted side does.
-    """
-    joules = wall_w * work_done_s
-    shares = split(start_s, start_s + work_done_s)
-    return weigh(((start, joules * share) for start, share in shares), lookup)
+    def __init__(self, start_s: float) -> None:
+        self.start_s = start_s
+        self._first_s = math.floor(start_s / BIN_S) * BIN_S
+        self._whole = Running()
+
+    def total(self, done_s: float, changed_s: float, values: Mapping[float, float], otherwise: float | None) -> Total:
+        """Of the first `done_s` seconds, where `values` are those of the last call but from `changed_s` on."""
+        end_s = self.start_s + done_s
+        last_s = math.floor(end_s / BIN_S) * BIN_S
+        begin_s = max(self._first_s, min(changed_s, self._whole.end_s))
+        self._whole.renew(begin_s, self._seconds(begin_s, last_s), values)
+        return self._whole.total_with(last_s, end_s - max(last_s, self.start_s), values.get(last_s), otherwise)
+
+    def _seconds(self, start: float, until_s: float) -> Iterator[tuple[float, float]]:
+        while start < until_s:
+            yield start, start + BIN_S - max(start, self.start_s)
+            start += BIN_S

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.grid.types import Outlook, Row
 from carbontui.job.clock import Clock
@@ -30,7 +31,14 @@ class Sums:
     gco2_g: float | None = None
     avoided_g: float | None = None
     cost: protocol.Cost | None = None
-    unknown_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What rows of a lost journal had come to; None: nobody knows. `energy_cost` is without rent."""
+
+    gco2_g: float | None = 0.0
+    energy_cost: float | None = 0.0
 
 
 @dataclass
@@ -44,11 +52,15 @@ class Books:
     meter: Meter = field(default_factory=Meter)
     ledger: Ledger = field(default_factory=Ledger)
     columns: Columns = field(init=False)
-    intensity: dict[float, float] = field(default_factory=dict)
-    price: dict[float, float] = field(default_factory=dict)
+    intensity: accounts.Bins = field(default_factory=accounts.Bins)
+    price: accounts.Bins = field(default_factory=accounts.Bins)
     held_s: float = 0.0
     """Job seconds during which GPUs were held, for rent."""
+    before: Before = Before()
     _host_until_s: float | None = None
+    _carbon: accounts.Running = field(default_factory=accounts.Running)
+    _money: accounts.Running = field(default_factory=accounts.Running)
+    _run_now: accounts.RunNow = field(default_factory=lambda: accounts.RunNow(0.0))
 
     def __post_init__(self) -> None:
         start = self.clock.at_wall(self.options.created_s)
@@ -63,6 +75,7 @@ class Books:
             return
         self.ledger.restore(kept["ledger"], self.journal.energy_rows(), time.time())
         self.held_s = float(kept.get("held_s", 0.0))
+        self.before = Before(*kept.get("before", (0.0, 0.0)))
         for start, dur, value, signal in self.journal.grid_rows():
             self._spread(self.price if signal == PRICE else self.intensity, start, dur, value)
         try:
@@ -73,7 +86,13 @@ class Books:
     def keep(self) -> None:
         """Into the journal, in one transaction with the rows: what a successor cannot read from them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
-        self.journal.keep("books", facts)
+        before = (self.before.gco2_g, self.before.energy_cost)
+        self.journal.keep("books", {**facts, "before": before})
+
+    def carry(self, gco2_g: float | None, cost: float | None, gpus: int) -> None:
+        """The journal's rows are lost: go on from what they had come to. `cost` is with rent."""
+        self.before = Before(gco2_g, None if cost is None else cost - self._rent(gpus))
+        self.ledger.forget()
 
     # --- joules ---
 
@@ -124,7 +143,7 @@ class Books:
         self.journal.grid(fresh)
 
     @staticmethod
-    def _spread(bins: dict[float, float], start_s: float, dur_s: float, value: float) -> bool:
+    def _spread(bins: accounts.Bins, start_s: float, dur_s: float, value: float) -> bool:
         """Put a value into every bin of an interval; True when that changed one."""
         changed = False
         start = start_s // accounts.BIN_S * accounts.BIN_S
@@ -144,28 +163,39 @@ class Books:
         `full_wall_w` is what the job draws flat out, PUE and host included; None: avoided cannot be said.
         """
 
-        def carbon(start: float) -> float | None:
-            return self.intensity.get(start, nowcast)
-
-        bins = self.ledger.wall_bins()
-        emitted = accounts.weigh(bins, carbon)
-        known = emitted.joules > 0 and emitted.unknown_j < emitted.joules
+        bins = self.ledger.bins
+        changed_j, changed_g, changed_p = bins.take_changed(), self.intensity.take_changed(), self.price.take_changed()
+        self._carbon.renew(since := min(changed_j, changed_g), bins.since(since), self.intensity)
+        self._money.renew(since := min(changed_j, changed_p), bins.since(since), self.price)
+        emitted = self._carbon.total(nowcast)
+        unknown = self.before.gco2_g is None or (emitted.weight > 0 and emitted.unknown >= emitted.weight)
+        grams = None if unknown else self._at_wall(emitted) + (self.before.gco2_g or 0.0)
+        if self._run_now.start_s != start_s:
+            self._run_now, changed_g = accounts.RunNow(start_s), -math.inf
+        flat_out = self._run_now.total(done_s, changed_g, self.intensity, nowcast)
+        begun = emitted.weight > 0 or bool(self.before.gco2_g)
         avoided = None
-        if known and full_wall_w is not None and done_s > 0:
-            avoided = accounts.run_now(start_s, done_s, full_wall_w, carbon).value - emitted.value
-        share = emitted.unknown_j / emitted.joules if emitted.joules else 0.0
-        grams = emitted.value if known else (0.0 if emitted.joules == 0 else None)
-        return Sums(grams, avoided, self._cost(bins, gpus), share)
+        if grams is not None and begun and full_wall_w is not None and done_s > 0:
+            avoided = units.joules_to_kwh(full_wall_w * flat_out.value) - grams
+        return Sums(grams, avoided, self._cost(gpus))
 
-    def _cost(self, bins: list[tuple[float, float]], gpus: int) -> protocol.Cost | None:
+    def _at_wall(self, total: accounts.Total) -> float:
+        """Joules of the devices x value per kWh as grams or money at the wall."""
+        return units.joules_to_kwh(total.value) * self.options.pue
+
+    def _cost(self, gpus: int) -> protocol.Cost | None:
         if self.options.currency is None:
             return None
-        flat = self.options.price_per_kwh
-        money = accounts.weigh(bins, lambda start: self.price.get(start, flat))
-        if money.joules and money.unknown_j >= money.joules and not self.options.gpu_price:
+        money = self._money.total(self.options.price_per_kwh)
+        if money.weight and money.unknown >= money.weight and not self.options.gpu_price:
             return None
-        rent = (self.options.gpu_price or 0.0) * gpus * self.held_s / 3600.0
-        return protocol.Cost(round(money.value + rent, 9), self.options.currency)
+        if self.before.energy_cost is None:
+            return None
+        spent = self.before.energy_cost + self._at_wall(money) + self._rent(gpus)
+        return protocol.Cost(round(spent, 9), self.options.currency)
+
+    def _rent(self, gpus: int) -> float:
+        return (self.options.gpu_price or 0.0) * gpus * self.held_s / 3600.0
 
     def how_shares(self) -> dict[str, float]:
         """Share of all joules by how they were metered."""

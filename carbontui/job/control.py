@@ -162,8 +162,6 @@ def _choose(control: Control, seen: Observation) -> tuple[Level, protocol.Reason
     if seen.override is not None:
         who = seen.override.by
         until = "" if seen.override_until_s is None else f" until {units.fmt_clock(seen.override_until_s, seen.now_s)}"
-        if seen.override.until == "next":
-            until = " until the next planned change"
         if seen.override.mode == "pause":
             return Level("pause", "pause", speed=0.0), reason("override", f"paused by {who}{until}"), False
         if seen.override.mode == "cap" and seen.override.value_w is not None:

@@ -189,8 +189,9 @@ class ViewerDesk:
     def _calibrate(self, cmd: protocol.Cmd, by: str) -> protocol.Result:
         trial = self._job.trial
         if cmd.args.get("show"):
-            text = trial.table()
-            return protocol.Result(cmd.id, True, text=text) if text else _no(cmd, "not calibrated yet", 3)
+            if trial.curve is None:
+                return _no(cmd, "not calibrated yet", 3)
+            return protocol.Result(cmd.id, True, text=trial.table(), data=msgspec.to_builtins(trial.curve))
         why = trial.start(time.monotonic(), by)
         if why:
             return _no(cmd, why, 1)
@@ -204,15 +205,13 @@ class ViewerDesk:
             refusal = self._cannot_cap(None if value is None else float(value))
             if refusal:
                 return _no(cmd, refusal, 4)
-        planned = job.planner.level_at(job.clock.now())[0]
         job.overrides = overrides.apply(
             job.overrides,
             cmd.verb,
             by=by,
             expected_gen=cmd.override_gen,
-            until=self._until(cmd),
+            until_s=self._until(cmd),
             value_w=None if value is None else float(value),
-            planned_level=planned.name if planned else None,
         )
         job.event("override", verb=cmd.verb, by=by, until=cmd.args.get("until"), value_w=value, gen=job.overrides.gen)
         job.planner.surprise(f"{cmd.verb} by {by}")

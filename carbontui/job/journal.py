@@ -8,14 +8,16 @@ Tables (all times epoch seconds of the job's clock):
   state   key, value (JSON)                   what a respawned supervisor needs
 
 The schema's version is SQLite's user_version; the one writer migrates. A journal that cannot be written never
-hurts the job: writes are dropped, counted, and said.
+hurts the job: writes are dropped, counted, and said. A damaged one is set aside and a new one begun.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,12 @@ create table state (key text primary key, value text not null) without rowid;
 create index energy_t0 on energy (t0);
 create index event_kind on event (kind, at);
 """
+
+_EVENT = "insert into event values (?,?,?,?)"
+_ENERGY = "insert into energy values (?,?,?,?,?,?)"
+_STEPS = "insert into steps values (?,?,?,?,?)"
+_GRID = "insert or replace into grid values (?,?,?,?,?,?)"
+_STATE = "insert or replace into state values (?,?)"
 
 _LOCAL_FILESYSTEMS = {"ext4", "ext3", "ext2", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs", "ramfs"}
 
@@ -54,10 +62,15 @@ def filesystem_of(path: Path) -> str:
 
 
 class Journal:
-    """The writing end. Rows are gathered and committed by `commit()`, about every two seconds."""
+    """The writing end. Rows are gathered and committed by `commit()`, about every two seconds.
 
-    def __init__(self, path: Path) -> None:
+    `aside` is where a file lies that was found damaged: its rows of energy, steps and events are not in the new one.
+    """
+
+    def __init__(self, path: Path, wall_s: Callable[[], float] = time.time) -> None:
         self.path = path
+        self.aside: Path | None = None
+        self._wall_s = wall_s
         self.dropped = 0
         self.fault = ""
         self._pending: list[tuple[str, Sequence[Any]]] = []
@@ -65,6 +78,7 @@ class Journal:
         self._open()
 
     def _open(self) -> None:
+        db = None
         try:
             db = sqlite3.connect(self.path, isolation_level=None, timeout=0.2)
             # write-ahead logging needs shared memory, which network file systems do not give
@@ -77,6 +91,30 @@ class Journal:
         except sqlite3.Error as error:
             self._db = None
             self.fault = f"journal not written: {error}"
+            self._mend(error, db)
+
+    def _mend(self, error: Exception, db: sqlite3.Connection | None) -> None:
+        """Set a damaged file aside and begin a new one; once, for a disk that damages every file is not mended so."""
+        if self.aside is not None or db is None or not _damaged(error):
+            return
+        state, grid = list(_readable(db, "state")), list(_readable(db, "grid"))
+        self._db = None
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._wall_s()))
+        aside = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
+        try:
+            db.close()
+            # the log first: one left behind would be replayed into the new file
+            for end in ("-wal", "-shm", ""):
+                with contextlib.suppress(FileNotFoundError):
+                    Path(f"{self.path}{end}").rename(f"{aside}{end}")
+        except (OSError, sqlite3.Error) as fault:
+            self.fault = f"journal not written: {error}, and it cannot be set aside: {fault}"
+            return
+        self.aside = aside
+        rows = [(_STATE, row) for row in state] + [(_GRID, row) for row in grid]
+        self._pending = [*rows, *(row for row in self._pending if row[0] != _ENERGY)]
+        self._open()
+        self.commit()
 
     @staticmethod
     def _migrate(db: sqlite3.Connection) -> None:
@@ -87,31 +125,26 @@ class Journal:
             db.executescript(f"begin; {_CREATE} pragma user_version={SCHEMA_VERSION}; commit;")
 
     def event(self, at: float, wall: float, kind: str, **data: Any) -> None:
-        self._pending.append(("insert into event values (?,?,?,?)", (at, wall, kind, json.dumps(data, default=str))))
+        self._pending.append((_EVENT, (at, wall, kind, json.dumps(data, default=str))))
 
     def energy(self, t0: float, t1: float, device: str, joules: float, how: str, state: str) -> None:
-        self._pending.append(("insert into energy values (?,?,?,?,?,?)", (t0, t1, device, joules, how, state)))
+        self._pending.append((_ENERGY, (t0, t1, device, joules, how, state)))
 
     def steps(self, at: float, step: int, rate: float | None, loss: float | None, level: str | None) -> None:
-        self._pending.append(("insert into steps values (?,?,?,?,?)", (at, step, rate, loss, level)))
+        self._pending.append((_STEPS, (at, step, rate, loss, level)))
 
     def grid(self, rows: Iterable[tuple[float, float, float, str, str, str]]) -> None:
-        self._pending.extend(("insert or replace into grid values (?,?,?,?,?,?)", row) for row in rows)
+        self._pending.extend((_GRID, row) for row in rows)
 
     def keep(self, key: str, value: Any) -> None:
         text = json.dumps(value, default=str)
-        self._pending.append(("insert or replace into state values (?,?)", (key, text)))
+        self._pending.append((_STATE, (key, text)))
 
     def recall(self, key: str, default: Any = None) -> Any:
         """The value kept under `key`, from the file (call before the first commit matters only at start)."""
-        if self._db is None:
-            return default
+        rows = self._select("select value from state where key=?", key)
         try:
-            row = self._db.execute("select value from state where key=?", (key,)).fetchone()
-        except sqlite3.Error:
-            return default
-        try:
-            return json.loads(row[0]) if row else default
+            return json.loads(rows[0][0]) if rows else default
         except (TypeError, ValueError):
             return default
 
@@ -123,13 +156,16 @@ class Journal:
         """(start, dur, value, signal) of every row written so far."""
         return self._select("select start, dur, value, signal from grid")
 
-    def _select(self, query: str) -> list[Any]:
+    def _select(self, query: str, *values: Any) -> list[Any]:
+        """Rows of the file; of one that turns out to be damaged, those of the new one."""
         if self._db is None:
             return []
         try:
-            return self._db.execute(query).fetchall()
-        except sqlite3.Error:
-            return []
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            known = self.aside
+            self._mend(error, self._db)
+            return [] if self.aside is known else self._select(query, *values)
 
     def commit(self) -> bool:
         """Write what is pending in one transaction; False (and a fault to show) when that was not possible."""
@@ -153,7 +189,8 @@ class Journal:
             if len(self._pending) > 20_000:
                 self.dropped += len(self._pending) - 10_000
                 del self._pending[:-10_000]
-            return False
+            self._mend(error, db)
+            return not self.fault
         self._pending.clear()
         self.fault = ""
         return True
@@ -163,6 +200,17 @@ class Journal:
         if self._db is not None:
             self._db.close()
             self._db = None
+
+
+def _damaged(error: Exception) -> bool:
+    """Whether SQLite says so: the texts of SQLITE_NOTADB and SQLITE_CORRUPT, whose codes Python 3.10 does not tell."""
+    return "not a database" in str(error) or "malformed" in str(error)
+
+
+def _readable(db: sqlite3.Connection, table: str) -> Iterator[Sequence[Any]]:
+    """The rows of a small table up to the first that cannot be read."""
+    with contextlib.suppress(sqlite3.Error):
+        yield from db.execute(f"select * from {table}")
 
 
 def read(path: Path) -> sqlite3.Connection:

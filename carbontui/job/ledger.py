@@ -38,7 +38,7 @@ class Ledger:
     gpu_j: float = 0.0
     rest_j: float = 0.0
     by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    bins: dict[float, float] = field(default_factory=lambda: defaultdict(float))
+    bins: accounts.Bins = field(default_factory=accounts.Bins)
     rows: list[tuple[float, float, str, float, str, str]] = field(default_factory=list)
     _open: dict[str, _Open] = field(default_factory=dict)
 
@@ -95,14 +95,16 @@ class Ledger:
     def wall_kwh(self) -> float:
         return units.joules_to_kwh((self.gpu_j + self.rest_j) * self.pue)
 
-    def wall_bins(self) -> list[tuple[float, float]]:
-        """(bin start, joules at the wall)."""
-        return [(start, joules * self.pue) for start, joules in self.bins.items()]
-
     def to_dict(self) -> dict[str, Any]:
         """What the journal's rows do not hold yet: totals and the rows still open."""
         held = {device: [row.t0, row.t1, row.joules, row.how, row.state] for device, row in self._open.items()}
         return {"gpu_j": self.gpu_j, "rest_j": self.rest_j, "by_how": dict(self.by_how), "open": held}
+
+    def forget(self) -> None:
+        """Keep the totals alone: what the rows and bins say has been summed up elsewhere."""
+        self.bins.clear()
+        self._open.clear()
+        self.rows.clear()
 
     def restore(self, kept: dict[str, Any], rows: Iterable[tuple[float, float, float, str]], wall_s: float) -> None:
         """Go on from what a predecessor kept and from the journal's rows (t0, t1, joules, state)."""

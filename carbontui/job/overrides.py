@@ -1,4 +1,4 @@
-"""A person's overrides: set with compare-and-set, shown with who and until when, expired by the clock or the plan."""
+"""A person's overrides: set with compare-and-set, shown with who and until when, expired by the clock."""
 
 from __future__ import annotations
 
@@ -14,27 +14,23 @@ class OverrideError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """The override in force and its generation, which grows with every change.
-
-    `until_s` is the end on the job's clock; `after_level` is the planned level an override `until next` outlives.
-    """
+    """The override in force, its generation, which grows with every change, and its end on the job's clock."""
 
     current: protocol.Override | None = None
     gen: int = 0
     until_s: float | None = None
-    after_level: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         o = self.current
         current = None if o is None else {"mode": o.mode, "value_w": o.value_w, "until": o.until, "by": o.by}
-        return {"current": current, "gen": self.gen, "until_s": self.until_s, "after_level": self.after_level}
+        return {"current": current, "gen": self.gen, "until_s": self.until_s}
 
     @staticmethod
     def from_dict(kept: dict[str, Any] | None) -> Overrides:
         if not kept:
             return Overrides()
         current = protocol.Override(**kept["current"]) if kept.get("current") else None
-        return Overrides(current, int(kept["gen"]), kept.get("until_s"), kept.get("after_level"))
+        return Overrides(current, int(kept["gen"]), kept.get("until_s"))
 
 
 def apply(
@@ -43,9 +39,8 @@ def apply(
     *,
     by: str,
     expected_gen: int | None,
-    until: float | str | None = None,
+    until_s: float | None = None,
     value_w: float | None = None,
-    planned_level: str | None = None,
 ) -> Overrides:
     """The overrides after `verb` (pause, boost, cap, resume). Raises OverrideError when another hand was faster."""
     if expected_gen is not None and expected_gen != held.gen:
@@ -58,20 +53,13 @@ def apply(
         raise OverrideError(f"{verb!r} is no override")
     if verb == "cap" and value_w is None:
         raise OverrideError("cap needs watts per GPU, like 300W")
-    until_s = float(until) if isinstance(until, (int, float)) else None
-    shown = "next" if until == "next" else (units.iso(until_s) if until_s is not None else None)
     mode: Any = verb
+    shown = None if until_s is None else units.iso(until_s)
     override = protocol.Override(mode, value_w if verb == "cap" else None, shown, by)
-    return Overrides(override, held.gen + 1, until_s, planned_level if shown == "next" else None)
+    return Overrides(override, held.gen + 1, until_s)
 
 
-def expire(held: Overrides, now_s: float, planned_level: str | None) -> Overrides:
-    """The overrides at `now_s`: cleared when their time is over or the planned level has changed."""
-    if held.current is None:
-        return held
-    over = held.until_s is not None and now_s >= held.until_s
-    if held.current.until == "next" and planned_level is not None:
-        if held.after_level is None:
-            return Overrides(held.current, held.gen, held.until_s, planned_level)
-        over = over or planned_level != held.after_level
+def expire(held: Overrides, now_s: float) -> Overrides:
+    """The overrides at `now_s`: cleared when their time is over."""
+    over = held.current is not None and held.until_s is not None and now_s >= held.until_s
     return Overrides(None, held.gen + 1) if over else held

@@ -131,4 +131,5 @@ class Senses:
             "energy_gpu_kwh": job.books.ledger.gpu_kwh,
             "gco2_g": job.sums.gco2_g,
             "avoided_g": job.sums.avoided_g,
+            "before_g": job.books.before.gco2_g,
         }

@@ -76,9 +76,7 @@ class Job:
 
     def status(self) -> protocol.Status:
         """The last known status, corrected by what can be seen from outside."""
-        saved: protocol.Status | None = None
-        with contextlib.suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
-            saved = msgspec.json.decode((self.dir / "snapshot.json").read_bytes(), type=protocol.Status)
+        saved = snapshot(self.dir)
         if saved is None:
             saved = protocol.Status(
                 job=self.id,
@@ -109,6 +107,13 @@ class Job:
                 text = "keeper and supervisor are gone; training runs free"
             return {"state": "running", "reason": protocol.Reason("unguarded", text), "next": None}
         return {}
+
+
+def snapshot(directory: Path) -> protocol.Status | None:
+    """The last status a supervisor wrote; None when there is none to be read."""
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode((directory / "snapshot.json").read_bytes(), type=protocol.Status)
+    return None
 
 
 def ended(record: dict[str, Any]) -> dict[str, Any]:

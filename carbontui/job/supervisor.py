@@ -93,6 +93,7 @@ class Supervisor:
         self.sums = Sums()
         self.status: protocol.Status | None = None
         self.stopping = False
+        self.missing = ""
         self._wake = asyncio.Event()
         self._last_mono = time.monotonic()
         self._last_now = self.clock.now()
@@ -265,8 +266,7 @@ class Supervisor:
         return mono - self._ended_mono > GONE_GRACE_S
 
     def _expired(self, now: float) -> overrides.Overrides:
-        planned = self.planner.level_at(now)[0]
-        held = overrides.expire(self.overrides, now, planned.name if planned else None)
+        held = overrides.expire(self.overrides, now)
         if held.current is None and self.overrides.current is not None:
             self.event("override_over", mode=self.overrides.current.mode, by=self.overrides.current.by)
             self.planner.surprise("the override ended")
@@ -351,6 +351,8 @@ class Supervisor:
             self.journal.steps(self.clock.now(), self.progress.step, leader.rate, leader.loss, level)
         memory.keep(self)
         self.journal.commit()
+        if self.journal.aside is not None and self.journal.aside.name not in self.missing:
+            memory.mend(self)
         self.teller.write_snapshot()
         self.workbench.drop_if_idle()
         await self.server.keep_open()

@@ -93,7 +93,9 @@ class Teller:
             found.append(f"REPLAY of recorded grid data, {job.clock.speed:.0f} times faster than life")
         if not job.guard.guarded:
             found.append("unguarded: no restart (the keeper is gone)")
-        found += [note for note in (job.server.fault, job.feed.note, job.journal.fault, job.planner.note) if note]
+        found += [
+            note for note in (job.missing, job.server.fault, job.feed.note, job.journal.fault, job.planner.note) if note
+        ]
         found += job.faults.notices
         found += job.agent.readings.notices
         found += [o.text for o in job.agent.outcomes.values() if not o.ok and o.text]

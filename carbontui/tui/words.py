@@ -101,12 +101,7 @@ def override(status: protocol.Status, now_s: float) -> str:
     if held is None:
         return ""
     what = f"cap {held.value_w:.0f} W" if held.mode == "cap" and held.value_w is not None else held.mode
-    if held.until is None:
-        until = "until cleared"
-    elif held.until == "next":
-        until = "until the next planned change"
-    else:
-        until = f"until {clock_iso(held.until, now_s)}"
+    until = "until cleared" if held.until is None else f"until {clock_iso(held.until, now_s)}"
     return f"{what} by {held.by}, {until}"
 
 

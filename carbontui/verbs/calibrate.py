@@ -12,10 +12,15 @@ from carbontui.verbs import talk
 @click.command()
 @click.argument("job", required=False)
 @click.option("--show", is_flag=True, help="Print the curve that is in use, start nothing.")
-def calibrate(job: str | None, show: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="With --show: the curve as one JSON object.")
+def calibrate(job: str | None, show: bool, as_json: bool) -> None:
     """Measure speed against watts on the running job (about seven minutes; limits are given back)."""
+    if as_json and not show:
+        raise Failure("--json is for the curve: calibrate --show --json", 2)
     answer = talk.ask(talk.find(job), protocol.Cmd(1, "calibrate", {"show": True} if show else {}))
     if not isinstance(answer, protocol.Result) or not answer.ok:
         error = answer.error if isinstance(answer, protocol.Result) else None
         raise Failure(error or "refused", getattr(answer, "exit_code", 0) or 1)
-    click.echo(answer.text)
+    if as_json and answer.data is None:
+        raise Failure("the supervisor is of another version and gives no curve; without --json it shows one", 3)
+    click.echo(talk.as_json(answer.data) if as_json else answer.text)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
 
 import click
+import msgspec
 from rich.cells import set_cell_size
 
 from carbontui import protocol, units
@@ -15,6 +19,8 @@ from carbontui.job import store
 from carbontui.verbs import talk
 
 FOLLOW_S = 0.3
+LOG_LINE_MAX = 1 << 20
+"""Bytes of one JSON text; a longer line of the output is given in pieces."""
 
 
 def line(status: protocol.Status) -> str:
@@ -115,7 +121,8 @@ def status(job: str | None, as_json: bool) -> None:
 @click.argument("job", required=False)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
 @click.option("-n", "--lines", type=click.IntRange(0), help="Only the last lines.")
-def log(job: str | None, follow: bool, lines: int | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One object per line: {offset: its first byte, text}.")
+def log(job: str | None, follow: bool, lines: int | None, as_json: bool) -> None:
     """Print the command's output (run.log)."""
     found = talk.find(job)
     try:
@@ -124,19 +131,43 @@ def log(job: str | None, follow: bool, lines: int | None) -> None:
         raise Failure(f"{found.log}: {error.strerror}", 3) from None
     with file:
         if lines is not None:
-            data = file.read()
-            kept = data.splitlines(keepends=True)[-lines:] if lines else []
-            sys.stdout.buffer.write(b"".join(kept))
-        while True:
-            data = file.read(65536)
-            if data:
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
-                continue
-            fresh = store.load(found.dir)
-            if not follow or fresh is None or not fresh.live:
-                return
-            time.sleep(FOLLOW_S)
+            kept = file.read().splitlines(keepends=True)[-lines:] if lines else []
+            file.seek(-sum(map(len, kept)), os.SEEK_CUR)
+        offset = file.tell()
+        pieces = _pieces(file, found, follow)
+        for piece in _objects(pieces, offset) if as_json else pieces:
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+
+
+def _pieces(file: BinaryIO, job: store.Job, follow: bool) -> Iterator[bytes]:
+    """What the file holds from here on; with `follow`, what comes until the job ends."""
+    while True:
+        over = not follow or (fresh := store.load(job.dir)) is None or not fresh.live
+        while piece := file.read(65536):
+            yield piece
+        if over:
+            return
+        time.sleep(FOLLOW_S)
+
+
+def _objects(pieces: Iterable[bytes], offset: int) -> Iterator[bytes]:
+    """A JSON object for each line of the output; a carriage return ends one too (progress bars)."""
+    rest = b""
+    for piece in pieces:
+        # of a \r at the end nobody knows yet whether a \n follows
+        lines = (rest + piece).splitlines(keepends=True)
+        rest = lines.pop() if not lines[-1].endswith(b"\n") and len(lines[-1]) < LOG_LINE_MAX else b""
+        for line in lines:
+            yield _object(line, offset)
+            offset += len(line)
+    if rest:
+        yield _object(rest, offset)
+
+
+def _object(line: bytes, offset: int) -> bytes:
+    text = line.rstrip(b"\r\n").decode("utf-8", "replace")
+    return msgspec.json.encode({"offset": offset, "text": text}) + b"\n"
 
 
 @click.command()

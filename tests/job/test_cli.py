@@ -72,7 +72,8 @@ def test_a_start_that_may_wait_begins_when_the_plan_says_or_when_a_person_does(h
     assert status["reason"]["code"] in ("plan_wait", "plan") and job.steps() == 0
     status = until(lambda: (s := job.status()).get("next") and s, what="the planned start")
     assert status["pids"]["child"] is None and status["next"]["level"] == "full"
-    house.cli("boost", job.id, check=True)
+    house.cli("boost", job.id, "--until", "next", check=True)
+    assert job.status()["override"]["until"] == status["next"]["at"]
     job.until_steps()
 
 
@@ -164,3 +165,27 @@ def test_attach_after_an_upgrade_names_both_versions_and_how_to_restart_the_supe
         screen.kill()
         screen.wait()
         screen.stderr.close()
+
+
+def test_output_as_objects_holds_every_line_and_says_where_it_lies(house):
+    job = house.start("--name", "l", steps=3)
+    job.until_exit()
+    text = "α one\n\rstep 1\rstep 2\r\n\nlast ".encode() + b"\xff"
+    (job.dir / "run.log").write_bytes(text)
+    said = [json.loads(line) for line in house.cli("log", job.id, "--json", check=True).stdout.splitlines()]
+    assert [line["text"] for line in said] == ["α one", "", "step 1", "step 2", "", "last �"]
+    assert [text[line["offset"] :].startswith(line["text"][:4].encode()) for line in said] == [True] * 6
+    assert house.cli("log", job.id, "--json", "-n", "2", check=True).stdout.splitlines()[1] == json.dumps(
+        said[-1], ensure_ascii=False, separators=(",", ":")
+    )
+
+
+def test_output_followed_as_objects_ends_with_the_job_and_misses_nothing(house):
+    command = [
+        sys.executable,
+        "-uc",
+        "import time\nfor i in range(30): print(i); time.sleep(0.02)\nprint('end', end='')",
+    ]
+    job_id = house.cli("run", "--detach", "--", *command, check=True).stdout.strip()
+    done = house.cli("log", "-f", "--json", job_id, check=True)
+    assert [json.loads(line)["text"] for line in done.stdout.splitlines()] == [*map(str, range(30)), "end"]

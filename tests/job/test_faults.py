@@ -371,3 +371,28 @@ def test_what_was_metered_before_a_death_is_in_the_books_after_it(house):
     after = until(lambda: (s := job.status()).get("gco2_g") and s, what="the books")
     assert after["energy_wall_kwh"] >= before["energy_wall_kwh"] * 0.99
     assert after["gco2_g"] >= before["gco2_g"] * 0.99
+
+
+def test_a_damaged_journal_is_set_aside_and_the_account_goes_on(house):
+    house.env["CARBONTUI_HOST_W"] = "5000"
+    job = house.start("--zone", "DE", "--work", "8h")
+    job.until_steps()
+    house.cli("pause", job.id, check=True)
+    told = until(lambda: (s := job.snapshot()).get("override") and s.get("gco2_g") and s, what="a snapshot of it all")
+    keeper, supervisor = job.pids()["keeper"], job.pids()["supervisor"]
+    os.kill(keeper, signal.SIGSTOP)  # no successor before the damage is done
+    kill(supervisor)
+    told = job.snapshot()
+    (job.dir / "journal.db").write_bytes(b"\xff" * 65536)
+    (job.dir / "journal.db-wal").unlink(missing_ok=True)  # or SQLite mends the file from it
+    os.kill(keeper, signal.SIGCONT)
+    aside = until(lambda: next(job.dir.glob("journal.db.corrupt-*Z"), None), what="the damaged file set aside")
+    status = until(
+        lambda: aside.name in str((s := job.status())["notices"]) and s.get("gco2_g") and s, what="the books"
+    )
+    assert "the account goes on" in str(status["notices"]) and aside.name in (job.dir / "carbontui.log").read_text()
+    for key in ("energy_wall_kwh", "gco2_g"):
+        assert told[key] * 0.999 <= status[key] < 4 * told[key]
+    assert job.until_state("paused")["override"]["mode"] == "pause" and status["step"] == told["step"]
+    house.cli("resume", job.id, check=True)
+    job.until_steps()

@@ -1,3 +1,4 @@
+import contextlib
 import sqlite3
 
 import pytest
@@ -42,3 +43,51 @@ def test_a_journal_of_a_newer_version_is_left_alone(tmp_path):
 def test_reading_a_journal_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError):
         journal.read(tmp_path / "journal.db")
+
+
+def test_a_file_that_is_no_database_is_set_aside_whole_and_a_new_one_begun(tmp_path):
+    path = tmp_path / "journal.db"
+    path.write_bytes(b"not a database at all" * 400)
+    book = Journal(path, wall_s=lambda: 1e9)
+    assert book.fault == "" and book.aside == tmp_path / "journal.db.corrupt-20010909T014640Z"
+    assert book.aside.read_bytes().startswith(b"not a database")
+    book.keep("plan", 1)
+    assert book.commit() and book.recall("plan") == 1
+
+
+def torn(path, table):
+    """A journal whose `table` alone cannot be read."""
+    book = Journal(path)
+    book.keep("plan", [1, 0])
+    book.grid([(0.0, 900.0, 300.0, "actual", "average", "s")])
+    for index in range(500):
+        book.energy(float(index), index + 1.0, "GPU-1", 1.0, "counter", "running")
+    assert book.commit()
+    page = book._db.execute("select rootpage from sqlite_master where name=?", (table,)).fetchone()[0]
+    size = book._db.execute("pragma page_size").fetchone()[0]
+    book.close()
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+
+
+def test_what_can_be_read_of_a_damaged_file_is_in_the_new_one(tmp_path):
+    torn(tmp_path / "journal.db", "energy")
+    book = Journal(tmp_path / "journal.db")
+    assert book.energy_rows() == [] and book.aside is not None
+    assert book.recall("plan") == [1, 0] and len(book.grid_rows()) == 1
+
+
+def test_damage_met_while_writing_loses_no_event_and_is_mended_once(tmp_path):
+    torn(tmp_path / "journal.db", "event_kind")
+    book = Journal(tmp_path / "journal.db")
+    book.event(0.0, 0.0, "state", text="x")
+    book.energy(0.0, 1.0, "GPU-1", 1.0, "counter", "running")
+    assert book.commit() and book.aside is not None and book.fault == ""
+    with contextlib.closing(journal.read(tmp_path / "journal.db")) as db:
+        assert db.execute("select count(*) from event").fetchone()[0] == 1
+        assert db.execute("select count(*) from energy").fetchone()[0] == 0  # it is in the sums that are carried on
+    book.close()
+    (tmp_path / "journal.db").write_bytes(b"again" * 1000)
+    book.event(1.0, 0.0, "state")
+    assert not book.commit() and "not a database" in book.fault and len(list(tmp_path.glob("*.corrupt-*"))) == 1

@@ -1,11 +1,17 @@
 """Joules into rows and grams: whatever is booked, an independent reader of the rows finds the same."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbontui import units
 from carbontui.account import accounts
+from carbontui.job import options
+from carbontui.job.books import Books
+from carbontui.job.clock import Clock
+from carbontui.job.journal import Journal
 from carbontui.job.ledger import Ledger
 
 pieces = st.lists(
@@ -32,7 +38,8 @@ def test_rows_bins_and_total_agree(spans, grid):
         return grid[int(start // accounts.BIN_S) % len(grid)]
 
     by_rows = sum(units.joules_to_kwh(j) * lookup(t0 // accounts.BIN_S * accounts.BIN_S) for t0, _, _, j, _, _ in rows)
-    assert accounts.weigh(ledger.wall_bins(), lookup).value == pytest.approx(1.2 * by_rows, rel=1e-9, abs=1e-12)
+    by_bins = sum(units.joules_to_kwh(joules) * lookup(start) for start, joules in ledger.bins.items())
+    assert by_bins == pytest.approx(by_rows, rel=1e-9, abs=1e-12)
 
 
 def test_a_row_ends_where_the_state_changes_and_where_a_bin_ends():
@@ -54,14 +61,81 @@ def test_an_idle_gpu_before_the_start_counts_only_when_asked():
         assert len(ledger.drain(everything=True)) == 1
 
 
+def running(weights, values):
+    sums = accounts.Running()
+    sums.renew(-math.inf, sorted(weights.items()), values)
+    return sums
+
+
 def test_unknown_intensity_is_counted_at_the_known_mean_and_marked():
-    total = accounts.weigh([(0.0, 3.6e6), (300.0, 3.6e6)], lambda start: 200.0 if start == 0 else None)
-    assert total.value == pytest.approx(400.0) and total.unknown_j == 3.6e6
+    total = running({0.0: 3.6e6, 300.0: 3.6e6}, {0.0: 200.0}).total(None)
+    assert units.joules_to_kwh(total.value) == pytest.approx(400.0) and total.unknown == 3.6e6
+    total = running({0.0: 3.6e6, 300.0: 3.6e6}, {0.0: 200.0}).total(50.0)
+    assert units.joules_to_kwh(total.value) == pytest.approx(250.0) and total.unknown == 0
 
 
 def test_run_now_follows_the_realised_grid():
-    total = accounts.run_now(0.0, 600.0, 1000.0, lambda start: 100.0 if start < 300 else 300.0)
-    assert total.value == pytest.approx(units.joules_to_kwh(300_000) * 100 + units.joules_to_kwh(300_000) * 300)
+    total = accounts.RunNow(100.0).total(400.0, -math.inf, {0.0: 100.0, 300.0: 300.0}, None)
+    assert total.value == pytest.approx(200.0 * 100 + 200.0 * 300) and total.weight == pytest.approx(400.0)
+
+
+def plain(weights, values, otherwise):
+    """The definition: all bins in order of time."""
+    value = known = unknown = 0.0
+    for start, weight in weights:
+        if values.get(start) is None:
+            unknown += weight
+        else:
+            value, known = value + weight * values[start], known + weight
+    if otherwise is not None:
+        return value + unknown * otherwise
+    return value * ((known + unknown) / known) if unknown and known else value
+
+
+def seconds(start_s, end_s):
+    start = start_s // 300 * 300
+    while start + 300 <= end_s:
+        yield start, start + 300 - max(start, start_s)
+        start += 300
+    yield start, end_s - max(start, start_s)
+
+
+changes = st.lists(
+    st.tuples(st.sampled_from("jjgp?"), st.integers(-40, 40), st.floats(0.5, 1e6), st.none() | st.floats(1.0, 900.0)),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes, st.floats(0.0, 1e4))
+def test_sums_of_the_books_equal_the_plain_sum_to_the_last_bit(tmp_path_factory, steps, start_s):
+    """Whatever comes late, is revised, or is asked in between: joules, intensities (g), prices, questions."""
+    spec = options.Options(
+        job="b", name="b", dir="", argv=(), cwd="", log="", socket="", created_s=start_s, pue=1.3, currency="EUR"
+    )
+    folder = tmp_path_factory.getbasetemp()
+    books = Books(spec, Clock(), Journal(folder / "no" / "such.db"), "boot")
+    for kind, index, number, known in [*steps, ("?", 7, 5e3, None), ("?", 3, 4e3, 80.0)]:
+        start = 300.0 * index
+        if kind == "j":
+            books.ledger.bins[start] += number
+        elif kind == "g":
+            books.intensity[start] = number
+        elif kind == "p":
+            books.price[start] = number
+        else:
+            sums = books.sums(start_s=start_s, done_s=number, full_wall_w=700.0, nowcast=known, gpus=1)
+            joules = sorted(books.ledger.bins.items())
+            grams = units.joules_to_kwh(plain(joules, books.intensity, known)) * 1.3
+            if sums.gco2_g is None:
+                assert known is None and not any(at in books.intensity for at, j in joules if j)
+            else:
+                assert sums.gco2_g == grams
+            if sums.avoided_g is not None:
+                flat_out = plain(seconds(start_s, start_s + number), books.intensity, known)
+                assert sums.avoided_g == units.joules_to_kwh(700.0 * flat_out) - grams
+            if sums.cost is not None:
+                assert sums.cost.value == round(units.joules_to_kwh(plain(joules, books.price, None)) * 1.3, 9)
 
 
 def test_a_successor_goes_on_with_the_same_books():

@@ -5,23 +5,11 @@ from carbontui.job.overrides import Overrides, apply, expire
 
 
 def test_an_override_says_who_and_ends_by_the_clock():
-    held = apply(Overrides(), "pause", by="ada@pts/1", expected_gen=0, until=500.0)
+    held = apply(Overrides(), "pause", by="ada@pts/1", expected_gen=0, until_s=500.0)
     assert held.current.by == "ada@pts/1" and held.current.until == "1970-01-01T00:08:20.000Z" and held.gen == 1
-    assert expire(held, 499.0, "full") is held
-    over = expire(held, 500.0, "full")
+    assert expire(held, 499.0) is held
+    over = expire(held, 500.0)
     assert over.current is None and over.gen == 2
-
-
-def test_until_next_lasts_until_the_planned_level_changes():
-    held = apply(Overrides(), "boost", by="a", expected_gen=None, until="next", planned_level="pause")
-    assert expire(held, 1e9, "pause") is held
-    assert expire(held, 0.0, "full").current is None
-
-
-def test_until_next_given_before_there_is_a_plan_waits_for_its_first_level():
-    held = expire(apply(Overrides(), "boost", by="a", expected_gen=None, until="next"), 0.0, "pause")
-    assert held.current is not None
-    assert expire(held, 0.0, "full").current is None
 
 
 def test_the_slower_of_two_hands_is_told_who_was_faster():
@@ -33,6 +21,6 @@ def test_the_slower_of_two_hands_is_told_who_was_faster():
 
 
 def test_what_a_successor_reads_is_what_was_held():
-    held = apply(Overrides(), "cap", by="a", expected_gen=0, until=9.0, value_w=300.0)
+    held = apply(Overrides(), "cap", by="a", expected_gen=0, until_s=9.0, value_w=300.0)
     assert Overrides.from_dict(held.to_dict()) == held
     assert Overrides.from_dict(Overrides().to_dict()) == Overrides()

@@ -8,12 +8,15 @@ import socket
 import time
 
 import pytest
+from click.testing import CliRunner
 
-from carbontui.job import memory, options
+from carbontui import cli
+from carbontui.job import memory, options, proc
 from carbontui.job.books import Books
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor import Supervisor
+from carbontui.power.curve import Curve, Point
 
 
 @pytest.fixture
@@ -132,3 +135,66 @@ async def test_an_agent_that_cannot_be_started_is_tried_again(job, monkeypatch):
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(job._start_agent(), 5)
     assert len(tries) == 3
+
+
+async def test_a_curve_is_data_for_a_script_that_asks(job, tmp_path):
+    home = tmp_path / "home" / "jobs" / "t"
+    home.mkdir(parents=True)
+    record = {"job": "t", "name": "t", "host": socket.gethostname(), "boot": proc.boot_id(), "started": time.time()}
+    record |= {"socket": job.options.socket, "log": job.options.log, "argv": ["true"]}
+    record |= {"pids": {"child": [os.getpid(), proc.start_time(os.getpid())]}}
+    (home / "job.json").write_text(json.dumps(record))
+    await job.server.keep_open()
+    await job.tick()
+
+    def asked(*options):
+        return asyncio.to_thread(CliRunner().invoke, cli.cli, ["calibrate", *options], standalone_mode=False)
+
+    assert (await asked("--json")).exception.code == 2
+    assert (await asked("--show", "--json")).exception.code == 3
+    full = Point(kind="full", cap_w=None, power_w=680.0, power_se=2.0, speed=1.0, speed_se=0.004)
+    job.trial.curve = Curve(
+        gpu="H100", gpus=1, fingerprint="f", measured_s=1.0, rate_steps_per_s=99.0, points=(full,), parked_w=71.5
+    )
+    shown = json.loads((await asked("--show", "--json")).stdout)
+    assert (shown["schema"], shown["parked_w"], shown["points"][0]["power_w"]) == ("carbontui.curve/1", 71.5, 680.0)
+    assert "71.5 W" in (await asked("--show")).stdout
+
+
+async def test_rows_lost_while_the_job_runs_are_carried_on_as_their_sum(job, tmp_path):
+    began = job.start_s - 900.0
+    job.books.ledger.add("g", began, began + 600.0, 3.6e6, "counter", "running", 0.0, gpu=True)
+    await job.tick()
+    await job.write()
+    db = job.journal._db
+    db.execute("pragma wal_checkpoint(truncate)")
+    page = db.execute("select rootpage from sqlite_master where name='energy'").fetchone()[0]
+    size = db.execute("pragma page_size").fetchone()[0]
+    with (tmp_path / "journal.db").open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    db.execute("pragma shrink_memory")
+    job.books.ledger.add("g", began, began + 600.0, 3.6e6, "counter", "paused", 0.0, gpu=True)
+    await job.tick()
+    before = job.sums.gco2_g
+    await job.write()
+    await job.tick()
+    assert before > 0 and job.sums.gco2_g == pytest.approx(before, rel=1e-6)
+    assert "journal.db.corrupt-" in str(job.status.notices) and "the account goes on" in str(job.status.notices)
+    await job.write()
+    successor = Books(job.options, job.clock, Journal(tmp_path / "journal.db"), "boot")
+    successor.restore()
+    sums = successor.sums(start_s=began, done_s=0.0, full_wall_w=None, nowcast=300.0, gpus=1)
+    assert sums.gco2_g == pytest.approx(before, rel=1e-6)
+
+
+async def test_without_journal_and_snapshot_nothing_is_made_up(job, tmp_path):
+    job.journal.close()
+    (tmp_path / "journal.db").write_bytes(b"\xff" * 65536)
+    job.journal = job.books.journal = Journal(tmp_path / "journal.db")
+    memory.restore(job)
+    job.books.ledger.add("g", job.start_s, job.start_s + 60.0, 3.6e6, "counter", "running", 0.0, gpu=True)
+    await job.tick()
+    assert job.status.energy_gpu_kwh == pytest.approx(1.0)
+    assert job.status.gco2_g is None and job.status.avoided_g is None
+    assert "not known" in str(job.status.notices)
