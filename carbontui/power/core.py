@@ -167,13 +167,9 @@ class Agent:
         if slow and info.uuid in self._watched:
             self._find_foreign(info.uuid)
         with self._guard:
-            happened = self._limiter.observe(info.uuid, look.limit_mw, look.power_w, look.reasons, mono)
-            if happened and self._wish is not None:
-                cap = self._limiter.cap(info.uuid)
-                code = "no_effect" if happened == "no_effect" else "outside"
-                text = cap.why if happened == "no_effect" else self._limiter.notices.get(info.uuid, "")
-                watts = None if look.limit_mw is None else look.limit_mw / 1000
-                self._send(Done(self._wish.gen, (Outcome(info.uuid, False, code, watts, text),)))  # type: ignore[arg-type]
+            happened = self._limiter.observe(info.uuid, look, mono)
+            if happened is not None and self._wish is not None:
+                self._send(Done(self._wish.gen, (happened,)))
 
     def _find_foreign(self, uuid: str) -> None:
         try:
@@ -216,6 +212,8 @@ class Agent:
                     watched=info.uuid in self._watched,
                     limit=self._limiter.cap(info.uuid),
                     found_w=self._limiter.found_w(info.uuid),
+                    clocks_w=self._limiter.clocks_w(info.uuid),
+                    proving=self._limiter.proving(info.uuid),
                     foreign=self._foreign.get(info.uuid, ()),
                 )
                 for info in self._infos

@@ -35,7 +35,7 @@ typedef struct {           /* what holds from t0 on, until the next regime */
 typedef struct {
   char name[96], uuid[96], mig_uuid[2][96];
   int arch, persistence, mig, lost, module_scope;
-  int has_fields, has_average, has_instant, has_counter, has_power, has_limit, limit_works, usage_is_average;
+  int has_fields, has_average, has_instant, has_counter, has_power, has_limit, limit_works, lock_works, usage_is_average;
   int counter_from_sensor, permission; /* 0 anyone, 1 root, 2 nobody */
   double bare_w, parked_w, full_w, linear, limit_lag_s, window_s, tick_s, gain, counter_base_j;
   unsigned limit_min, limit_max, limit_default, limit_mw, clock_mhz, locked_mhz, writes;
@@ -279,8 +279,9 @@ int nvmlDeviceSetGpuLockedClocks(void *h, unsigned lo, unsigned hi) {
   (void)lo;
   if (b->permission == 2 || (b->permission == 1 && geteuid() != 0)) return NO_PERMISSION;
   begin();
-  next_regime(&S->boards[thread_device], now())->lock_x = (double)hi / b->clock_mhz;
-  S->boards[thread_device].locked_mhz = hi;
+  Board *real = &S->boards[thread_device];
+  if (real->lock_works) next_regime(real, now())->lock_x = (double)hi / b->clock_mhz;
+  real->locked_mhz = hi;
   end();
   return OK;
 }
@@ -387,7 +388,7 @@ int nvmlsim_create(const char *path, unsigned devices, int frozen) {
   for (unsigned i = 0; i < devices; i++) {
     Board *b = &S->boards[i];
     *b = (Board){.arch = 9, .persistence = 1, .has_fields = 1, .has_average = 1, .has_instant = 1, .has_counter = 1,
-                 .has_power = 1, .has_limit = 1, .limit_works = 1, .usage_is_average = 1, .bare_w = 70, .parked_w = 118,
+                 .has_power = 1, .has_limit = 1, .limit_works = 1, .lock_works = 1, .usage_is_average = 1, .bare_w = 70, .parked_w = 118,
                  .full_w = 680, .linear = 0.4, .window_s = 0.025, .tick_s = 0.1, .gain = 1, .limit_min = 200000,
                  .limit_max = 700000, .limit_default = 700000, .limit_mw = 700000, .clock_mhz = 1980,
                  .memory_total = 80ull << 30, .count = 1};
@@ -420,7 +421,7 @@ int nvmlsim_set(int i, const char *key, double v) {
   struct { const char *key; int *place; } ints[] = {
       {"arch", &b->arch}, {"mig", &b->mig}, {"lost", &b->lost}, {"module_scope", &b->module_scope}, {"has_fields", &b->has_fields},
       {"has_average", &b->has_average}, {"has_instant", &b->has_instant}, {"has_counter", &b->has_counter},
-      {"has_power", &b->has_power}, {"has_limit", &b->has_limit}, {"limit_works", &b->limit_works}, {"persistence", &b->persistence},
+      {"has_power", &b->has_power}, {"has_limit", &b->has_limit}, {"limit_works", &b->limit_works}, {"lock_works", &b->lock_works}, {"persistence", &b->persistence},
       {"usage_is_average", &b->usage_is_average}, {"counter_from_sensor", &b->counter_from_sensor}, {"permission", &b->permission}};
   struct { const char *key; double *place; } doubles[] = {{"gain", &b->gain}, {"tick_s", &b->tick_s}, {"window_s", &b->window_s}, {"limit_lag_s", &b->limit_lag_s}};
   int found = -1;
