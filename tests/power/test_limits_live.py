@@ -242,7 +242,7 @@ async def test_a_foreign_process_on_the_gpu_forbids_the_limit(machine_with: Call
     sim = machine_with()
     other = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
-        sim.pids(other.pid)
+        sim.process(other.pid)
         async with agent(tmp_path) as handle:
             uuid = handle.readings.devices[0].uuid
             (outcome,) = await handle.set_limit(400)

@@ -88,6 +88,23 @@ def test_everything_killed_the_next_run_gives_the_limit_back(capped_house) -> No
     killed(pids["child"])
 
 
+def test_a_child_that_is_killed_leaves_a_bare_board_at_the_limit_found(capped_house) -> None:
+    house, sim = capped_house
+    sim.load(0.0, context=False)
+    job = house.start()
+    job.until_steps()
+    child = job.pids()["child"]
+    sim.process(child, memory_b=30 * 2**30, level=1.0)
+    until(lambda: (job.status().get("gpus") or [{}])[0].get("memory_used_b"), what="the child's memory in status")
+    house.cli("cap", "300W", job.id, check=True)
+    until(lambda: sim.get("limit_mw") == 300_000, what="the limit")
+    killed(child)
+    until(lambda: sim.get("limit_mw") == 700_000, what="the limit found")
+    sim.reap()
+    assert (sim.get("memory_b"), sim.get("power_w")) == (0, 70)
+    job.until_exit()
+
+
 def test_doctor_mends(capped_house, tmp_path: Path) -> None:
     house, sim = capped_house
     job = house.start()
