@@ -25,6 +25,7 @@ from carbontui.power.calibration import (
     Wait,
 )
 from carbontui.power.curve import Curve, Point
+from carbontui.power.messages import Reading
 
 if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
@@ -139,7 +140,7 @@ class Trial:
     def _observe(self, mono_s: float, must_run: bool) -> Observation:
         job = self._job
         leader = next((peer for peer in job.server.ranks if peer.hello and peer.hello.rank == 0), None)
-        limits = [reading.limit_w for reading in job.devices if reading.limit_w is not None]
+        limits = [limit for reading in job.devices if (limit := in_force_w(reading)) is not None]
         until = (job.books.meter.counted_until_s(reading.uuid) for reading in job.devices)
         counted = [moment for moment in until if moment is not None]
         refused = ""
@@ -250,6 +251,13 @@ class Trial:
         if curve.simulated:
             lines.append("  SIMULATED GPU: a model, not a measurement")
         return "\n".join(lines + ([f"  {curve.note}"] if curve.note else []))
+
+
+def in_force_w(reading: Reading) -> float | None:
+    """The cap that holds a board now; 0 while one stands whose effect has not been seen: not to be measured yet."""
+    if reading.proving:
+        return 0.0
+    return reading.limit_w if reading.clocks_w is None else reading.clocks_w
 
 
 def _line(point: Point) -> str:

@@ -19,6 +19,7 @@ from carbontui.power.leases import LeaseStore
 from carbontui.power.limits import Limiter
 from carbontui.power.messages import (
     DEAD_MAN_S,
+    Code,
     Done,
     HostReading,
     Outcome,
@@ -34,6 +35,8 @@ FAST_S = 0.1
 SLOW_S = 1.0
 SIMULATED_S = 0.25
 PROCESSES_S = 10.0
+RETRY_S: dict[Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
+"""A wish that another job or another process stands in the way of is tried again."""
 REOPEN_S = (1.0, 2.0, 5.0, 15.0)
 
 
@@ -168,13 +171,9 @@ class Agent:
         if slow and info.uuid in self._watched:
             self._find_foreign(info.uuid)
         with self._guard:
-            happened = self._limiter.observe(info.uuid, look.limit_mw, look.power_w, look.reasons, mono)
-            if happened and self._wish is not None:
-                cap = self._limiter.cap(info.uuid)
-                code = "no_effect" if happened == "no_effect" else "outside"
-                text = cap.why if happened == "no_effect" else self._limiter.notices.get(info.uuid, "")
-                watts = None if look.limit_mw is None else look.limit_mw / 1000
-                self._send(Done(self._wish.gen, (Outcome(info.uuid, False, code, watts, text),)))  # type: ignore[arg-type]
+            happened = self._limiter.observe(info.uuid, look, mono)
+            if happened is not None and self._wish is not None:
+                self._send(Done(self._wish.gen, (happened,)))
 
     def _find_foreign(self, uuid: str) -> None:
         try:
@@ -218,6 +217,8 @@ class Agent:
                     limit=self._limiter.cap(info.uuid),
                     found_w=self._limiter.found_w(info.uuid),
                     pids=self._pids.get(info.uuid),
+                    clocks_w=self._limiter.clocks_w(info.uuid),
+                    proving=self._limiter.proving(info.uuid),
                     foreign=self._foreign.get(info.uuid, ()),
                 )
                 for info in self._infos
@@ -249,9 +250,9 @@ class Agent:
         if fresh or self._released or (wish.limit_w is not None and self._clock() >= self._retry_at):
             self._released = False
             outcomes = self._act(wish)
-            held = any(outcome.code == "held" for outcome in outcomes)
-            self._retry_at = self._clock() + 1.0 if held else float("inf")
-            if fresh or not held:
+            codes = {outcome.code for outcome in outcomes}
+            self._retry_at = self._clock() + min((RETRY_S[code] for code in codes & set(RETRY_S)), default=float("inf"))
+            if fresh or not codes & set(RETRY_S):
                 self._send(Done(wish.gen, outcomes))
 
     def _resolve(self) -> None:
@@ -304,6 +305,7 @@ class Agent:
             for uuid in self._limiter.active():
                 if self._foreign.get(uuid) and self._wish is not None:
                     self._send(Done(self._wish.gen, (self._refuse_foreign(uuid),)))
+                    self._retry_at = self._clock() + RETRY_S["foreign"]
             if self._clock() >= self._slow_at - 0.5:
                 self._limiter.mend_stale(frozenset(self._limiter.active()))
 

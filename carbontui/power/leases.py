@@ -40,13 +40,14 @@ class Lease(Struct, frozen=True, kw_only=True):
 
 
 class StaleLease(Struct, frozen=True):
-    """A limit nobody gave back: the board still stands at `ours_w`, before it was `before_w`."""
+    """A limit nobody gave back: the board still stands at `ours_w`, before it was `before_w`. `text` says it."""
 
     uuid: str
     before_w: float
     ours_w: float
     job: str
     fix: str
+    text: str
 
 
 def command(lease: Lease) -> str:
@@ -134,10 +135,18 @@ def stale_leases(directory: Path | None = None) -> tuple[StaleLease, ...]:
             lease.ours_mw[-1] / 1000,
             lease.job,
             command(lease),
+            _text(lease),
         )
         for lease in LeaseStore(directory).all()
         if is_stale(lease)
     )
+
+
+def _text(lease: Lease) -> str:
+    left = f"job {lease.job} left {lease.uuid}"
+    if lease.clocks_mhz is not None:
+        return f"{left} with its clock locked at {lease.clocks_mhz} MHz"
+    return f"{left} at {lease.ours_mw[-1] / 1000:.0f} W (found {lease.before_mw / 1000:.0f} W)"
 
 
 def mend(timeout_s: float = 20.0) -> tuple[Outcome, ...]:

@@ -82,6 +82,10 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit_min_w: float | None = None
     limit_max_w: float | None = None
     limit_default_w: float | None = None
+    clocks_w: float | None = None
+    """Watts that a clock lock of ours is steered to, where the power limit is of no use."""
+    proving: bool = False
+    """A cap of ours stands there whose effect has yet to be seen."""
     memory_used_b: int | None = None
     memory_total_b: int | None = None
     util: float | None = None

@@ -29,6 +29,8 @@ def reading(
     limit: Cap,
     found_w: float | None,
     pids: tuple[int, ...] | None,
+    clocks_w: float | None,
+    proving: bool,
     foreign: tuple[int, ...],
 ) -> Reading:
     """Everything known of one GPU now, with the reason for every field that is missing."""
@@ -48,6 +50,8 @@ def reading(
         power_kind=look.kind,
         limit_w=_watts(look.limit_mw),
         limit_found_w=found_w,
+        clocks_w=clocks_w,
+        proving=proving,
         limit_min_w=_watts(info.limit_min_mw),
         limit_max_w=_watts(info.limit_max_mw),
         limit_default_w=_watts(info.limit_default_mw),

@@ -71,8 +71,4 @@ def lease_warnings() -> list[str]:
     """Power limits that a dead job left behind on this machine, one line each."""
     from carbontui.power import leases
 
-    return [
-        f"job {lease.job} left {lease.uuid} at {lease.ours_w:.0f} W (found {lease.before_w:.0f} W); "
-        f"mend: carbontui doctor --mend, or {lease.fix}"
-        for lease in leases.stale_leases()
-    ]
+    return [f"{lease.text}; mend: carbontui doctor --mend, or {lease.fix}" for lease in leases.stale_leases()]

@@ -3,9 +3,14 @@
  * State lives in one file, mapped by every process (NVMLSIM_STATE names it). A board's past is a list of regimes, in
  * each of which its power is a known function of time; energy, averages, the sensor and the counter are integrals of it,
  * so a getter only reads (a seqlock tells it when to read again) and no client can block another, stopped or killed.
- * Setters and the test's controls (nvmlsim_*) append regimes under a robust mutex.
+ * Setters and the test's controls (nvmlsim_*) append regimes under a robust mutex; a setter that cannot have it in half
+ * a second answers TIMEOUT.
  *
- * Not modelled: NVLink, accounting, vGPU calls, work queues, limits that fall back when the last client leaves.
+ * Processes live and die as /proc says: one that is stopped keeps its memory and runs no kernels but the queued ones,
+ * a dead one leaves nothing. Clients of NVML and processes keep the driver up; without persistence mode it forgets
+ * limits, clock locks and counters when the last of them is gone. Whoever writes next notices (or nvmlsim_reap).
+ *
+ * Not modelled: NVLink, accounting, vGPU calls, a queue of work beside an endless load on the same board.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -23,24 +28,37 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OK, UNINITIALIZED, INVALID, NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT = 7, NOT_LOADED = 9, LOST = 15 };
-enum { DEVICES = 8, REGIMES = 256, FAULTS = 16, PIDS = 8 };
+enum { OK, UNINITIALIZED, INVALID, NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT = 7, NOT_LOADED = 9, TIMEOUT, LOST = 15 };
+enum { DEVICES = 8, REGIMES = 256, FAULTS = 16, PIDS = 8, CLIENTS = 64 };
+static const unsigned long long GIB = 1ull << 30;
 
 typedef struct {           /* what holds from t0 on, until the next regime */
   double t0, energy_j, sensor_j; /* true and sensor-seen joules up to t0 */
   double limit_w, lock_x;  /* enforced limit (0: none), clock lock as a share of the full clock */
   double idle_w, level, period_s, duty; /* idle_w: what it draws when no kernel runs; level 0..1; square wave if period */
+  double work_s;           /* kernel time at full clock that is queued at t0; below 0: the load has no end */
 } Regime;
+
+typedef struct { unsigned pid; unsigned long long start; } Life; /* the start time tells a pid from its next bearer */
+typedef struct {
+  Life life;
+  unsigned long long memory;
+  double level; /* kernels it runs while it is not stopped */
+  int stopped;
+} Process;
 
 typedef struct {
   char name[96], uuid[96], mig_uuid[2][96];
   int arch, persistence, mig, lost, module_scope;
-  int has_fields, has_average, has_instant, has_counter, has_power, has_limit, limit_works, usage_is_average;
+  int has_fields, has_average, has_instant, has_counter, has_power, has_limit, limit_works, lock_works, usage_is_average;
   int counter_from_sensor, permission; /* 0 anyone, 1 root, 2 nobody */
   double bare_w, parked_w, full_w, linear, limit_lag_s, window_s, tick_s, gain, counter_base_j;
   unsigned limit_min, limit_max, limit_default, limit_mw, clock_mhz, locked_mhz, writes;
   unsigned long long memory_total, memory_used;
-  unsigned pids[PIDS], npids;
+  double memory_share, load_level, load_period_s, load_duty; /* load_*: kernels of nobody in particular */
+  int load_context, up;    /* up: the driver keeps this board's state */
+  Process processes[PIDS];
+  unsigned nprocesses;
   unsigned count;
   Regime past[REGIMES];
 } Board;
@@ -59,6 +77,7 @@ typedef struct {
   int loaded, frozen;
   double clock_s, scale, origin_s;
   Fault faults[FAULTS];
+  Life clients[CLIENTS]; /* of NVML; pid 0: free */
   Board boards[DEVICES];
 } State;
 
@@ -100,14 +119,23 @@ static double clock_share(const Board *b, const Regime *r) { /* the highest 15 M
 static double busy_w(const Board *b, const Regime *r) {
   return b->parked_w + r->level * (b->full_w - b->parked_w) * load_of(b, clock_share(b, r));
 }
-static double on_time(const Regime *r, double t) { /* seconds with kernels running in [0, t) of the wave's own time */
-  if (r->level <= 0) return 0;
+static double speed_of(const Board *b, const Regime *r) { /* of work, as a share of that at full clock */
+  return 1 / ((1 - b->memory_share) / clock_share(b, r) + b->memory_share);
+}
+static double drained(const Board *b, const Regime *r) { return r->work_s < 0 ? INFINITY : r->t0 + r->work_s / speed_of(b, r); }
+static double wave_on(const Regime *r, double t) { /* seconds with kernels running in [0, t) of the wave's own time */
   if (r->period_s <= 0) return t;
   double whole = floor(t / r->period_s), rest = t - whole * r->period_s, on = r->period_s * r->duty;
   return whole * on + (rest < on ? rest : on);
 }
+static double on_time(const Board *b, const Regime *r, double from, double to) {
+  if (r->level <= 0) return 0;
+  if (r->work_s < 0) return wave_on(r, to) - wave_on(r, from);
+  return fmax(0, fmin(to, drained(b, r)) - fmax(from, r->t0));
+}
+static int runs(const Board *b, const Regime *r, double t) { return r->level > 0 && t < drained(b, r); }
 static double span_j(const Board *b, const Regime *r, double from, double to) { /* times relative to zero of the clock */
-  double on = on_time(r, to) - on_time(r, from), off = (to - from) - on;
+  double on = on_time(b, r, from, to), off = (to - from) - on;
   return on * busy_w(b, r) + off * r->idle_w;
 }
 static const Regime *regime_at(const Board *b, double t) {
@@ -144,19 +172,12 @@ static double average_w(const Board *b, double t) { return b->gain * (energy_at(
 
 /* ---- writers ----------------------------------------------------------------------------------------------- */
 
-static void begin(void) {
-  if (pthread_mutex_lock(&S->lock) == EOWNERDEAD) pthread_mutex_consistent(&S->lock);
-  if (atomic_load(&S->sequence) % 2 == 0) atomic_fetch_add(&S->sequence, 1);
-}
-static void end(void) {
-  atomic_fetch_add(&S->sequence, 1);
-  pthread_mutex_unlock(&S->lock);
-}
 static Regime *next_regime(Board *b, double t) { /* a copy of the last regime, starting at t */
   Regime *last = &b->past[(b->count - 1) % REGIMES], fresh = *last;
   if (t < last->t0) t = last->t0;
   fresh.energy_j = last->energy_j + span_j(b, last, last->t0, t);
   fresh.sensor_j = b->counter_from_sensor ? sensor_at(b, t) : 0;
+  if (last->work_s > 0) fresh.work_s = fmax(0, last->work_s - (t - last->t0) * speed_of(b, last));
   fresh.t0 = t;
   b->past[b->count % REGIMES] = fresh;
   return &b->past[b->count++ % REGIMES];
@@ -164,6 +185,104 @@ static Regime *next_regime(Board *b, double t) { /* a copy of the last regime, s
 static void enforce(Board *b, unsigned mw, double t) {
   b->limit_mw = mw;
   if (b->limit_works) next_regime(b, t + b->limit_lag_s)->limit_w = mw / 1000.0;
+}
+
+static void forget(Board *b, double t) { /* what a driver does not keep when it is loaded anew */
+  b->counter_base_j = b->gain * energy_at(b, t);
+  b->locked_mhz = 0;
+  next_regime(b, t)->lock_x = 0;
+  enforce(b, b->limit_default, t);
+}
+
+/* ---- processes ---------------------------------------------------------------------------------------------- */
+
+static char state_of(unsigned pid, unsigned long long *start) { /* as /proc names it; 0: there is none */
+  char path[32], text[1024];
+  snprintf(path, sizeof path, "/proc/%u/stat", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t size = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) close(fd);
+  if (size <= 0) return 0;
+  text[size] = 0;
+  char *at = strrchr(text, ')'), state = 0; /* the name may hold anything, parentheses too */
+  if (!at || sscanf(at + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state, start) != 2) return 0;
+  return state == 'Z' || state == 'X' ? 0 : state;
+}
+static char state_now(const Life *life) {
+  unsigned long long start;
+  char state = state_of(life->pid, &start);
+  return start == life->start ? state : 0;
+}
+static void settle(Board *b, double t) { /* kernels, memory and idle watts of those who are there now */
+  double level = 0;
+  int context = b->load_context;
+  b->memory_used = context ? 30 * GIB : 0;
+  for (unsigned k = 0; k < b->nprocesses; k++) {
+    context = 1;
+    b->memory_used += b->processes[k].memory;
+    if (!b->processes[k].stopped) level += b->processes[k].level;
+  }
+  Regime *r = next_regime(b, t);
+  r->idle_w = context ? b->parked_w : b->bare_w;
+  if (level <= 0 && b->load_level <= 0 && context && r->work_s >= 0) return; /* what is queued runs on */
+  r->work_s = b->load_level > 0 || level > 0 ? -1 : 0;
+  r->level = fmin(1, level + b->load_level);
+  r->period_s = level > 0 ? 0 : b->load_period_s;
+  r->duty = b->load_duty;
+}
+static void reap(void) { /* under the lock: who stopped, went on or died since the last writer */
+  unsigned clients = 0;
+  double t = now();
+  for (int i = 0; i < CLIENTS; i++)
+    if (S->clients[i].pid) {
+      if (state_now(&S->clients[i])) clients++;
+      else S->clients[i].pid = 0;
+    }
+  for (unsigned i = 0; i < S->devices; i++) {
+    Board *b = &S->boards[i];
+    unsigned kept = 0, changed = 0;
+    for (unsigned k = 0; k < b->nprocesses; k++) {
+      Process p = b->processes[k];
+      char state = state_now(&p.life);
+      int stopped = state == 'T' || state == 't';
+      changed += !state || stopped != p.stopped;
+      p.stopped = stopped;
+      if (state) b->processes[kept++] = p;
+    }
+    b->nprocesses = kept;
+    if (changed) settle(b, t);
+    int up = b->persistence || clients || kept;
+    if (b->up && !up) forget(b, t);
+    b->up = up;
+  }
+}
+static int begin(void) {
+  struct timespec due;
+  clock_gettime(CLOCK_REALTIME, &due);
+  due.tv_nsec += 500000000;
+  if (due.tv_nsec >= 1000000000) { due.tv_nsec -= 1000000000; due.tv_sec++; }
+  int rc = pthread_mutex_timedlock(&S->lock, &due);
+  if (rc == ETIMEDOUT) return TIMEOUT;
+  if (rc == EOWNERDEAD) pthread_mutex_consistent(&S->lock);
+  if (atomic_load(&S->sequence) % 2 == 0) atomic_fetch_add(&S->sequence, 1);
+  reap();
+  return OK;
+}
+static void end(void) {
+  atomic_fetch_add(&S->sequence, 1);
+  pthread_mutex_unlock(&S->lock);
+}
+static void enlist(int present) { /* this process as a client of NVML */
+  unsigned pid = getpid();
+  for (int i = 0; i < CLIENTS; i++) if (S->clients[i].pid == pid) S->clients[i].pid = 0;
+  for (int i = 0; i < CLIENTS && present; i++)
+    if (!S->clients[i].pid) {
+      Life *life = &S->clients[i];
+      life->pid = pid;
+      state_of(pid, &life->start);
+      break;
+    }
+  reap();
 }
 
 /* ---- faults and entering ------------------------------------------------------------------------------------ */
@@ -212,11 +331,21 @@ int nvmlInitWithFlags(unsigned flags) {
   int code = fault(__func__, -1);
   if (code) return code;
   if (!S->loaded) return NOT_LOADED;
+  if ((code = begin())) return code;
+  enlist(1);
+  end();
   opened = (int)atomic_load(&S->generation);
   return OK;
 }
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
-int nvmlShutdown(void) { opened = -1; return OK; }
+int nvmlShutdown(void) {
+  if (opened < 0) return UNINITIALIZED;
+  opened = -1;
+  if (begin()) return OK;
+  enlist(0);
+  end();
+  return OK;
+}
 const char *nvmlErrorString(int code) { static __thread char text[32]; snprintf(text, sizeof text, "simulated error %d", code); return text; }
 int nvmlSystemGetDriverVersion(char *text, unsigned size) { ENTER(0); snprintf(text, size, "580.00.sim"); return OK; }
 int nvmlDeviceGetCount_v2(unsigned *count) { ENTER(0); *count = S->devices; return OK; }
@@ -267,7 +396,7 @@ int nvmlDeviceSetPowerManagementLimit(void *h, unsigned mw) {
   if (!b->has_limit) return NOT_SUPPORTED;
   if (b->permission == 2 || (b->permission == 1 && geteuid() != 0)) return NO_PERMISSION;
   if (mw < b->limit_min || mw > b->limit_max) return INVALID;
-  begin();
+  if ((rc = begin())) return rc;
   Board *real = &S->boards[thread_device];
   real->writes++;
   enforce(real, mw, now());
@@ -278,16 +407,17 @@ int nvmlDeviceSetGpuLockedClocks(void *h, unsigned lo, unsigned hi) {
   ENTER(h);
   (void)lo;
   if (b->permission == 2 || (b->permission == 1 && geteuid() != 0)) return NO_PERMISSION;
-  begin();
-  next_regime(&S->boards[thread_device], now())->lock_x = (double)hi / b->clock_mhz;
-  S->boards[thread_device].locked_mhz = hi;
+  if ((rc = begin())) return rc;
+  Board *real = &S->boards[thread_device];
+  if (real->lock_works) next_regime(real, now())->lock_x = (double)hi / b->clock_mhz;
+  real->locked_mhz = hi;
   end();
   return OK;
 }
 int nvmlDeviceResetGpuLockedClocks(void *h) {
   ENTER(h);
   if (b->permission == 2 || (b->permission == 1 && geteuid() != 0)) return NO_PERMISSION;
-  begin();
+  if ((rc = begin())) return rc;
   next_regime(&S->boards[thread_device], now())->lock_x = 0;
   S->boards[thread_device].locked_mhz = 0;
   end();
@@ -332,15 +462,16 @@ int nvmlDeviceGetUtilizationRates(void *h, unsigned *u) {
   if (b->mig > 0) return NOT_SUPPORTED;
   double t = now();
   const Regime *r = regime_at(b, t);
-  u[0] = (unsigned)(100 * (on_time(r, t) - on_time(r, t - 0.5)) / 0.5 + 0.5);
+  u[0] = (unsigned)(100 * on_time(b, r, t - 0.5, t) / 0.5 + 0.5);
   u[1] = u[0] / 2;
   return OK;
 }
 int nvmlDeviceGetClockInfo(void *h, int type, unsigned *mhz) {
   ENTER(h);
   (void)type;
-  const Regime *r = regime_at(b, now());
-  *mhz = r->level > 0 ? (unsigned)(clock_share(b, r) * b->clock_mhz) : 345;
+  double t = now();
+  const Regime *r = regime_at(b, t);
+  *mhz = runs(b, r, t) ? (unsigned)(clock_share(b, r) * b->clock_mhz) : 345;
   return OK;
 }
 int nvmlDeviceGetMaxClockInfo(void *h, int type, unsigned *mhz) { ENTER(h); (void)type; *mhz = b->clock_mhz; return OK; }
@@ -351,21 +482,25 @@ int nvmlDeviceGetTemperature(void *h, int sensor, unsigned *c) {
   return OK;
 }
 static int reasons(Board *b, unsigned long long *v) {
-  const Regime *r = regime_at(b, now());
-  *v = r->level > 0 ? (r->limit_w > 0 && clock_share(b, r) < 0.99 * (r->lock_x > 0 ? r->lock_x : 1) ? 4 : 0) : 1;
+  double t = now();
+  const Regime *r = regime_at(b, t);
+  *v = runs(b, r, t) ? (r->limit_w > 0 && clock_share(b, r) < 0.99 * (r->lock_x > 0 ? r->lock_x : 1) ? 4 : 0) : 1;
   return OK;
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *h, unsigned long long *v) { ENTER(h); return reasons(b, v); }
 int nvmlDeviceGetCurrentClocksEventReasons(void *h, unsigned long long *v) { ENTER(h); return reasons(b, v); }
-typedef struct { unsigned pid; unsigned long long memory; unsigned gpu, compute; } Process;
-int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *count, Process *out) {
+typedef struct { unsigned pid; unsigned long long memory; unsigned gpu, compute; } ProcessInfo;
+int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *count, ProcessInfo *out) {
   ENTER(h);
-  unsigned room = *count;
-  *count = b->npids;
-  if (b->npids == 0) return OK;
-  if (room < b->npids || !out) return INSUFFICIENT;
-  for (unsigned i = 0; i < b->npids; i++) out[i] = (Process){b->pids[i], b->memory_used / b->npids, 0xffffffff, 0xffffffff};
-  return OK;
+  unsigned room = *count, n = 0;
+  for (unsigned i = 0; i < b->nprocesses; i++) {
+    const Process *p = &b->processes[i];
+    if (!state_now(&p->life)) continue; /* dead, and nobody has written since */
+    if (n < room && out) out[n] = (ProcessInfo){p->life.pid, p->memory, 0xffffffff, 0xffffffff};
+    n++;
+  }
+  *count = n;
+  return n > room ? INSUFFICIENT : OK;
 }
 
 /* ---- the test's controls ------------------------------------------------------------------------------------- */
@@ -387,10 +522,10 @@ int nvmlsim_create(const char *path, unsigned devices, int frozen) {
   for (unsigned i = 0; i < devices; i++) {
     Board *b = &S->boards[i];
     *b = (Board){.arch = 9, .persistence = 1, .has_fields = 1, .has_average = 1, .has_instant = 1, .has_counter = 1,
-                 .has_power = 1, .has_limit = 1, .limit_works = 1, .usage_is_average = 1, .bare_w = 70, .parked_w = 118,
-                 .full_w = 680, .linear = 0.4, .window_s = 0.025, .tick_s = 0.1, .gain = 1, .limit_min = 200000,
+                 .has_power = 1, .has_limit = 1, .limit_works = 1, .lock_works = 1, .usage_is_average = 1, .bare_w = 70, .parked_w = 118,
+                 .full_w = 680, .linear = 0.4, .memory_share = 0.3, .up = 1, .window_s = 0.025, .tick_s = 0.1, .gain = 1, .limit_min = 200000,
                  .limit_max = 700000, .limit_default = 700000, .limit_mw = 700000, .clock_mhz = 1980,
-                 .memory_total = 80ull << 30, .count = 1};
+                 .memory_total = 80 * GIB, .count = 1};
     snprintf(b->name, sizeof b->name, "NVIDIA H100 80GB HBM3");
     snprintf(b->uuid, sizeof b->uuid, "GPU-51a0%04u-7c1d-4e55-9d3a-0000000000%02u", i, i);
     for (int k = 0; k < 2; k++) snprintf(b->mig_uuid[k], 96, "MIG-9f%02u%04d-1111-5222-8333-444444444444", i, k);
@@ -403,24 +538,48 @@ void nvmlsim_advance(double seconds) { S->clock_s += seconds; }
 void nvmlsim_load(int i, double level, double period_s, double duty, int context) { /* level 0: no kernels */
   begin();
   Board *b = &S->boards[i];
-  Regime *r = next_regime(b, now());
-  r->level = level; r->period_s = period_s; r->duty = duty; r->idle_w = context ? b->parked_w : b->bare_w;
-  b->memory_used = context ? 30ull << 30 : 0;
+  b->load_level = level; b->load_period_s = period_s; b->load_duty = duty; b->load_context = context;
+  settle(b, now());
   end();
 }
-void nvmlsim_pids(int i, const unsigned *pids, unsigned n) {
+int nvmlsim_process(int i, unsigned pid, unsigned long long memory, double level) { /* it has a context from now on */
   begin();
-  memcpy(S->boards[i].pids, pids, n * sizeof *pids);
-  S->boards[i].npids = n;
+  Board *b = &S->boards[i];
+  Process p = {.life.pid = pid, .memory = memory, .level = level};
+  char state = state_of(pid, &p.life.start);
+  p.stopped = state == 'T';
+  unsigned k = 0;
+  while (k < b->nprocesses && b->processes[k].life.pid != pid) k++;
+  int found = state && k < PIDS;
+  if (found) {
+    b->processes[k] = p;
+    if (k == b->nprocesses) b->nprocesses++;
+    b->up = 1;
+    settle(b, now());
+  }
   end();
+  return found ? 0 : -1;
 }
+int nvmlsim_submit(int i, double level, double seconds) { /* kernel time at full clock, behind what is queued */
+  begin();
+  Board *b = &S->boards[i];
+  Regime *r = next_regime(b, now());
+  int idle = r->level <= 0 || r->work_s >= 0;
+  if (idle) {
+    r->level = level;
+    r->work_s = fmax(0, r->work_s) + seconds;
+  }
+  end();
+  return idle ? 0 : -1;
+}
+void nvmlsim_reap(void) { begin(); end(); }
 int nvmlsim_set(int i, const char *key, double v) {
   begin();
   Board *b = &S->boards[i];
   struct { const char *key; int *place; } ints[] = {
       {"arch", &b->arch}, {"mig", &b->mig}, {"lost", &b->lost}, {"module_scope", &b->module_scope}, {"has_fields", &b->has_fields},
       {"has_average", &b->has_average}, {"has_instant", &b->has_instant}, {"has_counter", &b->has_counter},
-      {"has_power", &b->has_power}, {"has_limit", &b->has_limit}, {"limit_works", &b->limit_works}, {"persistence", &b->persistence},
+      {"has_power", &b->has_power}, {"has_limit", &b->has_limit}, {"limit_works", &b->limit_works}, {"lock_works", &b->lock_works}, {"persistence", &b->persistence},
       {"usage_is_average", &b->usage_is_average}, {"counter_from_sensor", &b->counter_from_sensor}, {"permission", &b->permission}};
   struct { const char *key; double *place; } doubles[] = {{"gain", &b->gain}, {"tick_s", &b->tick_s}, {"window_s", &b->window_s}, {"limit_lag_s", &b->limit_lag_s}};
   int found = -1;
@@ -437,10 +596,12 @@ double nvmlsim_get(int i, const char *key) {
   double t = now();
   const Regime *r = regime_at(b, t);
   if (!strcmp(key, "energy_j")) return energy_at(b, t);
-  if (!strcmp(key, "power_w")) return r->level > 0 ? busy_w(b, r) : r->idle_w;
+  if (!strcmp(key, "power_w")) return runs(b, r, t) ? busy_w(b, r) : r->idle_w;
   if (!strcmp(key, "limit_mw")) return b->limit_mw;
   if (!strcmp(key, "locked_mhz")) return b->locked_mhz;
   if (!strcmp(key, "writes")) return b->writes;
+  if (!strcmp(key, "memory_b")) return b->memory_used;
+  if (!strcmp(key, "queued_s")) return r->work_s > 0 ? fmax(0, r->work_s - (t - r->t0) * speed_of(b, r)) : 0;
   if (!strcmp(key, "clock_s")) return t;
   return NAN;
 }
@@ -457,12 +618,8 @@ void nvmlsim_driver(int loaded, int reload) { /* reload: counters and limits as 
   S->loaded = loaded;
   if (reload) {
     atomic_fetch_add(&S->generation, 1);
-    for (unsigned i = 0; i < S->devices; i++) {
-      Board *b = &S->boards[i];
-      b->counter_base_j = b->gain * energy_at(b, now());
-      enforce(b, b->limit_default, now());
-    }
+    for (unsigned i = 0; i < S->devices; i++) forget(&S->boards[i], now());
   }
   end();
 }
-void nvmlsim_hold(int seconds) { begin(); sleep(seconds); end(); } /* for tests of a client stopped inside the lock */
+void nvmlsim_hold(int seconds) { if (!attach() && !begin()) { sleep(seconds); end(); } } /* a client inside the lock */

@@ -56,8 +56,18 @@ class Sim:
         assert value == value, key
         return value
 
-    def pids(self, *pids: int, device: int = 0) -> None:
-        self._lib.nvmlsim_pids(device, (ctypes.c_uint * max(1, len(pids)))(*pids), len(pids))
+    def process(self, pid: int, *, device: int = 0, memory_b: int = 30 << 30, level: float = 0.0) -> None:
+        """A living process has a context and memory there, and runs kernels at `level` unless it is stopped."""
+        memory = ctypes.c_ulonglong(memory_b)
+        assert self._lib.nvmlsim_process(device, pid, memory, ctypes.c_double(level)) == 0, pid
+
+    def submit(self, seconds: float, *, device: int = 0, level: float = 1.0) -> None:
+        """Queue kernels that take so long at full clock; not beside kernels without end."""
+        assert self._lib.nvmlsim_submit(device, ctypes.c_double(level), ctypes.c_double(seconds)) == 0
+
+    def reap(self) -> None:
+        """Notice who stopped, went on or died; every write does so too."""
+        self._lib.nvmlsim_reap()
 
     def fault(
         self,

@@ -75,6 +75,10 @@ def cap(made: Limiter, watts: float, now_s: float = 0.0):
     return made.apply(UUID, watts, allow_raise=False, power_w=300.0, now_s=now_s)
 
 
+def seen(made: Limiter, watts: float, now_s: float, *, limit_mw: int = 400_000, reasons: int = 0):
+    return made.observe(UUID, Look(power_w=watts, kind="avg1s", limit_mw=limit_mw, reasons=reasons), now_s)
+
+
 def test_the_lease_is_on_disk_before_the_first_write(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
     assert cap(made, 400).ok
@@ -124,7 +128,7 @@ def test_a_driver_that_rounds_is_not_taken_for_someone_else(board: FakeBoard, st
     board.rounding = 400
     made = limiter(board, store)
     assert cap(made, 400).watts == pytest.approx(399.6)
-    assert made.observe(UUID, board.now_mw, 390, 4, 2.0) == ""
+    assert seen(made, 390, 4.0, limit_mw=board.now_mw, reasons=4) is None
     assert made.release(UUID).code == "given_back"
 
 
@@ -203,20 +207,37 @@ def test_permission_dropped_while_running_is_said_once_and_nothing_is_forgotten(
     assert made.release(UUID).code == "given_back" and board.now_mw == 700_000
 
 
-def test_the_effect_is_judged_only_when_the_cap_must_bind(board: FakeBoard, store: LeaseStore) -> None:
+def test_a_board_that_draws_less_than_its_cap_proves_nothing(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
-    cap(made, 400)  # it drew 300 W: nothing can be concluded
-    assert [made.observe(UUID, 400_000, 450, 0, t) for t in (4.0, 5.0, 6.0, 7.0)] == [""] * 4
-    made.apply(UUID, 250, allow_raise=False, power_w=300.0, now_s=10.0)
-    assert made.observe(UUID, 250_000, 300, 0, 11.0) == ""
-    happened = [made.observe(UUID, 250_000, 300, 0, t) for t in (14.0, 15.0, 16.5)]
-    assert happened[-1] == "no_effect" and made.cap(UUID).support == "no_effect" and board.now_mw == 700_000
+    cap(made, 400)  # it drew 300 W, as while the job was paused
+    assert [seen(made, 300, t) for t in (4.0, 5.0, 6.0, 7.0)] == [None] * 4 and not made.proving(UUID)
+    # now it is put to work, and draws what it likes
+    happened = [seen(made, 450, t) for t in (60.0, 61.0, 62.0)]
+    assert [outcome and outcome.code for outcome in happened] == [None, None, "no_effect"]
+    assert made.cap(UUID).support == "no_effect" and board.now_mw == 700_000
+    assert "450 W under 400 W" in made.cap(UUID).why
+
+
+def test_a_cap_that_must_bind_is_proven_or_given_up(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    cap(made, 250)
+    assert seen(made, 300, 2.0, limit_mw=250_000) is None and made.proving(UUID), "control loops take a while"
+    happened = [seen(made, 300, t, limit_mw=250_000) for t in (4.0, 5.0, 6.5)]
+    assert happened[-1] is not None and happened[-1].code == "no_effect" and board.now_mw == 700_000
+    assert cap(made, 250).code == "no_effect" and board.now_mw == 700_000, "not tried again and again"
+
+
+def test_a_cap_that_was_seen_to_hold_is_not_judged_by_a_later_burst(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    cap(made, 250)
+    assert seen(made, 249, 4.0, limit_mw=250_000) is None and not made.proving(UUID)
+    assert [seen(made, 290, t, limit_mw=250_000) for t in (60.0, 61.0, 63.0)] == [None] * 3
 
 
 def test_a_board_that_names_its_cap_as_the_reason_is_believed(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
-    made.apply(UUID, 250, allow_raise=False, power_w=300.0, now_s=0.0)
-    assert [made.observe(UUID, 250_000, 270, 0x4, t) for t in (4.0, 5.0, 6.5, 9.0)] == [""] * 4
+    cap(made, 250)
+    assert [seen(made, 270, t, limit_mw=250_000, reasons=4) for t in (4.0, 5.0, 6.5, 9.0)] == [None] * 4
 
 
 def test_dead_man_and_return(board: FakeBoard, store: LeaseStore) -> None:

@@ -89,6 +89,23 @@ def test_everything_killed_the_next_run_gives_the_limit_back(capped_house) -> No
     killed(pids["child"])
 
 
+def test_a_child_that_is_killed_leaves_a_bare_board_at_the_limit_found(capped_house) -> None:
+    house, sim = capped_house
+    sim.load(0.0, context=False)
+    job = house.start()
+    job.until_steps()
+    child = job.pids()["child"]
+    sim.process(child, memory_b=30 * 2**30, level=1.0)
+    until(lambda: (job.status().get("gpus") or [{}])[0].get("memory_used_b"), what="the child's memory in status")
+    house.cli("cap", "300W", job.id, check=True)
+    until(lambda: sim.get("limit_mw") == 300_000, what="the limit")
+    killed(child)
+    until(lambda: sim.get("limit_mw") == 700_000, what="the limit found")
+    sim.reap()
+    assert (sim.get("memory_b"), sim.get("power_w")) == (0, 70)
+    job.until_exit()
+
+
 def test_doctor_mends(capped_house, tmp_path: Path) -> None:
     house, sim = capped_house
     job = house.start()
@@ -151,14 +168,24 @@ def test_a_persons_word_ends_a_calibration(capped_house) -> None:
     assert not list(house.home.glob("curves/*")), "nothing half-learned is kept"
 
 
-def test_sigstop_is_refused_while_two_processes_use_the_board(capped_house) -> None:
+def test_sigstop_parks_the_board_and_is_refused_while_two_processes_use_it(capped_house) -> None:
     house, sim = capped_house
+    sim.load(0.0)
     program = ["/bin/sh", "-c", "while true; do sleep 0.05; done"]
     job = house.cli("run", "--detach", "--sigstop", "--", *program, check=True).stdout.strip()
-    until(lambda: json.loads(house.cli("status", job, "--json").stdout).get("gpus"), what="the board in status")
+
+    def status():
+        return json.loads(house.cli("status", job, "--json").stdout)
+
+    child = until(lambda: status()["pids"]["child"], what="the program")
+    sim.process(child, level=1.0)
+    until(lambda: (gpus := status()["gpus"]) and gpus[0]["power_w"] > 600, what="its watts")
     assert "SIGSTOP" in house.cli("pause", job, check=True).stdout
+    sim.reap()
+    until(lambda: status()["gpus"][0]["power_w"] < 130, what="parked watts")
+    assert status()["state"] == "paused" and status()["gpus"][0]["memory_used_b"] > 2**30
     house.cli("resume", job, check=True)
-    sim.pids(os.getpid(), os.getppid())
+    sim.process(os.getpid())
     until(
         lambda: "2 processes use NVIDIA H100" in house.cli("pause", job, check=True).stdout,
         timeout=30,

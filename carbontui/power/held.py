@@ -1,0 +1,96 @@
+"""One GPU's limit as its agent knows it: what was found, what stands there because of us, why a driver refuses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from carbontui.power.devices import (
+    GPU_IS_LOST,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    Backend,
+    DeviceError,
+    DeviceInfo,
+)
+from carbontui.power.messages import Cap, Code, Outcome
+from carbontui.power.steering import Steering
+from carbontui.power.tenure import Tenure
+
+FIX_ROOT = "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} -pl WATTS"
+FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} -pl WATTS"
+OVERSHOOT = 1.03
+"""Above its limit by more than this a board is not held by it."""
+HELD = "another carbontui job holds this GPU's limit"
+CODES: dict[int, Code] = {NO_PERMISSION: "no_permission", NOT_SUPPORTED: "not_supported", GPU_IS_LOST: "lost"}
+
+
+@dataclass
+class Held:
+    """The state that both actuators share; `say` takes lines for the log."""
+
+    info: DeviceInfo
+    backend: Backend
+    tenure: Tenure
+    say: Callable[[str], None]
+    cap: Cap = field(default_factory=lambda: Cap("unknown", "not tried yet"))
+    """Whether watts can be capped here, by whatever actuator."""
+    notice: str = ""
+    """What a person should know as long as it is so."""
+
+    found_mw: int | None = None
+    """What is given back: the limit found, or the one someone else has set since. 0: the board has none."""
+    ceiling_mw: int | None = None
+    """Never above this without allow_raise: the lowest 'found' so far."""
+    set_at_s: float | None = None
+    binding: bool = False
+    """The board drew more than the limit when it was set, and has not been seen to come down to it yet."""
+    proven: bool = False
+    """The limit has been seen to hold."""
+    over_since_s: float | None = None
+
+    because: str = ""
+    """Why clocks are locked here instead; "": the power limit is used."""
+    steering: Steering | None = None
+    sm_mhz: float | None = None
+    """The clock at the last look."""
+
+    def own(self) -> bool:
+        """Take the GPU's lock, and with it whatever lease a dead owner left. Raises OSError."""
+        if not self.tenure.take():
+            return False
+        lease = self.tenure.lease
+        if lease is not None and self.tenure.inherited():
+            self.found_mw = lease.before_mw
+            self.ceiling_mw = min(lease.before_mw, self.ceiling_mw or lease.before_mw)
+        return True
+
+    def judge_from(self, limit_mw: int, power_w: float | None, now_s: float) -> None:
+        """A limit was set: what follows proves it or not."""
+        self.set_at_s, self.over_since_s, self.proven = now_s, None, False
+        self.binding = power_w is not None and power_w * 1000 > limit_mw * OVERSHOOT
+
+    def forget(self) -> None:
+        """Nothing of ours stands there any more."""
+        self.tenure.end()
+        self.set_at_s = self.steering = self.over_since_s = None
+        self.binding, self.notice = False, ""
+
+    def refusal(self, error: DeviceError) -> Cap:
+        """What the driver's word means for limits on this board."""
+        if error.code == NO_PERMISSION:
+            fix = FIX_ROOT if os.geteuid() != 0 else FIX_CONTAINER
+            return Cap("no_permission", "the driver lets only root set limits", fix.format(uuid=self.info.uuid))
+        if error.code == NOT_SUPPORTED:
+            return Cap("not_supported", "this GPU has no power limit that can be set")
+        return Cap("lost" if error.code == GPU_IS_LOST else "unknown", str(error))
+
+    def outcome(self, ok: bool, code: Code, text: str = "", fix: str = "", watts: float | None = None) -> Outcome:
+        """For the supervisor; without `watts` the device is asked what stands there."""
+        if watts is None:
+            try:
+                watts = self.backend.limit_mw(self.info.uuid) / 1000
+            except DeviceError:
+                watts = None
+        return Outcome(self.info.uuid, ok, code, watts, text, fix)

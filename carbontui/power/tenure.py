@@ -1,0 +1,84 @@
+"""Who may change one GPU's limit: its lock and its lease, as this agent holds them.
+
+The order of a write: lock of this GPU -> epoch on disk still ours -> lease with 'before' and the new value on disk ->
+driver. Without a store (simulated boards) there is nobody to agree with, and nothing outlives the agent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from carbontui.power import machine
+from carbontui.power.leases import Lease, LeaseStore, new_lease
+
+
+class Tenure:
+    """One GPU's lock and lease in this process. `say` takes lines for the log."""
+
+    def __init__(self, store: LeaseStore | None, uuid: str, job: str, say: Callable[[str], None]) -> None:
+        self.lease: Lease | None = None
+        """What stands there because of us, or of a dead agent we took over from."""
+        self._store = store
+        self._uuid = uuid
+        self._job = job
+        self._say = say
+        self._lock: int | None = None
+
+    def on_disk(self) -> Lease | None:
+        """The lease of this boot, whoever owns it; one of another boot says nothing any more."""
+        lease = self._store.read(self._uuid) if self._store else None
+        return lease if lease is not None and lease.boot_id == machine.boot_id() else None
+
+    def inherited(self) -> bool:
+        """Whether the lease is still that of the dead agent it was taken over from."""
+        return self.lease is not None and self.lease.agent_pid != os.getpid()
+
+    def take(self) -> bool:
+        """Take the GPU's lock, and with it the lease a dead owner left; False while another agent holds it.
+
+        Raises OSError where no lock can be kept, or where the lease on disk is not ours any more.
+        """
+        if self._store is None:
+            return True
+        if self._lock is None:
+            self._lock = self._store.lock(self._uuid)
+            if self._lock is None:
+                return False
+            self.lease = self.on_disk()
+        elif self.lease is not None:
+            found = self._store.read(self._uuid)
+            if found is None or found.epoch != self.lease.epoch:
+                raise OSError("the lease is not ours any more")
+        return True
+
+    def write(self, before_mw: int, ours_mw: tuple[int, ...], clocks_mhz: int | None = None) -> None:
+        """Say on disk what may stand there from now on. Raises OSError; then nothing may be set."""
+        epoch = 1
+        if self.lease is not None:
+            epoch = self.lease.epoch + self.inherited()
+        lease = new_lease(self._uuid, epoch, before_mw, ours_mw, self._job, clocks_mhz)
+        if self._store is not None:
+            self._store.write(lease)
+        self.lease = lease
+
+    def end(self) -> None:
+        """Nothing of ours stands there any more: forget the lease, free the lock."""
+        if self._lock is not None:
+            self.drop()
+        self.let_go()
+
+    def drop(self) -> None:
+        """Remove the lease from the disk; where that fails, the next agent finds nothing left to give back."""
+        try:
+            if self._store is not None:
+                self._store.drop(self._uuid)
+        except OSError as error:
+            self._say(f"{self._uuid}: its lease cannot be removed ({error})")
+
+    def let_go(self) -> None:
+        """Free the lock; what is on disk stays."""
+        self.lease = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None

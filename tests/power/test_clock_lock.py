@@ -1,0 +1,251 @@
+"""Clock locks on the simulated NVML with its clock in hand: the second actuator, where a power limit is of no use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from nvml_machine import machine_with  # noqa: F401
+from nvmlsim import Sim
+
+from carbontui.job.trial import in_force_w
+from carbontui.power.leases import LeaseStore, new_lease, stale_leases
+from carbontui.power.limits import Limiter
+from carbontui.power.messages import Outcome, Reading
+from carbontui.power.nvml import NvmlBackend
+
+NO_PERMISSION, NOT_SUPPORTED = 4, 3
+
+
+class Bench:
+    """One board that its job keeps busy, and the limiter that caps it; time is the simulation's."""
+
+    def __init__(self, sim: Sim, store: LeaseStore) -> None:
+        self.sim, self.store = sim, store
+        sim.load(1.0)
+        sim.advance(3)
+        self.lines: list[str] = []
+        self.backend = NvmlBackend()
+        self.backend.open()
+        self.limiter = Limiter(self.backend, store, "job", self.lines.append)
+        (info,) = self.backend.devices()
+        self.uuid = info.uuid
+        self.limiter.know(info)
+        self.limiter.probe(self.uuid)
+        self.look()
+
+    @property
+    def power_w(self) -> float:
+        return self.backend.look(self.uuid).power_w or 0.0
+
+    def look(self) -> Outcome | None:
+        self.sim.advance(1)
+        return self.limiter.observe(self.uuid, self.backend.look(self.uuid), self.sim.get("clock_s"))
+
+    def until_told(self, looks: int = 20) -> Outcome:
+        """The first thing that happens by itself."""
+        return next(outcome for _ in range(looks) if (outcome := self.look()) is not None)
+
+    def looks(self, count: int) -> list[Outcome]:
+        return [outcome for _ in range(count) if (outcome := self.look()) is not None]
+
+    def cap(self, watts: float) -> Outcome:
+        now_s = self.sim.get("clock_s")
+        return self.limiter.apply(self.uuid, watts, allow_raise=False, power_w=self.power_w, now_s=now_s)
+
+    def standing(self) -> tuple[float, float]:
+        """What the board was left with: limit in watts, locked clock (0: none)."""
+        return self.sim.get("limit_mw") / 1000, self.sim.get("locked_mhz")
+
+
+@pytest.fixture
+def bench(machine_with: Callable, tmp_path: Path) -> Callable[..., Bench]:
+    def make(**settings: float) -> Bench:
+        sim = machine_with(frozen=True)
+        for key, value in settings.items():
+            sim.set(key, value)
+        return Bench(sim, LeaseStore(tmp_path / "leases"))
+
+    return make
+
+
+def test_a_limit_without_effect_goes_back_and_the_clock_does_it(bench: Callable[..., Bench]) -> None:
+    board = bench(limit_works=0)
+    assert board.cap(400).code == "applied"
+    told = board.until_told()
+    assert (told.ok, told.code, told.watts) == (True, "applied", 400)
+    assert "its power limit has no effect" in told.text and "cannot be given back" in told.text
+    limit_w, locked_mhz = board.standing()
+    lease = board.store.read(board.uuid)
+    assert limit_w == 700 and lease is not None and (lease.clocks_mhz, lease.before_mw) == (locked_mhz, 700_000)
+    assert board.looks(12) == [] and 0.95 * 400 <= board.power_w <= 1.03 * 400
+    assert board.limiter.clocks_w(board.uuid) == 400 and not board.limiter.proving(board.uuid)
+    assert board.limiter.cap(board.uuid).support == "yes"
+    assert "cannot be given back" in board.limiter.notices[board.uuid]
+    assert board.limiter.release(board.uuid).code == "given_back"
+    assert board.standing() == (700, 0) and board.store.all() == [] and board.limiter.notices == {}
+
+
+def test_a_cap_is_not_called_proven_before_the_watts_are_there(bench: Callable[..., Bench]) -> None:
+    board = bench(limit_works=0)
+    board.cap(300)
+    proven_at_w = []
+    for _ in range(30):
+        board.look()
+        if not board.limiter.proving(board.uuid):
+            proven_at_w.append(board.power_w)
+    assert proven_at_w and max(proven_at_w) <= 1.03 * 300
+
+
+def test_the_same_wish_moves_no_clock_and_another_is_steered_to(bench: Callable[..., Bench]) -> None:
+    board = bench(has_limit=0)
+    assert board.cap(400).code == "applied"
+    board.looks(12)
+    locked_mhz = board.standing()[1]
+    assert board.cap(400).code == "kept" and board.standing()[1] == locked_mhz
+    board.cap(550)
+    board.looks(25)
+    assert 0.95 * 550 <= board.power_w <= 1.03 * 550, "a higher cap lifts the lock step by step"
+    board.sim.load(0.0)
+    locked_mhz = board.standing()[1]
+    board.looks(20)
+    assert board.standing()[1] == locked_mhz, "a parked board tells nothing about clocks"
+
+
+def test_clocks_refused_after_a_limit_without_effect(bench: Callable[..., Bench]) -> None:
+    board = bench(limit_works=0)
+    board.sim.fault("nvmlDeviceSetGpuLockedClocks", NO_PERMISSION)
+    board.cap(400)
+    told = board.until_told()
+    assert (told.ok, told.code) == (False, "no_effect")
+    assert "under 400 W" in told.text and "only root" in told.text and "nvidia-smi" in told.fix
+    assert board.standing() == (700, 0) and board.store.all() == []
+    again = board.cap(400)
+    assert (again.ok, again.code, again.fix) == (False, "no_effect", told.fix)
+    assert board.looks(10) == []
+
+
+def test_clocks_without_effect_either(bench: Callable[..., Bench]) -> None:
+    board = bench(limit_works=0, lock_works=0)
+    board.cap(400)
+    assert board.until_told().ok, "the lock was accepted"
+    told = board.until_told()
+    assert (told.ok, told.code) == (False, "no_effect") and "ran above" in told.text
+    assert board.standing() == (700, 0) and board.store.all() == []
+    assert board.cap(300).code == "no_effect"
+
+
+def test_a_cap_that_no_clock_holds_is_given_up_with_its_reason(bench: Callable[..., Bench]) -> None:
+    board = bench(has_limit=0)
+    board.cap(140)  # at its lowest clock this board still draws 152 W
+    told = board.until_told(60)
+    assert (told.ok, told.code) == (False, "out_of_range") and "even at 297 MHz" in told.text
+    assert board.standing()[1] == 0 and board.store.all() == []
+    assert board.cap(400).ok, "another cap may hold"
+
+
+def test_a_lock_that_someone_lifts_is_not_set_again(bench: Callable[..., Bench]) -> None:
+    board = bench(has_limit=0)
+    board.cap(400)
+    board.looks(12)
+    board.backend.lock_clocks(board.uuid, 1700)  # an admin's nvidia-smi -lgc
+    told = board.until_told()
+    assert told.code == "outside" and "changed outside" in board.limiter.notices[board.uuid]
+    assert board.looks(10) == [] and board.standing()[1] == 1700, "neither fought nor lifted: it is not ours"
+    assert board.store.all() == []
+
+
+@pytest.mark.parametrize("code", [NO_PERMISSION, NOT_SUPPORTED])
+def test_a_limit_refused_at_run_time_hands_over_once(bench: Callable[..., Bench], code: int) -> None:
+    board = bench()
+    board.sim.fault("nvmlDeviceSetPowerManagementLimit", code)
+    told = board.cap(400)
+    assert told.code == "applied" and "its power limit cannot be set" in told.text
+    board.looks(12)
+    assert board.power_w <= 1.03 * 400 and board.sim.get("writes") == 1, "the probe's write alone"
+
+
+def test_permission_gone_for_both_is_said_once(bench: Callable[..., Bench]) -> None:
+    board = bench()
+    board.sim.set("permission", 2)
+    told = board.cap(400)
+    assert (told.ok, told.code) == (False, "no_permission") and "-pl WATTS" in told.fix
+    assert board.cap(400) == told and board.store.all() == [] and stale_leases(board.store.directory) == ()
+    assert board.lines == []
+
+
+def test_permission_lost_under_a_lock_keeps_the_lease_and_names_the_command(bench: Callable[..., Bench]) -> None:
+    board = bench(has_limit=0)
+    board.cap(400)
+    board.sim.set("permission", 2)
+    told = board.until_told()  # steering is refused, and so is lifting
+    assert (told.ok, told.code) == (False, "no_permission")
+    assert board.standing()[1] > 0 and board.store.read(board.uuid) is not None
+    assert board.limiter.notices[board.uuid].endswith("-rgc")
+    board.sim.set("permission", 0)
+    assert board.limiter.release(board.uuid).ok and board.standing()[1] == 0
+
+
+def test_a_board_whose_limit_cannot_be_set_is_capped_by_its_clock(bench: Callable[..., Bench]) -> None:
+    """Laptop parts name a range and refuse the call."""
+    board = bench()
+    board.sim.fault("nvmlDeviceSetPowerManagementLimit", NOT_SUPPORTED)
+    fresh = Limiter(board.backend, board.store, "job", board.lines.append)
+    fresh.know(board.backend.devices()[0])
+    fresh.probe(board.uuid)
+    assert fresh.cap(board.uuid).support == "unknown" and "clocks are locked" in fresh.cap(board.uuid).why
+    told = fresh.apply(board.uuid, 400, allow_raise=False, power_w=680.0, now_s=0.0)
+    assert told.code == "applied" and board.standing()[1] > 0
+    fresh.release_all()
+    assert board.standing() == (700, 0)
+
+
+def test_a_monitor_locks_no_clock(bench: Callable[..., Bench]) -> None:
+    board = bench(has_limit=0)
+    watching = Limiter(board.backend, board.store, "job", board.lines.append, monitor=True)
+    watching.know(board.backend.devices()[0])
+    outcome = watching.apply(board.uuid, 400, allow_raise=False, power_w=680.0, now_s=0.0)
+    assert (outcome.ok, outcome.code) == (False, "not_supported") and board.standing()[1] == 0
+
+
+def left_by_a_dead_agent(board: Bench) -> None:
+    """A lock that nobody lifted, on a board that has a power limit."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    lease = new_lease(board.uuid, 5, 700_000, (400_000,), "dead", 1300)
+    board.store.write(msgspec.structs.replace(lease, agent_pid=gone.pid, agent_start=1))
+    board.backend.lock_clocks(board.uuid, 1300)
+
+
+def test_a_lock_of_a_dead_agent_is_lifted_and_no_limit_is_written(bench: Callable[..., Bench]) -> None:
+    board = bench()
+    left_by_a_dead_agent(board)
+    (stale,) = stale_leases(board.store.directory)
+    assert stale.fix == f"sudo nvidia-smi -i {board.uuid} -rgc" and "1300 MHz" in stale.text
+    writes = board.sim.get("writes")
+    (outcome,) = board.limiter.mend_stale()
+    assert outcome.code == "given_back" and board.standing() == (700, 0)
+    assert board.sim.get("writes") == writes and board.store.all() == []
+
+
+def test_a_successor_steers_on_from_the_lock_it_finds(bench: Callable[..., Bench]) -> None:
+    board = bench(limit_works=0)
+    left_by_a_dead_agent(board)
+    successor = Limiter(board.backend, board.store, "next", board.lines.append)
+    successor.know(board.backend.devices()[0])
+    assert successor.apply(board.uuid, 400, allow_raise=False, power_w=420.0, now_s=board.sim.get("clock_s")).ok
+    lease = board.store.read(board.uuid)
+    assert lease is not None and lease.agent_pid == os.getpid() and lease.before_mw == 700_000
+    assert 1200 < (lease.clocks_mhz or 0) < 1300, "a step from the lock that stood, not from the full clock"
+    assert successor.release(board.uuid).ok and board.standing() == (700, 0)
+
+
+def test_a_calibration_measures_no_cap_before_it_holds() -> None:
+    board = {"uuid": "GPU-1", "name": "board", "limit_w": 700.0}
+    assert in_force_w(Reading(**board)) == 700
+    assert in_force_w(Reading(**board, clocks_w=400.0, proving=True)) == 0
+    assert in_force_w(Reading(**board, clocks_w=400.0)) == 400, "its limit is the one that was found"
