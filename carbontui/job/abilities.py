@@ -1,20 +1,41 @@
-"""What can be measured and done in this job, why not the better thing, and the mend: the screen's page `d`."""
+"""What can be measured and done in this job, why not the better thing, and the mend."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from carbontui import protocol, units
 from carbontui.power import capability
+from carbontui.power.messages import Reading
 
 if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
 
 
+def caps_hold(devices: Sequence[Reading]) -> bool:
+    """Whether every board takes a limit, as far as is known."""
+    known = [reading.caps["limit"].support for reading in devices if "limit" in reading.caps]
+    return bool(devices) and all(support in ("yes", "unknown") for support in known)
+
+
+def sigstop_refusal(devices: Sequence[Reading]) -> str:
+    """Why SIGSTOP is out of the question, or ''. Processes that share a board, or a collective, would wait for each
+    other: an NCCL watchdog ends a job whose collective is older than ten minutes."""
+    own: set[int] = set()
+    for reading in devices:
+        if reading.pids is None:
+            return f"the driver does not tell which processes use {reading.name}"
+        if len(reading.pids) > 1:
+            return f"{len(reading.pids)} processes use {reading.name} (GPU {reading.index})"
+        own |= set(reading.pids) - set(reading.foreign_pids)
+    return f"its {len(own)} processes use GPUs together" if len(own) > 1 else ""
+
+
 def answer(job: Supervisor, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
-    """Boards and host as the agent sees them, then the training; the speed curve as far as one is known."""
+    """For the screen's page `d`: boards and host as the agent sees them, then the training; the speed curve as far as one is known."""
     readings = msgspec.structs.replace(job.agent.readings, devices=job.devices)
     boards = [
         protocol.Ability(row.device, row.aspect, capability.SAYS[row.support], row.why, row.fix)
@@ -31,7 +52,7 @@ def _training(job: Supervisor) -> list[protocol.Ability]:
     row = protocol.Ability
     ranks = [peer for peer in job.server.ranks if peer.obs is not None]
     if not ranks:
-        why = job.freeze_refusal()
+        why = sigstop_refusal(job.devices)
         stop = row("training", "SIGSTOP", "yes" if not why else "no", why or "asked for with --sigstop")
         if not job.options.sigstop:
             stop = row("training", "SIGSTOP", "no", "not asked for", "carbontui run --sigstop -- ...")

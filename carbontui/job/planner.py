@@ -52,7 +52,7 @@ class Planner:
         self._forecast_s = float("-inf")
         self._level_since: tuple[str, float] = ("", 0.0)
         self._expected_left: tuple[float, float] | None = None
-        self._could_cap = job.can_cap
+        self._caps_held = job.caps_hold
 
     # --- what is known of the machine ---
 
@@ -83,9 +83,9 @@ class Planner:
             idle_w=min(idle, parked),
             rest_w=rest,
             pue=job.options.pue,
-            caps=job.caps if job.can_cap else (),
+            caps=job.caps if job.caps_hold else (),
             # in a replay one period of a duty cycle would be an hour
-            can_duty=job.progress.step > 0 and not job.can_cap and not job.clock.replay,
+            can_duty=job.progress.step > 0 and not job.caps_hold and not job.clock.replay,
             pause_s=min(120.0, (learned.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
             resume_s=min(600.0, (learned.resume_s.value or problem.DEFAULT_RESUME_S / speed) * speed),
             can_unload=any(p.obs and p.obs.can_unload for p in job.server.ranks) or job.decision.state == "unloaded",
@@ -166,9 +166,9 @@ class Planner:
             return
         if job.decision.state in ("done", "failed", "stopped", "lost") or not self.free():
             return
-        if job.can_cap != self._could_cap:
-            self._could_cap = job.can_cap
-            self.surprise("limits can be set" if job.can_cap else "limits cannot be set")
+        if job.caps_hold != self._caps_held:
+            self._caps_held = job.caps_hold
+            self.surprise("limits can be set" if job.caps_hold else "limits cannot be set")
         gap = REPLAY_GAP_S if job.clock.replay else FIRST_GAP_S
         due = now >= self._due_s or bool(self._surprise) or self._drifted(now)
         if due and mono - self._asked_mono >= gap:

@@ -19,8 +19,8 @@ import msgspec
 from carbontui import protocol
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import Outlook
+from carbontui.job import abilities, control, desk, forecasting, journal, memory, overrides, planner, problem, proc
 from carbontui.job import budget as budgets
-from carbontui.job import control, desk, forecasting, journal, memory, overrides, planner, problem, proc
 from carbontui.job.books import Books, Sums
 from carbontui.job.clock import Clock
 from carbontui.job.faults import Faults
@@ -129,10 +129,9 @@ class Supervisor:
         return tuple(reading for reading in self.agent.readings.devices if reading.watched)
 
     @property
-    def can_cap(self) -> bool:
-        """Whether a plan may count on caps: as far as is known, every board of this job takes a limit."""
-        known = [reading.caps["limit"].support for reading in self.devices if "limit" in reading.caps]
-        return self.options.cap and bool(self.devices) and all(support in ("yes", "unknown") for support in known)
+    def caps_hold(self) -> bool:
+        """Whether a plan may count on caps."""
+        return self.options.cap and abilities.caps_hold(self.devices)
 
     # --- life ---
 
@@ -297,22 +296,10 @@ class Supervisor:
             max_pause_s=self.options.max_pause_s,
             can_cap=self.options.cap and bool(self.devices),
             can_freeze=self.options.sigstop and self.guard.guarded,
-            freeze_why=self.freeze_refusal() if self.options.sigstop else "",
+            freeze_why=abilities.sigstop_refusal(self.devices) if self.options.sigstop else "",
             stepped=self.progress.step > 0,
             trial=self.trial.level,
         )
-
-    def freeze_refusal(self) -> str:
-        """Why SIGSTOP is out of the question: processes that share a board, or a collective, would wait on each other
-        (an NCCL watchdog ends a job whose collective is older than ten minutes)."""
-        own: set[int] = set()
-        for reading in self.devices:
-            if reading.pids is None:
-                return f"the driver does not tell which processes use {reading.name}"
-            if len(reading.pids) > 1:
-                return f"{len(reading.pids)} processes use {reading.name} (GPU {reading.index})"
-            own |= set(reading.pids) - set(reading.foreign_pids)
-        return f"its {len(own)} processes use GPUs together" if len(own) > 1 else ""
 
     def deadline_s(self) -> float | None:
         return self.budget.deadline_s(self.start_s, self.progress.total_s)

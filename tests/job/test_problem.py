@@ -1,11 +1,9 @@
 """What a plan may choose from: caps where limits can be set, else duty cycles, and never a cap nobody can set."""
 
-from types import SimpleNamespace
-
 from carbontui.job import problem
+from carbontui.job.abilities import caps_hold, sigstop_refusal
 from carbontui.job.control import Child as ControlChild
 from carbontui.job.control import Control, Level, Observation, Rank, decide
-from carbontui.job.supervisor import Supervisor
 from carbontui.power.messages import Cap, Reading
 
 CAPS = (problem.Cap(300.0, 300.0, 0.85),)
@@ -37,15 +35,24 @@ def test_a_planned_duty_cycle_is_asked_of_the_training():
     assert decision.state == "throttled" and "not energy" in decision.reason.text
 
 
-def may_cap(*support, cap=True):
-    readings = tuple(Reading(uuid=str(i), name="H100", caps={"limit": Cap(s)}) for i, s in enumerate(support))
-    job = SimpleNamespace(devices=readings, options=SimpleNamespace(cap=cap))
-    return Supervisor.can_cap.fget(job)
+def may_cap(*support):
+    return caps_hold([Reading(uuid=str(i), name="H100", caps={"limit": Cap(s)}) for i, s in enumerate(support)])
 
 
 def test_a_plan_counts_on_caps_only_where_every_board_takes_one():
     assert may_cap("yes", "unknown")
     assert not may_cap("yes", "no_permission")
     assert not may_cap("no_effect")
-    assert not may_cap("yes", cap=False)
     assert not may_cap(), "no board, no cap"
+
+
+def boards(*pids, foreign=()):
+    return [Reading(uuid=str(i), name="H100", index=i, pids=p, foreign_pids=foreign) for i, p in enumerate(pids)]
+
+
+def test_sigstop_is_for_one_process_alone():
+    assert sigstop_refusal([]) == "" and sigstop_refusal(boards((7,), (7,), ())) == ""
+    assert "2 processes use H100 (GPU 1)" in sigstop_refusal(boards((7,), (7, 8)))
+    assert "2 processes use GPUs together" in sigstop_refusal(boards((7,), (8,)))
+    assert sigstop_refusal(boards((7,), (8,), foreign=(8,))) == "", "another person's job on another board"
+    assert "does not tell" in sigstop_refusal(boards(None))
