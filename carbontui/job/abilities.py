@@ -35,7 +35,7 @@ def sigstop_refusal(devices: Sequence[Reading]) -> str:
 
 
 def answer(job: Supervisor, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
-    """For the screen's page `d`: boards and host as the agent sees them, then the training; the speed curve as far as one is known."""
+    """For the screen's page `d`: boards and host as the agent sees them, then the training, then its speed curve."""
     readings = msgspec.structs.replace(job.agent.readings, devices=job.devices)
     boards = [
         protocol.Ability(row.device, row.aspect, capability.SAYS[row.support], row.why, row.fix)
