@@ -107,7 +107,7 @@ class Host:
                     Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, energy_uj=totals[kind], power_w=watts[kind])
                 )
                 caps[kind] = Cap("yes", "RAPL energy counter")
-                rules.append(f"{kind}: RAPL")
+                rules.append(f"{kind}: RAPL, the whole machine")
             else:
                 watts[kind] = self._cpu_w() if kind == "cpu" else self._dimm_w
                 samples.append(
@@ -117,13 +117,18 @@ class Host:
                 why = self._why if not totals else f"no readable {kind} counter"
                 caps[kind] = Cap("no_permission" if permission else "not_supported", why, FIX if permission else "")
                 rules.append(
-                    f"cpu: {CPU_W_PER_THREAD:g} W per thread by utilisation"
+                    f"cpu: {CPU_W_PER_THREAD:g} W per thread by utilisation of {self._whose()}"
                     if kind == "cpu"
-                    else f"dram: {DIMM_W:g} W per 32 GB"
+                    else f"dram: {DIMM_W:g} W per 32 GB of the machine"
                 )
         how: How = "measured" if "cpu" in totals else "estimated"
         self._reading = HostReading(watts["cpu"], watts["dram"], how, "; ".join(rules), caps)
         return tuple(samples), self._reading
+
+    def _whose(self) -> str:
+        """Other programs on these threads are counted too, which a person should know."""
+        count = len(self._cpus)
+        return "the whole machine" if count == os.cpu_count() else f"the {count} threads this job may use"
 
     def _cpu_w(self) -> float:
         before, self._busy = self._busy, self._ticks()
