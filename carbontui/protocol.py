@@ -358,6 +358,9 @@ class Obs(Struct, tag_field="t", tag="obs", frozen=True):
     """A checkpoint function is registered, so the process may be asked to leave and come back."""
     start_step: Count = 0
     """Steps done before this process started (a resumed run)."""
+    timed: tuple[Count, NonNegative] | None = None
+    """A step timed since about the last obs: steps done at its end, and how many seconds ago that was. What `step`
+    alone cannot give, which is a whole count at some moment within the next step; null before the first."""
 
 
 class Want(Struct, tag_field="t", tag="want", frozen=True):

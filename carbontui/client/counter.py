@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, ContextManager
+import time
+from typing import Any, Callable, ContextManager, Optional, Tuple
 
 SPAN = 250
 """The count runs down from here inside CPython's cache of small integers, so that a step allocates nothing."""
@@ -25,10 +26,15 @@ class Counter:
     """Steps done; any thread."""
     arm: Callable[[int], None]
     """From `limit` steps on (0: at the very next step; FAR: never) a step calls `slow`."""
+    watch: Callable[[], Optional[Tuple[int, float]]]
+    """The last step that was timed, as steps done and the clock's time at its end; the next step will be."""
 
-    def __init__(self, slow: Callable[[], None], lock: ContextManager[Any]) -> None:
+    def __init__(
+        self, slow: Callable[[], None], lock: ContextManager[Any], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         left = floor = SPAN  # the first step is slow: that is where the link starts
         base = limit = 0
+        timed: Optional[Tuple[int, float]] = None
 
         def step(n: int = 1) -> None:
             nonlocal left
@@ -37,7 +43,10 @@ class Counter:
                 turn()
 
         def turn() -> None:
-            if settle() >= limit:
+            nonlocal timed
+            count = settle()
+            timed = (count, clock())
+            if count >= limit:
                 slow()
 
         def settle() -> int:
@@ -64,7 +73,13 @@ class Counter:
                 limit = at
                 floor = min(SPAN, max(0, base + SPAN - at))
 
-        self.step, self.settle, self.done, self.arm = step, settle, done, arm
+        def watch() -> Optional[Tuple[int, float]]:
+            nonlocal floor
+            with lock:
+                floor = SPAN  # the next step turns off, and settles the floor anew
+                return timed
+
+        self.step, self.settle, self.done, self.arm, self.watch = step, settle, done, arm, watch
 
 
 def _whole(left: Any) -> int:

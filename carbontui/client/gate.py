@@ -113,8 +113,8 @@ class Gate:
         self.clock = clock
         lock = threading.RLock()
         self.cond = threading.Condition(lock)
-        self.explicit = Counter(self._explicit, lock)
-        self.hooked = Counter(self._boundary, lock)
+        self.explicit = Counter(self._explicit, lock, clock)
+        self.hooked = Counter(self._boundary, lock, clock)
         self.counter = self.hooked
         self.authority: Any = Lease()
         self.savers: List[Callable[[], Any]] = []

@@ -199,6 +199,7 @@ class Link:
 
     def _observe(self, now: float) -> Dict[str, Any]:
         gate = self.gate
+        timed = gate.counter.watch()
         done = gate.counter.done()
         self._beat_rate(done)
         return {
@@ -210,6 +211,7 @@ class Link:
             "devices": self.devices,
             "calls": gate.boundaries(),
             "can_unload": bool(gate.savers),
+            "timed": timed and (timed[0], round(max(0.0, gate.clock() - timed[1]), 6)),
         }
 
     def _beat_rate(self, done: int) -> None:

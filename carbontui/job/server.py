@@ -48,6 +48,8 @@ class Peer:
     obs: protocol.Obs | None = None
     obs_mono_s: float = 0.0
     step_mono_s: float = 0.0
+    timed: tuple[float, int] | None = None
+    """Monotonic time of the end of the step that was last timed, and its count."""
     acked_gen: int = -1
     bad: int = 0
     rate_hz: float | None = None
@@ -241,6 +243,9 @@ class Server:
         if isinstance(message, protocol.Obs):
             if peer.obs is None or message.step != peer.obs.step:
                 peer.step_mono_s = now
+            if message.timed is not None:
+                count, ago_s = message.timed
+                peer.timed = (now - ago_s, count)
             changed = peer.obs is None or (message.state, message.want_gen) != (peer.obs.state, peer.obs.want_gen)
             peer.obs, peer.obs_mono_s = message, now
             if changed:

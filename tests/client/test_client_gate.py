@@ -23,14 +23,16 @@ def counting(limit: int = FAR) -> tuple[Counter, list[int]]:
     return counter, slow
 
 
-@given(st.lists(st.integers(1, 1000), max_size=60), st.integers(0, 3000))
+@given(st.lists(st.tuples(st.integers(1, 1000), st.booleans()), max_size=60), st.integers(0, 3000))
 @settings(max_examples=150, deadline=None)
 def test_every_step_counts_and_the_limit_is_never_passed_unseen(steps, limit):
     counter, slow = counting(limit)
     total = 0
-    for n in steps:
+    for n, watched in steps:
         total += n
         before = len(slow)
+        if watched:
+            counter.watch()
         counter.step(n)
         assert counter.done() == total
         assert len(slow) == before + (total >= limit)
@@ -43,6 +45,18 @@ def test_a_limit_far_ahead_is_met_exactly():
     assert slow == []
     counter.step()
     assert slow == [10 * SPAN + 7]
+
+
+def test_the_step_after_a_look_is_timed_and_no_other():
+    now = [7.0]
+    counter = Counter(lambda: None, threading.RLock(), lambda: now[0])
+    counter.arm(FAR)
+    counter.step()
+    assert counter.watch() is None
+    for now[0] in (8.5, 9.0, 9.5):
+        counter.step()
+    assert counter.watch() == (2, 8.5)
+    assert counter.watch() == (2, 8.5), "no step since"
 
 
 @pytest.mark.parametrize("nonsense", [math.nan, math.inf])

@@ -52,6 +52,16 @@ def test_pause_holds_at_a_step_and_resume_lets_go(supervisor, launch, finish):
     assert len(supervisor.ranks) == 1
 
 
+def test_a_step_is_timed_for_every_beat(supervisor, launch, finish):
+    process = launch(LOOP, "2000", "0.01")
+    stepping(supervisor)
+    beats(supervisor)
+    one, two = supervisor.ranks[0].obs[-2:]
+    assert 0 < one.timed[0] <= one.timed[0] < two.timed[0] <= two.step
+    process.terminate()
+    finish(process, code=-signal.SIGTERM)
+
+
 def test_asked_is_said_at_once_while_no_step_ends(supervisor, launch, finish):
     process = launch("import carbontui, time\ncarbontui.step()\ntime.sleep(3)\ncarbontui.step()\nprint('end')")
     supervisor.wait(lambda: supervisor.last())
