@@ -15,7 +15,7 @@ from carbontui import protocol, units
 from carbontui.job import abilities, journal, memory, overrides, picture, store
 from carbontui.job import budget as budgets
 from carbontui.job.server import Peer, Sections
-from carbontui.job.trial import ABOUT_S
+from carbontui.job.trial import TAKES_S
 from carbontui.power.messages import Cap
 
 if TYPE_CHECKING:
@@ -196,7 +196,9 @@ class ViewerDesk:
         if why:
             return _no(cmd, why, 1)
         self._job.wake()
-        return protocol.Result(cmd.id, True, text=f"calibrating, about {units.fmt_duration(ABOUT_S)}; then: --show")
+        low, high = (units.fmt_duration(seconds) for seconds in TAKES_S)
+        text = f"calibrating: {low}, up to {high} where steps vary much; then: --show"
+        return protocol.Result(cmd.id, True, text=text)
 
     async def _override(self, cmd: protocol.Cmd, by: str) -> protocol.Result:
         job = self._job

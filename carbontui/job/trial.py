@@ -30,8 +30,8 @@ from carbontui.power.messages import Reading
 if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
 
-ABOUT_S = 420.0
-"""What a calibration usually takes."""
+TAKES_S = (300.0, 900.0)
+"""What a calibration takes: with steps all alike, and where one second's steps vary by a tenth."""
 SLACK_S = 1800.0
 """By itself only with this much slack: a calibration costs about two minutes of flat-out work."""
 WARM_S = 120.0
@@ -151,7 +151,7 @@ class Trial:
             mono_s=mono_s,
             wall_s=job.clock.now(),
             step=leader.obs.step if leader and leader.obs else 0,
-            step_mono_s=leader.step_mono_s if leader else mono_s,
+            timed=leader.timed if leader else None,
             energy_j=sum(job.books.meter.joules(reading.uuid) for reading in job.devices),
             energy_mono_s=min(counted, default=mono_s),
             limit_w=min(limits, default=None),

@@ -5,7 +5,7 @@
 
 Five caps below the watts that the job draws, each settled and measured, with a visit to full between any two of them:
 a job whose speed drifts (longer batches, a warming board) is compared with itself at about the same time. A window
-grows until the rate is known to RATE_SE, at most to `measure_max_s`. At the end a pause gives the parked watts.
+grows until its rate is known well enough, at most to `measure_max_s`. At the end a pause gives the parked watts.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from typing import Literal
 from msgspec import Struct
 
 from carbontui.power.curve import Curve, Point, fitted, useful
+from carbontui.power.pace import Pace, Rate, paced, rate_at, rated
 
 SHARES = (0.86, 0.72, 0.60, 0.48, 0.38)
 """Caps as shares of the watts drawn at full."""
-RATE_SE = 0.006
+CAP_SE, FULL_SE = 0.006, 0.0095
+"""Relative standard errors of a window's rate to reach: each visit to full serves all caps, so less is enough there."""
 SYSTEMATIC_SE = 0.004
 """What no window shows: the board's temperature lags its power by tens of seconds, and its leakage with it."""
 LIMIT_TOLERANCE_W = 2.0
@@ -42,7 +44,7 @@ class CalibrationSpec(Struct, frozen=True, kw_only=True):
     simulated: bool = False
     settle_s: float = 6.0
     measure_s: float = 15.0
-    measure_max_s: float = 60.0
+    measure_max_s: float = 70.0
     why_not_cap: str = ""
 
 
@@ -53,8 +55,8 @@ class Observation(Struct, frozen=True, kw_only=True):
     wall_s: float
     step: int
     """Steps done, as last told by the client."""
-    step_mono_s: float
-    """When the client said so."""
+    timed: tuple[float, int] | None
+    """Monotonic time of the end of a step since about the last look, and its count; None before the first."""
     energy_j: float
     """Meter's joules of the job's GPUs so far."""
     energy_mono_s: float
@@ -100,14 +102,11 @@ class GivenUp(Struct, frozen=True):
 Action = SetLimit | Pause | Resume | Wait | Finished | GivenUp
 
 
-class _Visit(Struct):
+class _Visit(Struct, frozen=True):
     """One window at one level."""
 
     cap_w: float | None
-    kind: Literal["full", "cap", "pause"]
-    middle_s: float
-    rate: float
-    rate_se: float
+    pace: Pace
     power_w: float
     power_se: float
 
@@ -123,7 +122,7 @@ class Calibration:
         self._phase: Literal["ask", "settle", "measure", "pausing", "parked", "resuming"] = "ask"
         self._since_s = 0.0
         self._caps_chosen = False
-        self._walks: list[float] = []
+        self._parked: tuple[float, float] | None = None
         self._refused = ""
         self._step_at_pause = 0
         self._pause_s: float | None = None
@@ -170,35 +169,38 @@ class Calibration:
     def _measure(self, now: Observation) -> Action:
         self._window.append(now)
         length = now.mono_s - self._since_s
-        # the first window also learns how much this job's step times wander, which no later one may underrate
-        if length < self.spec.measure_s * (1 if self._walks else 2):
+        # the first window also learns how much this job's step times wander
+        if length < self.spec.measure_s * (1 if self._visits else 2):
             return self._wait("measuring")
-        known = sum(self._walks) / len(self._walks) if self._walks else 0.0
-        rate, rate_se, walk = slope([(o.step_mono_s, float(o.step)) for o in self._window], known)
-        if rate <= 0 and length >= self.spec.measure_max_s:
-            return GivenUp(f"no step in {length:.0f} s")
-        if (rate <= 0 or rate_se > RATE_SE * rate) and length < self.spec.measure_max_s:
-            return self._wait("measuring")
+        found = paced([o.timed for o in self._window if o.timed is not None and o.timed[0] >= self._since_s])
+        if length < self.spec.measure_max_s:
+            ends = not self._visits or len(self._todo) == 1
+            wanted_se = FULL_SE if self._todo[0] is None and not ends else CAP_SE
+            if found is None or self._rate(found, found).se > wanted_se * found.rate:
+                return self._wait("measuring")
+        if found is None:
+            return GivenUp(f"no step in {length:.0f} s, or too few to time them")
         if self._blind():
             return GivenUp(NO_WATTS)
-        cap = self._todo.pop(0)
-        self._walks.append(walk)
-        self._visits.append(self._visit(cap, "full" if cap is None else "cap", rate, rate_se))
+        self._visits.append(_Visit(self._todo.pop(0), found, *self._watts()))
         if not self._caps_chosen:
             self._choose_caps()
         self._phase = "ask"
         return self._ask(now)
+
+    def _rate(self, pace: Pace, *more: Pace) -> Rate:
+        return rated(pace, [*(visit.pace for visit in self._visits), *more])
 
     def _blind(self) -> bool:
         """Whether the meter counted for less than half of the window: a hung driver, a lost board."""
         first, last = self._window[0], self._window[-1]
         return last.energy_mono_s - first.energy_mono_s < 0.5 * (last.mono_s - first.mono_s)
 
-    def _visit(self, cap: float | None, kind: Literal["full", "cap", "pause"], rate: float, rate_se: float) -> _Visit:
+    def _watts(self) -> tuple[float, float]:
+        """Mean watts of the window and their standard error."""
         first, last = self._window[0], self._window[-1]
-        power = (last.energy_j - first.energy_j) / (last.energy_mono_s - first.energy_mono_s)
-        middle = (first.mono_s + last.mono_s) / 2
-        return _Visit(cap, kind, middle, rate, rate_se, power, spread(self._window))
+        mean = (last.energy_j - first.energy_j) / (last.energy_mono_s - first.energy_mono_s)
+        return mean, spread(self._window)
 
     def _choose_caps(self) -> None:
         self._caps_chosen = True
@@ -239,7 +241,7 @@ class Calibration:
                 return self._wait("measuring parked watts")
             if self._blind():
                 return GivenUp(NO_WATTS)
-            self._visits.append(self._visit(None, "pause", 0.0, 0.0))
+            self._parked = self._watts()
             self._enter("resuming", now)
             return Resume()
         if now.step > self._step_at_pause:
@@ -252,52 +254,41 @@ class Calibration:
     # --- the result -------------------------------------------------------------------------------------------
 
     def _curve(self, now: Observation) -> Curve:
-        fulls = [visit for visit in self._visits if visit.kind == "full"]
-        parked = next((visit for visit in self._visits if visit.kind == "pause"), None)
-        points = [self._full(fulls)]
+        fulls = [visit for visit in self._visits if visit.cap_w is None]
+        rates = [self._rate(visit.pace) for visit in fulls]
+        usual = sum(rate.value for rate in rates) / len(rates)
+        watts = sum(visit.power_w for visit in fulls) / len(fulls)
+        watts_se = max(visit.power_se for visit in fulls) / math.sqrt(len(fulls))
+        usual_se = max(rate.se for rate in rates) / math.sqrt(len(rates))
+        points = [_point(None, watts, watts_se, 1.0, usual_se / usual, usual)]
         for visit in self._visits:
-            if visit.kind == "cap":
-                reference, reference_se = _reference(fulls, visit.middle_s)
-                speed = visit.rate / reference
-                error = speed * math.hypot(visit.rate_se / visit.rate, reference_se / reference, SYSTEMATIC_SE)
-                points.append(_point(visit, speed, error))
+            if visit.cap_w is not None:
+                rate = self._rate(visit.pace)
+                full = rate_at(rates, rate.at_s)
+                speed = rate.value / full.value
+                error = speed * math.hypot(rate.se / rate.value, full.se / full.value, SYSTEMATIC_SE)
+                points.append(_point(visit.cap_w, visit.power_w, visit.power_se, speed, error, usual))
         fit = fitted(points)
-        note = f"without caps: {self._refused}" if self._refused else ""
+        parked_w, parked_se = self._parked or (None, None)
         return Curve(
             gpu=self.spec.gpu,
             gpus=self.spec.gpus,
             fingerprint=self.spec.fingerprint,
             measured_s=now.wall_s,
             simulated=self.spec.simulated,
-            rate_steps_per_s=sum(visit.rate for visit in fulls) / len(fulls),
+            rate_steps_per_s=usual,
             points=fit,
-            levels=useful(fit, parked.power_w if parked else None),
-            parked_w=parked.power_w if parked else None,
-            parked_se=parked.power_se if parked else None,
+            levels=useful(fit, parked_w),
+            parked_w=parked_w,
+            parked_se=parked_se,
             pause_s=self._pause_s,
             resume_s=self._resume_s,
-            note=note,
-        )
-
-    def _full(self, fulls: list[_Visit]) -> Point:
-        count = len(fulls)
-        power = sum(visit.power_w for visit in fulls) / count
-        error = max(visit.power_se for visit in fulls) / math.sqrt(count)
-        rate = sum(visit.rate for visit in fulls) / count
-        rate_se = max(visit.rate_se for visit in fulls) / math.sqrt(count)
-        return Point(
-            kind="full",
-            cap_w=None,
-            power_w=power,
-            power_se=error,
-            speed=1.0,
-            speed_se=rate_se / rate,
-            j_per_step=power / rate,
+            note=f"without caps: {self._refused}" if self._refused else "",
         )
 
     def _wait(self, text: str) -> Wait:
         level = "full" if not self._todo or self._todo[0] is None else f"{self._todo[0]:.0f} W"
-        done = len(self._visits)
+        done = len(self._visits) + (self._parked is not None)
         total = max(done + len(self._todo) + (1 if self.spec.can_pause else 0), 2 if self._caps_chosen else 12)
         return Wait(f"{text} {level}" if self._todo else text, done / total)
 
@@ -305,68 +296,16 @@ class Calibration:
         self._phase, self._since_s, self._window = phase, now.mono_s, [now] if phase == "measure" else []
 
 
-def _point(visit: _Visit, speed: float, error: float) -> Point:
+def _point(cap_w: float | None, power_w: float, power_se: float, speed: float, speed_se: float, rate: float) -> Point:
     return Point(
-        kind="cap",
-        cap_w=visit.cap_w,
-        power_w=visit.power_w,
-        power_se=visit.power_se,
+        kind="full" if cap_w is None else "cap",
+        cap_w=cap_w,
+        power_w=power_w,
+        power_se=power_se,
         speed=speed,
-        speed_se=error,
-        j_per_step=visit.power_w / visit.rate,
+        speed_se=speed_se,
+        j_per_step=power_w / (speed * rate),
     )
-
-
-def _reference(fulls: Sequence[_Visit], at_s: float) -> tuple[float, float]:
-    """Rate at full and its error at a moment: a line through all visits to full if it fits, else the two around it."""
-    n = len(fulls)
-    if n == 1:
-        return fulls[0].rate, fulls[0].rate_se
-    if n > 3:
-        mean_t = sum(visit.middle_s for visit in fulls) / n
-        mean_rate = sum(visit.rate for visit in fulls) / n
-        stt = sum((visit.middle_s - mean_t) ** 2 for visit in fulls)
-        tilt = sum((visit.middle_s - mean_t) * (visit.rate - mean_rate) for visit in fulls) / stt
-        line = [mean_rate + tilt * (visit.middle_s - mean_t) for visit in fulls]
-        misfit = sum(((v.rate - fit) / v.rate_se) ** 2 for v, fit in zip(fulls, line, strict=True)) / (n - 2)
-        if misfit < 3.0:
-            typical = sum(visit.rate_se for visit in fulls) / n * math.sqrt(max(1.0, misfit))
-            error = typical * math.sqrt(1 / n + (at_s - mean_t) ** 2 / stt)
-            return mean_rate + tilt * (at_s - mean_t), error
-    before = [visit for visit in fulls if visit.middle_s <= at_s]
-    after = [visit for visit in fulls if visit.middle_s > at_s]
-    if not before or not after:
-        only = before[-1] if before else after[0]
-        return only.rate, only.rate_se
-    a, b = before[-1], after[0]
-    share = (at_s - a.middle_s) / (b.middle_s - a.middle_s)
-    return a.rate + share * (b.rate - a.rate), math.hypot((1 - share) * a.rate_se, share * b.rate_se)
-
-
-def slope(points: Sequence[tuple[float, float]], known_walk: float = 0.0) -> tuple[float, float, float]:
-    """Least-squares steps per second of (seconds, steps done), its standard error, and how much the steps wander.
-
-    The last is the relative variance of one second's steps; `known_walk` is what earlier windows found. Step times
-    wander (a random walk in the count) and counts are whole (white noise of variance 1/12). Residuals of the line would
-    hide the first, so it is taken from differences at a few seconds' distance, less the 1/6 of the second. A line
-    through a random walk has 6/5 of the variance of its mean step.
-    """
-    points = list(dict.fromkeys(points))
-    n = len(points)
-    length = points[-1][0] - points[0][0] if points else 0.0
-    if n < 3 or length <= 0:
-        return 0.0, math.inf, 0.0
-    mean_x = sum(x for x, _ in points) / n
-    mean_y = sum(y for _, y in points) / n
-    sxx = sum((x - mean_x) ** 2 for x, _ in points)
-    found = sum((x - mean_x) * (y - mean_y) for x, y in points) / sxx
-    lag = max(1, n // 5)
-    pairs = list(zip(points, points[lag:], strict=False))
-    rest = [(y1 - y0) - found * (x1 - x0) for (x0, y0), (x1, y1) in pairs]
-    span = sum(x1 - x0 for (x0, _), (x1, _) in pairs) / len(pairs)
-    walk = max(0.0, sum(r * r for r in rest) / len(rest) - 1 / 6) / span
-    used = max(walk, known_walk * found**2)
-    return found, math.sqrt(1.2 * used / length + 1 / (12 * sxx)), walk / found**2 if found > 0 else 0.0
 
 
 def spread(window: Sequence[Observation]) -> float:

@@ -31,7 +31,9 @@ class SimulatedJob:
         self.energy_j = self.told_j = 0.0
         self.told_s = self.t
         self.progress = 0.0
-        self.told = (self.t, 0)
+        self.timed: tuple[float, int] | None = None
+        self.told: tuple[int, tuple[float, int] | None] = (0, None)
+        self.asked = True
         self.wobble = 0.0
         self.tick = 0
 
@@ -80,17 +82,29 @@ class SimulatedJob:
             self.energy_j += watts * DT_S
             if running:
                 slow = 1 - self.drift * (self.t - 1000)
-                self.progress += self.rate * slow * self.speed(x) * (1 + self.wobble) * DT_S
+                before, rate = self.progress, self.rate * slow * self.speed(x) * (1 + self.wobble)
+                self.progress += rate * DT_S
+                if self.asked and int(self.progress) > int(before):
+                    late_s = (self.progress - int(self.progress)) / rate
+                    self.timed, self.asked = (self.t - late_s, int(self.progress)), False
             if self.tick % 97 == 0:  # the meter looks about once a second, out of step with the observer
                 self.told_j, self.told_s = self.energy_j, self.t
+            if self.tick % 101 == 0:  # and so does the client, whose word is up to 20 ms on its way
+                self.tell()
+
+    def tell(self) -> None:
+        if self.timed is not None and (self.told[1] is None or self.timed[1] != self.told[1][1]):
+            self.told = (int(self.progress), (self.timed[0] + self.random.random() * 0.02, self.timed[1]))
+        else:
+            self.told = (int(self.progress), self.told[1])
+        self.asked = True
 
     def observe(self) -> Observation:
-        self.told = (self.t - self.random.random() * 0.02, int(self.progress))
         return Observation(
             mono_s=self.t,
             wall_s=self.t + 1e9,
-            step=self.told[1],
-            step_mono_s=self.told[0],
+            step=self.told[0],
+            timed=self.told[1],
             energy_j=self.told_j,
             energy_mono_s=self.told_s,
             limit_w=self.limit_w,

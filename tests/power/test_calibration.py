@@ -19,9 +19,9 @@ from carbontui.power.calibration import (
     Observation,
     Pause,
     SetLimit,
-    slope,
 )
 from carbontui.power.curve import Curve, Point, fingerprint, fitted, isotonic, load, save, useful
+from carbontui.power.pace import Pace, Rate, paced, rate_at, rated
 
 
 def spec(**changes: object) -> CalibrationSpec:
@@ -159,15 +159,60 @@ def test_noise_never_makes_more_watts_slower() -> None:
     assert noisy[-1].speed == 1.0
 
 
-def test_slope_error_covers_the_truth() -> None:
+def window(dice: random.Random, rate: float, wander: float, seconds: float, start_s: float = 0.0) -> Pace:
+    """Steps that take 1 / rate on average, timed about once a second."""
+    timed: list[tuple[float, int]] = []
+    at_s, count = start_s, 0
+    while at_s < start_s + seconds:
+        # steps of chance lengths: the time of n of them has the variance n * (wander / rate)
+        at_s += dice.gammavariate(1 / (wander * rate), wander)
+        count += 1
+        if not timed or at_s - timed[-1][0] >= 1.0:
+            timed.append((at_s, count))
+    found = paced(timed)
+    assert found is not None
+    return found
+
+
+def test_the_error_of_a_rate_covers_the_truth_and_is_not_idle() -> None:
     dice = random.Random(2)
-    misses = 0
-    for _ in range(200):
-        rate, start = dice.uniform(0.5, 30), dice.random()
-        points = [(float(t), float(int(start + rate * t))) for t in range(16)]
-        found, error, _ = slope(points)
-        misses += abs(found - rate) > 3 * error
-    assert misses <= 4
+    offs = []
+    for _ in range(150):
+        rate, wander = dice.uniform(0.3, 30), dice.choice([1e-4, 1e-3, 4e-3])
+        windows = [window(dice, rate, wander, 20) for _ in range(5)]
+        found = rated(windows[0], windows)
+        offs.append((found.value - rate) / found.se)
+    assert sum(abs(off) > 2 for off in offs) <= 0.05 * len(offs)
+    assert sum(abs(off) > 0.5 for off in offs) >= 0.4 * len(offs)
+
+
+def test_one_window_that_looks_calm_by_luck_is_not_believed() -> None:
+    dice = random.Random(3)
+    wild = [window(dice, 5.0, 1e-3, 30) for _ in range(4)]
+    calm = window(dice, 5.0, 1e-6, 15)
+    assert rated(calm, [*wild, calm]).se > 5 * rated(calm, [calm]).se
+
+
+def test_whole_counts_that_stand_still_against_the_clock_leave_no_error() -> None:
+    found = paced([(at_s, round(at_s * 1.02)) for at_s in (step / 1.02 for step in range(20))])
+    assert found is not None and found.rate == pytest.approx(1.02)
+    told_again = [(at_s + late_s, count) for at_s, count in [(0.0, 3), (6.0, 9), (12.0, 15)] for late_s in (0, 0.5)]
+    assert paced(told_again) == paced(told_again[::2]), "a step told twice was done when it was told first"
+
+
+def test_too_few_steps_have_no_rate() -> None:
+    assert paced([]) is None
+    assert paced([(0.0, 1), (9.0, 2)]) is None
+    assert paced([(0.0, 1), (1.0, 2), (2.0, 3)]) is None
+    assert paced([(0.0, 1), (0.5, 2), (5.2, 3)]) is None
+
+
+def test_a_drift_is_taken_off_by_a_line_and_a_turn_by_the_neighbours() -> None:
+    line = [Rate(at_s, 10 - at_s / 100, 0.05) for at_s in (0.0, 60.0, 120.0, 180.0, 240.0)]
+    there = rate_at(line, 90.0)
+    assert there.value == pytest.approx(9.1) and there.se < 0.03
+    jump = [Rate(at_s, 10.0 if at_s < 100 else 9.0, 0.05) for at_s in (0.0, 60.0, 120.0, 180.0, 240.0)]
+    assert rate_at(jump, 30.0).value == pytest.approx(10.0) and rate_at(jump, 210.0).value == pytest.approx(9.0)
 
 
 def test_the_curve_comes_back_from_its_file_and_belongs_to_its_script(tmp_path: Path) -> None:
