@@ -211,8 +211,10 @@ def measure_caps(look: Look) -> dict[str, Cap]:
     if look.energy_uj is not None:
         caps["energy"] = Cap("yes", "energy counter of the board")
     else:
-        # a part-time sensor meets a fast rhythm in a few fixed phases: measured on the simulation, 250 ms bursts +20 %
-        rough = " (instant readings: fast bursts may be off by 20 %)" if look.kind == "instant" else ""
+        # tests/bench/results/power.md: bursts that keep step with a sensor of 25 of each 100 ms, and wandering ones
+        rough = ""
+        if look.kind == "instant":
+            rough = " from moments: with steps under 0.3 s perhaps 20 % off and more, with slower ones 4 %"
         reason = words(errors.get("energy_uj"))
         caps["energy"] = Cap("not_supported", f"no energy counter ({reason}): power is integrated{rough}")
     if look.power_w is not None:

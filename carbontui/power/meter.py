@@ -10,6 +10,12 @@ Every joule says how it came about:
 A counter delta is believed when 0 <= delta <= 1.5 * max power * time (plus one tick of the counter); anything else (a
 reset, a driver reload, an absurd jump) starts a new epoch and that interval is counted from power. The sensor behind
 NVML's numbers is good for about +-5 %, whatever the label.
+
+Integrated from readings of moments, joules are unbiased and no more: a sensor that looks at 25 of each 100 ms sees
+bursts that keep its step in the same few places for ever. On the simulation bursts of 250 ms are up to 20 % off, those
+of 1.7 s 4 % and those of 100 ms more than 100 %; where each period varies by 2 % it is 4, 1 and 80 % over a minute and
+goes on shrinking. Nothing in the readings tells which it is, so nothing here mends it. Counters and 1 s averages have
+none of this.
 """
 
 from __future__ import annotations
