@@ -1,0 +1,49 @@
+"""The server and its peers over a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from carbontui import protocol as p
+from carbontui.job.server import Peer, Server
+
+
+class Desk:
+    """A supervisor with nothing to say; `news` rings when a rank has said something new."""
+
+    def __init__(self) -> None:
+        self.news = asyncio.Event()
+
+    def override_gen(self) -> int:
+        return 0
+
+    def rank_changed(self, peer: Peer) -> None:
+        self.news.set()
+
+
+def test_a_timed_step_is_placed_on_the_clock_of_this_side(tmp_path: Path) -> None:
+    async def main() -> None:
+        desk = Desk()
+        server = Server(tmp_path / "run" / "job.sock", desk, lambda line: None)  # type: ignore[arg-type]
+        await server.open()
+        _, writer = await asyncio.open_unix_connection(server.path)
+
+        async def told(obs: p.Obs) -> tuple[float, int] | None:
+            desk.news.clear()
+            writer.write(p.encode(obs))
+            await asyncio.wait_for(desk.news.wait(), 30)
+            return server.ranks[0].timed
+
+        writer.write(p.encode(p.Hello(p.VERSION, "0.1.0", "rank")))
+        assert await told(p.Obs(7, "running", 0)) is None
+        before = time.monotonic()
+        timed = await told(p.Obs(9, "asked", 1, timed=(8, 0.25)))
+        assert timed is not None and timed[1] == 8
+        assert before - 0.25 <= timed[0] <= time.monotonic() - 0.25
+        assert await told(p.Obs(9, "paused", 1)) == timed, "what an obs does not say stays"
+        writer.close()
+        await server.close()
+
+    asyncio.run(main())
