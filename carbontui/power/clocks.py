@@ -67,14 +67,16 @@ def _lock(held: Held, steering: Steering) -> Outcome:
     try:
         held.backend.lock_clocks(uuid, mhz)
     except DeviceError as error:
-        held.cap = held.refusal(error)
+        held.cap = held.clocks = held.refusal(error)
         if error.code == NOT_SUPPORTED:
             held.cap = Cap("not_supported", f"{held.because}, and its clocks cannot be locked")
+            held.clocks = Cap("not_supported", "this GPU's clocks cannot be locked")
         if first and error.code in (NO_PERMISSION, NOT_SUPPORTED):
             held.forget()
         return held.outcome(False, CODES.get(error.code, "error"), held.cap.why, held.cap.fix)
     why = f"{held.because}; {WARNING}"
     held.steering, held.cap = steering, Cap("yes", why)
+    held.clocks = Cap("yes", f"up to {steering.top_mhz} MHz; a lock set before by an admin cannot be given back")
     held.notice = f"{why}: now at most {mhz} MHz"
     held.say(f"clocks of {uuid}: at most {mhz} MHz for {steering.wanted_w:.0f} W ({held.because})")
     return held.outcome(True, "applied", f"{why}: at most {mhz} MHz", watts=steering.wanted_w)

@@ -52,9 +52,20 @@ class Held:
 
     because: str = ""
     """Why clocks are locked here instead; "": the power limit is used."""
+    clocks: Cap | None = None
+    """What was learnt of clock locks on this board by using one."""
     steering: Steering | None = None
     sm_mhz: float | None = None
     """The clock at the last look."""
+
+    def clocks_cap(self) -> Cap:
+        """Whether a clock lock can stand in for the limit; never probed, since none could be put back."""
+        top = self.info.clock_max_mhz
+        if self.info.mig or not top:
+            return Cap("not_supported", "MIG slices share this board" if self.info.mig else "no clock range is named")
+        if self.clocks is None and self.cap.support == "no_permission":
+            return Cap("no_permission", "it takes the permission of the power limit")
+        return self.clocks or Cap("unknown", f"up to {top} MHz; tried only where the power limit is of no use")
 
     def own(self) -> bool:
         """Take the GPU's lock, and with it whatever lease a dead owner left. Raises OSError."""

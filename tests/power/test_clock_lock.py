@@ -135,6 +135,7 @@ def test_clocks_without_effect_either(bench: Callable[..., Bench]) -> None:
     assert board.until_told().ok, "the lock was accepted"
     told = board.until_told()
     assert (told.ok, told.code) == (False, "no_effect") and "ran above" in told.text
+    assert board.limiter.clocks_cap(board.uuid).support == "no_effect"
     assert board.standing() == (700, 0) and board.store.all() == []
     assert board.cap(300).code == "no_effect"
 
@@ -202,6 +203,18 @@ def test_a_board_whose_limit_cannot_be_set_is_capped_by_its_clock(bench: Callabl
     assert told.code == "applied" and board.standing()[1] > 0
     fresh.release_all()
     assert board.standing() == (700, 0)
+
+
+def test_the_capability_table_says_what_is_known_of_clock_locks(bench: Callable[..., Bench]) -> None:
+    board = bench(limit_works=0)
+    said = board.limiter.clocks_cap(board.uuid)
+    assert said.support == "unknown" and "up to 1980 MHz" in said.why and board.standing()[1] == 0, "never probed"
+    board.cap(400)
+    board.until_told()
+    assert board.limiter.clocks_cap(board.uuid).support == "yes"
+    board.limiter.release(board.uuid)
+    denied = bench(permission=2)
+    assert denied.limiter.clocks_cap(denied.uuid).support == "no_permission"
 
 
 def test_a_monitor_locks_no_clock(bench: Callable[..., Bench]) -> None:
