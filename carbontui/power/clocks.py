@@ -24,6 +24,9 @@ def apply(held: Held, watts: float, power_w: float | None, now_s: float) -> Outc
     """Lock the clock so that the board draws about `watts`; `steer` moves it from there. Raises OSError: no lease."""
     if held.steering is not None and held.steering.wanted_w == watts:
         return held.outcome(True, "kept", held.cap.why, watts=watts)
+    if held.module:
+        text = "clocks are steered by watts, and here only those of the whole module can be read"
+        return held.outcome(False, "not_supported", f"{held.because}; {text}")
     top, lease = held.info.clock_max_mhz or 0, held.tenure.lease
     standing = lease.clocks_mhz if lease is not None and lease.clocks_mhz is not None else top
     mhz = standing

@@ -57,6 +57,8 @@ class Held:
     steering: Steering | None = None
     sm_mhz: float | None = None
     """The clock at the last look."""
+    module: bool = False
+    """Only the watts of a whole module can be read, its CPU included."""
 
     def clocks_cap(self) -> Cap:
         """Whether a clock lock can stand in for the limit; never probed, since none could be put back."""

@@ -246,7 +246,7 @@ class Limiter:
     def observe(self, uuid: str, look: Look, now_s: float) -> Outcome | None:
         """Learn from a look: a changed limit is adopted, a cap without effect given up. What happened, if anything."""
         held = self._held[uuid]
-        held.sm_mhz = look.sm_mhz
+        held.sm_mhz, held.module = look.sm_mhz, look.kind == "module"
         if held.steering is not None:
             return self._steer(held, look, now_s)
         found = power_limit.judge(held, look, now_s)

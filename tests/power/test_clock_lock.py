@@ -160,6 +160,35 @@ def test_a_lock_that_someone_lifts_is_not_set_again(bench: Callable[..., Bench])
     assert board.store.all() == []
 
 
+def test_the_lease_names_a_lock_before_it_is_set(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    board = bench(has_limit=0)
+    lock, on_disk = board.backend.lock_clocks, []
+
+    def noted(uuid: str, mhz: int | None) -> None:
+        lease = board.store.read(uuid)
+        on_disk.append((mhz, lease and lease.clocks_mhz))
+        lock(uuid, mhz)
+
+    monkeypatch.setattr(board.backend, "lock_clocks", noted)
+    board.cap(400)
+    board.looks(10)
+    assert len(on_disk) > 1 and all(mhz == named for mhz, named in on_disk), "the first and every later one"
+
+    def full(_lease: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(board.store, "write", full)
+    told = board.cap(300)
+    assert not told.ok and "No space left" in told.text and board.standing()[1] == on_disk[-1][0]
+
+
+def test_no_clock_is_steered_by_the_watts_of_a_module(bench: Callable[..., Bench]) -> None:
+    board = bench(has_limit=0, module_scope=1)
+    told = board.cap(400)
+    assert (told.ok, told.code) == (False, "not_supported") and "whole module" in told.text
+    assert board.standing()[1] == 0 and board.store.all() == []
+
+
 @pytest.mark.parametrize("code", [NO_PERMISSION, NOT_SUPPORTED])
 def test_a_limit_refused_at_run_time_hands_over_once(bench: Callable[..., Bench], code: int) -> None:
     board = bench()
