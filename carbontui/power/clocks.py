@@ -70,10 +70,8 @@ def _lock(held: Held, steering: Steering) -> Outcome:
     try:
         held.backend.lock_clocks(uuid, mhz)
     except DeviceError as error:
-        held.cap = held.clocks = held.refusal(error)
-        if error.code == NOT_SUPPORTED:
-            held.cap = Cap("not_supported", f"{held.because}, and its clocks cannot be locked")
-            held.clocks = Cap("not_supported", "this GPU's clocks cannot be locked")
+        held.clocks = _refusal(held, error, mhz)
+        held.cap = Cap(held.clocks.support, f"{held.because}, and {held.clocks.why}", held.clocks.fix)
         if first and error.code in (NO_PERMISSION, NOT_SUPPORTED):
             held.forget()
         return held.outcome(False, CODES.get(error.code, "error"), held.cap.why, held.cap.fix)
@@ -83,3 +81,11 @@ def _lock(held: Held, steering: Steering) -> Outcome:
     held.notice = f"{why}: now at most {mhz} MHz"
     held.say(f"clocks of {uuid}: at most {mhz} MHz for {steering.wanted_w:.0f} W ({held.because})")
     return held.outcome(True, "applied", f"{why}: at most {mhz} MHz", watts=steering.wanted_w)
+
+
+def _refusal(held: Held, error: DeviceError, mhz: int) -> Cap:
+    if error.code == NO_PERMISSION:
+        return Cap("no_permission", "the driver lets only root lock clocks", held.by_hand(f"-lgc 0,{mhz}"))
+    if error.code == NOT_SUPPORTED:
+        return Cap("not_supported", "its clocks cannot be locked")
+    return held.refusal(error)

@@ -18,8 +18,8 @@ from carbontui.power.messages import Cap, Code, Outcome
 from carbontui.power.steering import Steering
 from carbontui.power.tenure import Tenure
 
-FIX_ROOT = "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} -pl WATTS"
-FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} -pl WATTS"
+FIX_ROOT = "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} {option}"
+FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} {option}"
 OVERSHOOT = 1.03
 """Above its limit by more than this a board is not held by it."""
 HELD = "another carbontui job holds this GPU's limit"
@@ -93,11 +93,15 @@ class Held:
     def refusal(self, error: DeviceError) -> Cap:
         """What the driver's word means for limits on this board."""
         if error.code == NO_PERMISSION:
-            fix = FIX_ROOT if os.geteuid() != 0 else FIX_CONTAINER
-            return Cap("no_permission", "the driver lets only root set limits", fix.format(uuid=self.info.uuid))
+            return Cap("no_permission", "the driver lets only root set limits", self.by_hand("-pl WATTS"))
         if error.code == NOT_SUPPORTED:
             return Cap("not_supported", "this GPU has no power limit that can be set")
         return Cap("lost" if error.code == GPU_IS_LOST else "unknown", str(error))
+
+    def by_hand(self, option: str) -> str:
+        """How to get the permission, or to do without it."""
+        fix = FIX_ROOT if os.geteuid() != 0 else FIX_CONTAINER
+        return fix.format(uuid=self.info.uuid, option=option)
 
     def outcome(self, ok: bool, code: Code, text: str = "", fix: str = "", watts: float | None = None) -> Outcome:
         """For the supervisor; without `watts` the device is asked what stands there."""

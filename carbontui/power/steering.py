@@ -24,7 +24,7 @@ LOWEST = 0.15
 
 
 class Failure(Struct, frozen=True):
-    """Why a lock is of no use. `lifted`: it held until someone else changed it, so it is no longer ours to undo."""
+    """Why a lock is given up. "outside": it held until someone else changed it, so it is no longer ours to lift."""
 
     code: Literal["no_effect", "out_of_range", "outside"]
     why: str

@@ -135,7 +135,7 @@ def test_clocks_refused_after_a_limit_without_effect(bench: Callable[..., Bench]
     board.cap(400)
     told = board.until_told()
     assert (told.ok, told.code) == (False, "no_effect")
-    assert "under 400 W" in told.text and "only root" in told.text and "nvidia-smi" in told.fix
+    assert "under 400 W" in told.text and "only root lock clocks" in told.text and "-lgc 0,1518" in told.fix
     assert board.standing() == (700, 0) and board.store.all() == []
     again = board.cap(400)
     assert (again.ok, again.code, again.fix) == (False, "no_effect", told.fix)
