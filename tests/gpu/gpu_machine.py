@@ -45,7 +45,11 @@ def first_gpu() -> list[str]:
 
 
 NAME, UUID, TORCH = first_gpu() or ("", "", "")
-MARKS = [pytest.mark.gpu, pytest.mark.timeout(300), pytest.mark.skipif(not NAME, reason="no NVIDIA GPU here")]
+MARKS = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not NAME, reason="no NVIDIA GPU that torch can use"),
+]
 
 LOAD = """
 import sys, time, torch

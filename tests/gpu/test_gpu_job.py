@@ -129,6 +129,10 @@ def test_ns_per_step_in_a_cuda_loop(launch, supervisor: FakeSupervisor, finish) 
     assert figures["step_ns"] < 0.01 * 1e6 * figures["iteration_ms"], "under a hundredth of a short iteration"
 
 
+def boards(status: dict) -> list[str]:
+    return [gpu["uuid"] for gpu in status.get("gpus", [])]
+
+
 def measured_board(status: dict) -> dict:
     """The one board of a status, with its watts known to be measured now."""
     (board,) = status["gpus"]
@@ -151,9 +155,8 @@ def test_run_names_the_gpu_and_pauses_it(house) -> None:
         return until(lambda: (now := status()).get("state") == state and now, 90, state)
 
     until(lambda: status().get("step", 0) >= 20 and status().get("gpus"), 120, "steps and boards")
-    until(lambda: [gpu["uuid"] for gpu in status()["gpus"]] == [UUID], 30, "the board that the script reports, alone")
-    # a short step sequence may still be warming up: the watts of training are those after some seconds
-    time.sleep(5)
+    until(lambda: boards(status()) == [UUID], 30, "the board that the script reports, alone")
+    time.sleep(5)  # averages settle
     running_w = measured_board(status())["power_w"]
     refused = house.cli("cap", "300W", job)
     assert refused.returncode != 0 and "--no-cap" in refused.stderr
@@ -183,7 +186,9 @@ def test_the_demo_measures_the_real_device(house) -> None:
         done = house.cli("status", job, "--json")
         return json.loads(done.stdout) if done.returncode == 0 else {}
 
-    seen = until(lambda: (now := status()).get("step", 0) > 10 and now.get("gpus") and now, 60, "steps of the demo")
+    seen = until(
+        lambda: (now := status()).get("step", 0) > 10 and boards(now) == [UUID] and now, 60, "steps of the demo"
+    )
     board = measured_board(seen)
     assert "Simulated" not in json.dumps(seen["gpus"])
     note(demo_w=board["power_w"])
