@@ -14,7 +14,7 @@ SAYS: dict[Support, str] = {
     "unknown": "unknown",
     "lost": "lost",
 }
-ASPECTS = {"energy": "energy counter", "power": "power", "limit": "power limit"}
+ASPECTS = {"energy": "energy counter", "power": "power", "limit": "power limit", "clocks": "clock lock"}
 
 
 class Row(Struct, frozen=True):

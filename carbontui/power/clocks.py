@@ -24,6 +24,9 @@ def apply(held: Held, watts: float, power_w: float | None, now_s: float) -> Outc
     """Lock the clock so that the board draws about `watts`; `steer` moves it from there. Raises OSError: no lease."""
     if held.steering is not None and held.steering.wanted_w == watts:
         return held.outcome(True, "kept", held.cap.why, watts=watts)
+    if held.module:
+        text = "clocks are steered by watts, and here only those of the whole module can be read"
+        return held.outcome(False, "not_supported", f"{held.because}; {text}")
     top, lease = held.info.clock_max_mhz or 0, held.tenure.lease
     standing = lease.clocks_mhz if lease is not None and lease.clocks_mhz is not None else top
     mhz = standing
@@ -67,14 +70,22 @@ def _lock(held: Held, steering: Steering) -> Outcome:
     try:
         held.backend.lock_clocks(uuid, mhz)
     except DeviceError as error:
-        held.cap = held.refusal(error)
-        if error.code == NOT_SUPPORTED:
-            held.cap = Cap("not_supported", f"{held.because}, and its clocks cannot be locked")
+        held.clocks = _refusal(held, error, mhz)
+        held.cap = Cap(held.clocks.support, f"{held.because}, and {held.clocks.why}", held.clocks.fix)
         if first and error.code in (NO_PERMISSION, NOT_SUPPORTED):
             held.forget()
         return held.outcome(False, CODES.get(error.code, "error"), held.cap.why, held.cap.fix)
     why = f"{held.because}; {WARNING}"
     held.steering, held.cap = steering, Cap("yes", why)
+    held.clocks = Cap("yes", f"up to {steering.top_mhz} MHz; a lock set before by an admin cannot be given back")
     held.notice = f"{why}: now at most {mhz} MHz"
     held.say(f"clocks of {uuid}: at most {mhz} MHz for {steering.wanted_w:.0f} W ({held.because})")
     return held.outcome(True, "applied", f"{why}: at most {mhz} MHz", watts=steering.wanted_w)
+
+
+def _refusal(held: Held, error: DeviceError, mhz: int) -> Cap:
+    if error.code == NO_PERMISSION:
+        return Cap("no_permission", "the driver lets only root lock clocks", held.by_hand(f"-lgc 0,{mhz}"))
+    if error.code == NOT_SUPPORTED:
+        return Cap("not_supported", "its clocks cannot be locked")
+    return held.refusal(error)

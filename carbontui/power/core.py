@@ -215,6 +215,7 @@ class Agent:
                     look,
                     watched=info.uuid in self._watched,
                     limit=self._limiter.cap(info.uuid),
+                    clocks=self._limiter.clocks_cap(info.uuid),
                     found_w=self._limiter.found_w(info.uuid),
                     pids=self._pids.get(info.uuid),
                     clocks_w=self._limiter.clocks_w(info.uuid),

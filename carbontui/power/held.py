@@ -18,8 +18,8 @@ from carbontui.power.messages import Cap, Code, Outcome
 from carbontui.power.steering import Steering
 from carbontui.power.tenure import Tenure
 
-FIX_ROOT = "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} -pl WATTS"
-FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} -pl WATTS"
+FIX_ROOT = "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} {option}"
+FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} {option}"
 OVERSHOOT = 1.03
 """Above its limit by more than this a board is not held by it."""
 HELD = "another carbontui job holds this GPU's limit"
@@ -52,9 +52,22 @@ class Held:
 
     because: str = ""
     """Why clocks are locked here instead; "": the power limit is used."""
+    clocks: Cap | None = None
+    """What was learnt of clock locks on this board by using one."""
     steering: Steering | None = None
     sm_mhz: float | None = None
     """The clock at the last look."""
+    module: bool = False
+    """Only the watts of a whole module can be read, its CPU included."""
+
+    def clocks_cap(self) -> Cap:
+        """Whether a clock lock can stand in for the limit; never probed, since none could be put back."""
+        top = self.info.clock_max_mhz
+        if self.info.mig or not top:
+            return Cap("not_supported", "MIG slices share this board" if self.info.mig else "no clock range is named")
+        if self.clocks is None and self.cap.support == "no_permission":
+            return Cap("no_permission", "it takes the permission of the power limit")
+        return self.clocks or Cap("unknown", f"up to {top} MHz; tried only where the power limit is of no use")
 
     def own(self) -> bool:
         """Take the GPU's lock, and with it whatever lease a dead owner left. Raises OSError."""
@@ -80,11 +93,15 @@ class Held:
     def refusal(self, error: DeviceError) -> Cap:
         """What the driver's word means for limits on this board."""
         if error.code == NO_PERMISSION:
-            fix = FIX_ROOT if os.geteuid() != 0 else FIX_CONTAINER
-            return Cap("no_permission", "the driver lets only root set limits", fix.format(uuid=self.info.uuid))
+            return Cap("no_permission", "the driver lets only root set limits", self.by_hand("-pl WATTS"))
         if error.code == NOT_SUPPORTED:
             return Cap("not_supported", "this GPU has no power limit that can be set")
         return Cap("lost" if error.code == GPU_IS_LOST else "unknown", str(error))
+
+    def by_hand(self, option: str) -> str:
+        """How to get the permission, or to do without it."""
+        fix = FIX_ROOT if os.geteuid() != 0 else FIX_CONTAINER
+        return fix.format(uuid=self.info.uuid, option=option)
 
     def outcome(self, ok: bool, code: Code, text: str = "", fix: str = "", watts: float | None = None) -> Outcome:
         """For the supervisor; without `watts` the device is asked what stands there."""

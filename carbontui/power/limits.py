@@ -101,6 +101,11 @@ class Limiter:
         held = self._held.get(uuid)
         return held.cap if held else Cap("unknown", "not seen")
 
+    def clocks_cap(self, uuid: str) -> Cap:
+        """Whether a clock lock can stand in for the limit."""
+        held = self._held.get(uuid)
+        return held.clocks_cap() if held else Cap("unknown", "not seen")
+
     def found_w(self, uuid: str) -> float | None:
         held = self._held.get(uuid)
         return held.found_mw / 1000 if held and held.found_mw else None
@@ -241,7 +246,7 @@ class Limiter:
     def observe(self, uuid: str, look: Look, now_s: float) -> Outcome | None:
         """Learn from a look: a changed limit is adopted, a cap without effect given up. What happened, if anything."""
         held = self._held[uuid]
-        held.sm_mhz = look.sm_mhz
+        held.sm_mhz, held.module = look.sm_mhz, look.kind == "module"
         if held.steering is not None:
             return self._steer(held, look, now_s)
         found = power_limit.judge(held, look, now_s)
@@ -278,6 +283,6 @@ class Limiter:
             self.release(held.info.uuid)
             why = f"{held.because}, and {happened.why}"
             if happened.code == "no_effect":
-                held.cap = Cap("no_effect", why)
+                held.cap, held.clocks = Cap("no_effect", why), Cap("no_effect", happened.why)
         self._say(f"{held.info.uuid}: {why}")
         return held.outcome(False, happened.code, why)

@@ -129,7 +129,10 @@ class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True):
-    """What became of a limit on one GPU. `watts` is what the device says now; `fix` an exact command, if one helps."""
+    """What became of a limit on one GPU; `fix` is an exact command, if one helps.
+
+    `watts` is the limit that stands there now, or what a clock lock is steered to.
+    """
 
     uuid: str
     ok: bool

@@ -18,6 +18,8 @@ SETTLE_S = 3.0
 """Enforcement is a control loop and the reading a 1 s average: judge the effect only after this."""
 JUDGE_S = 2.0
 """Settled and still above the limit for this long: it has no effect."""
+IDLE_SHARE = 0.5
+"""Of the limit: a board that draws less is between two bursts, or parked."""
 NO_RANGE = "this GPU names no range for its power limit"
 
 
@@ -99,6 +101,11 @@ def judge(held: Held, look: Look, now_s: float) -> Ineffective | Outcome | None:
     if held.proven or now_s - held.set_at_s < SETTLE_S or look.power_w is None:
         return None
     capped = bool((look.reasons or 0) & REASON_POWER_CAP)
+    if look.kind == "module" or (not capped and look.power_w * 1000 < IDLE_SHARE * look.limit_mw):
+        # watts that hold a CPU's too judge no limit of a GPU; and between two bursts any limit seems to hold
+        held.binding = held.binding and look.kind != "module"
+        held.over_since_s = None
+        return None
     if capped or look.power_w * 1000 <= look.limit_mw * OVERSHOOT:
         # watts below a limit that did not have to bind prove nothing: more may be drawn later
         held.proven = capped or held.binding

@@ -16,14 +16,15 @@ RAISE_S = 6.0
 """A lock is lifted a step only when no look in this time came near the wanted watts."""
 LOOKS = 3
 """Looks in a row that prove a lock is not in force."""
-OVERSHOOT = 1.03
+OVERSHOOT = 1.015
+"""About one step of the clock."""
 NEAR = 0.95
 LOWEST = 0.15
 """Share of the full clock below which no lock is tried."""
 
 
 class Failure(Struct, frozen=True):
-    """Why a lock is of no use. `lifted`: it held until someone else changed it, so it is no longer ours to undo."""
+    """Why a lock is given up. "outside": it held until someone else changed it, so it is no longer ours to lift."""
 
     code: Literal["no_effect", "out_of_range", "outside"]
     why: str

@@ -27,6 +27,7 @@ def reading(
     *,
     watched: bool,
     limit: Cap,
+    clocks: Cap,
     found_w: float | None,
     pids: tuple[int, ...] | None,
     clocks_w: float | None,
@@ -36,6 +37,7 @@ def reading(
     """Everything known of one GPU now, with the reason for every field that is missing."""
     caps = measure_caps(look)
     caps.setdefault("limit", limit)
+    caps["clocks"] = caps["limit"] if look.lost else clocks
     why = {field: words(code) for field, code in look.errors}
     if info.mig:
         why["util"] = "MIG: utilisation exists per slice only"

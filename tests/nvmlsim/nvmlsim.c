@@ -600,6 +600,7 @@ double nvmlsim_get(int i, const char *key) {
   if (!strcmp(key, "limit_mw")) return b->limit_mw;
   if (!strcmp(key, "locked_mhz")) return b->locked_mhz;
   if (!strcmp(key, "writes")) return b->writes;
+  if (!strcmp(key, "speed")) return runs(b, r, t) ? speed_of(b, r) : 0; /* of work, as a share of that at full clock */
   if (!strcmp(key, "memory_b")) return b->memory_used;
   if (!strcmp(key, "queued_s")) return r->work_s > 0 ? fmax(0, r->work_s - (t - r->t0) * speed_of(b, r)) : 0;
   if (!strcmp(key, "clock_s")) return t;

@@ -13,10 +13,23 @@ from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
 from carbontui.job.trial import in_force_w
+from carbontui.power.calibration import (
+    Calibration,
+    CalibrationSpec,
+    Finished,
+    GivenUp,
+    Observation,
+    Pause,
+    Resume,
+    SetLimit,
+)
+from carbontui.power.curve import Curve
 from carbontui.power.leases import LeaseStore, new_lease, stale_leases
 from carbontui.power.limits import Limiter
-from carbontui.power.messages import Outcome, Reading
+from carbontui.power.messages import Outcome, Reading, Sample
+from carbontui.power.meter import Meter
 from carbontui.power.nvml import NvmlBackend
+from carbontui.power.simulated import SimulatedSpec
 
 NO_PERMISSION, NOT_SUPPORTED = 4, 3
 
@@ -82,7 +95,7 @@ def test_a_limit_without_effect_goes_back_and_the_clock_does_it(bench: Callable[
     limit_w, locked_mhz = board.standing()
     lease = board.store.read(board.uuid)
     assert limit_w == 700 and lease is not None and (lease.clocks_mhz, lease.before_mw) == (locked_mhz, 700_000)
-    assert board.looks(12) == [] and 0.95 * 400 <= board.power_w <= 1.03 * 400
+    assert board.looks(12) == [] and 0.95 * 400 <= board.power_w <= 1.02 * 400
     assert board.limiter.clocks_w(board.uuid) == 400 and not board.limiter.proving(board.uuid)
     assert board.limiter.cap(board.uuid).support == "yes"
     assert "cannot be given back" in board.limiter.notices[board.uuid]
@@ -122,7 +135,7 @@ def test_clocks_refused_after_a_limit_without_effect(bench: Callable[..., Bench]
     board.cap(400)
     told = board.until_told()
     assert (told.ok, told.code) == (False, "no_effect")
-    assert "under 400 W" in told.text and "only root" in told.text and "nvidia-smi" in told.fix
+    assert "under 400 W" in told.text and "only root lock clocks" in told.text and "-lgc 0,1518" in told.fix
     assert board.standing() == (700, 0) and board.store.all() == []
     again = board.cap(400)
     assert (again.ok, again.code, again.fix) == (False, "no_effect", told.fix)
@@ -135,6 +148,7 @@ def test_clocks_without_effect_either(bench: Callable[..., Bench]) -> None:
     assert board.until_told().ok, "the lock was accepted"
     told = board.until_told()
     assert (told.ok, told.code) == (False, "no_effect") and "ran above" in told.text
+    assert board.limiter.clocks_cap(board.uuid).support == "no_effect"
     assert board.standing() == (700, 0) and board.store.all() == []
     assert board.cap(300).code == "no_effect"
 
@@ -157,6 +171,35 @@ def test_a_lock_that_someone_lifts_is_not_set_again(bench: Callable[..., Bench])
     assert told.code == "outside" and "changed outside" in board.limiter.notices[board.uuid]
     assert board.looks(10) == [] and board.standing()[1] == 1700, "neither fought nor lifted: it is not ours"
     assert board.store.all() == []
+
+
+def test_the_lease_names_a_lock_before_it_is_set(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    board = bench(has_limit=0)
+    lock, on_disk = board.backend.lock_clocks, []
+
+    def noted(uuid: str, mhz: int | None) -> None:
+        lease = board.store.read(uuid)
+        on_disk.append((mhz, lease and lease.clocks_mhz))
+        lock(uuid, mhz)
+
+    monkeypatch.setattr(board.backend, "lock_clocks", noted)
+    board.cap(400)
+    board.looks(10)
+    assert len(on_disk) > 1 and all(mhz == named for mhz, named in on_disk), "the first and every later one"
+
+    def full(_lease: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(board.store, "write", full)
+    told = board.cap(300)
+    assert not told.ok and "No space left" in told.text and board.standing()[1] == on_disk[-1][0]
+
+
+def test_no_clock_is_steered_by_the_watts_of_a_module(bench: Callable[..., Bench]) -> None:
+    board = bench(has_limit=0, module_scope=1)
+    told = board.cap(400)
+    assert (told.ok, told.code) == (False, "not_supported") and "whole module" in told.text
+    assert board.standing()[1] == 0 and board.store.all() == []
 
 
 @pytest.mark.parametrize("code", [NO_PERMISSION, NOT_SUPPORTED])
@@ -204,6 +247,18 @@ def test_a_board_whose_limit_cannot_be_set_is_capped_by_its_clock(bench: Callabl
     assert board.standing() == (700, 0)
 
 
+def test_the_capability_table_says_what_is_known_of_clock_locks(bench: Callable[..., Bench]) -> None:
+    board = bench(limit_works=0)
+    said = board.limiter.clocks_cap(board.uuid)
+    assert said.support == "unknown" and "up to 1980 MHz" in said.why and board.standing()[1] == 0, "never probed"
+    board.cap(400)
+    board.until_told()
+    assert board.limiter.clocks_cap(board.uuid).support == "yes"
+    board.limiter.release(board.uuid)
+    denied = bench(permission=2)
+    assert denied.limiter.clocks_cap(denied.uuid).support == "no_permission"
+
+
 def test_a_monitor_locks_no_clock(bench: Callable[..., Bench]) -> None:
     board = bench(has_limit=0)
     watching = Limiter(board.backend, board.store, "job", board.lines.append, monitor=True)
@@ -249,3 +304,62 @@ def test_a_calibration_measures_no_cap_before_it_holds() -> None:
     assert in_force_w(Reading(**board)) == 700
     assert in_force_w(Reading(**board, clocks_w=400.0, proving=True)) == 0
     assert in_force_w(Reading(**board, clocks_w=400.0)) == 400, "its limit is the one that was found"
+
+
+def calibrated(board: Bench) -> Curve:
+    """The supervisor's part of a calibration: a look each second, and what is asked is done."""
+    calibration = Calibration(
+        CalibrationSpec(gpu="b", gpus=1, fingerprint="f", can_cap=True, limit_min_w=200.0, limit_found_w=700.0)
+    )
+    meter, steps, paused = Meter(), 0.0, False
+    for _ in range(2000):
+        speed = board.sim.get("speed")
+        board.sim.advance(1)
+        steps += 10 * speed
+        now_s, look = board.sim.get("clock_s"), board.backend.look(board.uuid)
+        meter.add(Sample(uuid=board.uuid, mono_s=now_s, wall_s=now_s, energy_uj=look.energy_uj, power_w=look.power_w))
+        told = board.limiter.observe(board.uuid, look, now_s)
+        assert told is None or told.ok, told
+        reading = Reading(
+            uuid=board.uuid,
+            name="board",
+            limit_w=(look.limit_mw or 0) / 1000,
+            clocks_w=board.limiter.clocks_w(board.uuid),
+            proving=board.limiter.proving(board.uuid),
+        )
+        action = calibration.next(
+            Observation(
+                mono_s=now_s,
+                wall_s=now_s,
+                step=int(steps),
+                step_mono_s=now_s,
+                energy_j=meter.joules(),
+                energy_mono_s=meter.counted_until_s(board.uuid) or now_s,
+                limit_w=in_force_w(reading),
+                paused=paused,
+            )
+        )
+        if isinstance(action, SetLimit):
+            if action.watts_per_gpu is None:
+                board.limiter.release(board.uuid)
+            else:
+                assert board.cap(action.watts_per_gpu).ok
+        elif isinstance(action, Pause | Resume):
+            paused = isinstance(action, Pause)
+            board.sim.load(0.0 if paused else 1.0)
+        elif isinstance(action, Finished):
+            return action.curve
+        assert not isinstance(action, GivenUp), action
+    raise AssertionError("never finished")
+
+
+def test_levels_learnt_under_clock_locks_are_the_boards_own(bench: Callable[..., Bench]) -> None:
+    board = bench(limit_works=0)
+    curve = calibrated(board)
+    caps = [point for point in curve.points if point.kind == "cap"]
+    assert len(caps) == 5 and curve.note == ""
+    for point in caps:
+        assert point.cap_w is not None and 0.95 * point.cap_w < point.power_w < 1.02 * point.cap_w
+        true = SimulatedSpec(parked_w=118.0, full_w=680.0, linear_share=0.4, memory_share=0.3).speed(point.power_w)
+        assert point.speed == pytest.approx(true, rel=0.03)
+    assert board.standing() == (700, 0)

@@ -234,6 +234,22 @@ def test_a_cap_that_was_seen_to_hold_is_not_judged_by_a_later_burst(board: FakeB
     assert [seen(made, 290, t, limit_mw=250_000) for t in (60.0, 61.0, 63.0)] == [None] * 3
 
 
+def test_a_pause_between_two_bursts_proves_no_cap(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    cap(made, 250)
+    assert seen(made, 80, 4.0, limit_mw=250_000) is None and made.proving(UUID)
+    happened = [seen(made, 300, t, limit_mw=250_000) for t in (5.0, 6.0, 7.5)]
+    assert happened[-1] is not None and happened[-1].code == "no_effect"
+
+
+def test_watts_of_a_whole_module_judge_no_limit_of_its_gpu(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    cap(made, 250)
+    looks = (Look(power_w=450.0, kind="module", limit_mw=250_000) for _ in range(6))
+    assert [made.observe(UUID, look, 4.0 + t) for t, look in enumerate(looks)] == [None] * 6
+    assert board.now_mw == 250_000 and not made.proving(UUID)
+
+
 def test_a_board_that_names_its_cap_as_the_reason_is_believed(board: FakeBoard, store: LeaseStore) -> None:
     made = limiter(board, store)
     cap(made, 250)
