@@ -89,6 +89,9 @@ class Observation:
     late: bool = False
     max_pause_s: float = 12 * 3600.0
     can_cap: bool = False
+    refused_w: float | None = None
+    refused_why: str = ""
+    """A cap that was asked for and that no board holds, and why."""
     can_freeze: bool = False
     """`run --sigstop`, and a keeper to undo it."""
     freeze_why: str = ""
@@ -289,6 +292,8 @@ def _observe(
             text = f"asked to pause, no boundary for {max(rank.quiet_s for rank in seen.ranks):.0f} s"
             return "pausing", protocol.Reason("no_boundary", text)
         return "pausing", reason
+    if asked.limit_w is not None and asked.limit_w == seen.refused_w:
+        return "running", protocol.Reason(reason.code, f"not {reason.text}: {seen.refused_why}")
     if asked.duty is not None or asked.limit_w is not None:
         return "throttled", reason
     return "running", reason

@@ -109,6 +109,15 @@ class Hands:
             self._limiting.cancel()
         self._limiting = asyncio.ensure_future(self._set_limit(watts))
 
+    def refused_cap(self) -> tuple[float | None, str]:
+        """(watts, why) of a cap that every board has refused or given up; (None, '') while one holds or is asked."""
+        job = self._job
+        outcomes = [job.agent.outcomes.get(reading.uuid) for reading in job.devices]
+        failed = [outcome for outcome in outcomes if outcome is not None and not outcome.ok]
+        if self._limiting is None or not self._limiting.done() or not outcomes or len(failed) < len(outcomes):
+            return None, ""
+        return job.control.limit_w, failed[0].text or failed[0].code
+
     async def _set_limit(self, watts: float | None) -> None:
         job = self._job
         raising = job.options.allow_raise

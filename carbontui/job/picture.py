@@ -109,7 +109,7 @@ def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:
         uuid=reading.uuid,
         name=reading.name,
         power_w=None if reading.power_w is None else round(reading.power_w, 2),
-        limit_w=reading.limit_w,
+        limit_w=reading.limit_w if reading.clocks_w is None else reading.clocks_w,
         parked_w=None if parked_w is None else round(parked_w, 1),
         memory_used_b=reading.memory_used_b,
         util=reading.util,
@@ -129,6 +129,8 @@ def _provenance(f: Facts, gpus: tuple[protocol.Gpu, ...], host_how: str) -> dict
     for index, gpu in enumerate(gpus):
         kind = f.devices[index].power_kind or "power"
         found[f"gpus.{index}.power_w"] = p(board, f"{f.readings.backend} {kind}", age)
+        if f.devices[index].clocks_w is not None:
+            found[f"gpus.{index}.limit_w"] = p("estimated", "watts that a clock lock is steered to")
         if gpu.parked_w is not None:
             found[f"gpus.{index}.parked_w"] = p(board, "mean while paused on this job")
     if gpus:

@@ -280,6 +280,7 @@ class Supervisor:
         machine = self.planner.machine()
         must_run = left is not None and deadline is not None and deadline - now <= left + machine.resume_s
         self.trial.tick(now, mono, must_run=must_run)
+        refused_w, refused_why = self.hands.refused_cap()
         return control.Observation(
             now_s=now,
             mono_s=mono,
@@ -295,6 +296,8 @@ class Supervisor:
             late=self.planner.late(),
             max_pause_s=self.options.max_pause_s,
             can_cap=self.options.cap and bool(self.devices),
+            refused_w=refused_w,
+            refused_why=refused_why,
             can_freeze=self.options.sigstop and self.guard.guarded,
             freeze_why=abilities.sigstop_refusal(self.devices) if self.options.sigstop else "",
             stepped=self.progress.step > 0,

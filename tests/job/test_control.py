@@ -118,6 +118,17 @@ def test_a_cap_is_a_limit_only_where_it_can_be_set():
     assert asked.limit_w is None and decision.state == "running"
 
 
+def test_a_cap_that_no_board_holds_is_not_called_one():
+    capped = override("cap", 300.0)
+    asked, _ = decide(Control(), seen(FULL, override=capped, can_cap=True))
+    refused = seen(FULL, override=capped, can_cap=True, refused_w=300.0, refused_why="no effect")
+    _, decision = decide(asked, refused)
+    assert decision.state == "running" and decision.reason.text.startswith("not capped at 300 W")
+    assert "no effect" in decision.reason.text
+    _, decision = decide(asked, replace(refused, override=override("cap", 250.0)))
+    assert decision.state == "throttled", "another cap has not been refused yet"
+
+
 def test_the_end_gives_everything_back():
     asked, _ = decide(Control(), seen(CAP, can_cap=True))
     asked, decision = decide(asked, seen(CAP, (), Child("exited", code=0), can_cap=True))
