@@ -222,7 +222,8 @@ class ViewerDesk:
         job.wake()
         if cmd.verb == "pause":
             return await self._await_pause(cmd)
-        text = {"resume": "back to the plan", "boost": "flat out"}.get(cmd.verb, f"capped at {value} W per GPU")
+        capped = f"capped at {float(value or 0):.0f} W per GPU"
+        text = {"resume": "back to the plan", "boost": "flat out"}.get(cmd.verb, capped)
         return protocol.Result(cmd.id, True, text=text)
 
     def _until(self, cmd: protocol.Cmd) -> float | None:
