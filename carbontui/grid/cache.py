@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from carbontui.grid import issues
 from carbontui.grid.faults import GridError, Unreachable
 from carbontui.grid.http import in_thread
 from carbontui.grid.types import Row, Series
@@ -48,6 +49,7 @@ class Cache:
         self._directory = directory
         self._now = now
         self._memory: dict[str, Entry] = {}
+        self._issues: dict[str, issues.Issues] = {}
 
     async def ask(
         self,
@@ -84,6 +86,24 @@ class Cache:
             return await in_thread(_read, self._path(key), deadline_s=DISK_S)
         # another version, a damaged file, a dead disk: what this process remembers
         return self._memory.get(key, Entry())
+
+    async def add_issue(self, key: str, issue: dict[str, Any]) -> issues.Issues:
+        """The recent issues of `key` with this one, those that other jobs of the machine saw included; never raises."""
+        held = issues.merged([*self._issues.get(key, []), issue], self._now())
+        if self._directory is not None:
+            faults = (OSError, asyncio.TimeoutError, ValueError, TypeError, KeyError)
+            with contextlib.suppress(Unreachable):
+                async with self._locked(key):
+                    found: issues.Issues = []
+                    with contextlib.suppress(*faults):
+                        found = await in_thread(_read_issues, self._path(key), deadline_s=DISK_S)
+                    held = issues.merged([*found, *held], self._now())
+                    if held != found:
+                        data = {"v": VERSION, "issues": held}
+                        with contextlib.suppress(*faults):
+                            await in_thread(_replace, self._path(key), data, deadline_s=DISK_S)
+        self._issues[key] = held
+        return held
 
     async def _store(self, key: str, entry: Entry) -> None:
         self._memory[key] = entry
@@ -158,9 +178,18 @@ def _write(path: Path, entry: Entry) -> None:
         held |= {name: [getattr(row, name) for row in entry.series.rows] for name in _COLUMNS}
     data = {"v": VERSION, "asked_at_s": entry.asked_at_s, "next_s": entry.next_s, "fault": entry.fault}
     data |= {"notes": list(entry.notes), "series": held}
+    _replace(path, data)
+
+
+def _read_issues(path: Path) -> issues.Issues:
+    data = json.loads(path.read_bytes())
+    return issues.checked(data["issues"]) if data["v"] == VERSION else []
+
+
+def _replace(path: Path, data: dict[str, Any]) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _replacing(path) as descriptor:
-        os.write(descriptor, json.dumps(data).encode())
+    with _replacing(path) as descriptor, open(descriptor, "wb", closefd=False) as file:
+        file.write(json.dumps(data).encode())
 
 
 @contextlib.contextmanager

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
-from carbontui.grid import choose
+from carbontui.grid import choose, issues
 from carbontui.grid.cache import Cache, Entry
 from carbontui.grid.faults import GridError, NoData
 from carbontui.grid.http import Http
@@ -25,8 +25,6 @@ OVERLAP_S = DAY_S
 DEPTH_S = 56 * DAY_S
 """History worth collecting for the forecast, one stretch per window."""
 BACKFILL_S = 300.0
-ISSUES_S = 28 * DAY_S
-ISSUE_APART_S = 6 * 3600.0
 SKEW_S = 120.0
 
 
@@ -53,7 +51,8 @@ class Live:
         self.history: Series | None = None
         self.published: Series | None = None
         self.price: Series | None = None
-        self.issues: list[dict[str, Any]] = []
+        self.issues: issues.Issues = []
+        self._issued_s = 0.0
         self.note = ""
         self.source: Provider | None = None
         self._settings = settings
@@ -135,11 +134,11 @@ class Live:
         state = self._judge(provider, history, forecast, now_s)
         self._states[provider.name] = state
         if state.state == "answers":
-            self._take(provider, history.series, forecast.series)
+            await self._take(provider, history.series, forecast.series)
             if history.series is not None and not history.fault:
                 opens.append((await self._backfill(provider, history.series)).next_s)
         elif self.source is None and (history.series or forecast.series):
-            self._take(provider, history.series, forecast.series)
+            await self._take(provider, history.series, forecast.series)
         return state
 
     def _judge(self, provider: Provider, history: Entry, forecast: Entry, now_s: float) -> SourceState:
@@ -155,26 +154,19 @@ class Live:
         late = f"{provider.title}: newest value {(now_s - newest_s) / 3600:.0f} h old" if newest_s else notes
         return SourceState(provider.name, provider.title, "stale", provider.signal, fetched_s, late)
 
-    def _take(self, provider: Provider, history: Series | None, forecast: Series | None) -> None:
+    async def _take(self, provider: Provider, history: Series | None, forecast: Series | None) -> None:
         if self.source is not None and self.source.name != provider.name:
             # another source may count other gases or imports: nothing of the old one stays in the series
-            self.history, self.published, self.issues = None, None, []
+            self.history, self.published, self.issues, self._issued_s = None, None, [], 0.0
         self.source = provider
         if history is not None:
             self.history = _joined(self.history, history, self._now())
         if forecast is not None:
-            self._publish(forecast)
-
-    def _publish(self, forecast: Series) -> None:
-        issued_s = forecast.generated_at_s or forecast.fetched_at_s or self._now()
-        if self.published is None or forecast.generated_at_s != self.published.generated_at_s:
-            last_s = self.issues[-1]["issued_at_s"] if self.issues else 0.0
-            if issued_s - last_s < ISSUE_APART_S and len(self.issues) > 1:
-                self.issues.pop()  # the newest always stays, older ones every six hours
-            columns = {"times_s": [r.start_s for r in forecast.rows], "values": [r.value for r in forecast.rows]}
-            self.issues.append({"issued_at_s": issued_s, **columns})
-            self.issues = [issue for issue in self.issues if issue["issued_at_s"] > self._now() - ISSUES_S]
-        self.published = _joined(self.published, forecast, self._now())
+            self.published = _joined(self.published, forecast, self._now())
+            issue = issues.issue_of(forecast, self._now())
+            if issue["issued_at_s"] > self._issued_s:
+                self._issued_s = issue["issued_at_s"]
+                self.issues = await self._cache.add_issue(f"{provider.name}-{self.zone}-issues", issue)
 
     async def _backfill(self, provider: Provider, known: Series) -> Entry:
         """One older stretch per window, until the forecast has enough to learn from."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from grid_site import SECRETS, ZONE_OF, Answer, Request, Site, good, level, told
 
+from carbontui.grid import issues
 from carbontui.grid.choose import AVERAGE
 from carbontui.grid.feed import Feed
 from carbontui.grid.forecast import answer
@@ -59,6 +60,45 @@ async def test_history_grows_until_the_own_forecast_can_learn(site: Site) -> Non
     feed.adopt(answer(request))
     seen = feed.outlook(NOW, 0, 86400, 900.0)
     assert seen is not None and "own forecast" in seen.source and "NESO" in seen.source
+
+
+async def test_a_successor_knows_what_was_published_in_the_weeks_before(site: Site, tmp_path: Path) -> None:
+    clock = Clock()
+    feed = feed_at(site, clock=clock, cache=tmp_path)
+    for hour in range(0, 20, 2):
+        clock.now_s = NOW + hour * 3600
+        site.respond = good("neso", clock.now_s, lambda t, hour=hour: level(t) + hour)
+        await feed.refresh()
+    published = feed.forecast_request(clock.now_s, 96, 900.0)["published"]
+    assert [(issue["issued_at_s"] - NOW) / 3600 for issue in published] == [0, 6, 12, 18]
+    assert [issue["values"][0] - level(issue["times_s"][0]) for issue in published] == pytest.approx([0, 6, 12, 18])
+    site.respond = lambda request: Answer(b"", 500)
+    clock.now_s += 600
+    successor = feed_at(site, clock=clock, cache=tmp_path)
+    await successor.refresh()
+    assert successor.forecast_request(clock.now_s, 96, 900.0)["published"] == published
+    clock.now_s += 3600
+    site.respond = good("neso", clock.now_s)
+    await asyncio.gather(feed.refresh(), successor.refresh())
+    for each in (feed, successor):
+        times = [issue["issued_at_s"] for issue in each.forecast_request(clock.now_s, 96, 900.0)["published"]]
+        assert times == [*(issue["issued_at_s"] for issue in published), clock.now_s]
+
+
+def test_what_is_kept_of_published_forecasts_is_bounded_and_the_newest_always_is() -> None:
+    def issue(hour: float, values: int) -> dict[str, object]:
+        return {"issued_at_s": hour * 3600.0, "times_s": [0.0] * values, "values": [1.0] * values}
+
+    month = [issue(hour, 4) for hour in range(24 * 40)]
+    kept = issues.merged(month, month[-1]["issued_at_s"])
+    assert 112 <= len(kept) <= 114 and kept[-1] is month[-1]
+    held: issues.Issues = []
+    for one in month:  # one after the other, as they come
+        held = issues.merged([*held, one], one["issued_at_s"])
+    assert abs(len(held) - len(kept)) <= 1 and held[-1] is month[-1]
+    long = issues.merged([issue(hour, 20_000) for hour in range(0, 96, 6)], 96 * 3600.0)
+    assert [one["issued_at_s"] / 3600 for one in long] == [78, 84, 90]
+    assert len(issues.merged([issue(0, 200_000)], 0.0)) == 1
 
 
 async def test_the_first_outlook_does_not_wait_for_a_silent_provider(site: Site) -> None:

@@ -1,0 +1,53 @@
+"""What was published when: the recent issues of a source's forecast, by which the blend weighs published against own.
+
+An issue is {issued_at_s, times_s, values}; the list is what `Feed.forecast_request` hands to the worker. It is kept in
+the machine's cache, so that a supervisor that is replaced does not begin from the blend's prior.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from carbontui.grid.types import Series
+
+KEPT_S = 28 * 86400.0
+"""The weeks on which the blend compares."""
+APART_S = 6 * 3600.0
+VALUES_MAX = 60_000
+"""Of all issues together: the file stays below about 1.5 MB."""
+
+Issues: TypeAlias = list[dict[str, Any]]
+
+
+def issue_of(forecast: Series, now_s: float) -> dict[str, Any]:
+    """A forecast as an issue; a source that does not say when it was made: when it was fetched."""
+    issued_s = forecast.generated_at_s or forecast.fetched_at_s or now_s
+    rows = forecast.rows
+    return {"issued_at_s": issued_s, "times_s": [r.start_s for r in rows], "values": [r.value for r in rows]}
+
+
+def merged(some: Iterable[dict[str, Any]], now_s: float) -> Issues:
+    """Each issue once, in order of time: the newest, and of the weeks before it one every six hours."""
+    by_time = {issue["issued_at_s"]: issue for issue in some if now_s - KEPT_S < issue["issued_at_s"]}
+    kept: Issues = []
+    last_s = -math.inf
+    for issued_s in sorted(by_time):
+        if issued_s - last_s >= APART_S or issued_s == max(by_time):
+            kept.append(by_time[issued_s])
+            last_s = issued_s
+    held, first = 0, len(kept)
+    while first > 0 and (first == len(kept) or held + len(kept[first - 1]["values"]) <= VALUES_MAX):
+        first -= 1
+        held += len(kept[first]["values"])
+    return kept[first:]
+
+
+def checked(value: Any) -> Issues:
+    """Issues read from a file. Raises ValueError, TypeError or KeyError for what are none."""
+    for issue in value:
+        numbers = [issue["issued_at_s"], *issue["times_s"], *issue["values"]]
+        if len(issue["times_s"]) != len(issue["values"]) or not all(math.isfinite(number) for number in numbers):
+            raise ValueError("not issues of a forecast")
+    return list(value)
