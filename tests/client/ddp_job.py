@@ -7,6 +7,8 @@ import socket
 import sys
 from pathlib import Path
 
+from leaks import Leaks
+
 DDP = """
 import json, os, random, sys, time, torch, torch.distributed as dist
 import carbontui
@@ -77,10 +79,13 @@ def agree(
     extra = {"ADVERSE": "1"} if adverse else {}
     jobs = [launch([*argv, str(script), "1000000", "0.004"], **extra) for _ in range(agents)]
     supervisor.wait(lambda: len(supervisor.live()) == world, 90, "all ranks")
+    leaks = Leaks()
     for i in range(rounds):
         assert len(set(supervisor.pause(world))) == 1, f"round {i}: {supervisor.seen()}"
         gen = supervisor.want("run")
         supervisor.wait(lambda gen=gen: all(supervisor.acked(gen, r) for r in range(world)))
+        leaks.sample(*(rank.hello.pid for rank in supervisor.live()))
+    leaks.check()
     if orphaned:
         supervisor.lease_s = 2.0
         supervisor.pause(world)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from fake_supervisor import FakeSupervisor
+from leaks import Leaks
 
 TRAIN = """
 import hashlib, os, sys, threading, time, torch
@@ -56,6 +57,7 @@ def disturb(supervisor, launch, finish, folder: Path, *, steps: int, unloads: in
         process = launch(TRAIN, str(steps), target, resume=life > 0)
         current.wait(lambda c=current, n=before: len(c.ranks) > n and c.live() and c.live()[-1].obs, 60, "a client")
         assert current.live()[-1].obs[0].start_step == told["step"]
+        leaks = Leaks()
         for i in range(max(pauses, kills)):
             if i < kills:
                 if i % 2:
@@ -69,6 +71,8 @@ def disturb(supervisor, launch, finish, folder: Path, *, steps: int, unloads: in
             if i < pauses:
                 current.pause()
                 current.want("run", duty=0.5 if i % 3 == 0 else None)
+            leaks.sample(process.pid)
+        leaks.check()
         current.want("run")
         if life == unloads:
             break

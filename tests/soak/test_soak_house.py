@@ -13,6 +13,7 @@ import time
 import pytest
 import test_client_house
 from house import until
+from leaks import Leaks
 from replayed import COUNTING, days, events, lives, start
 
 STEPS, STEP_S = 1900, 0.02
@@ -36,7 +37,7 @@ def test_five_unloads_with_supervisors_and_viewers_killed(house):
     job = start(
         house, argv, grid=days(house.root / "grid.csv"), steps=STEPS, flat_s=STEPS * STEP_S * 1.15, budget="3.6x"
     )
-    begun, viewers, kills = time.monotonic(), 0, 0
+    begun, viewers, kills, leaks = time.monotonic(), 0, 0, Leaks()
     while not (job.dir / "exit.json").exists():
         if viewers < VIEWERS:
             command = [sys.executable, "-m", "carbontui.cli", "log", "-f", job.id]
@@ -48,12 +49,14 @@ def test_five_unloads_with_supervisors_and_viewers_killed(house):
             viewers += 1
         else:
             time.sleep(1)
+        leaks.sample(job.pids()["keeper"])
         pid = job.pids().get("supervisor")
         if kills < KILLS and pid and time.monotonic() - begun > 12 * (kills + 1):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 kills += 1
     assert job.until_exit()["code"] == 0
+    grown = leaks.check()
     until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), 30, "the books closed")
     unloads = len(lives(job)) - 1
     figures = {
@@ -63,12 +66,13 @@ def test_five_unloads_with_supervisors_and_viewers_killed(house):
         "supervisors_killed": kills,
         "supervisors_started": len(events(job, "supervisor")),
         "viewers_killed": viewers,
+        "keeper_grew_by": grown,
         "acks": len(events(job, "ack")),
         "steps": job.snapshot()["step"],
         "weights_identical": f"weights {checksum(STEPS)}" in (job.dir / "run.log").read_text(),
     }
     print(json.dumps(figures))
-    assert unloads >= 5 and viewers == VIEWERS and kills == KILLS
+    assert grown and unloads >= 5 and viewers == VIEWERS and kills == KILLS
     assert figures["weights_identical"] and figures["steps"] == STEPS
 
 
