@@ -87,7 +87,7 @@ def agree(
         leaks.sample(*(rank.hello.pid for rank in supervisor.live()))
     leaks.check()
     if orphaned:
-        supervisor.lease_s = 2.0
+        supervisor.lease_s = 1.0
         supervisor.pause(world)
     (folder / "enough").touch()
     if orphaned:

@@ -47,8 +47,8 @@ def disturb(supervisor, launch, finish, folder: Path, *, steps: int, unloads: in
     """Train `steps` with that many unloads; pauses and kills of the supervisor are per life of the process. Returns
     the last output after comparing weights with those of an undisturbed run."""
     marker, target = folder / "marker.json", str(folder / "run.pt")
-    alone = subprocess.run(
-        [sys.executable, "-c", TRAIN, str(steps), str(folder / "alone.pt")], capture_output=True, text=True, check=True
+    alone = subprocess.Popen(
+        [sys.executable, "-c", TRAIN, str(steps), str(folder / "alone.pt")], stdout=subprocess.PIPE, text=True
     )
     told: dict[str, object] = {"step": 0}
     current: FakeSupervisor = supervisor
@@ -94,6 +94,7 @@ def disturb(supervisor, launch, finish, folder: Path, *, steps: int, unloads: in
         current.kill()
     assert f"starts at {told['step']} {1 if unloads else None}" in out
     assert not marker.exists()
-    assert weights(out) == weights(alone.stdout)
+    undisturbed, _ = alone.communicate(timeout=100)
+    assert alone.returncode == 0 and weights(out) == weights(undisturbed)
     assert "threads 2 " in out
     return out

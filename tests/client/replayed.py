@@ -14,9 +14,6 @@ from house import House, Job
 SPEED = 4800.0
 """Replayed seconds per second: a day is 18 seconds, a slot of the plan less than a fifth of one."""
 MIDNIGHT = datetime(2020, 4, 20, tzinfo=timezone.utc)
-START = MIDNIGHT + timedelta(hours=3)
-CLEAN_H = 10
-"""Every day is clean from midnight on for this long, then dirty: what any forecast sees coming."""
 
 LAUNCH = """\
 import json, sys, time
@@ -42,6 +39,8 @@ COUNTING = """\
 import json, os, sys, time
 import carbontui
 total, dt, path = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+if os.environ.get("CARBONTUI_RESUME") and len(sys.argv) > 4:
+    dt = float(sys.argv[4])
 state = {"done": 0, "sum": 1}
 if os.environ.get("CARBONTUI_RESUME"):
     state = json.load(open(path))
@@ -60,12 +59,13 @@ print("weights", state["sum"], flush=True)
 """
 
 
-def days(path: Path) -> Path:
-    """A recorded grid of four weeks of such days, of which the job sees the last two."""
+def days(path: Path, clean_h: int = 10) -> Path:
+    """A recorded grid of four weeks of days, clean from midnight on for some hours, then dirty: what any forecast sees
+    coming. The job sees the last two weeks."""
     rows = ["time_utc,carbon_g_per_kwh"]
     for slot in range(-14 * 96, 14 * 96):
         moment = MIDNIGHT + timedelta(minutes=15 * slot)
-        rows.append(f"{moment:%Y-%m-%dT%H:%M:%SZ},{20 if moment.hour < CLEAN_H else 900}")
+        rows.append(f"{moment:%Y-%m-%dT%H:%M:%SZ},{20 if moment.hour < clean_h else 900}")
     path.write_text("\n".join(rows) + "\n")
     return path
 
@@ -80,6 +80,7 @@ def start(
     requeue: bool = False,
     front: bool = False,
     budget: str = "4x",
+    start_h: int = 3,
 ) -> Job | tuple[Job, int, str]:
     """Launch under the plan; `flat_s` is what the steps take flat out. In front: until the end, with exit code and
     what was said on stderr."""
@@ -92,7 +93,7 @@ def start(
         "steps": steps,
         "requeue": requeue,
         "front": front,
-        "start": f"{START:%Y-%m-%dT%H:%M:%SZ}",
+        "start": f"{MIDNIGHT + timedelta(hours=start_h):%Y-%m-%dT%H:%M:%SZ}",
         "speed": SPEED,
     }
     command = [sys.executable, "-c", LAUNCH, json.dumps(told)]
@@ -102,11 +103,11 @@ def start(
     return (job, done.returncode, done.stderr) if front else job
 
 
-def events(job: Job, kind: str) -> list[dict]:
-    """The journal's events of a kind, oldest first."""
+def events(job: Job, *kinds: str) -> list[dict]:
+    """The journal's events of some kinds, oldest first, each with its `kind`."""
     with sqlite3.connect(f"file:{job.dir / 'journal.db'}?mode=ro", uri=True) as db:
-        rows = db.execute("select data from event where kind=? order by at, rowid", (kind,)).fetchall()
-    return [json.loads(data) for (data,) in rows]
+        rows = db.execute("select kind, data from event order by rowid").fetchall()
+    return [json.loads(data) | {"kind": kind} for kind, data in rows if kind in kinds]
 
 
 def lives(job: Job) -> list[tuple[list, float]]:

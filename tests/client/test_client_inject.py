@@ -17,7 +17,7 @@ PYTHONS = sorted(str(p) for v in ("3.9", "3.10", "3.12", "3.13", "3.14") for p i
 
 STEPS = """
 import sys, time, carbontui
-for i in range(120):
+for i in range(60):
     time.sleep(0.01)
     carbontui.step()
 bad = {"textual", "numpy", "msgspec", "click", "httpx", "platformdirs"} & set(sys.modules)
@@ -55,7 +55,7 @@ def test_other_pythons_pause_too(python, supervisor, launch, finish):
     supervisor.pause()
     supervisor.want("run")
     assert "bad set()" in finish(process)
-    assert supervisor.last().step == 120 and supervisor.ranks[0].bad == []
+    assert supervisor.last().step == 60 and supervisor.ranks[0].bad == []
 
 
 def test_an_environment_without_any_package(supervisor, launch, finish, tmp_path):
@@ -67,7 +67,7 @@ def test_an_environment_without_any_package(supervisor, launch, finish, tmp_path
     assert "bad set()" in out and str(Path(os.environ.get("HOME", "/"))) not in out.split("from ")[1].replace(
         str(tmp_path), ""
     )
-    assert supervisor.last().step == 120
+    assert supervisor.last().step == 60
 
 
 def test_an_existing_sitecustomize_runs_too_and_path_order_is_kept(launch, finish, tmp_path, hook):

@@ -28,15 +28,22 @@ def stepping(supervisor, more_than=5):
     supervisor.wait(lambda: supervisor.last() and supervisor.last().step > more_than, what="steps")
 
 
-def beats(supervisor, count=2):
-    """Wait for some more obs of the newest connection."""
+def done_of(out: str) -> int:
+    """The steps LOOP says it has done; its threads are the training's and the link's."""
+    done, _, rest = out.split("done ")[1].partition(" ")
+    assert rest.startswith("threads 2 ")
+    return int(done)
+
+
+def beats(supervisor, count=1):
+    """Wait for some more obs of the newest connection, one a second."""
     rank = supervisor.live()[-1]
     until = len(rank.obs) + count
     supervisor.wait(lambda: len(rank.obs) >= until)
 
 
-def test_pause_holds_at_a_step_and_resume_lets_go(supervisor, launch, finish):
-    process = launch(LOOP, "300", "0.01")
+def test_pause_holds_at_a_step_and_resume_lets_go(tmp_path, supervisor, launch, finish):
+    process = launch(LOOP, "100000", "0.01")
     stepping(supervisor)
     (at,) = supervisor.pause()
     supervisor.wait(lambda: supervisor.last().state == "paused")
@@ -44,8 +51,9 @@ def test_pause_holds_at_a_step_and_resume_lets_go(supervisor, launch, finish):
     assert supervisor.last().step == at
     gen = supervisor.want("run")
     supervisor.wait(lambda: supervisor.acked(gen))
-    assert "done 300 threads 2" in finish(process)
-    assert supervisor.last().step == 300, "the last steps are told on the way out"
+    (tmp_path / "enough").touch()
+    done = done_of(finish(process))
+    supervisor.wait(lambda: supervisor.last().step == done > at, 5, "the last steps, told on the way out")
     rank = supervisor.ranks[0]
     assert rank.bad == []
     assert rank.hello.pid == process.pid and rank.hello.start_time > 0
@@ -55,19 +63,29 @@ def test_pause_holds_at_a_step_and_resume_lets_go(supervisor, launch, finish):
 def test_a_step_is_timed_for_every_beat(supervisor, launch, finish):
     process = launch(LOOP, "2000", "0.01")
     stepping(supervisor)
-    beats(supervisor)
+    beats(supervisor, 2)
     one, two = supervisor.ranks[0].obs[-2:]
     assert 0 < one.timed[0] <= one.timed[0] < two.timed[0] <= two.step
     process.terminate()
     finish(process, code=-signal.SIGTERM)
 
 
-def test_asked_is_said_at_once_while_no_step_ends(supervisor, launch, finish):
-    process = launch("import carbontui, time\ncarbontui.step()\ntime.sleep(3)\ncarbontui.step()\nprint('end')")
+def test_asked_is_said_at_once_while_no_step_ends(tmp_path, supervisor, launch, finish):
+    process = launch(
+        """
+        import carbontui, os, time
+        carbontui.step()
+        while not os.path.exists("enough"):
+            time.sleep(0.01)
+        carbontui.step()
+        print("end")
+        """
+    )
     supervisor.wait(lambda: supervisor.last())
     gen = supervisor.want("pause")
     supervisor.wait(lambda: supervisor.last().state == "asked" and supervisor.last().want_gen == gen)
     assert supervisor.acked(gen) is None
+    (tmp_path / "enough").touch()
     supervisor.wait(lambda: supervisor.acked(gen))
     supervisor.want("run")
     assert "end" in finish(process)
@@ -114,7 +132,7 @@ def test_no_lease_no_pause(tmp_path, launch, finish, supervisor):
     """A dead supervisor lets go when the lease ends; a silent one whose socket stays open as well."""
     process = launch(LOOP, "100000", "0.005")
     stepping(supervisor)
-    supervisor.lease_s = 1.5
+    supervisor.lease_s = 0.8
     (at,) = supervisor.pause()
     supervisor.silence()
     supervisor.wait(lambda: supervisor.last().state == "running" and supervisor.last().step > at)
@@ -135,15 +153,17 @@ def test_no_lease_no_pause(tmp_path, launch, finish, supervisor):
     ],
     ids=["bytes", "endless-line", "nesting", "nan-lease", "unknown"],
 )
-def test_junk_never_stops_training(supervisor, launch, finish, junk):
-    process = launch(LOOP, "250", "0.01")
+def test_junk_never_stops_training(tmp_path, supervisor, launch, finish, junk):
+    process = launch(LOOP, "100000", "0.01")
     stepping(supervisor, 2)
     supervisor.live()[-1].send(junk)
-    stepping(supervisor, 30)
+    stepping(supervisor, supervisor.last().step + 1)
     supervisor.wait(lambda: supervisor.live())
     supervisor.pause()  # and the link still obeys
+    (tmp_path / "enough").touch()
     supervisor.want("run")
-    assert "done 250" in finish(process)
+    done = done_of(finish(process))
+    supervisor.wait(lambda: supervisor.last().step == done, 5, "the last steps")
 
 
 def test_a_flood_is_survived(supervisor, launch, finish):
@@ -173,8 +193,8 @@ def test_a_peer_that_never_reads_costs_nothing(supervisor, launch, finish):
 def test_another_major_version_leaves_training_alone(supervisor, launch, finish):
     supervisor.version = 2
     supervisor.want("pause")
-    process = launch(LOOP, "150", "0.01")
-    assert "done 150" in finish(process)
+    process = launch(LOOP, "60", "0.01")
+    assert "done 60" in finish(process)
     assert supervisor.last().state == "running"
 
 
@@ -284,7 +304,7 @@ def test_duty_runs_a_share_of_the_time(supervisor, launch, finish):
         while carbontui.level() != "duty":
             time.sleep(0.01); carbontui.step()
         start = time.monotonic(); ran = 0.0
-        while time.monotonic() - start < 8:
+        while time.monotonic() - start < 4:
             t = time.monotonic(); time.sleep(0.02); ran += time.monotonic() - t
             carbontui.step()
         print("share", ran / (time.monotonic() - start))
@@ -293,7 +313,7 @@ def test_duty_runs_a_share_of_the_time(supervisor, launch, finish):
     supervisor.wait(lambda: supervisor.last())
     supervisor.want("run", duty=0.5)
     share = float(finish(process).split("share ")[1])
-    assert 0.35 < share < 0.65  # four cycles; the arithmetic itself is tested with a clock in hand
+    assert 0.35 < share < 0.65  # two cycles; the arithmetic itself is tested with a clock in hand
 
 
 def test_interrupt_while_paused_ends_the_script(supervisor, launch):

@@ -80,4 +80,4 @@ def test_five_unloads_with_supervisors_and_viewers_killed(house):
 @pytest.mark.timeout(300)
 def test_after_a_minute_without_a_word_the_keeper_starts_an_unloaded_job(house):
     begun = time.time()
-    assert 60 <= test_client_house.left_alone(house, "2030-01-01T00:00:00Z", 150) - begun < 120
+    assert 60 <= test_client_house.left_alone(house, lambda: "2030-01-01T00:00:00Z", 150) - begun < 120
