@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from carbontui.grid import ridge, stack
+from carbontui.grid import resample, ridge, stack
 from carbontui.grid.ridge import HORIZON_H, WARM_H, Array, Ridge
 
 WINDOW_H = 28 * 24
@@ -97,7 +97,7 @@ class Forecaster:
 
         Any order and gaps are fine. Raises ValueError for naive times, unequal lengths or fewer than two values.
         """
-        stamps, numbers = _columns(times, values)
+        stamps, numbers = resample.columns(times, values)
         if stamps.size < 2:
             raise ValueError(f"a history needs at least two values, got {stamps.size}")
         steps = np.diff(stamps)
@@ -106,14 +106,14 @@ class Forecaster:
             raise ValueError("a history needs at least two different times")
         step_s = float(kinds[np.argmax(counts)])
         start_s = float(stamps[0])
-        dense = _dense(stamps, numbers, start_s, step_s, round((stamps[-1] - start_s) / step_s) + 1)
+        dense = resample.dense(stamps, numbers, start_s, step_s, round((stamps[-1] - start_s) / step_s) + 1)
         model = None
-        per_hour = _per_hour(step_s)
+        per_hour = resample.per_hour(step_s)
         if per_hour:
             hours = dense.size // per_hour
             cut = dense[dense.size - hours * per_hour :]
             first_s = start_s + (dense.size - hours * per_hour) * step_s
-            model = Ridge.fit(_means(cut, per_hour), first_s / 3600)
+            model = Ridge.fit(resample.means(cut, per_hour), first_s / 3600)
         keep = min(dense.size, round((WINDOW_H + WARM_H) * 3600 / step_s))
         horizon = HORIZON_H * max(1, per_hour)
         tail_s = start_s + (dense.size - keep) * step_s
@@ -138,15 +138,15 @@ class Forecaster:
             raise ValueError(f"a forecast needs at least one slot, got {horizon_slots}")
         now_s = now.timestamp()
         native = self._recent(now_s, recent_times, recent_values)
-        per_hour = _per_hour(self.step_s)
-        hourly = _means(native, per_hour) if per_hour else native
+        per_hour = resample.per_hour(self.step_s)
+        hourly = resample.means(native, per_hour) if per_hour else native
         known = np.isfinite(hourly[-72:]).sum() if hourly.size >= WARM_H else 0
         if self.model is None or known < LEAST_KNOWN_H or not np.isfinite(hourly[-24:]).any():
             mean, lo, hi = _simple(native, self.step_s, horizon_slots)
             provenance = "own forecast: same time on the last days"
         else:
             blended, low, high, used = self._hourly(now_s, hourly, published)
-            mean, lo, hi = _refine(native, per_hour, blended, low, high, horizon_slots)
+            mean, lo, hi = resample.refine(native, per_hour, blended, low, high, horizon_slots)
             provenance = "own forecast: ridge" + (" blended with the published one" if used else "")
         mean, lo, hi = self._adapt(now_s, native, mean, lo, hi)
         times = tuple(now + timedelta(seconds=k * self.step_s) for k in range(horizon_slots))
@@ -154,13 +154,13 @@ class Forecaster:
 
     def _recent(self, now_s: float, times: Sequence[datetime], values: ArrayLike) -> Array:
         """Dense native values that end at now: the recent ones over the end of the history."""
-        stamps, numbers = _columns(times, values)
+        stamps, numbers = resample.columns(times, values)
         hours = WINDOW_H + WARM_H
         slots = round(hours * 3600 / self.step_s)
         start_s = now_s - slots * self.step_s
-        known = _dense(stamps, numbers, start_s, self.step_s, slots)
+        known = resample.dense(stamps, numbers, start_s, self.step_s, slots)
         tail: Array = self.tail_s + np.arange(self.tail.size, dtype=float) * self.step_s
-        older = _dense(tail, self.tail, start_s, self.step_s, slots)
+        older = resample.dense(tail, self.tail, start_s, self.step_s, slots)
         merged = np.where(np.isfinite(known), known, older)
         if not np.isfinite(merged).any():
             merged[-1] = float(np.nanmean(self.tail)) if np.isfinite(self.tail).any() else np.nan
@@ -213,8 +213,8 @@ class Forecaster:
         ends = [*(at for at, _ in issues[1:]), np.inf]
         for (issued_s, issue), end_s in zip(issues, ends, strict=False):
             if issued_s not in self.issues:
-                self.issues[issued_s] = _columns(issue.times, issue.values)
-            hours = _to_hours(*self.issues[issued_s], begin_s, length)
+                self.issues[issued_s] = resample.columns(issue.times, issue.values)
+            hours = resample.to_hours(*self.issues[issued_s], begin_s, length)
             starts = begin_s + origins * 3600.0
             mine = np.flatnonzero((starts >= issued_s - 1e-6) & (starts < end_s - 1e-6))
             if mine.size:
@@ -236,44 +236,6 @@ class Forecaster:
         return mean, lo, hi
 
 
-def _columns(times: Sequence[datetime], values: ArrayLike) -> tuple[Array, Array]:
-    """Epoch seconds and values, sorted by time, the last of equal times; infinite values become NaN."""
-    numbers = np.asarray(values, dtype=float).ravel()
-    if len(times) != numbers.size:
-        raise ValueError(f"{len(times)} times but {numbers.size} values")
-    if any(moment.tzinfo is None for moment in times):
-        raise ValueError("times need a time zone")
-    stamps = np.fromiter((moment.timestamp() for moment in times), dtype=float, count=len(times))
-    order = np.argsort(stamps, kind="stable")
-    return stamps[order], np.where(np.isfinite(numbers), numbers, np.nan)[order]
-
-
-def _dense(stamps: Array, values: Array, start_s: float, step_s: float, slots: int) -> Array:
-    out = np.full(slots, np.nan)
-    index = np.floor((stamps - start_s) / step_s + 1e-6).astype(np.int64)
-    good = (index >= 0) & (index < slots) & np.isfinite(values)
-    out[index[good]] = values[good]
-    return out
-
-
-def _per_hour(step_s: float) -> int:
-    """Slots per hour; 0 for a series that is coarser than an hour or does not divide it."""
-    count = round(3600 / step_s)
-    return count if count >= 1 and abs(count * step_s - 3600) < 1e-6 else 0
-
-
-def _means(native: Array, per_hour: int) -> Array:
-    """Hourly means that end where the series ends; an hour known by less than half is NaN."""
-    if per_hour == 1:
-        return native
-    hours = native.size // per_hour
-    blocks = native[native.size - hours * per_hour :].reshape(hours, per_hour)
-    known = np.isfinite(blocks)
-    count = known.sum(axis=1)
-    total = np.where(known, blocks, 0.0).sum(axis=1)
-    return np.where(2 * count >= per_hour, total / np.maximum(count, 1), np.nan)
-
-
 def _thinned(issues: list[tuple[float, Issue]], now_s: float) -> list[tuple[float, Issue]]:
     """Issues known by now, oldest first, at most a few a day; the newest always."""
     known = sorted((pair for pair in issues if pair[0] <= now_s + 1e-6), key=lambda pair: pair[0])
@@ -281,27 +243,6 @@ def _thinned(issues: list[tuple[float, Issue]], now_s: float) -> list[tuple[floa
     apart_s = 86400 / ISSUES_PER_DAY
     kept = [next(group) for _, group in itertools.groupby(known, key=lambda pair: pair[0] // apart_s)]
     return kept if not known or kept[-1][0] == known[-1][0] else [*kept, known[-1]]
-
-
-def _to_hours(stamps: Array, values: Array, begin_s: float, hours: int) -> Array:
-    """A published series by the hour from begin_s on: finer ones averaged at quarters, coarser ones held."""
-    out = np.full(hours, np.nan)
-    good = np.isfinite(values)
-    stamps, values = stamps[good], values[good]
-    if stamps.size == 0:
-        return out
-    step_s = float(np.median(np.diff(stamps))) if stamps.size > 1 else 3600.0
-    first = max(0, int((stamps[0] - begin_s) // 3600))
-    until = min(hours, int((stamps[-1] + step_s - begin_s) // 3600) + 1)
-    if until <= first:
-        return out
-    moments = begin_s + np.arange(first, until)[:, None] * 3600.0 + np.array([450.0, 1350.0, 2250.0, 3150.0])
-    at = np.searchsorted(stamps, moments, side="right") - 1
-    held = np.where((at >= 0) & (moments < stamps[np.maximum(at, 0)] + 1.5 * step_s), values[np.maximum(at, 0)], np.nan)
-    known = np.isfinite(held)
-    total = np.where(known, held, 0.0).sum(axis=1)
-    out[first:until] = np.where(known.sum(axis=1) >= 2, total / np.maximum(known.sum(axis=1), 1), np.nan)
-    return out
 
 
 def _quantiles(missed: Array) -> tuple[Array, Array]:
@@ -325,44 +266,10 @@ def _smooth(values: Array) -> Array:
     return 0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:]
 
 
-def _refine(native: Array, per_hour: int, mean: Array, lo: Array, hi: Array, slots: int) -> tuple[Array, Array, Array]:
-    """From hours to `slots` native slots: the usual shape inside the hour, departures interpolated; beyond, held."""
-    hours = -(-slots // per_hour)
-    if hours > mean.size:
-        # past the model's horizon: the same hours of its last day
-        wrap = mean.size - 24 + (np.arange(hours - mean.size) % 24)
-        mean, lo, hi = (np.concatenate([column, column[wrap]]) for column in (mean, lo, hi))
-    if per_hour == 1:
-        return mean[:slots], lo[:slots], hi[:slots]
-    day = 24 * per_hour
-    shape = _same_slot(native, day)
-    base = shape[np.arange(hours * per_hour) % day]
-    base_hours = base.reshape(hours, per_hour).mean(axis=1)
-    centres = np.concatenate([[-0.5 / per_hour], np.arange(hours) + 0.5])
-    at = (np.arange(hours * per_hour) + 0.5) / per_hour
-    last = native[-1] - shape[-1] if np.isfinite(native[-1]) else mean[0] - base_hours[0]
-    out = base + np.interp(at, centres, np.concatenate([[last], mean[:hours] - base_hours]))
-    low, high = (np.interp(at, centres[1:], (edge - mean)[:hours]) for edge in (lo, hi))
-    out = np.maximum(out, 0.0)
-    return out[:slots], (out + low)[:slots], (out + high)[:slots]
-
-
-def _same_slot(native: Array, day: int) -> Array:
-    """Mean of each of the next day's slots over the last seven days; unknown ones by the overall mean."""
-    days = min(7, native.size // day)
-    overall = float(np.nanmean(native))
-    if days == 0:
-        return np.full(day, overall)
-    blocks = native[native.size - days * day :].reshape(days, day)
-    known = np.isfinite(blocks)
-    total = np.where(known, blocks, 0.0).sum(axis=0)
-    return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), overall)
-
-
 def _simple(native: Array, step_s: float, slots: int) -> tuple[Array, Array, Array]:
     """For short histories: the same time on the last days, yesterday's departure from it, and today's, which fades."""
     day = max(1, round(86400 / step_s))
-    shape = _same_slot(native, day)
+    shape = resample.same_slot(native, day)
     ahead = np.arange(slots)
     yesterday = native[-day:] if native.size >= day else shape
     yesterday = np.where(np.isfinite(yesterday), yesterday, shape)

@@ -1,0 +1,108 @@
+"""Series by the hour and back: dense slots of stamped values, hourly means, the shape inside the hour given back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from carbontui.grid.ridge import Array
+
+
+def columns(times: Sequence[datetime], values: ArrayLike) -> tuple[Array, Array]:
+    """Epoch seconds and values, sorted by time, the last of equal times last; infinite values become NaN.
+
+    Raises ValueError for naive times and for unequal lengths.
+    """
+    numbers = np.asarray(values, dtype=float).ravel()
+    if len(times) != numbers.size:
+        raise ValueError(f"{len(times)} times but {numbers.size} values")
+    if any(moment.tzinfo is None for moment in times):
+        raise ValueError("times need a time zone")
+    stamps = np.fromiter((moment.timestamp() for moment in times), dtype=float, count=len(times))
+    order = np.argsort(stamps, kind="stable")
+    return stamps[order], np.where(np.isfinite(numbers), numbers, np.nan)[order]
+
+
+def dense(stamps: Array, values: Array, start_s: float, step_s: float, slots: int) -> Array:
+    """Values by slot of `step_s` from `start_s` on, the later of two in one slot; NaN where there is none."""
+    out = np.full(slots, np.nan)
+    index = np.floor((stamps - start_s) / step_s + 1e-6).astype(np.int64)
+    good = (index >= 0) & (index < slots) & np.isfinite(values)
+    out[index[good]] = values[good]
+    return out
+
+
+def per_hour(step_s: float) -> int:
+    """Slots per hour; 0 for a series that is coarser than an hour or does not divide it."""
+    count = round(3600 / step_s)
+    return count if count >= 1 and abs(count * step_s - 3600) < 1e-6 else 0
+
+
+def means(native: Array, per_hour: int) -> Array:
+    """Hourly means that end where the series ends; an hour known by less than half is NaN."""
+    if per_hour == 1:
+        return native
+    hours = native.size // per_hour
+    blocks = native[native.size - hours * per_hour :].reshape(hours, per_hour)
+    known = np.isfinite(blocks)
+    count = known.sum(axis=1)
+    total = np.where(known, blocks, 0.0).sum(axis=1)
+    return np.where(2 * count >= per_hour, total / np.maximum(count, 1), np.nan)
+
+
+def to_hours(stamps: Array, values: Array, begin_s: float, hours: int) -> Array:
+    """A published series by the hour from begin_s on: finer ones averaged at quarters, coarser ones held."""
+    out = np.full(hours, np.nan)
+    good = np.isfinite(values)
+    stamps, values = stamps[good], values[good]
+    if stamps.size == 0:
+        return out
+    step_s = float(np.median(np.diff(stamps))) if stamps.size > 1 else 3600.0
+    first = max(0, int((stamps[0] - begin_s) // 3600))
+    until = min(hours, int((stamps[-1] + step_s - begin_s) // 3600) + 1)
+    if until <= first:
+        return out
+    moments = begin_s + np.arange(first, until)[:, None] * 3600.0 + np.array([450.0, 1350.0, 2250.0, 3150.0])
+    at = np.searchsorted(stamps, moments, side="right") - 1
+    held = np.where((at >= 0) & (moments < stamps[np.maximum(at, 0)] + 1.5 * step_s), values[np.maximum(at, 0)], np.nan)
+    known = np.isfinite(held)
+    total = np.where(known, held, 0.0).sum(axis=1)
+    out[first:until] = np.where(known.sum(axis=1) >= 2, total / np.maximum(known.sum(axis=1), 1), np.nan)
+    return out
+
+
+def refine(native: Array, per_hour: int, mean: Array, lo: Array, hi: Array, slots: int) -> tuple[Array, Array, Array]:
+    """From hours to `slots` native slots: the usual shape inside the hour, departures interpolated; beyond, held."""
+    hours = -(-slots // per_hour)
+    if hours > mean.size:
+        # past the model's horizon: the same hours of its last day
+        wrap = mean.size - 24 + (np.arange(hours - mean.size) % 24)
+        mean, lo, hi = (np.concatenate([column, column[wrap]]) for column in (mean, lo, hi))
+    if per_hour == 1:
+        return mean[:slots], lo[:slots], hi[:slots]
+    day = 24 * per_hour
+    shape = same_slot(native, day)
+    base = shape[np.arange(hours * per_hour) % day]
+    base_hours = base.reshape(hours, per_hour).mean(axis=1)
+    centres = np.concatenate([[-0.5 / per_hour], np.arange(hours) + 0.5])
+    at = (np.arange(hours * per_hour) + 0.5) / per_hour
+    last = native[-1] - shape[-1] if np.isfinite(native[-1]) else mean[0] - base_hours[0]
+    out = base + np.interp(at, centres, np.concatenate([[last], mean[:hours] - base_hours]))
+    low, high = (np.interp(at, centres[1:], (edge - mean)[:hours]) for edge in (lo, hi))
+    out = np.maximum(out, 0.0)
+    return out[:slots], (out + low)[:slots], (out + high)[:slots]
+
+
+def same_slot(native: Array, day: int) -> Array:
+    """Mean of each of the next day's slots over the last seven days; unknown ones by the overall mean."""
+    days = min(7, native.size // day)
+    overall = float(np.nanmean(native))
+    if days == 0:
+        return np.full(day, overall)
+    blocks = native[native.size - days * day :].reshape(days, day)
+    known = np.isfinite(blocks)
+    total = np.where(known, blocks, 0.0).sum(axis=0)
+    return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), overall)
