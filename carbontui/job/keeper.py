@@ -188,11 +188,12 @@ class Keeper:
         facts = self.marker_facts()
         if not facts:
             return None
+        whole, dot, rest = str(facts.get("not_before")).removesuffix("Z").partition(".")
         try:
-            moment = time.strptime(str(facts.get("not_before"))[:19], "%Y-%m-%dT%H:%M:%S")
+            moment = time.strptime(whole, "%Y-%m-%dT%H:%M:%S")
+            return calendar.timegm(moment) + float(f"0{dot}{rest}")
         except ValueError:
             return 0.0
-        return float(calendar.timegm(moment))
 
     def marker_facts(self) -> dict[str, Any]:
         """What the resume marker holds; empty without a readable one."""

@@ -115,3 +115,13 @@ async def test_a_keeper_that_dies_while_the_command_is_unloaded_is_named_as_the_
     await asyncio.wait_for(told.wait(), 5)
     _, decision = decide(Control(), Observation(now_s=0.0, mono_s=0.0, child=one.child()))
     assert decision.state == "lost" and "run it again" in decision.reason.text
+
+
+def test_an_unloaded_job_is_not_started_before_its_moment(tmp_path):
+    held = bare(tmp_path)
+    (tmp_path / "resume.json").write_text('{"step": 3, "not_before": "2026-01-01T00:00:01.750Z"}')
+    assert held.read_marker() == 1767225601.75
+    (tmp_path / "resume.json").write_text('{"step": 3, "not_before": null}')
+    assert held.read_marker() == 0.0, "at once"
+    (tmp_path / "resume.json").unlink()
+    assert held.read_marker() is None

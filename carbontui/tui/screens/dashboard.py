@@ -405,8 +405,6 @@ class Dashboard(Screen[str | None]):
 
 def _shape(picture: Picture) -> tuple[object, ...]:
     """What the layout depends on."""
-    from carbontui.tui import words
-
     return (
         picture.over,
         len(picture.status.gpus),
