@@ -312,11 +312,14 @@ def calibrated(board: Bench) -> Curve:
         CalibrationSpec(gpu="b", gpus=1, fingerprint="f", can_cap=True, limit_min_w=200.0, limit_found_w=700.0)
     )
     meter, steps, paused = Meter(), 0.0, False
+    timed: tuple[float, int] | None = None
     for _ in range(2000):
         speed = board.sim.get("speed")
         board.sim.advance(1)
         steps += 10 * speed
         now_s, look = board.sim.get("clock_s"), board.backend.look(board.uuid)
+        if speed > 0:
+            timed = (now_s - (steps - int(steps)) / (10 * speed), int(steps))
         meter.add(Sample(uuid=board.uuid, mono_s=now_s, wall_s=now_s, energy_uj=look.energy_uj, power_w=look.power_w))
         told = board.limiter.observe(board.uuid, look, now_s)
         assert told is None or told.ok, told
@@ -332,7 +335,7 @@ def calibrated(board: Bench) -> Curve:
                 mono_s=now_s,
                 wall_s=now_s,
                 step=int(steps),
-                step_mono_s=now_s,
+                timed=timed,
                 energy_j=meter.joules(),
                 energy_mono_s=meter.counted_until_s(board.uuid) or now_s,
                 limit_w=in_force_w(reading),
