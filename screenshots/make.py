@@ -27,6 +27,7 @@ PICTURES = {
     "dashboard-light": ("running", 1, (120, 40), [], "carbon-light"),
     "preview": ("running", 8, (120, 40), ["shift+right", "right", "right"], "carbon-dark"),
     "paused": ("override", 1, (120, 40), [], "carbon-dark"),
+    "doctor": ("running", 1, (120, 40), ["d"], "carbon-dark"),
     "small": ("demo", 1, (80, 24), [], "carbon-dark"),
     "summary": ("done", 1, (120, 40), [], "carbon-dark"),
 }

@@ -40,24 +40,27 @@ LOG = (
 )
 
 ABILITIES = (
-    p.Ability("GPU 0 NVIDIA A100-SXM4-80GB", "energy counter", "yes", "joules since the driver was loaded"),
-    p.Ability("GPU 0 NVIDIA A100-SXM4-80GB", "power", "yes", "instant"),
+    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "energy counter", "yes", "energy counter of the board"),
+    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "power", "yes", "1 s average"),
+    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "power limit", "yes", "200-700 W, now 250 W"),
     p.Ability(
-        "GPU 0 NVIDIA A100-SXM4-80GB",
-        "power limit",
+        "host",
+        "CPU packages",
         "no permission",
-        "the driver lets only root set limits",
-        "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i GPU-51a0 -pl WATTS",
-    ),
-    p.Ability(
-        "host", "CPU packages", "no permission", "RAPL is readable by root alone; estimated", "sudo chmod a+r ..."
+        "RAPL is readable by root only (CVE-2020-8694); estimated",
+        "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj",
     ),
     p.Ability("training", "pause", "yes", "1 process at its steps; a pause takes hold after 41 ms"),
+    p.Ability("training", "duty cycle", "yes", "in whole steps; saves watts, not energy"),
     p.Ability("training", "unload", "no", "it has no checkpoint function", "carbontui.on_checkpoint(save)"),
 )
 CURVE = (
-    "NVIDIA A100-SXM4-80GB x 1: 3.11 steps/s flat out",
-    "  cap 250 W     246.1 W ±1.9  speed  84.0 % ±0.8  94.2 J/step",
+    "NVIDIA H100 80GB HBM3 x 1: 3.70 steps/s flat out",
+    "  cap 250 W     246.1 W ±1.9  speed  84.0 % ±0.8  79.2 J/step",
+    "  cap 310 W     304.8 W ±2.2  speed  93.1 % ±0.9  88.5 J/step",
+    "  full          385.0 W ±2.4  speed 100.0 % ±0.4  104.1 J/step",
+    "  parked         74.0 W ±0.6",
+    "  pause 0.0 s, resume 0.1 s",
 )
 
 

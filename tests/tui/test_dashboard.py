@@ -273,7 +273,7 @@ async def test_the_capability_table_says_why_not_and_the_mend(stage: Any) -> Non
     async with stage() as s:
         await s.pilot.press("d")
         await s.until(lambda: "what can be measured and done here" in s.text())
-        for said in ("no permission", "sudo nvidia-smi", "takes hold after 41 ms", "on_checkpoint", "94.2 J/step"):
+        for said in ("no permission", "sudo chmod a+r", "takes hold after 41 ms", "on_checkpoint", "79.2 J/step"):
             assert said in s.text(), said
         await s.pilot.press("d")
         await s.until(lambda: s.app.screen is s.dashboard)
