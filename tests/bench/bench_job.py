@@ -81,8 +81,9 @@ def main() -> None:
         job = house.start("--zone", "DE", "--work", "8h", "--budget", "1x", pause=STEP_S)
         until(lambda: job.snapshot().get("certificate"), 30, "a plan")
         created_s = json.loads((job.dir / "spec.json").read_text())["created_s"]
-        with sqlite3.connect(job.dir / "journal.db") as db:
-            first_plan_s = db.execute("select min(wall) from event where kind='plan'").fetchone()[0] - created_s
+        with sqlite3.connect(job.dir / "journal.db") as db:  # written about every two seconds
+            asked = "select min(wall) from event where kind='plan'"
+            first_plan_s = until(lambda: db.execute(asked).fetchone()[0], 30, "the plan's row") - created_s
         job.until_steps(20)
         socket = Path(json.loads((job.dir / "job.json").read_text())["socket"])
         latencies = pause_latencies(job, socket)
