@@ -146,7 +146,8 @@ def _text(lease: Lease) -> str:
     left = f"job {lease.job} left {lease.uuid}"
     if lease.clocks_mhz is not None:
         return f"{left} with its clock locked at {lease.clocks_mhz} MHz"
-    return f"{left} at {lease.ours_mw[-1] / 1000:.0f} W (found {lease.before_mw / 1000:.0f} W)"
+    watts = " or ".join(f"{ours / 1000:.0f}" for ours in dict.fromkeys(lease.ours_mw))
+    return f"{left} at {watts} W (found {lease.before_mw / 1000:.0f} W)"
 
 
 def mend(timeout_s: float = 20.0) -> tuple[Outcome, ...]:

@@ -35,6 +35,9 @@ def apply(held: Held, watts: float, *, allow_raise: bool, power_w: float | None,
     info, tenure = held.info, held.tenure
     if info.limit_min_mw is None or info.limit_max_mw is None or held.ceiling_mw is None or held.found_mw is None:
         return held.outcome(False, "not_supported", NO_RANGE)
+    current = held.backend.limit_mw(info.uuid)
+    if tenure.lease is None and not _near(current, (held.found_mw,)):
+        adopt(held, current)  # someone set it while nothing of ours stood there
     top = info.limit_max_mw if allow_raise else min(held.ceiling_mw, info.limit_max_mw)
     wanted = round(watts * 1000)
     if wanted < info.limit_min_mw:
@@ -43,7 +46,6 @@ def apply(held: Held, watts: float, *, allow_raise: bool, power_w: float | None,
     wanted = min(wanted, top)
     if wanted == held.found_mw and tenure.lease is None:
         return held.outcome(True, "kept", "this is the limit that was found")
-    current = held.backend.limit_mw(info.uuid)
     if tenure.lease is not None and not _near(current, tenure.lease.ours_mw):
         adopt(held, current)
         wanted = min(wanted, top if allow_raise else held.ceiling_mw)

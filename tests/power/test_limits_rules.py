@@ -202,6 +202,10 @@ def test_permission_dropped_while_running_is_said_once_and_nothing_is_forgotten(
     first, second = cap(made, 300), cap(made, 300)
     assert (first.code, second.code) == ("no_permission", "no_permission")
     assert sum("not given back" in line for line in lines) == 1
+    kept = store.read(UUID)
+    store.write(msgspec.structs.replace(kept, agent_pid=dead_owner()[0]))
+    assert "at 400 or 300 W" in stale_leases(store.directory)[0].text
+    store.write(kept)
     assert store.read(UUID) is not None and board.now_mw == 400_000
     board.refuse = None
     assert made.release(UUID).code == "given_back" and board.now_mw == 700_000
@@ -291,3 +295,16 @@ def test_lease_directory_that_is_not_ours_is_refused(tmp_path: Path, board: Fake
 def test_command_writes_whole_watts_without_a_tail() -> None:
     assert leases.limit_command("GPU-1", 700_000).endswith("-pl 700")
     assert leases.limit_command("GPU-1", 350_500).endswith("-pl 350.5")
+
+
+@pytest.mark.parametrize(("outside_mw", "stands_mw"), [(250_000, 250_000), (500_000, 300_000)])
+def test_a_limit_set_outside_between_two_caps_is_what_is_given_back(
+    board: FakeBoard, store: LeaseStore, outside_mw: int, stands_mw: int
+) -> None:
+    made = limiter(board, store)
+    cap(made, 400)
+    made.release(UUID)
+    board.now_mw = outside_mw
+    assert cap(made, 300).ok and board.now_mw == stands_mw, "never above what stands there now"
+    made.release(UUID)
+    assert board.now_mw == outside_mw
