@@ -9,16 +9,44 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.power import capability
-from carbontui.power.messages import Reading
+from carbontui.power.messages import Cap, Reading
 
 if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
+
+SILENT_S = 5.0
+"""Readings older than this are history (picture.status shows none of them)."""
 
 
 def caps_hold(devices: Sequence[Reading]) -> bool:
     """Whether every board takes a limit, as far as is known."""
     known = [reading.caps["limit"].support for reading in devices if "limit" in reading.caps]
     return bool(devices) and all(support in ("yes", "unknown") for support in known)
+
+
+def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
+    """What keeps the watts of these boards from being this job's: no answer, no reading, others who use them.
+
+    `age_s` is the age of the readings; boards that were seen and are silent are named by what is missing.
+    """
+    if devices and age_s >= SILENT_S:
+        silent = units.fmt_duration(age_s)
+        return [f"the driver has not answered for {silent}: watts are unknown, limits stay as they are until it does"]
+    found = []
+    for reading in devices:
+        board = f"GPU {reading.index}"
+        if reading.lost:
+            found.append(f"{board} is lost (it fell off the bus): reboot or reset it; its energy until then is kept")
+            continue
+        if reading.power_w is None and reading.caps.get("energy", Cap("unknown")).support != "yes":
+            why = reading.why.get("power_w", "no reading")
+            found.append(f"{board}: no watts can be read ({why}); the energy counted is without them")
+        if reading.mig:
+            found.append(f"{board}: its watts are those of the whole board, shared by its MIG slices")
+        if reading.foreign_pids:
+            pid = reading.foreign_pids[0]
+            found.append(f"{board}: another process uses it too (pid {pid}); its watts are counted here")
+    return found
 
 
 def sigstop_refusal(devices: Sequence[Reading]) -> str:

@@ -91,10 +91,10 @@ class Job:
         pids = protocol.Pids(self.alive("keeper"), self.alive("supervisor"), None, self.alive("child"))
         changes: dict[str, Any] = {"pids": pids}
         if saved.state in protocol.LIVE_STATES:
-            changes |= self._outside(saved.state, pids)
+            changes |= self._outside(saved.state, pids, saved.gpus)
         return msgspec.structs.replace(saved, **changes)
 
-    def _outside(self, saved: str, pids: protocol.Pids) -> dict[str, Any]:
+    def _outside(self, saved: str, pids: protocol.Pids, gpus: tuple[protocol.Gpu, ...]) -> dict[str, Any]:
         """What the exit file and the process table say of a job that its snapshot calls live."""
         if self.exit is not None:
             return ended(self.exit)
@@ -105,7 +105,12 @@ class Job:
             text = "no supervisor answers; training runs free and a new supervisor is on its way"
             if pids.keeper is None:
                 text = "keeper and supervisor are gone; training runs free"
-            return {"state": "running", "reason": protocol.Reason("unguarded", text), "next": None}
+            # what the last supervisor saw is history
+            blank = {"power_w": None, "memory_used_b": None, "util": None}
+            gpus = tuple(msgspec.structs.replace(gpu, **blank) for gpu in gpus)
+            reason = protocol.Reason("unguarded", text)
+            gone = {"power_w": None, "rate_steps_per_s": None, "gpus": gpus}
+            return {"state": "running", "reason": reason, "next": None, **gone}
         return {}
 
 

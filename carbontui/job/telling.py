@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job import picture, store
+from carbontui.job import abilities, picture, store
 from carbontui.power.messages import Readings
 
 if TYPE_CHECKING:
@@ -97,8 +97,11 @@ class Teller:
             note for note in (job.missing, job.server.fault, job.feed.note, job.journal.fault, job.planner.note) if note
         ]
         found += job.faults.notices
-        found += job.agent.readings.notices
-        found += [o.text for o in job.agent.outcomes.values() if not o.ok and o.text]
+        readings = job.agent.readings
+        found += abilities.board_notices(job.devices, readings.age_s(time.monotonic()))
+        found += readings.notices
+        several = {r.uuid: f"GPU {r.index}: " for r in readings.devices} if len(readings.devices) > 1 else {}
+        found += [several.get(o.uuid, "") + o.text for o in job.agent.outcomes.values() if not o.ok and o.text]
         found += job.desk.notices(now)
         return tuple(dict.fromkeys(found))
 

@@ -81,6 +81,7 @@ def test_everything_killed_the_next_run_gives_the_limit_back(capped_house) -> No
     assert sim.get("limit_mw") == 300_000
     steps = job.steps()
     until(lambda: job.steps() > steps + 5, what="training going on")
+    assert job.status()["gpus"][0].get("power_w") is None, "nobody looks any more: no watts of the past"
     listing = house.cli("ls")
     assert "-pl 700" in listing.stderr + listing.stdout, "looking verbs name the stale lease"
     assert sim.get("limit_mw") == 300_000, "and change nothing"
