@@ -62,6 +62,13 @@ def sigstop_refusal(devices: Sequence[Reading]) -> str:
     return f"its {len(own)} processes use GPUs together" if len(own) > 1 else ""
 
 
+def freeze_why(job: Supervisor) -> str:
+    """Why SIGSTOP is not to be used now although `run --sigstop` asked for it."""
+    if not job.options.sigstop:
+        return ""
+    return sigstop_refusal(job.devices) if job.guard.guarded else "the keeper, which undoes it, is gone"
+
+
 def answer(job: Supervisor, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
     """For the screen's page `d`: boards and host as the agent sees them, then the training, then its speed curve."""
     readings = msgspec.structs.replace(job.agent.readings, devices=job.devices)

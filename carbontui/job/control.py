@@ -302,7 +302,7 @@ def _observe(
 def _cannot_hold(asked: Control, seen: Observation) -> str:
     """Why a pause does not take hold of a program without steps, and the mend."""
     why = seen.freeze_why or seen.child.freeze_why
-    if seen.can_freeze and why:
+    if why:
         return f"asked to pause, but it has shown no training step and SIGSTOP is refused: {why}"
     if asked.freeze:
         return "asked to pause; stopping its processes (SIGSTOP)"

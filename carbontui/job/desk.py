@@ -190,7 +190,7 @@ class ViewerDesk:
         trial = self._job.trial
         if cmd.args.get("show"):
             if trial.curve is None:
-                return _no(cmd, "not calibrated yet", 3)
+                return _no(cmd, f"not calibrated yet{f': {trial.text}' if trial.text else ''}", 3)
             return protocol.Result(cmd.id, True, text=trial.table(), data=msgspec.to_builtins(trial.curve))
         why = trial.start(time.monotonic(), by)
         if why:
@@ -222,8 +222,9 @@ class ViewerDesk:
         job.wake()
         if cmd.verb == "pause":
             return await self._await_pause(cmd)
-        capped = f"capped at {float(value or 0):.0f} W per GPU"
-        text = {"resume": "back to the plan", "boost": "flat out"}.get(cmd.verb, capped)
+        if cmd.verb == "cap" and value is not None:
+            return await self._await_cap(cmd, float(value))
+        text = {"resume": "back to the plan", "boost": "flat out"}[cmd.verb]
         return protocol.Result(cmd.id, True, text=text)
 
     def _until(self, cmd: protocol.Cmd) -> float | None:
@@ -257,6 +258,21 @@ class ViewerDesk:
         why = f": {job.decision.reason.text}" if job.decision.reason.code == "no_client" else ""
         return protocol.Result(cmd.id, True, text=f"asked, no boundary yet{why}")
 
+    async def _await_cap(self, cmd: protocol.Cmd, watts: float) -> protocol.Result:
+        """'capped' once the boards have taken it, why not where none did, or 'asked' after two seconds."""
+        job = self._job
+        asked = f"{watts:g} W per GPU"
+        due = time.monotonic() + ACK_WAIT_S
+        while time.monotonic() < due:
+            await asyncio.sleep(ACK_LOOK_S)
+            if job.decision.state in ("waiting", "unloaded"):
+                return protocol.Result(cmd.id, True, text=f"asked for {asked}: set when it starts")
+            if job.control.limit_w == watts and not job.hands.limiting:
+                refused, why = job.hands.refused_cap()
+                text = f"capped at {asked}" if refused is None else f"asked for {asked}, not capped: {why}"
+                return protocol.Result(cmd.id, True, text=text)
+        return protocol.Result(cmd.id, True, text=f"asked for {asked}; the driver has not answered yet")
+
     def _cannot_cap(self, value: float | None) -> str:
         """Why a cap cannot be set; '' when it can."""
         job = self._job
@@ -270,9 +286,11 @@ class ViewerDesk:
             cap = reading.caps.get("limit", Cap("unknown"))
             if cap.support not in ("yes", "unknown"):
                 return f"{reading.name}: {cap.why or cap.support}{'; ' + cap.fix if cap.fix else ''}"
-            low, high = reading.limit_min_w, reading.limit_found_w or reading.limit_max_w
+            low, high, top = reading.limit_min_w, reading.limit_found_w or reading.limit_max_w, reading.limit_max_w
             if low is not None and value < low:
                 return f"{value:.0f} W is below what {reading.name} takes; at least {low:.0f} W"
+            if top is not None and value > top:
+                return f"{value:.0f} W is above what {reading.name} takes; at most {top:.0f} W"
             if high is not None and value > high and not job.options.allow_raise:
                 return f"{value:.0f} W is above the limit found at the start ({high:.0f} W); --allow-raise permits it"
         return ""

@@ -109,6 +109,11 @@ class Hands:
             self._limiting.cancel()
         self._limiting = asyncio.ensure_future(self._set_limit(watts))
 
+    @property
+    def limiting(self) -> bool:
+        """Whether the boards have yet to answer for a limit."""
+        return self._limiting is not None and not self._limiting.done()
+
     def refused_cap(self) -> tuple[float | None, str]:
         """(watts, why) of a cap that every board has refused or given up; (None, '') while one holds or is asked."""
         job = self._job

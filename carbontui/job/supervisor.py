@@ -299,7 +299,7 @@ class Supervisor:
             refused_w=refused_w,
             refused_why=refused_why,
             can_freeze=self.options.sigstop and self.guard.guarded,
-            freeze_why=abilities.sigstop_refusal(self.devices) if self.options.sigstop else "",
+            freeze_why=abilities.freeze_why(self),
             stepped=self.progress.step > 0,
             trial=self.trial.level,
         )

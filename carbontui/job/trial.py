@@ -53,6 +53,7 @@ class Trial:
         self._tried = False
         self._looked = False
         self._asked_s = 0.0
+        self._must_run = False
         self.level: Level | None = None
         self.text = ""
         self.curve: Curve | None = None
@@ -77,6 +78,10 @@ class Trial:
         foreign = [pid for reading in job.devices for pid in reading.foreign_pids]
         if foreign:
             return f"other processes use its GPU (pid {foreign[0]}): what they do would be measured too"
+        if any(reading.mig for reading in job.devices):
+            return "its GPU is shared by MIG slices: what they do would be measured too"
+        if self._must_run:
+            return "no slack is left before the deadline; give it some: carbontui budget 1.5x"
         return ""
 
     def start(self, mono_s: float, by: str) -> str:
@@ -109,6 +114,7 @@ class Trial:
 
     def tick(self, now_s: float, mono_s: float, *, must_run: bool) -> None:
         """Once per tick of the supervisor, before it decides."""
+        self._must_run = must_run
         try:
             self._advance(now_s, mono_s, must_run)
         except Exception as error:

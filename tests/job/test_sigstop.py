@@ -65,6 +65,8 @@ def test_it_is_paused_only_once_it_stands_and_a_refusal_says_why():
     asked, decision = decide(asked, replace(standing, freeze_why="2 processes use H100"))
     assert not asked.freeze and "2 processes use H100" in decision.reason.text
     assert "--sigstop" in decide(Control(), seen())[1].reason.text, "without it the mend is named"
+    refused = decide(Control(), seen(freeze_why="the keeper is gone"))[1].reason.text
+    assert "keeper is gone" in refused and "--sigstop" not in refused, "who asked for it is not told to"
 
 
 def test_the_group_stands_while_the_lease_is_renewed_and_goes_on_after_it(program):

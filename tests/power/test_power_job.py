@@ -64,6 +64,22 @@ def test_a_cap_that_cannot_be_set_is_refused_with_the_mend(capped_house) -> None
     assert sim.get("writes") == 0
 
 
+def test_the_answer_to_a_cap_says_what_became_of_it(capped_house) -> None:
+    house, sim = capped_house
+    job = house.start("--allow-raise", "--work", "2h")
+    job.until_steps()
+    until(lambda: job.status().get("gpus"), what="the board in status")
+    above = house.cli("cap", "900W", job.id)
+    assert above.returncode == 4 and "at most 700 W" in above.stderr
+    assert "capped at 300.5 W per GPU" in house.cli("cap", "300.5W", job.id).stdout and sim.get("limit_mw") == 300_500
+    house.cli("resume", job.id, check=True)
+    refused = house.cli("calibrate", job.id)
+    assert refused.returncode == 1 and "no slack" in refused.stderr, "a budget of 1.0x has none"
+    sim.process(os.getpid(), level=0.1)
+    assert "not capped: another process" in house.cli("cap", "300W", job.id).stdout
+    assert sim.get("limit_mw") == 700_000
+
+
 def test_everything_killed_the_next_run_gives_the_limit_back(capped_house) -> None:
     house, sim = capped_house
     job = house.start()
