@@ -191,7 +191,7 @@ class Supervisor:
             self._starting.cancel()
         for outcome in await self.agent.close():
             if not outcome.ok:
-                self.log(f"{outcome.uuid}: {outcome.text} {outcome.fix}".strip())
+                self.log(f"{outcome.uuid}: {outcome.text or outcome.code}")
 
     async def settle(self) -> None:
         """In a replay the last slot is over in a moment: wait, so that the accounts hold realised values only."""

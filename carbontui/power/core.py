@@ -201,7 +201,7 @@ class Agent:
     def _readings(self, mono: float, wall: float, host: HostReading) -> Readings:
         several = {info.uuid: f"GPU {info.index}: " for info in self._infos} if len(self._infos) > 1 else {}
         limits = [several.get(uuid, "") + text for uuid, text in self._limiter.notices.items()]
-        notices = [text for text in (self._trouble, *limits) if text]
+        notices = [text for text in (self._trouble, *getattr(self._backend, "missing", ()), *limits) if text]
         if not self._certain and self._wish is not None and self._wish.watch is None:
             notices.append(
                 "CUDA_VISIBLE_DEVICES gives numbers, which may name other GPUs until the script reports UUIDs"

@@ -28,6 +28,8 @@ class NvmlBackend:
 
     def __init__(self) -> None:
         self.driver = ""
+        self.missing: tuple[str, ...] = ()
+        """Boards the driver counts but does not let anybody see, in words."""
         self._nvml: Any = None
         self._handles: dict[str, Any] = {}
         self._infos: dict[str, DeviceInfo] = {}
@@ -51,12 +53,16 @@ class NvmlBackend:
         self._open = True
         self._broken = False
         self._lost.clear()
+        self.missing = ()
         self.driver = str(self._try(pynvml.nvmlSystemGetDriverVersion) or "")
         for index in range(int(self._call(pynvml.nvmlDeviceGetCount))):
-            handle = self._try(pynvml.nvmlDeviceGetHandleByIndex, index)
-            uuid = self._try(pynvml.nvmlDeviceGetUUID, handle) if handle is not None else None
-            if handle is None or uuid is None:
-                continue  # a lost board has no handle; the ones known before keep theirs
+            try:
+                handle = self._call(pynvml.nvmlDeviceGetHandleByIndex, index)
+                uuid = self._call(pynvml.nvmlDeviceGetUUID, handle)
+            except DeviceError as error:
+                # a lost board has no handle; the ones known before keep theirs
+                self.missing += (f"GPU {index} does not answer ({error}): reboot or reset it",)
+                continue
             self._handles[uuid] = handle
             self._infos[uuid] = self._describe(uuid, handle, index)
 

@@ -113,6 +113,7 @@ def grid_findings() -> list[Finding]:
 
 async def power_findings(mend: bool) -> list[Finding]:
     """GPUs, CPU and what may be set, as the agent sees them; stale limits, given back with --mend."""
+    from carbontui.job import store
     from carbontui.power import capability, leases
     from carbontui.power.handle import AgentHandle
 
@@ -120,7 +121,8 @@ async def power_findings(mend: bool) -> list[Finding]:
     if mend:
         for outcome in leases.mend():
             verdict: Verdict = "ok" if outcome.ok else "missing"
-            found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or outcome.code}", outcome.fix))
+            back = "given back" if outcome.watts is None else f"given back, {outcome.watts:.0f} W"
+            found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or back}", outcome.fix))
     else:
         found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
     try:
@@ -129,11 +131,16 @@ async def power_findings(mend: bool) -> list[Finding]:
         directory = Path("/")
     handle = AgentHandle(log=lambda _line: None, cwd=directory, job="doctor", monitor=True, probing=True)
     try:
+        handle.watch(None, own_pids=tuple(pid for job in store.jobs() if (pid := job.alive("child"))))
         await handle.start()
         loop = asyncio.get_running_loop()
         due = loop.time() + FIRST_LOOK_S
         while not handle.readings.mono_s and loop.time() < due:
             await asyncio.sleep(0.05)
+        if not handle.readings.mono_s:
+            text = f"the GPU driver has not answered for {FIRST_LOOK_S:.0f} s; running jobs do not wait for it"
+            return [*found, Finding("gpu", "missing", text)]
+        found += [Finding("gpu", "missing", text) for text in handle.readings.notices]
         for row in capability.table(handle.readings):
             ok: Verdict = "ok" if row.support == "yes" else "note"
             text = f"{row.aspect}: {row.support.replace('_', ' ')}" + (f" ({row.why})" if row.why else "")

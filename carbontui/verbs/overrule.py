@@ -149,3 +149,5 @@ def wait_gone(found: store.Job) -> None:
         raise Failure(f"job {found.id} is still there after {STOP_WAIT_S:.0f} s", 1)
     state = (store.load(found.dir) or found).status().state
     click.echo(f"job {found.id} {state}")
+    for text in talk.lease_warnings():
+        click.echo(f"carbontui: {text}", err=True)

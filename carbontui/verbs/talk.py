@@ -68,7 +68,12 @@ def as_json(value: Any) -> str:
 
 
 def lease_warnings() -> list[str]:
-    """Power limits that a dead job left behind on this machine, one line each."""
+    """Power limits that a dead job left behind on this machine, one line each.
+
+    A job with a supervisor has none: the agent that follows a dead one takes the lease over.
+    """
     from carbontui.power import leases
 
-    return [f"{lease.text}; mend: carbontui doctor --mend, or {lease.fix}" for lease in leases.stale_leases()]
+    guarded = {job.id for job in store.jobs() if job.alive("supervisor")}
+    stale = (lease for lease in leases.stale_leases() if lease.job not in guarded)
+    return [f"{lease.text}; mend: carbontui doctor --mend, or {lease.fix}" for lease in stale]

@@ -379,6 +379,15 @@ async def test_a_lost_gpu_is_named_and_the_other_goes_on(machine_with: Callable,
         assert second.power_w is not None and not second.lost
 
 
+async def test_a_gpu_lost_before_the_start_is_named_too(machine_with: Callable, tmp_path: Path) -> None:
+    sim = machine_with(2)
+    sim.set("lost", 1, device=0)
+    async with agent(tmp_path) as handle:
+        await until(lambda: bool(handle.readings.devices))
+        assert [reading.index for reading in handle.readings.devices] == [1]
+        assert any("GPU 0 does not answer" in text for text in handle.readings.notices)
+
+
 async def test_a_driver_reload_is_opened_again(machine_with: Callable, tmp_path: Path) -> None:
     sim = machine_with()
     async with agent(tmp_path) as handle:

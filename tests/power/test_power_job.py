@@ -133,11 +133,17 @@ def test_doctor_mends(capped_house, tmp_path: Path) -> None:
     pids, agent = job.pids(), job.status()["pids"]["agent"]
     for pid in (pids["keeper"], pids["supervisor"]):
         os.kill(pid, signal.SIGSTOP)
-    for pid in (agent, pids["supervisor"], pids["keeper"], pids["child"]):
+    sim.process(pids["child"], level=0.5)
+    killed(agent)
+    alive = house.cli("doctor").stdout
+    assert "left GPU" not in alive, "its supervisor is there, and the next agent takes the lease over"
+    assert "other processes" not in alive, "a job of ours is no stranger"
+    for pid in (pids["supervisor"], pids["keeper"], pids["child"]):
         killed(pid)
     assert house.cli("doctor").returncode == 1
     assert sim.get("limit_mw") == 300_000
-    assert house.cli("doctor", "--mend").returncode == 0
+    mended = house.cli("doctor", "--mend")
+    assert mended.returncode == 0 and "given back, 700 W" in mended.stdout
     assert sim.get("limit_mw") == 700_000
 
 
