@@ -6,6 +6,7 @@ the deadline end it at once, and what was learned so far is dropped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from carbontui.power.calibration import (
     Wait,
 )
 from carbontui.power.curve import Curve, Point
-from carbontui.power.messages import Reading
+from carbontui.power.messages import Code, Outcome, Reading
 
 if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
@@ -36,6 +37,10 @@ SLACK_S = 1800.0
 """By itself only with this much slack: a calibration costs about two minutes of flat-out work."""
 WARM_S = 120.0
 """By itself only after this long at full: compilation and warm-up are over."""
+
+
+PASSING: frozenset[Code] = frozenset({"outside", "held", "foreign", "lost", "error"})
+"""Refusals that say nothing of what these boards can do at another time."""
 
 
 @dataclass
@@ -149,10 +154,10 @@ class Trial:
         limits = [limit for reading in job.devices if (limit := in_force_w(reading)) is not None]
         until = (job.books.meter.counted_until_s(reading.uuid) for reading in job.devices)
         counted = [moment for moment in until if moment is not None]
-        refused = ""
-        if self.level is not None and self.level.kind == "cap":
-            outcomes = (job.agent.outcomes.get(reading.uuid) for reading in job.devices)
-            refused = next((o.text or o.code for o in outcomes if o is not None and not o.ok), "")
+        refused = interrupted = ""
+        if self.level is not None and self.level.kind == "cap" and mono_s - self._asked_s > 1.0:
+            outcomes = [job.agent.outcomes[r.uuid] for r in job.devices if r.uuid in job.agent.outcomes]
+            interrupted, refused = failures(outcomes)
         return Observation(
             mono_s=mono_s,
             wall_s=job.clock.now(),
@@ -162,8 +167,8 @@ class Trial:
             energy_mono_s=min(counted, default=mono_s),
             limit_w=min(limits, default=None),
             paused=job.decision.state == "paused",
-            disturbed=self._disturbance(must_run, connected=leader is not None),
-            refused=refused if mono_s - self._asked_s > 1.0 else "",
+            disturbed=self._disturbance(must_run, connected=leader is not None) or interrupted,
+            refused=refused,
         )
 
     def _disturbance(self, must_run: bool, *, connected: bool) -> str:
@@ -188,7 +193,9 @@ class Trial:
             return
         if self._warm.since_s is None:
             self._warm.since_s = mono_s
-        if self._tried or self.curve is not None or must_run or mono_s - self._warm.since_s < WARM_S:
+        # a curve that knows no caps comes from a time when none could be set
+        known = self.curve is not None and not self.curve.note
+        if self._tried or known or must_run or mono_s - self._warm.since_s < WARM_S:
             return
         left, deadline = job.progress.left_s, job.deadline_s()
         if left is None or deadline is None or deadline - now_s - left < SLACK_S:
@@ -257,6 +264,14 @@ class Trial:
         if curve.simulated:
             lines.append("  SIMULATED GPU: a model, not a measurement")
         return "\n".join(lines + ([f"  {curve.note}"] if curve.note else []))
+
+
+def failures(outcomes: Sequence[Outcome]) -> tuple[str, str]:
+    """(what passes and spoils this measurement, why no cap will ever be taken here); '' where neither is so."""
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    passing = [outcome.text or outcome.code for outcome in failed if outcome.code in PASSING]
+    lasting = [outcome.text or outcome.code for outcome in failed if outcome.code not in PASSING]
+    return next(iter(passing), ""), next(iter(lasting), "")
 
 
 def in_force_w(reading: Reading) -> float | None:

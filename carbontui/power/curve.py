@@ -130,8 +130,14 @@ def path(gpu: str, gpus: int, mark: str, directory: Path | None = None) -> Path:
 
 
 def save(curve: Curve, directory: Path | None = None) -> Path:
-    """Write atomically; returns where. Raises OSError."""
+    """Write atomically; returns where. Raises OSError.
+
+    What was measured without caps never takes the place of a curve that knows them.
+    """
     target = path(curve.gpu, curve.gpus, curve.fingerprint, directory)
+    before = load(curve.gpu, curve.gpus, curve.fingerprint, directory)
+    if curve.note and before is not None and not before.note and before.simulated == curve.simulated:
+        raise OSError("the curve of an earlier run knows caps, this one does not")
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(curve)) + b"\n")

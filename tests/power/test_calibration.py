@@ -6,11 +6,13 @@ import itertools
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simjob import SimulatedJob, drive
 
+from carbontui.job.trial import failures
 from carbontui.power.calibration import (
     Calibration,
     CalibrationSpec,
@@ -21,6 +23,7 @@ from carbontui.power.calibration import (
     SetLimit,
 )
 from carbontui.power.curve import Curve, Point, fingerprint, fitted, isotonic, load, save, useful
+from carbontui.power.messages import Outcome
 from carbontui.power.pace import Pace, Rate, paced, rate_at, rated
 
 
@@ -231,3 +234,24 @@ def test_the_curve_comes_back_from_its_file_and_belongs_to_its_script(tmp_path: 
     (path,) = (tmp_path / "curves").iterdir()
     path.write_text("{")
     assert load("H100", 2, mark, tmp_path / "curves") is None
+
+
+def test_a_curve_without_caps_never_replaces_one_that_knows_them(tmp_path: Path) -> None:
+    full = Point(kind="full", cap_w=None, power_w=680.0, power_se=2.0, speed=1.0, speed_se=0.001)
+    known = Curve(
+        gpu="H100", gpus=1, fingerprint="f", measured_s=1.0, rate_steps_per_s=9.0, points=(full,), levels=(full,)
+    )
+    poor = msgspec.structs.replace(known, measured_s=2.0, note="without caps: --no-cap")
+    save(poor, tmp_path)
+    save(known, tmp_path)
+    with pytest.raises(OSError, match="knows caps"):
+        save(poor, tmp_path)
+    assert load("H100", 1, "f", tmp_path) == known
+    save(msgspec.structs.replace(known, measured_s=3.0), tmp_path)
+
+
+def test_only_lasting_refusals_are_learnt_from() -> None:
+    outside = Outcome("GPU-a", False, "outside", 500.0, "the limit was changed outside")
+    refused = Outcome("GPU-b", False, "no_permission", None, "only root sets limits")
+    assert failures([Outcome("GPU-a", True, "applied", 300.0)]) == ("", "")
+    assert failures([refused, outside]) == ("the limit was changed outside", "only root sets limits")
