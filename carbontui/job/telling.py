@@ -93,12 +93,13 @@ class Teller:
             found.append(f"REPLAY of recorded grid data, {job.clock.speed:.0f} times faster than life")
         if not job.guard.guarded:
             found.append("unguarded: no restart (the keeper is gone)")
+        readings = job.agent.readings
+        # the screen has room for the first: what makes the watts wrong comes before where the grid data is from
+        found += abilities.board_notices(job.devices, readings.age_s(time.monotonic()))
         found += [
             note for note in (job.missing, job.server.fault, job.feed.note, job.journal.fault, job.planner.note) if note
         ]
         found += job.faults.notices
-        readings = job.agent.readings
-        found += abilities.board_notices(job.devices, readings.age_s(time.monotonic()))
         found += readings.notices
         several = {r.uuid: f"GPU {r.index}: " for r in readings.devices} if len(readings.devices) > 1 else {}
         found += [several.get(o.uuid, "") + o.text for o in job.agent.outcomes.values() if not o.ok and o.text]

@@ -50,6 +50,9 @@ class StaleLease(Struct, frozen=True):
     text: str
 
 
+DAMAGED = "look whether that GPU's limit is as it should be (nvidia-smi -q -d POWER), then remove the file"
+
+
 def command(lease: Lease) -> str:
     """The exact line that gives a limit back by hand."""
     if lease.clocks_mhz is not None:
@@ -73,10 +76,18 @@ class LeaseStore:
         return self.directory / f"{uuid}.json"
 
     def read(self, uuid: str) -> Lease | None:
+        """The lease of this GPU; None where there is none, or none that can be read (`damaged` tells which)."""
         try:
             return msgspec.json.decode(self._path(uuid).read_bytes(), type=Lease)
         except (OSError, msgspec.DecodeError):
             return None
+
+    def damaged(self) -> tuple[Path, ...]:
+        """Files here that should be leases and are not: of another version, or cut short. What they held is unknown."""
+        try:
+            return tuple(path for path in sorted(self.directory.glob("*.json")) if self.read(path.stem) is None)
+        except OSError:
+            return ()
 
     def write(self, lease: Lease) -> None:
         """Raises OSError; then nothing may be set."""
@@ -124,6 +135,13 @@ class LeaseStore:
 def is_stale(lease: Lease) -> bool:
     """Whether its owner is gone while the boot is the same (a reboot gives limits back by itself)."""
     return lease.boot_id == machine.boot_id() and not machine.alive(lease.agent_pid, lease.agent_start)
+
+
+def damaged_leases(directory: Path | None = None) -> tuple[str, ...]:
+    """What to do about each lease that cannot be read, in words."""
+    return tuple(
+        f"{path} is no lease that this version can read; {DAMAGED}" for path in LeaseStore(directory).damaged()
+    )
 
 
 def stale_leases(directory: Path | None = None) -> tuple[StaleLease, ...]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 
 from carbontui.power import machine
-from carbontui.power.leases import Lease, LeaseStore, new_lease
+from carbontui.power.leases import DAMAGED, Lease, LeaseStore, new_lease
 
 
 class Tenure:
@@ -41,6 +41,8 @@ class Tenure:
         """
         if self._store is None:
             return True
+        if any(path.stem == self._uuid for path in self._store.damaged()):
+            raise OSError(f"the one in {self._store.directory} cannot be read; {DAMAGED}")
         if self._lock is None:
             self._lock = self._store.lock(self._uuid)
             if self._lock is None:

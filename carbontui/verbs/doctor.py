@@ -125,6 +125,7 @@ async def power_findings(mend: bool) -> list[Finding]:
             found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or back}", outcome.fix))
     else:
         found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
+    found += [Finding("limits", "missing", text) for text in leases.damaged_leases()]
     try:
         directory = paths.private_dir(paths.state_dir())
     except OSError:  # the state's own finding says so; the boards can be looked at from anywhere

@@ -308,3 +308,20 @@ def test_a_limit_set_outside_between_two_caps_is_what_is_given_back(
     assert cap(made, 300).ok and board.now_mw == stands_mw, "never above what stands there now"
     made.release(UUID)
     assert board.now_mw == outside_mw
+
+
+def test_a_lease_that_cannot_be_read_is_neither_overwritten_nor_passed_over(
+    board: FakeBoard, store: LeaseStore
+) -> None:
+    store.directory.mkdir(mode=0o700)
+    lease = store.directory / f"{UUID}.json"
+    lease.write_text('{"uuid": "GPU-fake", "before": 700}')
+    board.now_mw = 400_000  # perhaps ours, and nobody knows what stood there before
+    made = limiter(board, store)
+    outcome = cap(made, 300)
+    assert not outcome.ok and "then remove the file" in outcome.text
+    assert board.writes == [] and lease.read_text().endswith("700}")
+    (text,) = leases.damaged_leases(store.directory)
+    assert str(lease) in text
+    lease.unlink()
+    assert cap(made, 300).ok and leases.damaged_leases(store.directory) == ()
