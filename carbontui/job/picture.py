@@ -60,9 +60,11 @@ def status(f: Facts) -> protocol.Status:
     # a reading older than this is history, not the present
     fresh = f.age_s < 5.0
     boards = [g.power_w for g in gpus if g.power_w is not None] if fresh else []
+    # a lost board draws for nobody, but the sum without one that merely cannot be read is not the job's
+    blind = any(reading.power_w is None and not reading.lost for reading in f.devices)
     host = f.readings.host
     power: float | None = None
-    if boards or (not gpus and host.cpu_w is not None):
+    if (boards and not blind) or (not gpus and host.cpu_w is not None):
         power = sum(boards) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
     intensity = None
     if f.outlook is not None:

@@ -222,3 +222,17 @@ def test_no_saving_is_claimed_for_the_moment_before_the_first_sample(capped_hous
     job.until_steps(400)
     status = until(lambda: (s := job.status()).get("gco2_g") and s, what="grams")
     assert status["avoided_g"] is None and status["gpus"][0]["power_w"] > 0
+
+
+def test_the_sum_of_boards_is_unknown_while_one_of_them_cannot_be_read(house, machine_with: Callable) -> None:
+    sim = machine_with(2)
+    for key in ("has_fields", "has_counter", "has_power"):
+        sim.set(key, 0, device=1)
+    house.env |= sim.env()
+    house.env.pop("CUDA_VISIBLE_DEVICES", None)
+    job = house.start()
+    job.until_steps()
+    until(lambda: len(job.status().get("gpus", ())) == 2, what="both boards")
+    status = job.status()
+    assert [gpu.get("power_w") for gpu in status["gpus"]] == [70.0, None] and status.get("power_w") is None
+    assert any(text.startswith("GPU 1: no watts can be read") for text in status["notices"])
