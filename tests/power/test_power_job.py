@@ -177,6 +177,7 @@ def test_a_persons_word_ends_a_calibration(capped_house) -> None:
     job = house.start()
     job.until_steps()
     until(lambda: job.status().get("gpus"), what="the board in status")
+    until(lambda: job.status().get("clients"), what="its first step at the supervisor")
     assert house.cli("calibrate", "--show", job.id).returncode == 3
     done = house.cli("calibrate", job.id)
     assert done.returncode == 0, done.stderr
