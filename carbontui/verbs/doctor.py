@@ -121,8 +121,9 @@ async def power_findings(mend: bool) -> list[Finding]:
     if mend:
         for outcome in leases.mend():
             verdict: Verdict = "ok" if outcome.ok else "missing"
+            board = "" if outcome.uuid in outcome.text else f"{outcome.uuid}: "
             back = "given back" if outcome.watts is None else f"given back, {outcome.watts:.0f} W"
-            found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or back}", outcome.fix))
+            found.append(Finding("limits", verdict, f"{board}{outcome.text or back}", outcome.fix))
     else:
         found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
     found += [Finding("limits", "missing", text) for text in leases.damaged_leases()]

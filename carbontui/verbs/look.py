@@ -41,18 +41,20 @@ def report(status: protocol.Status) -> list[str]:
     now = units.from_iso(status.measured_at)
     if status.next:
         rows.append(("next", f"{status.next.level} at {units.fmt_clock(units.from_iso(status.next.at), now)}"))
-    if status.override:
+    # of a job that is over nothing is capped, drawn or overruled any more
+    live = status.state in protocol.LIVE_STATES
+    if status.override and live:
         rows.append(("override", f"{status.override.mode} by {status.override.by}"))
     if status.step:
         total = f" of {status.steps_total:,}" if status.steps_total else ""
         rate = f", {status.rate_steps_per_s:.3g} steps/s" if status.rate_steps_per_s else ""
         rows.append(("step", f"{status.step:,}{total}{rate}"))
-    for index, gpu in enumerate(status.gpus):
+    for index, gpu in enumerate(status.gpus if live else ()):
         cap = f" of {gpu.limit_w:.0f} W" if gpu.limit_w else ""
         parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
-        how = _how(status, f"gpus.{index}.power_w")
+        how = "" if gpu.power_w is None else _how(status, f"gpus.{index}.power_w")
         rows.append((f"gpu {index}", f"{gpu.name}  {units.fmt_watts(gpu.power_w)}{cap}{parked}{how}"))
-    if not status.gpus and status.state in protocol.LIVE_STATES:
+    if not status.gpus and live:
         rows.append(("power", f"{units.fmt_watts(status.power_w)}{_how(status, 'power_w')}"))
     rows.append(("energy", f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"))
     if status.gco2_g is not None:
@@ -61,7 +63,7 @@ def report(status: protocol.Status) -> list[str]:
         rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)} against run-now"))
     if status.cost:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
-    if status.intensity:
+    if status.intensity and live:
         value = f"{status.intensity.value_g_per_kwh:.0f} g/kWh {status.intensity.zone} {status.intensity.signal}"
         rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))
     if status.budget and status.budget.deadline:

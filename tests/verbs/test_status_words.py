@@ -1,0 +1,30 @@
+"""What `carbontui status` says of boards, for people."""
+
+from __future__ import annotations
+
+from carbontui import protocol
+from carbontui.verbs.look import report
+
+
+def status(state: protocol.State, watts: float | None) -> protocol.Status:
+    return protocol.Status(
+        job="abc",
+        name="t",
+        host="h",
+        measured_at="2026-01-05T12:00:00Z",
+        state=state,
+        reason=protocol.Reason("exited", "the command ended with exit code 0"),
+        override=protocol.Override("cap", 300.0, None, "ada@pts/1"),
+        gpus=(protocol.Gpu("GPU-a", "H100", watts, 300.0, None, None, None),),
+        provenance={"gpus.0.power_w": protocol.Provenance("measured", "nvml avg1s")},
+    )
+
+
+def test_a_job_that_is_over_draws_nothing_and_is_overruled_by_nobody() -> None:
+    assert any(row.startswith("gpu 0") and "299 W" in row for row in report(status("running", 299.0)))
+    assert not [row for row in report(status("failed", 299.0)) if row.startswith(("gpu", "override"))]
+
+
+def test_watts_that_are_not_known_are_not_called_measured() -> None:
+    (row,) = (row for row in report(status("running", None)) if row.startswith("gpu 0"))
+    assert "of 300 W" in row and "measured" not in row
