@@ -39,6 +39,8 @@ WARM_S = 120.0
 """By itself only after this long at full: compilation and warm-up are over."""
 
 
+LOWER = 1.03
+"""Flat out above the limit found now by more than this: the curve was measured under a higher one."""
 PASSING: frozenset[Code] = frozenset({"outside", "held", "foreign", "lost", "error"})
 """Refusals that say nothing of what these boards can do at another time."""
 
@@ -240,6 +242,13 @@ class Trial:
         if job.clock.replay or not job.options.cap:
             return
         found = curves.load(job.devices[0].name, len(job.devices), self._fingerprint())
+        tops = [reading.limit_found_w for reading in job.devices if reading.limit_found_w is not None]
+        drawn = next((p.power_w for p in found.points if p.kind == "full"), 0.0) / found.gpus if found else 0.0
+        if tops and drawn > LOWER * min(tops):
+            job.log(
+                f"the speed curve of an earlier run is of {drawn:.0f} W flat out; {min(tops):.0f} W are allowed now"
+            )
+            return
         low = max((reading.limit_min_w or 0.0 for reading in job.devices), default=0.0)
         if found is not None and found.simulated == job.devices[0].simulated:
             kept = tuple(point for point in found.levels if point.cap_w is None or point.cap_w >= low)

@@ -148,7 +148,7 @@ def test_doctor_mends(capped_house, tmp_path: Path) -> None:
 
 
 def test_a_curve_of_an_earlier_run_is_used_again(capped_house) -> None:
-    house, _sim = capped_house
+    house, sim = capped_house
     command = [sys.executable, str(house.script), "100000", "0.01", "0", str(house.root / "t.steps")]
     point = {"power_se": 2.0, "speed_se": 0.004}
     levels = (
@@ -170,6 +170,12 @@ def test_a_curve_of_an_earlier_run_is_used_again(capped_house) -> None:
     job.until_steps()
     shown = until(lambda: (d := house.cli("calibrate", "--show", job.id)).returncode == 0 and d, what="the curve")
     assert "cap 400 W" in shown.stdout and "83.0 %" in shown.stdout
+    house.cli("stop", "--now", "--yes", job.id, check=True)
+    sim.set("limit_mw", 500_000)
+    lower = house.start()
+    log = house.home / "jobs" / lower.id / "carbontui.log"
+    until(lambda: "500 W are allowed now" in log.read_text(), what="the refusal of a curve of 680 W")
+    assert house.cli("calibrate", "--show", lower.id).returncode == 3
 
 
 def test_a_persons_word_ends_a_calibration(capped_house) -> None:
