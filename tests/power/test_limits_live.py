@@ -250,7 +250,8 @@ async def test_a_foreign_process_on_the_gpu_forbids_the_limit(machine_with: Call
             assert f"pid {other.pid}, sleep" in outcome.text
             handle.watch((uuid,), own_pids=(other.pid,))
             (outcome,) = await handle.set_limit(400)
-            assert outcome.code == "applied"
+            # the wish stood when the process became ours: perhaps it was carried out already
+            assert outcome.code in ("applied", "kept") and sim.get("limit_mw") == 400_000
     finally:
         other.kill()
         other.wait()
