@@ -125,6 +125,8 @@ class Gpu(Struct, frozen=True):
     memory_used_b: int | None = None
     util: float | None = None
     """Busy share, 0..1."""
+    index: int | None = None
+    """The driver's number of the board, which need not be its place in this list."""
 
 
 class Cost(Struct, frozen=True):

@@ -16,7 +16,7 @@ from carbontui.job.journal import Journal
 from carbontui.job.ledger import Ledger
 from carbontui.job.options import Options
 from carbontui.power.messages import Sample
-from carbontui.power.meter import Meter
+from carbontui.power.meter import Increment, Meter
 
 HOST = "host"
 """The device name of the host constant in the journal's energy rows."""
@@ -98,17 +98,22 @@ class Books:
 
     def meter_samples(self, samples: Iterable[Sample], state: str, watched: frozenset[str]) -> None:
         """Samples of the agent into joules; boards the job does not use are left out."""
-        wall = time.time()
         for sample in samples:
-            board = sample.uuid not in ESTIMATED
-            if board and sample.uuid not in watched:
-                continue
-            for got in self.meter.add(sample):
-                # a replay's second lasts `speed` seconds of the job: watts x replayed seconds
-                t0, t1 = self.clock.at_wall(got.t0_s), self.clock.at_wall(got.t1_s)
-                joules = got.joules * self.clock.speed
-                self.ledger.add(got.uuid, t0, t1, joules, got.method, state, wall, gpu=board)
-                self.columns.add(got.uuid, t0, t1, joules)
+            if sample.uuid in watched or sample.uuid in ESTIMATED:
+                self._book(self.meter.add(sample), state)
+
+    def carry_on(self, watched: frozenset[str]) -> None:
+        """The job is over: what has not been read for a while (a hanging driver) is counted up to now, as a gap."""
+        self._book(self.meter.carry_on(watched | ESTIMATED, time.monotonic(), time.time()), "running")
+
+    def _book(self, increments: Iterable[Increment], state: str) -> None:
+        wall = time.time()
+        for got in increments:
+            # a replay's second lasts `speed` seconds of the job: watts x replayed seconds
+            t0, t1 = self.clock.at_wall(got.t0_s), self.clock.at_wall(got.t1_s)
+            joules = got.joules * self.clock.speed
+            self.ledger.add(got.uuid, t0, t1, joules, got.method, state, wall, gpu=got.uuid not in ESTIMATED)
+            self.columns.add(got.uuid, t0, t1, joules)
 
     def host(self, now_s: float, dt_s: float, state: str, *, held: bool) -> None:
         """The host constant up to now, and the time the GPUs were held. `dt_s` passed since the last call."""

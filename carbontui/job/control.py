@@ -261,6 +261,8 @@ def _observe(
 ) -> tuple[protocol.State, protocol.Reason]:
     """The state as observed, not as asked."""
     child = seen.child
+    if child.state == "vanished" and child.stopped:
+        return "stopped", protocol.Reason("stop", "stopped by a person; nobody saw its exit status")
     if child.state == "vanished":
         return "lost", protocol.Reason("vanished", VANISHED.get(child.was, VANISHED["running"]))
     if child.state == "exited":

@@ -39,7 +39,7 @@ def say(line: str) -> None:
 
 def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
     """What a person reading a log wants to know of a change."""
-    if old is None or (old.state, old.reason.code, old.level) != (new.state, new.reason.code, new.level):
+    if old is None or (old.state, old.reason.text) != (new.state, new.reason.text):
         yield f"{new.state}: {new.reason.text}"
     for notice in new.notices:
         if old is None or notice not in old.notices:

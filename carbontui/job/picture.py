@@ -115,12 +115,13 @@ def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:
         parked_w=None if parked_w is None else round(parked_w, 1),
         memory_used_b=reading.memory_used_b,
         util=reading.util,
+        index=reading.index,
     )
 
 
 def _blank(gpu: protocol.Gpu) -> protocol.Gpu:
     """A board whose driver does not answer: known by name, its watts unknown."""
-    return protocol.Gpu(gpu.uuid, gpu.name, None, gpu.limit_w, gpu.parked_w, None, None)
+    return protocol.Gpu(gpu.uuid, gpu.name, None, gpu.limit_w, gpu.parked_w, index=gpu.index)
 
 
 def _provenance(f: Facts, gpus: tuple[protocol.Gpu, ...], host_how: str) -> dict[str, protocol.Provenance]:

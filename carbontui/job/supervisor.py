@@ -171,6 +171,8 @@ class Supervisor:
             if self.clock.replay and self._ended_mono is not None:
                 await self.settle()
         with confined("the journal"):
+            if self._ended_mono is not None:
+                self.books.carry_on(frozenset(reading.uuid for reading in self.devices))
             self.books.write(everything=True)
             memory.keep(self)
             self.event("supervisor_left", pid=os.getpid())

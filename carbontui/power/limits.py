@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from carbontui.power import clocks, machine, power_limit
-from carbontui.power.devices import NO_PERMISSION, NOT_SUPPORTED, Backend, DeviceError, DeviceInfo, Look
+from carbontui.power.devices import GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.held import CODES, HELD, Held
 from carbontui.power.leases import LeaseStore, command, is_stale, mend, stale_leases
 from carbontui.power.messages import Cap, Outcome
@@ -205,8 +205,9 @@ class Limiter:
         try:
             outcome = clocks.lift(held) if lease.clocks_mhz is not None else power_limit.restore(held)
         except DeviceError as error:
-            fix = command(lease)
-            held.notice = f"limit not given back ({error}); run: {fix}"
+            fix = "" if error.code == GPU_IS_LOST else command(lease)
+            mend = f"run: {fix}" if fix else "a reset of the GPU or a reboot does that"
+            held.notice = f"limit not given back ({error}); {mend}"
             self._say(f"{uuid}: {held.notice}")
             return held.outcome(False, CODES.get(error.code, "error"), held.notice, fix)
         held.forget()

@@ -21,6 +21,7 @@ none of this.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -106,6 +107,16 @@ class Meter:
         ledger[method] = ledger.get(method, 0.0) + joules
         self._recent.append(increment)
         return (increment,)
+
+    def carry_on(self, uuids: Iterable[str], mono_s: float, wall_s: float) -> tuple[Increment, ...]:
+        """Up to now by the last power, as a gap, where one of these has not been read for longer than GAP_S: for the
+        end of a job whose driver hangs, which no later sample will fill."""
+        made: list[Increment] = []
+        for uuid in uuids:
+            last = self._anchors.get(uuid)
+            if last is not None and last.power_w is not None and mono_s - last.seen_s > GAP_S:
+                made += self.add(Sample(uuid=uuid, mono_s=mono_s, wall_s=wall_s, power_w=last.power_w))
+        return tuple(made)
 
     def _between(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
         """Joules since `last` and their label; None while a standing counter may still move."""

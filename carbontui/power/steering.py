@@ -14,6 +14,8 @@ SETTLE_S = 3.0
 """Power readings are 1 s averages: a lock shows in them only after this."""
 RAISE_S = 6.0
 """A lock is lifted a step only when no look in this time came near the wanted watts."""
+BLIND = 10
+"""Looks in a row without a reading of watts, which a lock is steered by."""
 LOOKS = 3
 """Looks in a row that prove a lock is not in force."""
 OVERSHOOT = 1.015
@@ -42,6 +44,7 @@ class Steering:
     peak_w: float = 0.0
     over: int = 0
     above: int = 0
+    blind: int = 0
     held: bool = False
     """The clock has been seen to come down to a lock."""
     proving: bool = True
@@ -60,6 +63,7 @@ class Steering:
             peak_w=max(self.peak_w, power_w or 0.0),
             over=self.over + 1 if over else 0,
             above=self.above + 1 if above else 0,
+            blind=self.blind + 1 if power_w is None else 0,
             held=self.held or came_down,
             proving=self.proving and (power_w is None or over),
         )
@@ -68,6 +72,8 @@ class Steering:
         """What the looks so far prove against this lock."""
         if self.above >= LOOKS and self.held:
             return Failure("outside", "the clock lock was changed outside (nvidia-smi?)")
+        if self.blind >= BLIND:
+            return Failure("no_effect", "its watts cannot be read, by which its clock would be steered")
         if self.above >= LOOKS:
             return Failure("no_effect", f"clocks ran above {self.mhz} MHz all the same")
         if self.over >= LOOKS and self.mhz <= self._lowest():

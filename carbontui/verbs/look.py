@@ -53,7 +53,8 @@ def report(status: protocol.Status) -> list[str]:
         cap = f" of {gpu.limit_w:.0f} W" if gpu.limit_w else ""
         parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
         how = "" if gpu.power_w is None else _how(status, f"gpus.{index}.power_w")
-        rows.append((f"gpu {index}", f"{gpu.name}  {units.fmt_watts(gpu.power_w)}{cap}{parked}{how}"))
+        number = index if gpu.index is None else gpu.index
+        rows.append((f"gpu {number}", f"{gpu.name}  {units.fmt_watts(gpu.power_w)}{cap}{parked}{how}"))
     if not status.gpus and live:
         rows.append(("power", f"{units.fmt_watts(status.power_w)}{_how(status, 'power_w')}"))
     rows.append(("energy", f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"))

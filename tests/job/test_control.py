@@ -136,6 +136,7 @@ def test_the_end_gives_everything_back():
     assert decide(asked, seen(CAP, (), Child("exited", signal=9)))[1].state == "failed"
     assert decide(asked, seen(CAP, (), Child("exited", code=0, stopped=True)))[1].state == "stopped"
     assert decide(asked, seen(CAP, (), Child("vanished")))[1].state == "lost"
+    assert decide(asked, seen(CAP, (), Child("vanished", stopped=True)))[1].state == "stopped"
 
 
 levels = st.sampled_from([None, PAUSE, FULL, CAP, UNLOAD, OFF])

@@ -129,6 +129,22 @@ def test_the_same_wish_moves_no_clock_and_another_is_steered_to(bench: Callable[
     assert board.standing()[1] == locked_mhz, "a parked board tells nothing about clocks"
 
 
+def test_without_watts_a_lock_cannot_be_steered_and_is_given_up(bench: Callable[..., Bench]) -> None:
+    board = bench(has_limit=0, has_power=0, has_average=0, has_instant=0, has_fields=0, has_counter=0)
+    board.cap(300)
+    told = board.until_told()
+    assert (told.ok, told.code) == (False, "no_effect") and "watts cannot be read" in told.text
+    assert board.standing()[1] == 0 and not board.cap(300).ok
+
+
+def test_a_lost_board_gets_no_command_that_cannot_work(bench: Callable[..., Bench]) -> None:
+    board = bench()
+    board.cap(400)
+    board.sim.set("lost", 1)
+    outcome = board.limiter.release(board.uuid)
+    assert not outcome.ok and outcome.fix == "" and "reset of the GPU or a reboot" in outcome.text
+
+
 def test_clocks_refused_after_a_limit_without_effect(bench: Callable[..., Bench]) -> None:
     board = bench(limit_works=0)
     board.sim.fault("nvmlDeviceSetGpuLockedClocks", NO_PERMISSION)

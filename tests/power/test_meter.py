@@ -171,3 +171,14 @@ def test_a_sound_counter_is_counted_to_the_last_joule_whatever_was_missed(
             meter.add(at(t, mj=int(joules * 1000), w=watts))
     meter.add(at(t + 1, mj=int(joules * 1000) + 1, w=0.5))
     assert meter.joules() == pytest.approx(joules, abs=0.01)
+
+
+def test_a_job_that_ends_while_its_driver_hangs_is_counted_to_the_end() -> None:
+    meter = Meter()
+    for t in (0.0, 1.0):
+        meter.add(at(t, mj=int(300_000 * t), w=300))
+        meter.add(at(t, mj=int(100_000 * t), w=100, uuid="GPU-b"))
+    assert meter.carry_on(["GPU-a"], 5.0, WALL + 5) == (), "the next look may be on its way"
+    (gap,) = meter.carry_on(["GPU-a", "GPU-c"], 21.0, WALL + 21)
+    assert (gap.uuid, gap.joules, gap.method) == ("GPU-a", 6000.0, "gap")
+    assert meter.by_method("GPU-b") == {"counter": 100.0}, "a board the job has left is not its own"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from carbontui import protocol
+from carbontui.job.front import narrate
 from carbontui.verbs.look import report
 
 
@@ -28,3 +31,16 @@ def test_a_job_that_is_over_draws_nothing_and_is_overruled_by_nobody() -> None:
 def test_watts_that_are_not_known_are_not_called_measured() -> None:
     (row,) = (row for row in report(status("running", None)) if row.startswith("gpu 0"))
     assert "of 300 W" in row and "measured" not in row
+
+
+def test_a_board_is_called_by_the_drivers_number() -> None:
+    one = status("running", 299.0)
+    (gpu,) = one.gpus
+    third = msgspec.structs.replace(one, gpus=(msgspec.structs.replace(gpu, index=3),))
+    assert any(row.startswith("gpu 3") for row in report(third))
+
+
+def test_the_end_is_told_once() -> None:
+    done = status("done", None)
+    assert list(narrate(status("running", None), done)) == ["done: the command ended with exit code 0"]
+    assert list(narrate(done, msgspec.structs.replace(done, level="full"))) == []

@@ -64,7 +64,8 @@ class WattRows(Cells):
     def _board(self, index: int, gpu: protocol.Gpu, width: int, top: float) -> Row:
         assert self.status is not None
         name = _short(gpu.name)
-        label = f" {index} {name:<12} " if width >= 56 else f" {index} "
+        number = index if gpu.index is None else gpu.index
+        label = f" {number} {name:<12} " if width >= 56 else f" {number} "
         watts = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
         mark = words.mark(self.status, f"gpus.{index}.power_w") or " "
