@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from carbontui import protocol, units
+from carbontui.job.picture import FRESH_S
 from carbontui.power import capability
 from carbontui.power.messages import Cap, Reading
 
 if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
-
-SILENT_S = 5.0
-"""Readings older than this are history (picture.status shows none of them)."""
 
 
 def caps_hold(devices: Sequence[Reading]) -> bool:
@@ -29,7 +27,7 @@ def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
 
     `age_s` is the age of the readings; boards that were seen and are silent are named by what is missing.
     """
-    if devices and age_s >= SILENT_S:
+    if devices and age_s >= FRESH_S:
         silent = units.fmt_duration(age_s)
         return [f"the driver has not answered for {silent}: watts are unknown, limits stay as they are until it does"]
     found = []
@@ -87,7 +85,7 @@ def _training(job: Supervisor) -> list[protocol.Ability]:
     row = protocol.Ability
     ranks = [peer for peer in job.server.ranks if peer.obs is not None]
     if not ranks:
-        why = sigstop_refusal(job.devices)
+        why = freeze_why(job)
         stop = row("training", "SIGSTOP", "yes" if not why else "no", why or "asked for with --sigstop")
         if not job.options.sigstop:
             stop = row("training", "SIGSTOP", "no", "not asked for", "carbontui run --sigstop -- ...")

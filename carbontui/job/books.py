@@ -167,7 +167,6 @@ class Books:
 
         `full_wall_w` is what the job draws flat out, PUE and host included; None: avoided cannot be said.
         """
-
         bins = self.ledger.bins
         changed_j, changed_g, changed_p = bins.take_changed(), self.intensity.take_changed(), self.price.take_changed()
         self._carbon.renew(since := min(changed_j, changed_g), bins.since(since), self.intensity)

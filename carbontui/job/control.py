@@ -93,9 +93,9 @@ class Observation:
     refused_why: str = ""
     """A cap that was asked for and that no board holds, and why."""
     can_freeze: bool = False
-    """`run --sigstop`, and a keeper to undo it."""
+    """`run --sigstop`."""
     freeze_why: str = ""
-    """Why SIGSTOP is not to be used now although it was asked for."""
+    """Why SIGSTOP is not to be used now although it was asked for (two processes use a GPU, no keeper to undo it)."""
     stepped: bool = False
     """A training step has been seen."""
     trial: Level | None = None

@@ -37,6 +37,7 @@ class Freezer:
         """Stop `group` (of which the child is the leader), or renew; `now` is monotonic seconds."""
         self._until = now + lease_s
         if self._group == group:
+            proc.signal_group(group, signal.SIGSTOP)  # somebody may have continued it
             return
         why = _refusal(group) or self._post_guard(group)
         if not why and not proc.signal_group(group, signal.SIGSTOP):

@@ -119,7 +119,7 @@ class Hands:
         job = self._job
         outcomes = [job.agent.outcomes.get(reading.uuid) for reading in job.devices]
         failed = [outcome for outcome in outcomes if outcome is not None and not outcome.ok]
-        if self._limiting is None or not self._limiting.done() or not outcomes or len(failed) < len(outcomes):
+        if self._limiting is None or self.limiting or not outcomes or len(failed) < len(outcomes):
             return None, ""
         return job.control.limit_w, failed[0].text or failed[0].code
 

@@ -12,6 +12,9 @@ from carbontui.power.messages import Reading, Readings
 
 How = protocol.How
 
+FRESH_S = 5.0
+"""A reading of boards older than this is history, not the present."""
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -57,8 +60,7 @@ class Facts:
 def status(f: Facts) -> protocol.Status:
     """The Status of this tick."""
     gpus = tuple(_gpu(reading, f.parked_w.get(reading.uuid)) for reading in f.devices)
-    # a reading older than this is history, not the present
-    fresh = f.age_s < 5.0
+    fresh = f.age_s < FRESH_S
     boards = [g.power_w for g in gpus if g.power_w is not None] if fresh else []
     # a lost board draws for nobody, but the sum without one that merely cannot be read is not the job's
     blind = any(reading.power_w is None and not reading.lost for reading in f.devices)

@@ -300,7 +300,7 @@ class Supervisor:
             can_cap=self.options.cap and bool(self.devices),
             refused_w=refused_w,
             refused_why=refused_why,
-            can_freeze=self.options.sigstop and self.guard.guarded,
+            can_freeze=self.options.sigstop,
             freeze_why=abilities.freeze_why(self),
             stepped=self.progress.step > 0,
             trial=self.trial.level,

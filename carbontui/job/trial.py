@@ -7,9 +7,10 @@ the deadline end it at once, and what was learned so far is dropped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from carbontui.job import problem
 from carbontui.job.control import FULL, Level
@@ -37,17 +38,10 @@ SLACK_S = 1800.0
 """By itself only with this much slack: a calibration costs about two minutes of flat-out work."""
 WARM_S = 120.0
 """By itself only after this long at full: compilation and warm-up are over."""
-
-
 LOWER = 1.03
 """Flat out above the limit found now by more than this: the curve was measured under a higher one."""
 PASSING: frozenset[Code] = frozenset({"outside", "held", "foreign", "lost", "error"})
 """Refusals that say nothing of what these boards can do at another time."""
-
-
-@dataclass
-class _Warm:
-    since_s: float | None = None
 
 
 class Trial:
@@ -56,7 +50,7 @@ class Trial:
     def __init__(self, job: Supervisor) -> None:
         self._job = job
         self._running: Calibration | None = None
-        self._warm = _Warm()
+        self._warm_since_s: float | None = None
         self._tried = False
         self._looked = False
         self._asked_s = 0.0
@@ -191,13 +185,13 @@ class Trial:
         job = self._job
         plain = job.decision.state == "running" and bool(job.server.ranks) and job.control.limit_w is None
         if not plain:
-            self._warm.since_s = None
+            self._warm_since_s = None
             return
-        if self._warm.since_s is None:
-            self._warm.since_s = mono_s
+        if self._warm_since_s is None:
+            self._warm_since_s = mono_s
         # a curve that knows no caps comes from a time when none could be set
         known = self.curve is not None and not self.curve.note
-        if self._tried or known or must_run or mono_s - self._warm.since_s < WARM_S:
+        if self._tried or known or must_run or mono_s - self._warm_since_s < WARM_S:
             return
         left, deadline = job.progress.left_s, job.deadline_s()
         if left is None or deadline is None or deadline - now_s - left < SLACK_S:
@@ -252,7 +246,7 @@ class Trial:
         low = max((reading.limit_min_w or 0.0 for reading in job.devices), default=0.0)
         if found is not None and found.simulated == job.devices[0].simulated:
             kept = tuple(point for point in found.levels if point.cap_w is None or point.cap_w >= low)
-            self._use(Curve(**{f: getattr(found, f) for f in found.__struct_fields__ if f != "levels"}, levels=kept))
+            self._use(msgspec.structs.replace(found, levels=kept))
             job.log(f"speed curve of an earlier run reused: {len(kept)} levels")
             job.planner.surprise("a speed curve was found")
 

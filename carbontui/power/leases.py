@@ -72,44 +72,50 @@ class LeaseStore:
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory or paths.limit_lease_dir()
 
-    def _path(self, uuid: str) -> Path:
+    def path(self, uuid: str) -> Path:
         return self.directory / f"{uuid}.json"
 
     def read(self, uuid: str) -> Lease | None:
         """The lease of this GPU; None where there is none, or none that can be read (`damaged` tells which)."""
         try:
-            return msgspec.json.decode(self._path(uuid).read_bytes(), type=Lease)
+            return msgspec.json.decode(self.path(uuid).read_bytes(), type=Lease)
         except (OSError, msgspec.DecodeError):
             return None
 
-    def damaged(self) -> tuple[Path, ...]:
-        """Files here that should be leases and are not: of another version, or cut short. What they held is unknown."""
+    def damaged(self, uuid: str) -> bool:
+        """Whether there is a file that should be this GPU's lease and is none: of another version, or cut short."""
         try:
-            return tuple(path for path in sorted(self.directory.glob("*.json")) if self.read(path.stem) is None)
-        except OSError:
-            return ()
+            msgspec.json.decode(self.path(uuid).read_bytes(), type=Lease)
+        except FileNotFoundError:
+            return False
+        except (OSError, msgspec.DecodeError):
+            return True
+        return False
 
     def write(self, lease: Lease) -> None:
         """Raises OSError; then nothing may be set."""
         paths.private_dir(self.directory)
-        temporary = self._path(lease.uuid).with_suffix(f".{os.getpid()}.tmp")
+        temporary = self.path(lease.uuid).with_suffix(f".{os.getpid()}.tmp")
         with temporary.open("wb") as file:
             file.write(msgspec.json.encode(lease))
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(self._path(lease.uuid))
+        temporary.replace(self.path(lease.uuid))
         self._sync()
 
     def drop(self, uuid: str) -> None:
-        self._path(uuid).unlink(missing_ok=True)
+        self.path(uuid).unlink(missing_ok=True)
         self._sync()
 
-    def all(self) -> list[Lease]:
+    def uuids(self) -> list[str]:
+        """The GPUs that have a lease here, readable or not."""
         try:
-            names = sorted(path.stem for path in self.directory.glob("*.json"))
+            return sorted(path.stem for path in self.directory.glob("*.json"))
         except OSError:
             return []
-        return [lease for name in names if (lease := self.read(name)) is not None]
+
+    def all(self) -> list[Lease]:
+        return [lease for uuid in self.uuids() if (lease := self.read(uuid)) is not None]
 
     def lock(self, uuid: str) -> int | None:
         """A descriptor holding this GPU's lock, or None while another process holds it."""
@@ -139,8 +145,11 @@ def is_stale(lease: Lease) -> bool:
 
 def damaged_leases(directory: Path | None = None) -> tuple[str, ...]:
     """What to do about each lease that cannot be read, in words."""
+    store = LeaseStore(directory)
     return tuple(
-        f"{path} is no lease that this version can read; {DAMAGED}" for path in LeaseStore(directory).damaged()
+        f"{store.path(uuid)} is no lease that this version can read; {DAMAGED}"
+        for uuid in store.uuids()
+        if store.damaged(uuid)
     )
 
 

@@ -41,8 +41,8 @@ class Tenure:
         """
         if self._store is None:
             return True
-        if any(path.stem == self._uuid for path in self._store.damaged()):
-            raise OSError(f"the one in {self._store.directory} cannot be read; {DAMAGED}")
+        if self._store.damaged(self._uuid):
+            raise OSError(f"{self._store.path(self._uuid)} cannot be read; {DAMAGED}")
         if self._lock is None:
             self._lock = self._store.lock(self._uuid)
             if self._lock is None:

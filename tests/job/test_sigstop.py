@@ -76,7 +76,9 @@ def test_the_group_stands_while_the_lease_is_renewed_and_goes_on_after_it(progra
     assert freezer.frozen, freezer.why
     until(lambda: stopped(program.pid), what="the stop")
     freezer.tick(114.0)
+    os.killpg(program.pid, signal.SIGCONT)  # by another's hand
     freezer.hold(program.pid, 15.0, now=114.0)
+    until(lambda: stopped(program.pid), what="standing again")
     freezer.tick(128.9)
     assert freezer.frozen and stopped(program.pid)
     freezer.tick(129.0)

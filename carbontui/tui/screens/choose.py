@@ -38,7 +38,20 @@ def job_row(status: protocol.Status, glyphs: Glyphs) -> Text:
     return row
 
 
-class Choose(Screen[str | None]):
+class Picker(Screen[str | None]):
+    """A screen with one list of jobs: the one picked is its answer, None where it is left."""
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.app.exit(event.option.id)
+
+    def action_open(self) -> None:
+        self.query_one(OptionList).action_select()
+
+    def action_leave(self) -> None:
+        self.app.exit(None)
+
+
+class Choose(Picker):
     """A list of jobs; enter opens one, q leaves."""
 
     CSS_PATH = "choose.tcss"
@@ -58,12 +71,3 @@ class Choose(Screen[str | None]):
 
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.app.exit(event.option.id)
-
-    def action_open(self) -> None:
-        self.query_one(OptionList).action_select()
-
-    def action_leave(self) -> None:
-        self.app.exit(None)

@@ -8,13 +8,12 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 from textual.widgets import Footer, OptionList
 from textual.widgets.option_list import Option
 
 from carbontui import protocol
 from carbontui.tui.glyphs import Glyphs
-from carbontui.tui.screens.choose import job_row
+from carbontui.tui.screens.choose import Picker, job_row
 from carbontui.tui.screens.read import folded
 from carbontui.tui.widgets.cells import Cells, Row
 
@@ -52,7 +51,7 @@ class Facts(Cells):
         return [line for row in self.rows for line in folded(row, width)]
 
 
-class Station(Screen[str | None]):
+class Station(Picker):
     """Looks every two seconds through `look`, which may block; enter opens a job or its account, q leaves."""
 
     CSS_PATH = "choose.tcss"
@@ -95,12 +94,3 @@ class Station(Screen[str | None]):
         listed.clear_options()
         listed.add_options(Option(job_row(job, self._glyphs), id=job.job) for job in seen.jobs)
         listed.highlighted = min(at or 0, len(seen.jobs) - 1) if seen.jobs else None
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.app.exit(event.option.id)
-
-    def action_open(self) -> None:
-        self.query_one(OptionList).action_select()
-
-    def action_leave(self) -> None:
-        self.app.exit(None)
