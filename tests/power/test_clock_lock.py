@@ -30,6 +30,7 @@ from carbontui.power.messages import Outcome, Reading, Sample
 from carbontui.power.meter import Meter
 from carbontui.power.nvml import NvmlBackend
 from carbontui.power.simulated import SimulatedSpec
+from carbontui.power.steering import Steering
 
 NO_PERMISSION, NOT_SUPPORTED = 4, 3
 
@@ -127,6 +128,15 @@ def test_the_same_wish_moves_no_clock_and_another_is_steered_to(bench: Callable[
     locked_mhz = board.standing()[1]
     board.looks(20)
     assert board.standing()[1] == locked_mhz, "a parked board tells nothing about clocks"
+
+
+def test_a_lock_is_proven_by_watts_that_came_down_and_anew_at_every_step() -> None:
+    lock = Steering(400.0, 1500, 1980, 1980.0, 0.0)
+    assert lock.look(390.0, 1500.0, 1.0).proving, "too early to tell"
+    over = lock.look(450.0, 1500.0, 4.0)
+    assert over.proving and over.look(None, 1500.0, 5.0).proving
+    held = over.look(395.0, 1500.0, 5.0)
+    assert not held.proving and held.at(1400, 6.0).proving
 
 
 def test_without_watts_a_lock_cannot_be_steered_and_is_given_up(bench: Callable[..., Bench]) -> None:
