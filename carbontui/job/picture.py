@@ -66,7 +66,8 @@ def status(f: Facts) -> protocol.Status:
     blind = any(reading.power_w is None and not reading.lost for reading in f.devices)
     host = f.readings.host
     power: float | None = None
-    if (boards and not blind) or (not gpus and host.cpu_w is not None):
+    live = f.decision.state in protocol.LIVE_STATES  # a job that is over draws nothing, whatever its boards do
+    if live and ((boards and not blind) or (not gpus and host.cpu_w is not None)):
         power = sum(boards) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
     intensity = None
     if f.outlook is not None:

@@ -92,6 +92,6 @@ def test_planned_pauses_are_held_and_the_accounts_are_a_strangers_too(finished):
     watts = sorted(joules / (t1 - t0) for t0, t1, _, joules, state in board if state == "paused" and t1 > t0)
     assert 110 < watts[len(watts) // 2] < 130
     assert status["gpus"][0]["parked_w"] == pytest.approx(118, abs=6)
-    assert status["avoided_g"] > 0
+    assert status["avoided_g"] > 0 and status["power_w"] is None, "it is over and draws nothing"
     assert {status["provenance"][key]["how"] for key in ("energy_gpu_kwh", "gco2_g")} == {"replay"}
     assert any("SIMULATED" in notice for notice in status["notices"])

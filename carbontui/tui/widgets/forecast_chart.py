@@ -34,7 +34,8 @@ class ForecastChart(Cells):
         rows = [self._title(self.picture, width)]
         band = self.picture.series.intensity
         if band is None:
-            return [*rows, [], [(" " * GUTTER + "no grid data: nothing is shifted in time", "dim")]]
+            told = "no grid data" if self.picture.over else "no grid data, so no shifting"
+            return [*rows, [], [(" " * GUTTER + told, "dim")]]
         view = window(self.picture, width - GUTTER)
         space = height - 1 - self.with_axis
         if space < 1:
