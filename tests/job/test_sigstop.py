@@ -109,7 +109,7 @@ def test_when_its_holder_is_killed_it_goes_on(program):
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(program.pid)], stdout=subprocess.PIPE)
     assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
-    assert stopped(program.pid)
+    until(lambda: stopped(program.pid), what="the stop")
     holder.kill()
     holder.wait()
     until(lambda: not stopped(program.pid), what="going on")
@@ -130,16 +130,16 @@ def test_a_job_without_steps_is_held_through_a_respawn_and_freed_by_any_death(ho
     until(count.exists, what="the program")
     child = pids()["child"]
     assert "paused (SIGSTOP)" in house.cli("pause", job, check=True).stdout
-    assert stopped(child)
+    until(lambda: stopped(child), what="the stop")
     first = pids()["supervisor"]
     os.kill(first, signal.SIGKILL)
     until(lambda: pids().get("supervisor", first) != first, what="a successor")
     until(lambda: '"paused"' in record(), what="the pause taken over")
-    assert stopped(child)
+    until(lambda: stopped(child), what="the stop")
     house.cli("resume", job, check=True)
     until(lambda: not stopped(child), what="going on")
     house.cli("pause", job, check=True)
-    assert stopped(child)
+    until(lambda: stopped(child), what="the stop")
     now = pids()
     os.kill(now["supervisor"], signal.SIGSTOP)  # it must not be the one that lets go
     os.kill(now["keeper"], signal.SIGKILL)
