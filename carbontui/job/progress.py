@@ -12,7 +12,10 @@ from typing import Any
 MIN_STEPS = 5
 MIN_WALL_S = 3.0
 MEMORY_WALL_S = 600.0
-"""The reference rate forgets what is older than about this much running time."""
+MEMORY_STEPS = 20
+"""The reference rate forgets what is older than about this much running time, and these many steps."""
+REPORT_WALL_S = 1.0
+"""A rank tells its steps about this often: in a fast replay that is an hour of work, so it is bridged."""
 
 
 @dataclass
@@ -28,6 +31,12 @@ class Progress:
     ref_steps: float = 0.0
     ref_time_s: float = 0.0
     ref_wall_s: float = 0.0
+    ahead_s: float = 0.0
+    """Reference-speed seconds run since the last step that was told of."""
+    quiet_wall_s: float = 0.0
+    span_s: float | None = None
+    """How long it ran flat out since a step was told of; None: not all the time since."""
+    span_wall_s: float = 0.0
     given_rate: float | None = None
     """Reference steps per job second, when the caller measured it beforehand (demo)."""
 
@@ -56,11 +65,13 @@ class Progress:
     @property
     def left_s(self) -> float | None:
         """The work left in reference-speed seconds: by steps and the measured rate where both are known, since a
-        person's --work is an estimate; None while unknown."""
+        person's --work is an estimate; less what ran since the last step was told. None while unknown."""
         rate = self.ref_rate
         if self.steps_total is not None and rate:
-            return max(0, self.steps_total - self.step) / rate
-        return None if self.work_s is None else max(0.0, self.work_s - self.done_s)
+            return max(0.0, (self.steps_total - self.step) / rate - self.ahead_s)
+        if self.work_s is None:
+            return None
+        return max(0.0, self.work_s - self.done_s - (self.ahead_s if rate and self.step else 0.0))
 
     def saw_start(self, starts: int) -> None:
         """The keeper started the command for the `starts`-th time: steps count on from where they were."""
@@ -81,12 +92,40 @@ class Progress:
     def ran(self, dt_s: float, dt_wall_s: float, speed: float, new_steps: int, *, reference: bool) -> None:
         """`dt_s` of the job's clock passed while running; `reference`: flat out, so it teaches the reference rate."""
         self.plain_done_s += dt_s * speed
-        if not reference or dt_s <= 0:
+        self._bridge(dt_s * speed, dt_wall_s, new_steps)
+        if not reference:
+            self.span_s = None
             return
-        keep = max(0.0, 1.0 - dt_wall_s / MEMORY_WALL_S) if self.ref_wall_s > MEMORY_WALL_S else 1.0
-        self.ref_steps = self.ref_steps * keep + new_steps
-        self.ref_time_s = self.ref_time_s * keep + dt_s
-        self.ref_wall_s = self.ref_wall_s * keep + dt_wall_s
+        if self.span_s is not None:
+            self.span_s += dt_s
+            self.span_wall_s += dt_wall_s
+            if new_steps:
+                self._learn(new_steps, self.span_s, self.span_wall_s)
+        if new_steps:
+            self.span_s = self.span_wall_s = 0.0
+
+    def _learn(self, steps: int, time_s: float, wall_s: float) -> None:
+        """Steps between two reports that were both of running flat out, and how long they took."""
+        memory_s = max(MEMORY_WALL_S, MEMORY_STEPS * wall_s / steps)
+        keep = max(0.0, 1.0 - wall_s / memory_s) if self.ref_wall_s > memory_s else 1.0
+        self.ref_steps = self.ref_steps * keep + steps
+        self.ref_time_s = self.ref_time_s * keep + time_s
+        self.ref_wall_s = self.ref_wall_s * keep + wall_s
+
+    def rested(self) -> None:
+        """The job stands still at a step that was told of."""
+        self.ahead_s = self.quiet_wall_s = 0.0
+        self.span_s = None
+
+    def _bridge(self, worth_s: float, dt_wall_s: float, new_steps: int) -> None:
+        """What ran since the last word counts until the next is due, or within one step: a stall earns nothing."""
+        if new_steps:
+            self.ahead_s = self.quiet_wall_s = 0.0
+            return
+        rate = self.ref_rate
+        self.quiet_wall_s += dt_wall_s
+        if self.quiet_wall_s < REPORT_WALL_S or (rate and self.ahead_s + worth_s < 1.0 / rate):
+            self.ahead_s += worth_s
 
     def to_dict(self) -> dict[str, Any]:
         return dict(self.__dict__)

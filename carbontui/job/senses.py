@@ -44,6 +44,8 @@ class Senses:
         if state in ("running", "throttled", "pausing"):
             level = None if state == "pausing" else job.planner.level_named(job.decision.level)
             job.progress.ran(dt, dt_wall, level.speed if level else 1.0, new_steps, reference=plain_full and settled)
+        else:
+            job.progress.rested()
         if settled and job.agent.readings.age_s(time.monotonic()) < 2.0:
             self._learn_watts(state, plain_full)
 

@@ -54,3 +54,54 @@ def test_a_successor_knows_what_was_known():
     other = Progress()
     other.restore(progress.to_dict())
     assert other == progress
+
+
+def replayed(progress, windows, *, hour_s=3600.0):
+    """Windows of flat-out running at 60 steps an hour of the job's clock, which is a second here, with pauses between.
+
+    Steps are told of once in ten ticks and at the pause, as a rank tells them. Yields the steps really made at each
+    tick.
+    """
+    made = 0.0
+    for _ in range(windows):
+        for tick in range(25):
+            made += 6
+            told = tick % 10 == 4 or tick == 24
+            new = progress.saw_step(int(made), 0, None) if told else 0
+            progress.ran(hour_s / 10, 0.1, 1.0, new, reference=tick not in (0, 1, 2))
+            yield made
+        progress.rested()
+
+
+def test_work_between_two_reports_counts_as_done():
+    progress = Progress(work_s=86400.0, steps_total=1440, given_rate=60 / 3600.0)
+    for made in replayed(progress, 4):
+        assert progress.left_s == pytest.approx((1440 - made) * 60.0, abs=60.0)
+
+
+def test_the_reference_rate_is_of_whole_spans_between_reports():
+    progress = Progress(work_s=86400.0, steps_total=1440)
+    for _ in replayed(progress, 4):
+        pass
+    assert progress.ref_wall_s >= 3.0 and progress.ref_rate == pytest.approx(60 / 3600.0, rel=1e-6)
+
+
+def test_a_stall_earns_no_more_than_one_step():
+    progress = Progress(steps_total=100)
+    run(progress, 20, 1)
+    left = progress.left_s
+    for _ in range(600):
+        progress.ran(1.0, 1.0, 1.0, 0, reference=True)
+    assert left - 1.0 / progress.ref_rate <= progress.left_s <= left
+    progress.rested()
+    assert progress.left_s == left
+
+
+def test_a_step_of_many_minutes_is_partly_done():
+    progress = Progress(steps_total=100)
+    for second in range(1, 18001):
+        progress.ran(1.0, 1.0, 1.0, progress.saw_step(second // 600, 0, None), reference=True)
+    assert progress.ref_rate == pytest.approx(1 / 600)
+    for _ in range(300):
+        progress.ran(1.0, 1.0, 1.0, 0, reference=True)
+    assert progress.left_s == pytest.approx(70 * 600.0 - 300.0)
