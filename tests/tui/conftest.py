@@ -1,31 +1,23 @@
-"""A fake supervisor, a frozen clock and a screen on it, for pilots and snapshots."""
+"""Fixtures of the screen's tests: one local time everywhere, and a stage for pilots."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from textual.message import Message
-from textual.pilot import Pilot
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from acting import Stage, Watcher, app_on
 from fake import FakeSupervisor, past_levels, scene
 
-from carbontui import protocol, units
-from carbontui.tui import Target
-from carbontui.tui.app import CarbonApp
-from carbontui.tui.glyphs import BLOCKS, Glyphs
+from carbontui import protocol
 from carbontui.tui.screens.dashboard import Dashboard
-
-WAIT_S = 20.0
 
 
 @pytest.fixture(autouse=True)
@@ -39,55 +31,6 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     os.environ.pop("TZ", None)
     time.tzset()
-
-
-def target(socket: Path) -> Target:
-    return Target("k7q2mz", "charlm", socket)
-
-
-def app_on(socket: Path, glyphs: Glyphs = BLOCKS, readonly: bool = False, theme: str = "carbon-dark") -> CarbonApp:
-    app = CarbonApp(lambda: Dashboard(target(socket), glyphs, readonly=readonly, monotonic=lambda: 0.0))
-    app.theme = theme
-    return app
-
-
-class Watcher:
-    """Waits for what a message brings about, not for time to pass."""
-
-    def __init__(self) -> None:
-        self._something = asyncio.Event()
-
-    def hook(self, message: Message) -> None:
-        self._something.set()
-
-    async def until(self, true: Callable[[], object]) -> None:
-        while not true():
-            self._something.clear()
-            await asyncio.wait_for(self._something.wait(), WAIT_S)
-
-
-class Stage:
-    """A supervisor, a screen on it, and a pilot at its keys."""
-
-    def __init__(self, fake: FakeSupervisor, app: CarbonApp, pilot: Pilot[str | None], watcher: Watcher) -> None:
-        self.fake, self.app, self.pilot, self._watcher = fake, app, pilot, watcher
-
-    @property
-    def dashboard(self) -> Dashboard:
-        return next(screen for screen in self.app.screen_stack if isinstance(screen, Dashboard))
-
-    async def until(self, true: Callable[[], object]) -> None:
-        await self._watcher.until(true)
-        await self.pilot.pause()
-
-    def text(self) -> str:
-        return text_of(self.app)
-
-
-def text_of(app: CarbonApp) -> str:
-    """What is on the screen, as text."""
-    strips = app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
 
 @pytest.fixture
@@ -113,26 +56,3 @@ def stage(tmp_path: Path) -> Callable[..., object]:
                 yield found
 
     return make
-
-
-@contextmanager
-def served(path: Path, snap: protocol.Snap, gpus: int = 1) -> Iterator[FakeSupervisor]:
-    """A fake supervisor on a thread of its own, for tests whose event loop is not ours."""
-    loop = asyncio.new_event_loop()
-    fake = FakeSupervisor(path, snap)
-    fake.levels = past_levels(gpus, now=units.from_iso(snap.series.now))
-    loop.run_until_complete(fake.__aenter__())
-    thread = threading.Thread(target=loop.run_forever, name="fake supervisor")
-    thread.start()
-    try:
-        yield fake
-    finally:
-
-        async def close() -> None:
-            await fake.__aexit__()
-            await asyncio.sleep(0)
-
-        asyncio.run_coroutine_threadsafe(close(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()

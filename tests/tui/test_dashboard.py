@@ -337,7 +337,7 @@ async def test_equal_news_repaints_nothing(stage: Any, monkeypatch: pytest.Monke
 
 
 async def test_two_screens_look_at_one_job(stage: Any, tmp_path: Any) -> None:
-    from conftest import app_on
+    from acting import app_on
 
     async with stage() as s:
         second = app_on(s.fake.path)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import app_on, served
+from acting import app_on, served
 from fake import scene
 from textual.pilot import Pilot
 
