@@ -134,3 +134,4 @@ class Progress:
         for key, value in (kept or {}).items():
             if key in self.__dict__:
                 setattr(self, key, value)
+        self.rested()  # nobody timed what was run since
