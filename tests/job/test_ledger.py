@@ -32,7 +32,7 @@ def test_rows_bins_and_total_agree(spans, grid):
     total = sum(joules for _, joules, _ in spans)
     rows = ledger.drain(everything=True)
     assert sum(row[3] for row in rows) == pytest.approx(total, rel=1e-9, abs=1e-9)
-    assert ledger.gpu_kwh == pytest.approx(units.joules_to_kwh(total), abs=1e-15)
+    assert ledger.gpu_kwh == pytest.approx(units.joules_to_kwh(total), rel=1e-12, abs=1e-15)
 
     def lookup(start):
         return grid[int(start // accounts.BIN_S) % len(grid)]

@@ -87,6 +87,7 @@ def test_everything_killed_the_next_run_gives_the_limit_back(capped_house) -> No
     until(lambda: job.status().get("gpus"), what="the board in status")
     house.cli("cap", "300W", job.id, check=True)
     until(lambda: sim.get("limit_mw") == 300_000, what="the limit")
+    until(lambda: json.loads((job.dir / "snapshot.json").read_text())["gpus"], what="the board in the snapshot")
     pids = job.pids()
     agent = job.status()["pids"]["agent"]
     # stopped first, so that none of them lives long enough to replace or restore anything
