@@ -102,6 +102,25 @@ class Books:
             if sample.uuid in watched or sample.uuid in ESTIMATED:
                 self._book(self.meter.add(sample), state)
 
+    def disown(self, devices: Iterable[str]) -> float:
+        """Take back what was booked for boards that turned out not to be the job's; returns the joules.
+
+        Before the training has named its boards all that are visible are counted. What a full disk keeps from being
+        taken back is tried again by the next call.
+        """
+        given_back = 0.0
+        self.write(everything=True)
+        for device in devices:
+            rows = self.journal.disown(device)
+            if rows is None:
+                continue
+            for t0, joules, how, state in rows:
+                self.ledger.take_back(t0, joules, how, state)
+                given_back += joules
+            self.columns.forget(device)
+            self.meter.drop([device])
+        return given_back
+
     def carry_on(self, watched: frozenset[str]) -> None:
         """The job is over: what has not been read for a while (a hanging driver) is counted up to now, as a gap."""
         self._book(self.meter.carry_on(watched | ESTIMATED, time.monotonic(), time.time()), "running")

@@ -34,6 +34,11 @@ class Columns:
                 self._joules[device][index] += joules * (b - a) / (t1 - t0)
                 self._seconds[device][index] += b - a
 
+    def forget(self, device: str) -> None:
+        """A device that turned out not to be the job's."""
+        self._joules.pop(device, None)
+        self._seconds.pop(device, None)
+
     def _double(self) -> None:
         for table in (self._joules, self._seconds):
             for device, cells in table.items():

@@ -25,7 +25,10 @@ class Hands:
         self.asked_to_run_mono: float | None = None
         """When a standing training was last asked to go on; None once it did."""
         self._limiting: asyncio.Task[None] | None = None
-        self._named: tuple[str, ...] | None = None
+        self.named: tuple[str, ...] | None = None
+        """The boards that the training has said it uses; None before it did."""
+        self.named_mono = 0.0
+        """When that last changed."""
 
     def act(self, mono: float, child: control.Child) -> None:
         """Send what is wanted (and renew its lease), move a held start, set or give back limits."""
@@ -57,9 +60,19 @@ class Hands:
             job.agent.drive_simulated(0.0 if parked or not active else 1.0, job.control.duty or 1.0)
         if not job.options.simulated:
             # boards once named stay the job's while its ranks reconnect; its own processes are never foreign there
-            self._named = tuple(dict.fromkeys(u for peer in ranks if peer.obs for u in peer.obs.devices)) or self._named
+            self._name(tuple(dict.fromkeys(u for peer in ranks if peer.obs for u in peer.obs.devices)), mono)
             own = [peer.hello.pid for peer in ranks if peer.hello] + ([job.guard.pid] if job.guard.pid else [])
-            job.agent.watch(self._named, own_pids=tuple(sorted(set(own))))
+            job.agent.watch(self.named, own_pids=tuple(sorted(set(own))))
+
+    def _name(self, boards: tuple[str, ...], mono: float) -> None:
+        if boards and boards != self.named:
+            self.named, self.named_mono = boards, mono
+
+    def restore(self, boards: list[str] | None) -> None:
+        """Boards named to a predecessor: others are not counted even while the ranks reconnect."""
+        if boards:
+            self._name(tuple(boards), time.monotonic())
+            self._job.agent.watch(self.named)
 
     def _freeze(self, child: control.Child, *, renew: bool) -> None:
         """Have the keeper stop a program without steps, under a lease, or continue it."""

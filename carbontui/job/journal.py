@@ -39,6 +39,7 @@ _EVENT = "insert into event values (?,?,?,?)"
 _ENERGY = "insert into energy values (?,?,?,?,?,?)"
 _STEPS = "insert into steps values (?,?,?,?,?)"
 _GRID = "insert or replace into grid values (?,?,?,?,?,?)"
+_DISOWN = "delete from energy where device=?"
 _STATE = "insert or replace into state values (?,?)"
 
 _LOCAL_FILESYSTEMS = {"ext4", "ext3", "ext2", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs", "ramfs"}
@@ -151,6 +152,18 @@ class Journal:
     def energy_rows(self) -> list[tuple[float, float, float, str]]:
         """(t0, t1, joules, state) of every row written so far."""
         return self._select("select t0, t1, joules, state from energy")
+
+    def disown(self, device: str) -> list[tuple[float, float, str, str]] | None:
+        """Take back every energy row of a device that turned out not to be the job's: (t0, joules, how, state) of
+        each. None where the file cannot be written now; then nothing was taken back."""
+        if not self.commit():
+            return None
+        rows = self._select("select t0, joules, how, state from energy where device=?", device)
+        self._pending.append((_DISOWN, (device,)))
+        if self.commit():
+            return rows
+        self._pending = [each for each in self._pending if each[0] != _DISOWN]
+        return None
 
     def grid_rows(self) -> list[tuple[float, float, float, str]]:
         """(start, dur, value, signal) of every row written so far."""

@@ -59,6 +59,14 @@ class Ledger:
             a, b = max(t0, start), min(t1, start + accounts.BIN_S)
             self._row(device, a, b, joules * share, how, state, wall_s)
 
+    def take_back(self, t0: float, joules: float, how: str, state: str) -> None:
+        """Undo what one journal row of a board had added: it turned out not to be the job's."""
+        if self.count_idle or state != "waiting":
+            self.gpu_j = max(0.0, self.gpu_j - joules)
+            self.by_how[how] = max(0.0, self.by_how[how] - joules)
+            start = t0 // accounts.BIN_S * accounts.BIN_S
+            self.bins[start] = max(0.0, self.bins[start] - joules)
+
     def _row(self, device: str, t0: float, t1: float, joules: float, how: str, state: str, wall_s: float) -> None:
         held = self._open.get(device)
         if held is not None:

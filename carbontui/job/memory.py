@@ -28,6 +28,8 @@ def restore(job: Supervisor) -> None:
         job.overrides = overrides.Overrides.from_dict(recall("overrides"))
     with confined("the kept state"):
         job.control = control.restored(recall("control"), time.monotonic())
+    with confined("the boards it named"):
+        job.hands.restore(recall("boards"))
     with confined("the kept budget"):
         if text := recall("budget"):
             job.budget = budget.Budget(**text)
@@ -93,4 +95,5 @@ def keep(job: Supervisor) -> None:
     job.journal.keep("overrides", job.overrides.to_dict())
     job.journal.keep("control", {f: getattr(job.control, f) for f in job.control.__dataclass_fields__})
     job.journal.keep("budget", {"kind": job.budget.kind, "value": job.budget.value, "text": job.budget.text})
+    job.journal.keep("boards", job.hands.named)
     job.journal.keep("accounts", job.senses.accounts_basis())

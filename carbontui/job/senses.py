@@ -12,6 +12,8 @@ from carbontui.job.server import Peer
 if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
 
+NAMED_S = 30.0
+"""Boards that the training has not named so long after it named some are not its own."""
 AVOIDED_FROM_S = 60.0
 """Work done before a saving is claimed: the second between start and first sample is not metered, and would look so."""
 
@@ -35,6 +37,7 @@ class Senses:
         state = job.decision.state
         watched = frozenset(reading.uuid for reading in job.devices)
         job.books.meter_samples(job.agent.drain(), state, watched)
+        self.disown()
         job.books.host(now, dt, state, held=state not in ("waiting", "unloaded"))
         settled = time.monotonic() - self._settled_mono > SETTLE_WALL_S
         plain_full = state == "running" and job.control.limit_w is None and job.control.duty is None
@@ -48,6 +51,18 @@ class Senses:
             job.progress.rested()
         if settled and job.agent.readings.age_s(time.monotonic()) < 2.0:
             self._learn_watts(state, plain_full)
+
+    def disown(self, after_s: float = NAMED_S) -> None:
+        """Boards that were counted only because nobody had said yet which ones the training uses."""
+        job = self._job
+        if job.hands.named is None or time.monotonic() - job.hands.named_mono < after_s:
+            return
+        others = {reading.uuid for reading in job.agent.readings.devices if not reading.watched}
+        strangers = sorted(others & job.books.meter.devices)
+        if strangers:
+            joules = job.books.disown(strangers)
+            job.event("disowned", boards=strangers, joules=joules)
+            job.log(f"{len(strangers)} boards are not the training's: {joules:.0f} J taken back")
 
     def hear(self, peer: Peer) -> None:
         """What rank 0 has just said of its steps."""

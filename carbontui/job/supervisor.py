@@ -173,6 +173,7 @@ class Supervisor:
         with confined("the journal"):
             if self._ended_mono is not None:
                 self.books.carry_on(frozenset(reading.uuid for reading in self.devices))
+                self.senses.disown(after_s=0.0)
             self.books.write(everything=True)
             memory.keep(self)
             self.event("supervisor_left", pid=os.getpid())

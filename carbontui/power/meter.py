@@ -182,6 +182,17 @@ class Meter:
                     total[method] = total.get(method, 0.0) + joules
         return total
 
+    @property
+    def devices(self) -> frozenset[str]:
+        """Everything that has been looked at or counted so far."""
+        return frozenset(self._anchors) | frozenset(self._joules)
+
+    def drop(self, uuids: Iterable[str]) -> None:
+        """Forget these devices and their joules: seen again, they start anew."""
+        for uuid in uuids:
+            for table in (self._anchors, self._joules, self._epochs):
+                table.pop(uuid, None)
+
     def counted_until_s(self, uuid: str) -> float | None:
         """Monotonic time up to which this device's joules are counted."""
         anchor = self._anchors.get(uuid)

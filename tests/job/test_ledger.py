@@ -147,3 +147,22 @@ def test_a_successor_goes_on_with_the_same_books():
     other.restore(ledger.to_dict(), written, 2.0)
     assert other.gpu_j == ledger.gpu_j and dict(other.bins) == pytest.approx(dict(ledger.bins))
     assert [row[2:] for row in other.drain(everything=True)] == [row[2:] for row in ledger.drain(everything=True)]
+
+
+def test_what_is_taken_back_is_gone_from_rows_and_sums_alike(tmp_path):
+    spec = options.Options(job="t", name="t", dir="", argv=(), cwd="", log="", socket="", created_s=0.0)
+    books = Books(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
+    for board, watts in (("GPU-ours", 300.0), ("GPU-theirs", 500.0)):
+        for at in range(0, 700, 10):
+            joules = 10 * watts
+            books.ledger.add(board, 1e6 + at, 1e6 + at + 10, joules, "counter", "running", float(at), gpu=True)
+            books.columns.add(board, 1e6 + at, 1e6 + at + 10, joules)
+    books.write()
+    assert books.disown(["GPU-theirs"]) == pytest.approx(350_000.0)
+    books.write(everything=True)
+    books.journal.commit()
+    rows = books.journal.energy_rows()
+    assert sum(row[2] for row in rows) == pytest.approx(210_000.0)
+    assert books.ledger.gpu_j == pytest.approx(210_000.0) == sum(books.ledger.bins.values())
+    assert books.ledger.by_how["counter"] == pytest.approx(210_000.0)
+    assert set(filter(None, books.columns.watts().total_w)) == {300.0}

@@ -17,6 +17,7 @@ from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor import Supervisor
 from carbontui.power.curve import Curve, Point
+from carbontui.power.messages import Reading, Readings, Sample
 
 
 @pytest.fixture
@@ -198,3 +199,38 @@ async def test_without_journal_and_snapshot_nothing_is_made_up(job, tmp_path):
     assert job.status.energy_gpu_kwh == pytest.approx(1.0)
     assert job.status.gco2_g is None and job.status.avoided_g is None
     assert "not known" in str(job.status.notices)
+
+
+def _look(uuid: str, mono: float, joules: float) -> Sample:
+    return Sample(uuid=uuid, mono_s=mono, wall_s=time.time(), energy_uj=round(joules * 1e6), power_w=100.0, max_w=700.0)
+
+
+async def test_boards_that_the_training_never_named_are_neither_counted_nor_taken_for_its_own_by_a_successor(job):
+    """Until a rank names its boards all that are visible are counted: that is taken back, and never filled in."""
+    mono = time.monotonic()
+
+    def see(*watched: str) -> None:
+        boards = tuple(Reading(uuid=u, name="H100", watched=u in watched, power_w=100.0) for u in ("GPU-a", "GPU-b"))
+        job.agent.readings = Readings(mono_s=time.monotonic(), devices=boards)
+
+    def measure(at: float, *joules: float) -> None:
+        job.agent._samples.extend(_look(u, mono + at, j) for u, j in zip(("GPU-a", "GPU-b"), joules, strict=True))
+        job.senses.measure(job.clock.now(), 1.0, 1.0)
+
+    see("GPU-a", "GPU-b")
+    measure(0, 0.0, 0.0)
+    measure(1, 100.0, 100.0)
+    assert job.books.ledger.gpu_j == pytest.approx(200.0)
+    job.hands._name(("GPU-a",), mono - 3600.0)
+    see("GPU-a")
+    measure(2, 200.0, 200.0)
+    assert job.books.ledger.gpu_j == pytest.approx(200.0) == job.books.meter.joules("GPU-a")
+    memory.keep(job)
+    job.journal.commit()
+    job.hands.named = None
+    job.agent.watch(None)
+    memory.restore(job)
+    assert job.agent._wish.watch == ("GPU-a",), "watched before any rank is back"
+    see("GPU-a", "GPU-b")
+    measure(3, 300.0, 9000.0)
+    assert job.books.ledger.gpu_j == pytest.approx(300.0), "what the other drew meanwhile is not filled in"
