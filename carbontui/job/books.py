@@ -121,6 +121,11 @@ class Books:
             self.meter.drop([device])
         return given_back
 
+    @property
+    def metered_boards(self) -> frozenset[str]:
+        """Boards that have been looked at or counted for this job."""
+        return self.meter.devices - ESTIMATED
+
     def carry_on(self, watched: frozenset[str]) -> None:
         """The job is over: what has not been read for a while (a hanging driver) is counted up to now, as a gap."""
         self._book(self.meter.carry_on(watched | ESTIMATED, time.monotonic(), time.time()), "running")
@@ -220,10 +225,11 @@ class Books:
     def _rent(self, gpus: int) -> float:
         return (self.options.gpu_price or 0.0) * gpus * self.held_s / 3600.0
 
-    def how_shares(self) -> dict[str, float]:
-        """Share of all joules by how they were metered."""
-        total = sum(self.ledger.by_how.values())
-        return {how: joules / total for how, joules in self.ledger.by_how.items()} if total > 0 else {}
+    def how_shares(self, *, gpus: bool = False) -> dict[str, float]:
+        """Share of all joules, or of those of the boards, by how they were metered."""
+        by_how = self.ledger.gpu_by_how if gpus else self.ledger.by_how
+        total = sum(by_how.values())
+        return {how: joules / total for how, joules in by_how.items() if joules > 0} if total > 0 else {}
 
     def write(self, *, everything: bool = False) -> None:
         """Closed rows to the journal."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from carbontui import protocol, units
 
 COLUMNS = 240
+LATE = 0.2
+"""Share of a column after which a device without a word is missing from it, rather than about to be read."""
 
 
 @dataclass
@@ -19,10 +21,14 @@ class Columns:
     _joules: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
     _seconds: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
 
+    _until: dict[str, float] = field(default_factory=dict)
+    """Up to when each device was read."""
+
     def add(self, device: str, t0: float, t1: float, joules: float) -> None:
         """Joules of one device over [t0, t1) of the job's clock."""
         if t1 <= t0 or t1 <= self.start_s:
             return
+        self._until[device] = t1
         while t1 >= self.start_s + COLUMNS * self.step_s:
             self._double()
         first = max(0, int((t0 - self.start_s) // self.step_s))
@@ -38,6 +44,7 @@ class Columns:
         """A device that turned out not to be the job's."""
         self._joules.pop(device, None)
         self._seconds.pop(device, None)
+        self._until.pop(device, None)
 
     def _double(self) -> None:
         for table in (self._joules, self._seconds):
@@ -49,10 +56,11 @@ class Columns:
         self.step_s *= 2
 
     def watts(self) -> protocol.Watts:
-        """Columns up to the newest; null where nothing was read."""
+        """Columns up to the newest; the total is null where nothing was read, or not every board."""
         newest = max((max(cells, default=-1) for cells in self._joules.values()), default=-1)
         gpus: dict[str, tuple[float | None, ...]] = {}
         totals: list[float | None] = [None] * (newest + 1)
+        holes: set[int] = set()
         for device, joules in self._joules.items():
             seconds = self._seconds[device]
             row: list[float | None] = []
@@ -63,5 +71,9 @@ class Columns:
                 if mean is not None:
                     totals[index] = (totals[index] or 0.0) + mean
             gpus[device] = tuple(row)
-        rounded = tuple(None if total is None else round(total, 1) for total in totals)
+            # a sum that lacks a board (lost, or not to be read) is not what the job drew
+            late = self._until[device] < max(self._until.values()) - LATE * self.step_s
+            begun = min(joules, default=newest + 1)
+            holes |= {i for i in range(begun, newest + 1) if row[i] is None and (late or i < newest)}
+        rounded = tuple(None if w is None or i in holes else round(w, 1) for i, w in enumerate(totals))
         return protocol.Watts(units.iso(self.start_s), self.step_s, rounded, gpus)

@@ -270,6 +270,9 @@ class ViewerDesk:
             if job.control.limit_w == watts and not job.hands.limiting:
                 refused, why = job.hands.refused_cap()
                 text = f"capped at {asked}" if refused is None else f"asked for {asked}, not capped: {why}"
+                notes = [o.text for r in job.devices if (o := job.agent.outcomes.get(r.uuid)) and o.ok and o.text]
+                if refused is None and notes:
+                    text = f"asked for {asked}: {'; '.join(dict.fromkeys(notes))}"
                 return protocol.Result(cmd.id, True, text=text)
         return protocol.Result(cmd.id, True, text=f"asked for {asked}; the driver has not answered yet")
 

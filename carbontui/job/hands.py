@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from carbontui import protocol, units
 from carbontui.job import control
 from carbontui.job.server import Peer
+from carbontui.power.messages import Outcome
 
 if TYPE_CHECKING:
     from carbontui.job.supervisor import Supervisor
@@ -33,6 +35,7 @@ class Hands:
     def act(self, mono: float, child: control.Child) -> None:
         """Send what is wanted (and renew its lease), move a held start, set or give back limits."""
         job = self._job
+        self.journal(job.agent.happened(), asked=False)
         renew = mono - self._renewed >= protocol.RENEW_S
         if job.decision.want_changed or renew:
             self._renewed = mono
@@ -139,6 +142,11 @@ class Hands:
     async def _set_limit(self, watts: float | None) -> None:
         job = self._job
         raising = job.options.allow_raise
-        for outcome in await job.agent.set_limit(watts, allow_raise=raising):
-            job.event("limit", uuid=outcome.uuid, wanted_w=watts, ok=outcome.ok, code=outcome.code, text=outcome.text)
+        self.journal(await job.agent.set_limit(watts, allow_raise=raising), wanted_w=watts)
         job.wake()
+
+    def journal(self, outcomes: Iterable[Outcome], *, asked: bool = True, wanted_w: float | None = None) -> None:
+        """What became of the limits, and what stands there now, as events."""
+        for o in outcomes:
+            facts = {"uuid": o.uuid, "ok": o.ok, "code": o.code, "watts": o.watts, "text": o.text}
+            self._job.event("limit", asked=asked, wanted_w=wanted_w, **facts)

@@ -38,6 +38,8 @@ class Ledger:
     gpu_j: float = 0.0
     rest_j: float = 0.0
     by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    gpu_by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Of the boards alone."""
     bins: accounts.Bins = field(default_factory=accounts.Bins)
     rows: list[tuple[float, float, str, float, str, str]] = field(default_factory=list)
     _open: dict[str, _Open] = field(default_factory=dict)
@@ -50,6 +52,7 @@ class Ledger:
         if counted:
             if gpu:
                 self.gpu_j += joules
+                self.gpu_by_how[how] += joules
             else:
                 self.rest_j += joules
             self.by_how[how] += joules
@@ -63,7 +66,8 @@ class Ledger:
         """Undo what one journal row of a board had added: it turned out not to be the job's."""
         if self.count_idle or state != "waiting":
             self.gpu_j = max(0.0, self.gpu_j - joules)
-            self.by_how[how] = max(0.0, self.by_how[how] - joules)
+            for table in (self.by_how, self.gpu_by_how):
+                table[how] = max(0.0, table[how] - joules)
             start = t0 // accounts.BIN_S * accounts.BIN_S
             self.bins[start] = max(0.0, self.bins[start] - joules)
 
@@ -106,7 +110,8 @@ class Ledger:
     def to_dict(self) -> dict[str, Any]:
         """What the journal's rows do not hold yet: totals and the rows still open."""
         held = {device: [row.t0, row.t1, row.joules, row.how, row.state] for device, row in self._open.items()}
-        return {"gpu_j": self.gpu_j, "rest_j": self.rest_j, "by_how": dict(self.by_how), "open": held}
+        hows = {"by_how": dict(self.by_how), "gpu_by_how": dict(self.gpu_by_how)}
+        return {"gpu_j": self.gpu_j, "rest_j": self.rest_j, **hows, "open": held}
 
     def forget(self) -> None:
         """Keep the totals alone: what the rows and bins say has been summed up elsewhere."""
@@ -118,6 +123,7 @@ class Ledger:
         """Go on from what a predecessor kept and from the journal's rows (t0, t1, joules, state)."""
         self.gpu_j, self.rest_j = float(kept["gpu_j"]), float(kept["rest_j"])
         self.by_how.update(kept["by_how"])
+        self.gpu_by_how.update(kept.get("gpu_by_how", {}))
         for device, (t0, t1, joules, how, state) in kept["open"].items():
             self._open[device] = _Open(t0, t1, joules, how, state, wall_s)
         still_open = [(row.t0, row.t1, row.joules, row.state) for row in self._open.values()]

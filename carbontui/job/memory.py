@@ -55,6 +55,7 @@ def _go_on(job: Supervisor, last: protocol.Status | None, *, books_known: bool, 
         ledger.gpu_j = last.energy_gpu_kwh * units.J_PER_KWH
         ledger.rest_j = max(0.0, last.energy_wall_kwh * units.J_PER_KWH / ledger.pue - ledger.gpu_j)
         ledger.by_how["snapshot"] = ledger.gpu_j + ledger.rest_j
+        ledger.gpu_by_how["snapshot"] = ledger.gpu_j
     job.books.carry(last.gco2_g, last.cost.value if last.cost else None, len(last.gpus))
     begins = f"the account goes on from what was told at {last.measured_at}"
     if state_known:

@@ -54,6 +54,9 @@ class Facts:
     replay: bool
     simulated: bool
     how_shares: dict[str, float]
+    gpu_how_shares: dict[str, float]
+    unseen: bool
+    """A board of the job cannot be seen any more."""
     full_measured: bool
 
 
@@ -62,12 +65,12 @@ def status(f: Facts) -> protocol.Status:
     gpus = tuple(_gpu(reading, f.parked_w.get(reading.uuid)) for reading in f.devices)
     fresh = f.age_s < FRESH_S
     boards = [g.power_w for g in gpus if g.power_w is not None] if fresh else []
-    # a lost board draws for nobody, but the sum without one that merely cannot be read is not the job's
-    blind = any(reading.power_w is None and not reading.lost for reading in f.devices)
+    # the sum without a board that cannot be read, be it lost or gone, is not what the job draws
+    blind = f.unseen or any(reading.power_w is None for reading in f.devices)
     host = f.readings.host
     power: float | None = None
     live = f.decision.state in protocol.LIVE_STATES  # a job that is over draws nothing, whatever its boards do
-    if live and ((boards and not blind) or (not gpus and host.cpu_w is not None)):
+    if live and not blind and (boards or (not gpus and host.cpu_w is not None)):
         power = sum(boards) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
     intensity = None
     if f.outlook is not None:
@@ -105,7 +108,7 @@ def status(f: Facts) -> protocol.Status:
         exit=f.exit,
         certificate=f.certificate,
         notices=f.notices,
-        provenance=_provenance(f, gpus, host.how),
+        provenance=_provenance(f, gpus, host.how, blind=blind),
     )
 
 
@@ -127,7 +130,9 @@ def _blank(gpu: protocol.Gpu) -> protocol.Gpu:
     return protocol.Gpu(gpu.uuid, gpu.name, None, gpu.limit_w, gpu.parked_w, index=gpu.index)
 
 
-def _provenance(f: Facts, gpus: tuple[protocol.Gpu, ...], host_how: str) -> dict[str, protocol.Provenance]:
+def _provenance(
+    f: Facts, gpus: tuple[protocol.Gpu, ...], host_how: str, *, blind: bool
+) -> dict[str, protocol.Provenance]:
     p = protocol.Provenance
     age = None if f.age_s == float("inf") else round(f.age_s, 2)
     board: How = "simulated" if f.simulated else "measured"
@@ -140,13 +145,14 @@ def _provenance(f: Facts, gpus: tuple[protocol.Gpu, ...], host_how: str) -> dict
         if gpu.parked_w is not None:
             found[f"gpus.{index}.parked_w"] = p(board, "mean while paused on this job")
     if gpus:
-        found["power_w"] = p(board, f.readings.backend, age)
+        found["power_w"] = p(board, f"{f.readings.backend}; CPU and memory {host_how}", age)
     else:
         found["power_w"] = p("measured" if host_how == "measured" else "estimated", f.readings.host.source, age)
     energy = _energy_how(f, bool(gpus), host_how)
-    shares = ", ".join(f"{share:.0%} {how}" for how, share in sorted(f.how_shares.items(), key=lambda kv: -kv[1]))
-    found["energy_gpu_kwh"] = p(energy, shares or "nothing metered yet")
-    found["energy_wall_kwh"] = p(energy if gpus else "estimated", "boards, CPU, host constant and PUE")
+    without = "; a board that cannot be read is not in it" if blind else ""
+    found["energy_gpu_kwh"] = p(energy, (_shares(f.gpu_how_shares) or "nothing metered yet") + without)
+    wall = f"boards, CPU, host constant and PUE: {_shares(f.how_shares) or 'nothing metered yet'}{without}"
+    found["energy_wall_kwh"] = p(energy if gpus else "estimated", wall)
     grid: How = "default"
     source = "no grid source"
     if f.outlook is not None:
@@ -170,6 +176,10 @@ def _provenance(f: Facts, gpus: tuple[protocol.Gpu, ...], host_how: str) -> dict
     return found
 
 
+def _shares(shares: dict[str, float]) -> str:
+    return ", ".join(f"{share:.0%} {how}" for how, share in sorted(shares.items(), key=lambda kv: -kv[1]))
+
+
 def _energy_how(f: Facts, boards: bool, host_how: str) -> How:
     if f.replay:
         return "replay"
@@ -177,7 +187,7 @@ def _energy_how(f: Facts, boards: bool, host_how: str) -> How:
         return "simulated"
     if not boards:
         return "measured" if host_how == "measured" else "estimated"
-    counter = f.how_shares.get("counter", 0.0)
+    counter = f.gpu_how_shares.get("counter", 0.0)
     return "measured" if counter > 0.5 else "integrated"
 
 

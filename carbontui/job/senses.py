@@ -58,7 +58,7 @@ class Senses:
         if job.hands.named is None or time.monotonic() - job.hands.named_mono < after_s:
             return
         others = {reading.uuid for reading in job.agent.readings.devices if not reading.watched}
-        strangers = sorted(others & job.books.meter.devices)
+        strangers = sorted(others & job.books.metered_boards)
         if strangers:
             joules = job.books.disown(strangers)
             job.event("disowned", boards=strangers, joules=joules)

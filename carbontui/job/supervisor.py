@@ -129,6 +129,11 @@ class Supervisor:
         return tuple(reading for reading in self.agent.readings.devices if reading.watched)
 
     @property
+    def unseen(self) -> frozenset[str]:
+        """Boards that were metered for this job and that the driver does not show any more."""
+        return self.books.metered_boards - {reading.uuid for reading in self.agent.readings.devices}
+
+    @property
     def caps_hold(self) -> bool:
         """Whether a plan may count on caps."""
         return self.options.cap and abilities.caps_hold(self.devices)
@@ -192,7 +197,10 @@ class Supervisor:
     async def _close_agent(self) -> None:
         if self._starting is not None:
             self._starting.cancel()
-        for outcome in await self.agent.close():
+        outcomes = await self.agent.close()
+        self.hands.journal(self.agent.happened(), asked=False)
+        self.hands.journal(outcomes)
+        for outcome in outcomes:
             if not outcome.ok:
                 self.log(f"{outcome.uuid}: {outcome.text or outcome.code}")
 

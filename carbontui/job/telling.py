@@ -79,6 +79,8 @@ class Teller:
                 replay=job.clock.replay,
                 simulated=job.options.simulated is not None,
                 how_shares=job.books.how_shares(),
+                gpu_how_shares=job.books.how_shares(gpus=True),
+                unseen=bool(job.unseen) or bool(job.hands.named and not job.devices),
                 full_measured=job.senses.full_wall_w() is not None,
             )
         )
@@ -96,6 +98,8 @@ class Teller:
         readings = job.agent.readings
         # the screen has room for the first: what makes the watts wrong comes before where the grid data is from
         found += abilities.board_notices(job.devices, readings.age_s(time.monotonic()))
+        if job.unseen:
+            found.append(f"{len(job.unseen)} of its boards cannot be seen any more: watts are unknown without them")
         found += [
             note for note in (job.missing, job.server.fault, job.feed.note, job.journal.fault, job.planner.note) if note
         ]

@@ -39,6 +39,8 @@ def table(readings: Readings) -> tuple[Row, ...]:
         rows.append(Row("GPU", "any", "not_supported", f"{why}: CPU and host are counted alone", ""))
     for reading in readings.devices:
         rows += _gpu(reading)
+    for index, why in readings.absent:
+        rows.append(Row(f"GPU {index}", "any", "lost", f"it does not answer: {why}", "reboot or reset it"))
     for kind, label in (("cpu", "CPU packages"), ("dram", "memory")):
         cap = readings.host.caps.get(kind, Cap("unknown", "not read yet"))
         why = cap.why if cap.support == "yes" else f"{cap.why}; estimated ({readings.host.source})"

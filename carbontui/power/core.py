@@ -81,7 +81,7 @@ class Agent:
         self._host = host
         self._clock = clock
         self._wall = wall
-        self._limiter = Limiter(backend, store, job, self.say, monitor=monitor, probing=probing)
+        self._limiter = Limiter(backend, store, job, self.say, tell=self._tell, monitor=monitor, probing=probing)
         self._guard = threading.RLock()
         self._wish: Wish | None = None
         self._opened = False
@@ -101,10 +101,18 @@ class Agent:
         self._reopen_at: float | None = None
         self._reopen_tries = 0
         self._trouble = ""
+        self._told: dict[str, Outcome] = {}
         self.sampler = Sampler(self)
 
     def say(self, text: str) -> None:
         self._send(Say(text))
+
+    def _tell(self, *outcomes: Outcome) -> None:
+        """What happened to limits without being asked for; said again only when it is another."""
+        news = tuple(outcome for outcome in outcomes if self._told.get(outcome.uuid) != outcome)
+        self._told.update((outcome.uuid, outcome) for outcome in outcomes)
+        if news:
+            self._send(Done(self._wish.gen if self._wish else 0, news, asked=False))
 
     # --- the sampler's side -----------------------------------------------------------------------------------
 
@@ -172,8 +180,8 @@ class Agent:
             self._find_foreign(info.uuid)
         with self._guard:
             happened = self._limiter.observe(info.uuid, look, mono)
-            if happened is not None and self._wish is not None:
-                self._send(Done(self._wish.gen, (happened,)))
+            if happened is not None:
+                self._tell(happened)
 
     def _find_foreign(self, uuid: str) -> None:
         try:
@@ -201,7 +209,9 @@ class Agent:
     def _readings(self, mono: float, wall: float, host: HostReading) -> Readings:
         several = {info.uuid: f"GPU {info.index}: " for info in self._infos} if len(self._infos) > 1 else {}
         limits = [several.get(uuid, "") + text for uuid, text in self._limiter.notices.items()]
-        notices = [text for text in (self._trouble, *getattr(self._backend, "missing", ()), *limits) if text]
+        absent: tuple[tuple[int, str], ...] = getattr(self._backend, "absent", ())
+        gone = [f"GPU {index} does not answer ({why}): reboot or reset it" for index, why in absent]
+        notices = [text for text in (self._trouble, *gone, *limits) if text]
         if not self._certain and self._wish is not None and self._wish.watch is None:
             notices.append(
                 "CUDA_VISIBLE_DEVICES gives numbers, which may name other GPUs until the script reports UUIDs"
@@ -227,6 +237,7 @@ class Agent:
                 for info in self._infos
                 if (look := self._looks.get(info.uuid)) is not None
             ),
+            absent=absent,
             host=host,
             notices=tuple(notices),
         )
@@ -249,14 +260,17 @@ class Agent:
         if not self._settled:
             self._settled = True
             keep = frozenset(self._watched) if wish.limit_w is not None else frozenset()
-            self._limiter.mend_stale(keep)
+            self._tell(*self._limiter.mend_stale(keep))
         if fresh or self._released or (wish.limit_w is not None and self._clock() >= self._retry_at):
             self._released = False
             outcomes = self._act(wish)
             codes = {outcome.code for outcome in outcomes}
             self._retry_at = self._clock() + min((RETRY_S[code] for code in codes & set(RETRY_S)), default=float("inf"))
-            if fresh or not codes & set(RETRY_S):
+            if fresh:
+                self._told.clear()
                 self._send(Done(wish.gen, outcomes))
+            elif not codes & set(RETRY_S):
+                self._tell(*outcomes)
 
     def _resolve(self) -> None:
         """Boards of the child: reported by its client, else visible to CUDA."""
@@ -303,14 +317,14 @@ class Agent:
                 return
             if not self._released and self._clock() - self._last_wish_s > DEAD_MAN_S and self._limiter.active():
                 self.say(f"no word from the supervisor for {DEAD_MAN_S:.0f} s: limits given back")
-                self._limiter.release_all()
+                self._tell(*self._limiter.release_all())
                 self._released = True
             for uuid in self._limiter.active():
                 if self._foreign.get(uuid) and self._wish is not None:
-                    self._send(Done(self._wish.gen, (self._refuse_foreign(uuid),)))
+                    self._tell(self._refuse_foreign(uuid))
                     self._retry_at = self._clock() + RETRY_S["foreign"]
             if self._clock() >= self._slow_at - 0.5:
-                self._limiter.mend_stale(frozenset(self._limiter.active()))
+                self._tell(*self._limiter.mend_stale(frozenset(self._limiter.active())))
 
     def leave(self) -> tuple[Outcome, ...]:
         """Give everything back."""

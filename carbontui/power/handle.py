@@ -23,6 +23,7 @@ from carbontui.power.messages import (
     BEAT_S,
     HUNG_S,
     LINE_MAX,
+    NOTHING,
     Bye,
     Code,
     Done,
@@ -80,6 +81,7 @@ class AgentHandle:
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
+        self._happened: list[Outcome] = []
         self._waiting: dict[int, asyncio.Future[tuple[Outcome, ...]]] = {}
         self._reported = asyncio.Event()
         self._gone: asyncio.Future[tuple[Outcome, ...]] | None = None
@@ -166,6 +168,11 @@ class AgentHandle:
         samples = list(self._samples)
         self._samples.clear()
         return samples
+
+    def happened(self) -> list[Outcome]:
+        """What has become of limits since the last call without being asked for, oldest first."""
+        happened, self._happened = self._happened, []
+        return happened
 
     # --- the process ------------------------------------------------------------------------------------------
 
@@ -262,9 +269,13 @@ class AgentHandle:
             elif isinstance(message, Done):
                 self._note(message.outcomes)
                 # the agent answers the newest wish alone, which holds every older one
-                for gen, waiting in self._waiting.items():
-                    if gen <= message.gen and not waiting.done():
-                        waiting.set_result(message.outcomes)
+                due = [waiting for gen, waiting in self._waiting.items() if gen <= message.gen and not waiting.done()]
+                if not message.asked or not due:
+                    # to a wish repeated for a successor, or for other boards, only what changed is news
+                    self._happened += (o for o in message.outcomes if o.code != "kept" and o.text != NOTHING)
+                    continue
+                for waiting in due:
+                    waiting.set_result(message.outcomes)
             elif isinstance(message, Gone):
                 self._note(message.outcomes)
                 if self._gone is not None and not self._gone.done():

@@ -34,6 +34,8 @@ class Held:
     backend: Backend
     tenure: Tenure
     say: Callable[[str], None]
+    tell: Callable[[Outcome], None]
+    """Takes what happened to the limit without being asked for."""
     cap: Cap = field(default_factory=lambda: Cap("unknown", "not tried yet"))
     """Whether watts can be capped here, by whatever actuator."""
     notice: str = ""
@@ -41,8 +43,8 @@ class Held:
 
     found_mw: int | None = None
     """What is given back: the limit found, or the one someone else has set since. 0: the board has none."""
-    ceiling_mw: int | None = None
-    """Never above this without allow_raise: the lowest 'found' so far."""
+    start_mw: int | None = None
+    """The limit at the start."""
     set_at_s: float | None = None
     binding: bool = False
     """The board drew more than the limit when it was set, and has not been seen to come down to it yet."""
@@ -60,6 +62,12 @@ class Held:
     module: bool = False
     """Only the watts of a whole module can be read, its CPU included."""
 
+    @property
+    def ceiling_mw(self) -> int | None:
+        """Never above this without allow_raise: the limit at the start, or less where someone else has lowered it."""
+        known = [limit for limit in (self.start_mw, self.found_mw) if limit]
+        return min(known, default=None)
+
     def clocks_cap(self) -> Cap:
         """Whether a clock lock can stand in for the limit; never probed, since none could be put back."""
         top = self.info.clock_max_mhz
@@ -76,7 +84,7 @@ class Held:
         lease = self.tenure.lease
         if lease is not None and self.tenure.inherited():
             self.found_mw = lease.before_mw
-            self.ceiling_mw = min(lease.before_mw, self.ceiling_mw or lease.before_mw)
+            self.start_mw = min(lease.before_mw, self.start_mw or lease.before_mw)
         return True
 
     def judge_from(self, limit_mw: int, power_w: float | None, now_s: float) -> None:

@@ -12,7 +12,7 @@ from carbontui.power import clocks, machine, power_limit
 from carbontui.power.devices import GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.held import CODES, HELD, Held
 from carbontui.power.leases import LeaseStore, command, is_stale, mend, stale_leases
-from carbontui.power.messages import Cap, Outcome
+from carbontui.power.messages import NOTHING, Cap, Outcome
 from carbontui.power.power_limit import Ineffective
 from carbontui.power.tenure import Tenure
 
@@ -20,7 +20,8 @@ __all__ = ["Limiter", "mend", "stale_leases"]
 
 
 class Limiter:
-    """All limits of one agent. `say` takes lines for the log; `store` is None for simulated boards.
+    """All limits of one agent. `say` takes lines for the log, `tell` what happens to limits without being asked for;
+    `store` is None for simulated boards.
 
     `monitor` changes nothing, `probing` (with it) still asks the driver what it would permit.
     """
@@ -32,6 +33,7 @@ class Limiter:
         job: str,
         say: Callable[[str], None],
         *,
+        tell: Callable[[Outcome], None] = lambda _outcome: None,
         monitor: bool = False,
         probing: bool = False,
     ) -> None:
@@ -39,6 +41,7 @@ class Limiter:
         self._store = store
         self._job = job
         self._say = say
+        self._tell = tell
         self._monitor = monitor
         self._probing = probing
         self._held: dict[str, Held] = {}
@@ -50,7 +53,7 @@ class Limiter:
         if info.uuid in self._held:
             self._held[info.uuid].info = info
             return
-        held = Held(info, self._backend, self._tenure(info.uuid), self._say)
+        held = Held(info, self._backend, self._tenure(info.uuid), self._say, self._tell)
         self._held[info.uuid] = held
         try:
             current: int | None = self._backend.limit_mw(info.uuid)
@@ -58,7 +61,7 @@ class Limiter:
             current = None
             held.cap = held.refusal(error)
         lease = held.tenure.on_disk()
-        held.found_mw = held.ceiling_mw = current if lease is None else lease.before_mw
+        held.found_mw = held.start_mw = current if lease is None else lease.before_mw
         asking = not self._monitor or self._probing
         if info.mig:
             held.cap = Cap("not_supported", "MIG slices share this board and its limit")
@@ -107,8 +110,9 @@ class Limiter:
         return held.clocks_cap() if held else Cap("unknown", "not seen")
 
     def found_w(self, uuid: str) -> float | None:
+        """The highest limit that is set here without being asked to raise it."""
         held = self._held.get(uuid)
-        return held.found_mw / 1000 if held and held.found_mw else None
+        return held.ceiling_mw / 1000 if held and held.ceiling_mw else None
 
     def clocks_w(self, uuid: str) -> float | None:
         """Watts that a clock lock of ours is steered to."""
@@ -201,14 +205,16 @@ class Limiter:
         lease = held.tenure.lease
         if lease is None:
             held.tenure.let_go()
-            return held.outcome(True, "given_back", "nothing of ours stands there")
+            return held.outcome(True, "given_back", NOTHING)
         try:
             outcome = clocks.lift(held) if lease.clocks_mhz is not None else power_limit.restore(held)
         except DeviceError as error:
             fix = "" if error.code == GPU_IS_LOST else command(lease)
             mend = f"run: {fix}" if fix else "a reset of the GPU or a reboot does that"
-            held.notice = f"limit not given back ({error}); {mend}"
-            self._say(f"{uuid}: {held.notice}")
+            notice = f"limit not given back ({error}); {mend}"
+            if notice != held.notice:  # a stale lease is tried again and again
+                self._say(f"{uuid}: {notice}")
+            held.notice = notice
             return held.outcome(False, CODES.get(error.code, "error"), held.notice, fix)
         held.forget()
         return outcome

@@ -18,6 +18,9 @@ DEAD_MAN_S = 30.0
 HUNG_S = 5.0
 """Without a report for this long the agent is killed and replaced."""
 
+NOTHING = "nothing of ours stands there"
+"""The text of a limit given back where there was none to give back."""
+
 Support = Literal["yes", "no_permission", "not_supported", "no_effect", "unknown", "lost"]
 PowerKind = Literal["avg1s", "instant", "unspecified", "module", "model"]
 Method = Literal["counter", "integrated", "gap", "model"]
@@ -78,7 +81,8 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     power_kind: PowerKind | None = None
     limit_w: float | None = None
     limit_found_w: float | None = None
-    """What stood there before carbontui wrote anything: the reference, and what is given back."""
+    """The highest that is set without being asked to raise it: what stood there before carbontui wrote anything, or
+    less where someone else has lowered it since."""
     limit_min_w: float | None = None
     limit_max_w: float | None = None
     limit_default_w: float | None = None
@@ -120,6 +124,8 @@ class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     backend: str = "none"
     driver: str = ""
     devices: tuple[Reading, ...] = ()
+    absent: tuple[tuple[int, str], ...] = ()
+    """Boards the driver counts but lets nobody see: number, and why."""
     host: HostReading = HostReading()
     notices: tuple[str, ...] = ()
 
@@ -175,11 +181,15 @@ class Report(Struct, tag_field="t", tag="report", frozen=True):
     samples: tuple[Sample, ...] = ()
 
 
-class Done(Struct, tag_field="t", tag="done", frozen=True):
-    """agent -> supervisor: what the wish of this generation came to, one outcome per watched GPU."""
+class Done(Struct, tag_field="t", tag="done", frozen=True, omit_defaults=True):
+    """agent -> supervisor: what the wish of this generation came to, one outcome per watched GPU.
+
+    Not `asked`: what happened to limits by itself (changed outside, without effect, left by a dead agent).
+    """
 
     gen: int
     outcomes: tuple[Outcome, ...] = ()
+    asked: bool = True
 
 
 class Gone(Struct, tag_field="t", tag="gone", frozen=True):

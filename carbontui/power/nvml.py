@@ -28,8 +28,8 @@ class NvmlBackend:
 
     def __init__(self) -> None:
         self.driver = ""
-        self.missing: tuple[str, ...] = ()
-        """Boards the driver counts but does not let anybody see, in words."""
+        self.absent: tuple[tuple[int, str], ...] = ()
+        """Boards the driver counts but does not let anybody see: number, and why."""
         self._nvml: Any = None
         self._handles: dict[str, Any] = {}
         self._infos: dict[str, DeviceInfo] = {}
@@ -53,7 +53,7 @@ class NvmlBackend:
         self._open = True
         self._broken = False
         self._lost.clear()
-        self.missing = ()
+        self.absent = ()
         self.driver = str(self._try(pynvml.nvmlSystemGetDriverVersion) or "")
         for index in range(int(self._call(pynvml.nvmlDeviceGetCount))):
             try:
@@ -61,7 +61,7 @@ class NvmlBackend:
                 uuid = self._call(pynvml.nvmlDeviceGetUUID, handle)
             except DeviceError as error:
                 # a lost board has no handle; the ones known before keep theirs
-                self.missing += (f"GPU {index} does not answer ({error}): reboot or reset it",)
+                self.absent += ((index, str(error)),)
                 continue
             self._handles[uuid] = handle
             self._infos[uuid] = self._describe(uuid, handle, index)

@@ -37,7 +37,7 @@ def apply(held: Held, watts: float, *, allow_raise: bool, power_w: float | None,
         return held.outcome(False, "not_supported", NO_RANGE)
     current = held.backend.limit_mw(info.uuid)
     if tenure.lease is None and not _near(current, (held.found_mw,)):
-        adopt(held, current)  # someone set it while nothing of ours stood there
+        _adopt_aside(held, current)  # someone set it while nothing of ours stood there
     top = info.limit_max_mw if allow_raise else min(held.ceiling_mw, info.limit_max_mw)
     wanted = round(watts * 1000)
     if wanted < info.limit_min_mw:
@@ -47,7 +47,7 @@ def apply(held: Held, watts: float, *, allow_raise: bool, power_w: float | None,
     if wanted == held.found_mw and tenure.lease is None:
         return held.outcome(True, "kept", "this is the limit that was found")
     if tenure.lease is not None and not _near(current, tenure.lease.ours_mw):
-        adopt(held, current)
+        _adopt_aside(held, current)
         wanted = min(wanted, top if allow_raise else held.ceiling_mw)
     if tenure.lease is None:
         tenure.write(held.found_mw, (wanted,))
@@ -69,7 +69,9 @@ def apply(held: Held, watts: float, *, allow_raise: bool, power_w: float | None,
     held.cap = Cap("yes", span(info))
     held.judge_from(current, power_w, now_s)
     held.say(f"limit of {info.uuid}: {current / 1000:.0f} W (found {held.found_mw / 1000:.0f} W)")
-    return held.outcome(True, "applied", "", watts=current / 1000)
+    lower = watts * 1000 - current > TOLERANCE_MW
+    text = f"{watts:g} W is above the limit found: {current / 1000:g} W" if lower else ""
+    return held.outcome(True, "applied", text, watts=current / 1000)
 
 
 def restore(held: Held) -> Outcome:
@@ -122,12 +124,16 @@ def judge(held: Held, look: Look, now_s: float) -> Ineffective | Outcome | None:
 
 def adopt(held: Held, current_mw: int) -> str:
     """Someone else changed the limit: from now on that is what was found. Says so."""
-    held.ceiling_mw = min(held.ceiling_mw or current_mw, current_mw)
     held.found_mw = current_mw
     held.tenure.lease = held.set_at_s = None
     held.notice = f"the limit was changed outside to {current_mw / 1000:.0f} W (nvidia-smi?): adopted"
     held.say(f"{held.info.uuid}: {held.notice}")
     return held.notice
+
+
+def _adopt_aside(held: Held, current_mw: int) -> None:
+    """Adopt on the way to something else, which has an outcome of its own."""
+    held.tell(held.outcome(False, "outside", adopt(held, current_mw), watts=current_mw / 1000))
 
 
 def span(info: DeviceInfo) -> str:

@@ -11,6 +11,7 @@ from carbontui.account import accounts
 from carbontui.job import options
 from carbontui.job.books import Books
 from carbontui.job.clock import Clock
+from carbontui.job.columns import Columns
 from carbontui.job.journal import Journal
 from carbontui.job.ledger import Ledger
 
@@ -166,3 +167,20 @@ def test_what_is_taken_back_is_gone_from_rows_and_sums_alike(tmp_path):
     assert books.ledger.gpu_j == pytest.approx(210_000.0) == sum(books.ledger.bins.values())
     assert books.ledger.by_how["counter"] == pytest.approx(210_000.0)
     assert set(filter(None, books.columns.watts().total_w)) == {300.0}
+
+
+def test_the_chart_shows_no_total_where_a_board_is_missing():
+    columns = Columns(0.0, 60.0)
+    for at in range(0, 300, 5):
+        columns.add("cpu", at, at + 5, 50.0)
+        columns.add("GPU-1", at + 1, at + 6, 500.0)
+        if at < 115:
+            columns.add("GPU-2", at, at + 5, 1500.0)
+    columns.add("cpu", 300.0, 301.0, 10.0)  # the board's word for this column is about to come
+    assert columns.watts().total_w == (410.0, 410.0, None, None, None, None)
+    alone = Columns(0.0, 60.0)
+    for at in range(0, 120, 5):
+        alone.add("cpu", at, at + 5, 50.0)
+        alone.add("GPU-1", at, at + 5, 500.0)
+    alone.add("cpu", 120.0, 121.0, 10.0)
+    assert alone.watts().total_w == (110.0, 110.0, 10.0)

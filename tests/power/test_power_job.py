@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -244,3 +246,54 @@ def test_the_sum_of_boards_is_unknown_while_one_of_them_cannot_be_read(house, ma
     status = job.status()
     assert [gpu.get("power_w") for gpu in status["gpus"]] == [70.0, None] and status.get("power_w") is None
     assert any(text.startswith("GPU 1: no watts can be read") for text in status["notices"])
+
+
+def test_what_happens_to_limits_unasked_is_journaled_and_a_lost_board_leaves_no_sum(
+    house, machine_with: Callable
+) -> None:
+    sim = machine_with(2)
+    for board in (0, 1):
+        sim.load(1.0, device=board)
+    house.env |= sim.env()
+    house.env.pop("CUDA_VISIBLE_DEVICES", None)
+    job = house.start()
+    job.until_steps()
+    until(lambda: len(job.status().get("gpus", ())) == 2, what="both boards")
+    house.cli("cap", "400W", job.id, check=True)
+
+    def limits() -> list[dict]:
+        with contextlib.closing(sqlite3.connect(house.home / "jobs" / job.id / "journal.db")) as db:
+            return [json.loads(row[0]) for row in db.execute("select data from event where kind='limit' order by at")]
+
+    assert job.status()["power_w"] > 400
+    sim.set("limit_mw", 500_000)
+    adopted = until(lambda: [e for e in limits() if e["code"] == "outside"], what="the outside change in the journal")
+    assert [(e["asked"], e["watts"]) for e in adopted] == [(False, 500.0)]
+    sim.set("lost", 1, device=1)
+    status = until(lambda: (s := job.status())["gpus"][1].get("power_w") is None and s, what="the lost board")
+    assert status["gpus"][0]["power_w"] > 100 and status.get("power_w") is None
+    killed(status["pids"]["agent"])
+    status = until(lambda: (s := job.status()) and len(s["gpus"]) == 1 and s, what="an agent that cannot see it")
+    assert status["gpus"][0]["power_w"] is not None and status.get("power_w") is None
+    assert "not in it" in status["provenance"]["energy_gpu_kwh"]["source"]
+    assert any("cannot be seen" in text for text in status["notices"])
+    assert "GPU 1" in (said := house.cli("doctor").stdout) and "lost" in said
+    house.cli("stop", "--now", "--yes", job.id, check=True)
+    assert {"given_back"} == {e["code"] for e in limits()[-1:]}, "what is given back at the end is journaled too"
+
+
+def test_a_cap_above_a_limit_lowered_from_outside_is_not_claimed(capped_house) -> None:
+    house, sim = capped_house
+    job = house.start()
+    job.until_steps()
+    until(lambda: job.status().get("gpus"), what="the board in status")
+    house.cli("cap", "400W", job.id, check=True)
+    sim.set("limit_mw", 500_000)
+    until(lambda: "outside" in " ".join(job.status()["notices"]), what="the adoption")
+    refused = house.cli("cap", "620W", job.id)
+    assert refused.returncode == 4 and "500 W" in refused.stderr
+    house.cli("resume", job.id, check=True)
+    sim.set("limit_mw", 650_000)  # its owner raised it again, below the one at the start
+    assert "capped at 400 W" in house.cli("cap", "400W", job.id).stdout
+    assert "capped at 620 W" in house.cli("cap", "620W", job.id).stdout
+    assert sim.get("limit_mw") == 620_000

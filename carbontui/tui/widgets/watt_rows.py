@@ -98,9 +98,11 @@ class WattRows(Cells):
     def _together(self, gpus: tuple[protocol.Gpu, ...], width: int) -> Row:
         powers = [g.power_w for g in gpus if g.power_w is not None]
         limits = [g.limit_w for g in gpus if g.limit_w is not None]
+        blind = len(gpus) - len(powers)
         each = f"{min(powers):.0f}–{max(powers):.0f} W each" if powers else "watts unknown"
+        each += f", {blind} unknown" if powers and blind else ""
         limit = f" / {units.fmt_watts(sum(limits))}" if limits and len(limits) == len(gpus) else ""
-        total = units.fmt_watts(sum(powers)) if powers else "–"
+        total = units.fmt_watts(sum(powers)) if powers and not blind else "–"
         left: Row = [(f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim"), (f"{total}{limit}", "text")]
         return spread(width, left, [(each, "dim")])
 
