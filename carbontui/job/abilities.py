@@ -86,17 +86,23 @@ def _training(job: Supervisor) -> list[protocol.Ability]:
     ranks = [peer for peer in job.server.ranks if peer.obs is not None]
     if not ranks:
         why = freeze_why(job)
-        stop = row("training", "SIGSTOP", "yes" if not why else "no", why or "asked for with --sigstop")
+        stop = row(
+            "training", "SIGSTOP", "supported" if not why else "not supported", why or "asked for with --sigstop"
+        )
         if not job.options.sigstop:
-            stop = row("training", "SIGSTOP", "no", "not asked for", "carbontui run --sigstop -- ...")
-        return [row("training", "pause", "unknown", "no training step has been seen yet"), stop]
+            stop = row("training", "SIGSTOP", "not supported", "not asked for", "carbontui run --sigstop -- ...")
+        return [row("training", "pause", "not supported", "no training step has been seen yet"), stop]
     took = job.learned.pause_s.value
     held = "" if took is None else f"; a pause takes hold after {_brief(took)}"
     unload = any(peer.obs is not None and peer.obs.can_unload for peer in ranks)
     return [
-        row("training", "pause", "yes", f"{len(ranks)} process{'es' if len(ranks) > 1 else ''} at its steps{held}"),
-        row("training", "duty cycle", "yes", "in whole steps; saves watts, not energy"),
-        row("training", "unload", "yes", "a checkpoint function is registered")
+        row(
+            "training", "pause", "supported", f"{len(ranks)} process{'es' if len(ranks) > 1 else ''} at its steps{held}"
+        ),
+        row("training", "duty cycle", "supported", "in whole steps; saves watts, not energy"),
+        row("training", "unload", "supported", "a checkpoint function is registered")
         if unload
-        else row("training", "unload", "no", "it has no checkpoint function", "carbontui.on_checkpoint(save)"),
+        else row(
+            "training", "unload", "not supported", "it has no checkpoint function", "carbontui.on_checkpoint(save)"
+        ),
     ]

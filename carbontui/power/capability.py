@@ -7,7 +7,7 @@ from msgspec import Struct
 from carbontui.power.messages import Cap, Reading, Readings, Support
 
 SAYS: dict[Support, str] = {
-    "yes": "yes",
+    "yes": "supported",
     "no_permission": "no permission",
     "not_supported": "not supported",
     "no_effect": "no effect",
@@ -34,7 +34,7 @@ class Row(Struct, frozen=True):
 def table(readings: Readings) -> tuple[Row, ...]:
     """All rows: each GPU, then CPU and memory. Without a GPU the first row says so."""
     rows: list[Row] = []
-    if not readings.devices:
+    if not readings.devices and not readings.absent:
         why = next(iter(readings.notices), "no NVIDIA driver on this machine")
         rows.append(Row("GPU", "any", "not_supported", f"{why}: CPU and host are counted alone", ""))
     for reading in readings.devices:
@@ -53,13 +53,13 @@ def _gpu(reading: Reading) -> list[Row]:
     rows = []
     for key, label in ASPECTS.items():
         cap = reading.caps.get(key, Cap("unknown", "not read yet"))
+        if key == "limit":
+            cap = reading.caps.get("power_limit", cap)
         why = cap.why
         if key == "limit" and cap.support == "yes" and reading.limit_w is not None:
             why = f"{cap.why}, now {reading.limit_w:.0f} W"
+        if key == "limit" and reading.foreign_pids:
+            pids = ", ".join(str(pid) for pid in reading.foreign_pids[:3])
+            why = f"{why}; left alone while other processes use it (pid {pids})"
         rows.append(Row(device, label, cap.support, why, cap.fix))
-    if reading.foreign_pids:
-        pids = ", ".join(str(pid) for pid in reading.foreign_pids[:3])
-        rows.append(
-            Row(device, "alone", "unknown", f"other processes use it (pid {pids}): its limit is left alone", "")
-        )
     return rows

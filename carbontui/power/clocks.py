@@ -14,9 +14,9 @@ from carbontui.power.steering import Failure, Steering, clocks_for
 WARNING = "clocks are locked instead (a lock set before by an admin cannot be given back)"
 
 
-def lean_on(held: Held, because: str) -> None:
-    """From now on this board is capped by its clock."""
-    held.because = because
+def lean_on(held: Held, because: str, limit: Cap) -> None:
+    """From now on this board is capped by its clock; `limit` says what its power limit is good for."""
+    held.because, held.limit = because, limit
     held.cap = Cap("unknown", f"{because}; {WARNING}")
 
 

@@ -77,6 +77,7 @@ class Agent:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._send = send
+        self._probing = probing
         self._backend = backend
         self._host = host
         self._clock = clock
@@ -227,6 +228,7 @@ class Agent:
                     look,
                     watched=info.uuid in self._watched,
                     limit=self._limiter.cap(info.uuid),
+                    power_limit=self._limiter.limit_cap(info.uuid),
                     clocks=self._limiter.clocks_cap(info.uuid),
                     found_w=self._limiter.found_w(info.uuid),
                     pids=self._pids.get(info.uuid),
@@ -277,7 +279,7 @@ class Agent:
         wanted = self._wish.watch if self._wish else None
         if wanted is not None:
             self._watched, self._certain = visible.boards_of(wanted, self._infos), True
-        elif self._backend.name == "simulated":
+        elif self._probing or self._backend.name == "simulated":
             self._watched = tuple(info.uuid for info in self._infos)
         else:
             self._watched, self._certain = visible.visible(os.environ.get("CUDA_VISIBLE_DEVICES"), self._infos)

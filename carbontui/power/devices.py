@@ -216,7 +216,8 @@ def measure_caps(look: Look) -> dict[str, Cap]:
         if look.kind == "instant":
             rough = " from moments: with steps under 0.3 s perhaps 20 % off and more, with slower ones 4 %"
         reason = words(errors.get("energy_uj"))
-        caps["energy"] = Cap("not_supported", f"no energy counter ({reason}): power is integrated{rough}")
+        instead = f"power is integrated{rough}" if look.power_w is not None else "nothing is counted without watts"
+        caps["energy"] = Cap("not_supported", f"no energy counter ({reason}): {instead}")
     if look.power_w is not None:
         kinds = {
             "avg1s": "1 s average",

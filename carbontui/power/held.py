@@ -37,7 +37,11 @@ class Held:
     tell: Callable[[Outcome], None]
     """Takes what happened to the limit without being asked for."""
     cap: Cap = field(default_factory=lambda: Cap("unknown", "not tried yet"))
-    """Whether watts can be capped here, by whatever actuator."""
+    """Whether watts can be capped here, by whatever actuator. "unknown" is asked again."""
+    passing: Cap | None = None
+    """What stands in the way of knowing, for people: another job, a full disk, a driver that timed out."""
+    limit: Cap | None = None
+    """What the power limit itself is good for, where clocks are locked instead."""
     notice: str = ""
     """What a person should know as long as it is so."""
 
@@ -68,14 +72,22 @@ class Held:
         known = [limit for limit in (self.start_mw, self.found_mw) if limit]
         return min(known, default=None)
 
+    def shown(self) -> Cap:
+        """`cap`, or what keeps it from being known."""
+        return self.passing if self.cap.support == "unknown" and self.passing is not None else self.cap
+
     def clocks_cap(self) -> Cap:
         """Whether a clock lock can stand in for the limit; never probed, since none could be put back."""
         top = self.info.clock_max_mhz
         if self.info.mig or not top:
             return Cap("not_supported", "MIG slices share this board" if self.info.mig else "no clock range is named")
-        if self.clocks is None and self.cap.support == "no_permission":
-            return Cap("no_permission", "it takes the permission of the power limit")
-        return self.clocks or Cap("unknown", f"up to {top} MHz; tried only where the power limit is of no use")
+        if self.clocks is not None:
+            return self.clocks
+        if self.because:
+            return Cap("yes", f"up to {top} MHz, not tried yet; a lock set before by an admin cannot be given back")
+        if self.cap.support == "yes":
+            return Cap("yes", f"up to {top} MHz; used only where the power limit is of no use")
+        return Cap(self.shown().support, "it takes the permission of the power limit", self.shown().fix)
 
     def own(self) -> bool:
         """Take the GPU's lock, and with it whatever lease a dead owner left. Raises OSError."""
@@ -104,7 +116,10 @@ class Held:
             return Cap("no_permission", "the driver lets only root set limits", self.by_hand("-pl WATTS"))
         if error.code == NOT_SUPPORTED:
             return Cap("not_supported", "this GPU has no power limit that can be set")
-        return Cap("lost" if error.code == GPU_IS_LOST else "unknown", str(error))
+        if error.code == GPU_IS_LOST:
+            return Cap("lost", str(error))
+        self.passing = Cap("not_supported", f"the driver refuses it now ({error}); it is asked again")
+        return Cap("unknown", str(error))
 
     def by_hand(self, option: str) -> str:
         """How to get the permission, or to do without it."""

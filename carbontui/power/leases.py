@@ -86,7 +86,7 @@ class LeaseStore:
         """Whether there is a file that should be this GPU's lease and is none: of another version, or cut short."""
         try:
             msgspec.json.decode(self.path(uuid).read_bytes(), type=Lease)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, msgspec.DecodeError):
             return True

@@ -66,7 +66,7 @@ class Limiter:
         if info.mig:
             held.cap = Cap("not_supported", "MIG slices share this board and its limit")
         elif (info.limit_min_mw is None or current is None) and info.clock_max_mhz and asking:
-            clocks.lean_on(held, "no power limit here")
+            clocks.lean_on(held, "no power limit here", Cap("not_supported", power_limit.NO_RANGE))
         elif info.limit_min_mw is None or info.limit_max_mw is None:
             held.cap = Cap("not_supported", power_limit.NO_RANGE)
         elif not asking:
@@ -78,15 +78,21 @@ class Limiter:
         if held.cap.support == "unknown" and held.tenure.lease is None and not held.because:
             held.cap = self._probe(held)
             if held.cap.support == "not_supported" and held.info.clock_max_mhz:
-                clocks.lean_on(held, "its power limit cannot be set")
+                clocks.lean_on(held, "its power limit cannot be set", held.cap)
 
     def _probe(self, held: Held) -> Cap:
         uuid = held.info.uuid
         try:
             if not held.tenure.take():
+                # its owner runs as we do, and sets it
+                held.passing = Cap("yes", f"{power_limit.span(held.info)}; {HELD}")
                 return Cap("unknown", HELD)
         except OSError as error:
-            return Cap("unknown", f"no lease can be kept ({error})")
+            fix = (
+                f"mend {self._store.directory}, or export CARBONTUI_LEASE_DIR=/a/local/directory" if self._store else ""
+            )
+            held.passing = Cap("no_permission", f"no lease can be kept, without which nothing is set ({error})", fix)
+            return Cap("unknown", held.passing.why)
         try:
             if self._store is not None:
                 self._backend.set_limit_mw(uuid, self._backend.limit_mw(uuid))
@@ -102,7 +108,12 @@ class Limiter:
     def cap(self, uuid: str) -> Cap:
         """Whether watts can be capped here, by whatever actuator."""
         held = self._held.get(uuid)
-        return held.cap if held else Cap("unknown", "not seen")
+        return held.shown() if held else Cap("unknown", "not seen")
+
+    def limit_cap(self, uuid: str) -> Cap:
+        """What the power limit itself is good for."""
+        held = self._held.get(uuid)
+        return held.limit if held and held.limit else self.cap(uuid)
 
     def clocks_cap(self, uuid: str) -> Cap:
         """Whether a clock lock can stand in for the limit."""
@@ -144,11 +155,11 @@ class Limiter:
             return held.outcome(False, held.cap.support, held.cap.why, held.cap.fix)  # type: ignore[arg-type]
         try:
             if not held.own():
-                held.cap = Cap("unknown", HELD)
                 return held.outcome(False, "held", HELD)
             lease = held.tenure.lease
             if lease is not None and lease.clocks_mhz is not None and not held.because:
-                clocks.lean_on(held, "its power limit was of no use")  # so the agent found that left this lease
+                # so the agent found that left this lease
+                clocks.lean_on(held, "its power limit was of no use", Cap("no_effect", "it was of no use before"))
             if held.because:
                 return self._by_clocks(held, watts, power_w, now_s)
             try:
@@ -168,19 +179,19 @@ class Limiter:
         refused = held.refusal(error)
         back = self.release(held.info.uuid)
         if back.code == "given_back" and error.code in (NO_PERMISSION, NOT_SUPPORTED):
-            outcome = self._turn_to_clocks(held, "its power limit cannot be set", watts, power_w, now_s)
+            outcome = self._turn_to_clocks(held, "its power limit cannot be set", refused, watts, power_w, now_s)
             if outcome is not None and outcome.ok:
                 return outcome
         held.cap = refused
         return held.outcome(False, CODES.get(error.code, "error"), refused.why, refused.fix)
 
     def _turn_to_clocks(
-        self, held: Held, because: str, watts: float, power_w: float | None, now_s: float
+        self, held: Held, because: str, limit: Cap, watts: float, power_w: float | None, now_s: float
     ) -> Outcome | None:
         """From the limit, which has been given back, to a clock lock under a lease of its own. None: no clocks here."""
         if not held.info.clock_max_mhz:
             return None
-        clocks.lean_on(held, because)
+        clocks.lean_on(held, because, limit)
         try:
             if not held.own():
                 return held.outcome(False, "held", HELD)
@@ -266,7 +277,8 @@ class Limiter:
         self._say(f"{held.info.uuid}: {why}")
         fix = back.fix
         if back.code == "given_back":
-            outcome = self._turn_to_clocks(held, "its power limit has no effect", found.limit_w, found.drawn_w, now_s)
+            because, limit = "its power limit has no effect", Cap("no_effect", why)
+            outcome = self._turn_to_clocks(held, because, limit, found.limit_w, found.drawn_w, now_s)
             if outcome is not None and outcome.ok:
                 return outcome
             if outcome is not None:

@@ -27,6 +27,7 @@ def reading(
     *,
     watched: bool,
     limit: Cap,
+    power_limit: Cap,
     clocks: Cap,
     found_w: float | None,
     pids: tuple[int, ...] | None,
@@ -37,6 +38,8 @@ def reading(
     """Everything known of one GPU now, with the reason for every field that is missing."""
     caps = measure_caps(look)
     caps.setdefault("limit", limit)
+    if not look.lost and power_limit != limit:
+        caps["power_limit"] = power_limit
     caps["clocks"] = caps["limit"] if look.lost else clocks
     why = {field: words(code) for field, code in look.errors}
     if info.mig:

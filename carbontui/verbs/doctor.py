@@ -29,6 +29,9 @@ class Finding:
     verdict: Verdict
     text: str
     mend: str = ""
+    aspect: str = ""
+    support: str = ""
+    """Of a device, in the words of `carbontui.power.capability`."""
 
 
 def state_findings() -> list[Finding]:
@@ -145,8 +148,9 @@ async def power_findings(mend: bool) -> list[Finding]:
         found += [Finding("gpu", "missing", text) for text in handle.readings.notices]
         for row in capability.table(handle.readings):
             ok: Verdict = "ok" if row.support == "yes" else "note"
-            text = f"{row.aspect}: {row.support.replace('_', ' ')}" + (f" ({row.why})" if row.why else "")
-            found.append(Finding(row.device, ok, text, row.fix))
+            support = capability.SAYS[row.support]
+            text = f"{row.aspect}: {support}" + (f" ({row.why})" if row.why else "")
+            found.append(Finding(row.device, ok, text, row.fix, row.aspect, support))
         if not handle.readings.devices:
             found.append(Finding("gpu", "note", "no NVIDIA GPU answers: watts are an estimate of CPU and host"))
     except OSError as error:

@@ -276,7 +276,9 @@ def test_a_board_whose_limit_cannot_be_set_is_capped_by_its_clock(bench: Callabl
 def test_the_capability_table_says_what_is_known_of_clock_locks(bench: Callable[..., Bench]) -> None:
     board = bench(limit_works=0)
     said = board.limiter.clocks_cap(board.uuid)
-    assert said.support == "unknown" and "up to 1980 MHz" in said.why and board.standing()[1] == 0, "never probed"
+    assert said.support == "yes" and "up to 1980 MHz; used only" in said.why and board.standing()[1] == 0, (
+        "never probed"
+    )
     board.cap(400)
     board.until_told()
     assert board.limiter.clocks_cap(board.uuid).support == "yes"

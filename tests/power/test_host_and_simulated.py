@@ -126,7 +126,8 @@ def test_the_table_says_why_and_what_mends_it() -> None:
     rows = capability.table(readings)
     by_aspect = {row.aspect: row for row in rows}
     assert by_aspect["power limit"].support == "no_permission"
-    assert by_aspect["power limit"].text().endswith(f"no permission  only root; fix: {fix}")
-    assert "pid 77" in by_aspect["alone"].why and by_aspect["CPU packages"].fix == fix
+    said = by_aspect["power limit"].text()
+    assert "no permission  only root; left alone while other processes use it (pid 77)" in said
+    assert said.endswith(f"; fix: {fix}") and by_aspect["CPU packages"].fix == fix
     none = capability.table(Readings(notices=("the NVIDIA driver is not loaded",)))
     assert none[0].support == "not_supported" and "not loaded" in none[0].why

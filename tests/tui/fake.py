@@ -40,9 +40,9 @@ LOG = (
 )
 
 ABILITIES = (
-    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "energy counter", "yes", "energy counter of the board"),
-    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "power", "yes", "1 s average"),
-    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "power limit", "yes", "200-700 W, now 250 W"),
+    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "energy counter", "supported", "energy counter of the board"),
+    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "power", "supported", "1 s average"),
+    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "power limit", "supported", "200-700 W, now 250 W"),
     p.Ability(
         "host",
         "CPU packages",
@@ -50,9 +50,9 @@ ABILITIES = (
         "RAPL is readable by root only (CVE-2020-8694); estimated",
         "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj",
     ),
-    p.Ability("training", "pause", "yes", "1 process at its steps; a pause takes hold after 41 ms"),
-    p.Ability("training", "duty cycle", "yes", "in whole steps; saves watts, not energy"),
-    p.Ability("training", "unload", "no", "it has no checkpoint function", "carbontui.on_checkpoint(save)"),
+    p.Ability("training", "pause", "supported", "1 process at its steps; a pause takes hold after 41 ms"),
+    p.Ability("training", "duty cycle", "supported", "in whole steps; saves watts, not energy"),
+    p.Ability("training", "unload", "not supported", "it has no checkpoint function", "carbontui.on_checkpoint(save)"),
 )
 CURVE = (
     "NVIDIA H100 80GB HBM3 x 1: 3.70 steps/s flat out",

@@ -106,7 +106,7 @@ def ability_rows(answer: protocol.AbilitiesAnswer) -> list[Row]:
         if found.device != device:
             device = found.device
             rows += [[], [(device, "title")]] if rows else [[(device, "title")]]
-        ink = {"yes": "running", "unknown": "dim"}.get(found.support, "warning")
+        ink = {"supported": "running", "unknown": "dim"}.get(found.support, "warning")
         rows.append([(f"{found.aspect:<15} ", "text"), (f"{found.support:<14} ", ink), (found.why, "dim")])
         if found.fix:
             rows.append([(f"{'mend':>15} ", "dim"), (found.fix, "strong")])
