@@ -23,6 +23,8 @@ DIMM_W = 5.0
 DIMM_B = 32 * 2**30
 SOON_S = 0.2
 """Over less than this, clock ticks of 10 ms say nothing about utilisation."""
+ZONE_MAX_W = 2000.0
+"""More than any package draws for a second."""
 RAPL_ROOT = Path("/sys/class/powercap")
 FIX = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
 
@@ -40,21 +42,27 @@ class Zone:
     def read(self) -> int:
         return int(self.path.read_text())
 
-    def advance(self) -> int:
-        """Microjoules since the zone was opened, unwrapped."""
+    def advance(self, dt_s: float | None) -> bool:
+        """Add what was counted in the last `dt_s` seconds, unwrapped; False where that is no energy: the counter was
+        set back (a machine that slept), and what it counted until then is not known."""
         now = self.read()
-        self.total_uj += now - self.last_uj + (self.wrap_uj if now < self.last_uj else 0)
+        delta = now - self.last_uj + (self.wrap_uj if now < self.last_uj else 0)
         self.last_uj = now
-        return self.total_uj
+        if dt_s is not None and delta > ZONE_MAX_W * (dt_s + SOON_S) * 1e6:
+            return False
+        self.total_uj += delta
+        return True
 
 
 def find_zones(root: Path) -> tuple[list[Zone], str]:
-    """Readable package and dram zones, and why there are none."""
+    """Package and dram zones, where every one of the kind is readable, and why there are none."""
     zones: list[Zone] = []
+    broken: set[str] = set()
     why = "no RAPL on this machine"
     if not root.is_dir():
         return zones, why
     for path in sorted(root.glob("intel-rapl:*")):
+        kind = ""
         try:
             name = (path / "name").read_text().strip()
             kind = "cpu" if name.startswith("package") else "dram" if name == "dram" else ""
@@ -62,9 +70,11 @@ def find_zones(root: Path) -> tuple[list[Zone], str]:
                 zones.append(Zone(path, kind))
         except PermissionError:
             why = f"{path / 'energy_uj'} is readable by root only (CVE-2020-8694)"
+            broken.add(kind)
         except (OSError, ValueError):
-            continue
-    return zones, why
+            broken.add(kind)
+    # the packages that can be read are not the machine's
+    return [zone for zone in zones if zone.kind not in broken], why
 
 
 class Host:
@@ -77,6 +87,7 @@ class Host:
         self._busy = self._ticks()
         self._at: float | None = None
         self._last_uj: dict[str, int] = {}
+        self._last_w: dict[str, float | None] = {}
         self._reading: HostReading | None = None
         self._dimm_w = DIMM_W * max(1, math.ceil(_memory_b() / DIMM_B))
 
@@ -84,15 +95,20 @@ class Host:
         """Samples "cpu" and "dram" for the meter, and the watts since the last call; too soon, the last ones again."""
         if self._reading is not None and self._at is not None and mono_s - self._at < SOON_S:
             return (), self._reading
+        dt = None if self._at is None else mono_s - self._at
+        failed: set[str] = set()
         totals: dict[str, int] = {}
+        set_back: set[str] = set()
         for zone in list(self._zones):
             try:
-                totals[zone.kind] = totals.get(zone.kind, 0) + zone.advance()
+                if not zone.advance(dt):
+                    set_back.add(zone.kind)
+                totals[zone.kind] = totals.get(zone.kind, 0) + zone.total_uj
             except (OSError, ValueError):
-                # a sum without one of its parts would be a wrong number: from here on it is estimated
-                self._zones = [kept for kept in self._zones if kept.kind != zone.kind]
-                totals.pop(zone.kind, None)
-        dt = None if self._at is None else mono_s - self._at
+                failed.add(zone.kind)
+        # a sum without one of its parts would be a wrong number: from here on it is estimated
+        self._zones = [zone for zone in self._zones if zone.kind not in failed]
+        totals = {kind: total for kind, total in totals.items() if kind not in failed}
         self._at = mono_s
         samples: list[Sample] = []
         watts: dict[str, float | None] = {}
@@ -103,9 +119,11 @@ class Host:
                 last = self._last_uj.get(kind)
                 self._last_uj[kind] = totals[kind]
                 watts[kind] = (totals[kind] - last) / 1e6 / dt if last is not None and dt else None
-                samples.append(
-                    Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, energy_uj=totals[kind], power_w=watts[kind])
-                )
+                energy: int | None = totals[kind]
+                if kind in set_back:
+                    energy, watts[kind] = None, self._last_w.get(kind)
+                self._last_w[kind] = watts[kind]
+                samples.append(Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, energy_uj=energy, power_w=watts[kind]))
                 caps[kind] = Cap("yes", "RAPL energy counter")
                 rules.append(f"{kind}: RAPL, the whole machine")
             else:

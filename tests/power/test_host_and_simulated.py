@@ -59,13 +59,35 @@ def test_without_rapl_an_estimate_that_says_so(tmp_path: Path) -> None:
     assert reading.cpu_w == pytest.approx(4.0 * cores)
 
 
-def test_a_zone_that_stops_answering_turns_the_sum_into_an_estimate(tmp_path: Path) -> None:
-    zone(tmp_path, "0", "package-0", 0)
-    second = zone(tmp_path, "1", "package-1", 0)
+@pytest.mark.parametrize("silent", [0, 1])
+def test_a_zone_that_stops_answering_turns_the_sum_into_an_estimate(tmp_path: Path, silent: int) -> None:
+    zones = [zone(tmp_path, "0", "package-0", 0), zone(tmp_path, "1", "package-1", 0)]
     host = Host(tmp_path)
     host.sample(0.0, 1e9)
-    second.unlink()
+    zones[silent].unlink()
     _, reading = host.sample(1.0, 1e9 + 1)
+    assert reading.how == "estimated"
+
+
+def test_a_counter_that_a_sleeping_machine_set_back_is_no_quarter_megawatt(tmp_path: Path) -> None:
+    package = zone(tmp_path, "0", "package-0", 50_000_000_000)
+    host, meter = Host(tmp_path), Meter()
+    shown = []
+    for second, uj in enumerate((0, 100, 200, -50_000, -49_900, -49_800)):
+        package.write_text(str(50_000_000_000 + uj * 1_000_000))
+        samples, reading = host.sample(10.0 + second, 1e9 + second)
+        shown.append(reading.cpu_w)
+        for sample in samples:
+            meter.add(sample)
+    assert shown[1:] == [pytest.approx(100.0)] * 5
+    assert meter.joules("cpu") == pytest.approx(500.0)
+    assert meter.by_method("cpu") == {"counter": pytest.approx(300.0), "integrated": pytest.approx(200.0)}
+
+
+def test_packages_of_which_one_cannot_be_read_are_not_summed(tmp_path: Path) -> None:
+    zone(tmp_path, "0", "package-0", 0)
+    zone(tmp_path, "1", "package-1", 0).unlink()
+    _, reading = Host(tmp_path).sample(1.0, 1e9)
     assert reading.how == "estimated"
 
 
