@@ -282,7 +282,9 @@ class Agent:
         elif self._probing or self._backend.name == "simulated":
             self._watched = tuple(info.uuid for info in self._infos)
         else:
-            self._watched, self._certain = visible.visible(os.environ.get("CUDA_VISIBLE_DEVICES"), self._infos)
+            self._watched, self._certain = visible.visible(
+                os.environ.get("CUDA_VISIBLE_DEVICES"), self._infos, os.environ.get("CUDA_DEVICE_ORDER", "")
+            )
         if self._wish is not None:
             for uuid in self._watched:
                 self._limiter.probe(uuid)

@@ -27,6 +27,10 @@ def board_of(name: str, infos: tuple[DeviceInfo, ...]) -> str | None:
         return None
     wanted = name if name.startswith("GPU-") else f"GPU-{name}"
     hits = [info.uuid for info in infos if info.uuid.lower().startswith(wanted.lower())]
+    if not hits:
+        # CUDA gives the UUID of a MIG slice bare, and a client cannot tell it from a board's
+        part = f"MIG-{name.removeprefix('GPU-')}".lower()
+        hits = [info.uuid for info in infos for uuid in info.mig_uuids if uuid.lower() == part]
     return hits[0] if len(hits) == 1 else None
 
 
@@ -36,17 +40,18 @@ def boards_of(names: tuple[str, ...], infos: tuple[DeviceInfo, ...]) -> tuple[st
     return tuple(dict.fromkeys(uuid for uuid in found if uuid is not None))
 
 
-def visible(value: str | None, infos: tuple[DeviceInfo, ...]) -> tuple[tuple[str, ...], bool]:
-    """Boards that CUDA_VISIBLE_DEVICES leaves visible, and whether that is certain."""
+def visible(value: str | None, infos: tuple[DeviceInfo, ...], order: str = "") -> tuple[tuple[str, ...], bool]:
+    """Boards that CUDA_VISIBLE_DEVICES leaves visible, and whether that is certain; `order` is CUDA_DEVICE_ORDER."""
     if value is None:
         return tuple(info.uuid for info in infos), True
     found: list[str] = []
     certain = True
+    whole = all(info.index == place for place, info in enumerate(infos))  # no board was lost before
     for entry in value.split(","):
         entry = entry.strip()
         if re.fullmatch(r"\d+", entry):
             uuid = infos[int(entry)].uuid if int(entry) < len(infos) else None
-            certain = certain and len(infos) == 1
+            certain = certain and whole and (len(infos) == 1 or order == "PCI_BUS_ID")  # NVML's own order
         else:
             uuid = board_of(entry, infos)
         if uuid is None:
@@ -54,4 +59,4 @@ def visible(value: str | None, infos: tuple[DeviceInfo, ...]) -> tuple[tuple[str
         if uuid in found and not entry.startswith("MIG-"):
             return (), certain  # duplicates are an error to CUDA: nothing is visible
         found.append(uuid)
-    return tuple(dict.fromkeys(found)), certain
+    return tuple(dict.fromkeys(found)), certain or (whole and len(set(found)) == len(infos))

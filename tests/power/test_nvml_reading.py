@@ -94,6 +94,10 @@ def test_every_name_of_a_board(machine_with: Callable) -> None:
     assert boards_of((f"MIG-{third}/1/0", "GPU-51a0", "nonsense", ""), infos) == (third,)
     assert visible(None, infos) == ((first, second, third), True)
     assert visible("1,0", infos) == ((second, first), False)
+    assert visible("1,0", infos, "PCI_BUS_ID") == ((second, first), True)
+    assert visible("2,0,1", infos) == ((third, first, second), True), "all of them, in whatever order"
+    assert visible("0", infos[1:]) == ((second,), False), "with a board gone numbers are a guess"
+    assert boards_of((f"GPU-{infos[2].mig_uuids[1].removeprefix('MIG-')}",), infos) == (third,)
     assert visible(second, infos) == ((second,), True)
     assert visible(f"{second},-1,{first}", infos)[0] == (second,)
     assert visible("", infos)[0] == ()
