@@ -169,8 +169,8 @@ def _choose(control: Control, seen: Observation) -> tuple[Level, protocol.Reason
             return Level("pause", "pause", speed=0.0), reason("override", f"paused by {who}{until}"), False
         if seen.override.mode == "cap" and seen.override.value_w is not None:
             watts = seen.override.value_w
-            text = f"capped at {watts:.0f} W per GPU by {who}{until}"
-            return Level(f"cap {watts:.0f} W", "cap", cap_w=watts), reason("override", text), False
+            text = f"capped at {watts:g} W per GPU by {who}{until}"
+            return Level(f"cap {watts:g} W", "cap", cap_w=watts), reason("override", text), False
         return FULL, reason("override", f"boosted by {who}{until}"), False
     if seen.trial is not None:
         return seen.trial, reason("calibrating", f"measuring {seen.trial.name}"), False

@@ -289,13 +289,13 @@ class ViewerDesk:
             cap = reading.caps.get("limit", Cap("unknown"))
             if cap.support not in ("yes", "unknown"):
                 return f"{reading.name}: {cap.why or cap.support}{'; ' + cap.fix if cap.fix else ''}"
-            low, high, top = reading.limit_min_w, reading.limit_found_w or reading.limit_max_w, reading.limit_max_w
+            low, high, top = reading.limit_min_w, reading.limit_top_w or reading.limit_max_w, reading.limit_max_w
             if low is not None and value < low:
-                return f"{value:.0f} W is below what {reading.name} takes; at least {low:.0f} W"
+                return f"{value:g} W is below what {reading.name} takes; at least {low:g} W"
             if top is not None and value > top:
-                return f"{value:.0f} W is above what {reading.name} takes; at most {top:.0f} W"
+                return f"{value:g} W is above what {reading.name} takes; at most {top:g} W"
             if high is not None and value > high and not job.options.allow_raise:
-                return f"{value:.0f} W is above the limit found at the start ({high:.0f} W); --allow-raise permits it"
+                return f"{value:g} W is above the limit found ({high:g} W); --allow-raise permits it"
         return ""
 
     def notices(self, now: float) -> list[str]:

@@ -231,6 +231,7 @@ class Agent:
                     power_limit=self._limiter.limit_cap(info.uuid),
                     clocks=self._limiter.clocks_cap(info.uuid),
                     found_w=self._limiter.found_w(info.uuid),
+                    top_w=self._limiter.top_w(info.uuid),
                     pids=self._pids.get(info.uuid),
                     clocks_w=self._limiter.clocks_w(info.uuid),
                     proving=self._limiter.proving(info.uuid),

@@ -96,11 +96,15 @@ class LeaseStore:
         """Raises OSError; then nothing may be set."""
         paths.private_dir(self.directory)
         temporary = self.path(lease.uuid).with_suffix(f".{os.getpid()}.tmp")
-        with temporary.open("wb") as file:
-            file.write(msgspec.json.encode(lease))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path(lease.uuid))
+        try:
+            with temporary.open("wb") as file:
+                file.write(msgspec.json.encode(lease))
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.path(lease.uuid))
+        except OSError:
+            temporary.unlink(missing_ok=True)  # of a full disk
+            raise
         self._sync()
 
     def drop(self, uuid: str) -> None:

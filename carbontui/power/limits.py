@@ -121,6 +121,10 @@ class Limiter:
         return held.clocks_cap() if held else Cap("unknown", "not seen")
 
     def found_w(self, uuid: str) -> float | None:
+        held = self._held.get(uuid)
+        return held.found_mw / 1000 if held and held.found_mw else None
+
+    def top_w(self, uuid: str) -> float | None:
         """The highest limit that is set here without being asked to raise it."""
         held = self._held.get(uuid)
         return held.ceiling_mw / 1000 if held and held.ceiling_mw else None

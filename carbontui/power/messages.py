@@ -81,8 +81,11 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     power_kind: PowerKind | None = None
     limit_w: float | None = None
     limit_found_w: float | None = None
-    """The highest that is set without being asked to raise it: what stood there before carbontui wrote anything, or
-    less where someone else has lowered it since."""
+    """What stood there before carbontui wrote anything, or what someone else has set since: the reference, and what is
+    given back."""
+    limit_top_w: float | None = None
+    """The highest that is set without being asked to raise it: the limit at the start, or less where someone else has
+    lowered it."""
     limit_min_w: float | None = None
     limit_max_w: float | None = None
     limit_default_w: float | None = None

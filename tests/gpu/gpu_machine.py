@@ -30,6 +30,7 @@ from carbontui.power.meter import Meter
 PROBE = """
 import torch
 if torch.cuda.is_available():
+    torch.zeros(1, device="cuda")  # named and counted is not yet usable
     print(torch.cuda.get_device_name(0))
     print("GPU-" + str(torch.cuda.get_device_properties(0).uuid))
     print(torch.__version__)

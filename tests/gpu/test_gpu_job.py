@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -59,14 +60,18 @@ def mark(supervisor: FakeSupervisor) -> tuple[float, int]:
     return time.monotonic(), supervisor.live()[0].obs[-1].step
 
 
-async def rate_and_watts(supervisor: FakeSupervisor, handle: AgentHandle, seconds: float) -> tuple[float, float]:
-    """Steps per second and mean watts over the same stretch."""
-    await asyncio.sleep(4)  # averages settle
-    handle.drain()
+async def stretch(
+    supervisor: FakeSupervisor, handle: AgentHandle, seconds: float, **want: float
+) -> tuple[float, float]:
+    """Steps per second and mean watts over the same stretch, under such a want."""
+    supervisor.want("run", **want)
+    await asyncio.sleep(3)  # the first cycle, and steps launched ahead under the last want
     began_s, began = await asyncio.to_thread(mark, supervisor)
+    handle.drain()
     await asyncio.sleep(seconds)
     ended_s, ended = await asyncio.to_thread(mark, supervisor)
-    samples = [sample for sample in handle.drain() if sample.uuid == UUID]
+    await handle.refresh(2.0)
+    samples = [s for s in handle.drain() if s.uuid == UUID and began_s <= s.mono_s <= ended_s]
     return (ended - began) / (ended_s - began_s), metered(samples)[0]
 
 
@@ -94,29 +99,33 @@ def test_a_pause_waits_for_the_kernels_in_flight(launch, supervisor: FakeSupervi
 
 
 async def test_a_duty_cycle_saves_watts_and_no_energy(launch, supervisor: FakeSupervisor, tmp_path: Path) -> None:
+    """Each stretch of duty is held against the full ones before and after it: what else the machine does, which
+    slows both, leaves their ratio alone; and of the ratios the median, so that one disturbance decides nothing."""
     launch(TRAIN)
     supervisor.want("run")
     await asyncio.to_thread(train_steps, supervisor, 30)
-    async with watching(tmp_path) as handle:
-        full_rate, full_w = await rate_and_watts(supervisor, handle, 20)
-        supervisor.want("run", duty=0.5)
-        half_rate, half_w = await rate_and_watts(supervisor, handle, 30)
+    speeds, watts, joules = [], [], []
+    async with watching(tmp_path, fast=True) as handle:
+        before = await stretch(supervisor, handle, 6)
+        for _ in range(5):
+            half_rate, half_w = await stretch(supervisor, handle, 12, duty=0.5)  # six cycles
+            after = await stretch(supervisor, handle, 6)
+            full_rate, full_w = ((a + b) / 2 for a, b in zip(before, after, strict=True))
+            speeds.append(half_rate / full_rate)
+            watts.append(half_w / full_w)
+            joules.append((half_w / half_rate) / (full_w / full_rate))
+            before = after
         await asyncio.to_thread(supervisor.pause)
         await asyncio.sleep(4)
         handle.drain()
         await asyncio.sleep(10)
         parked_w, _ = metered([sample for sample in handle.drain() if sample.uuid == UUID])
-    note(
-        full_w=full_w,
-        duty_half_w=half_w,
-        paused_w=parked_w,
-        full_j_per_step=full_w / full_rate,
-        duty_half_j_per_step=half_w / half_rate,
-        duty_half_speed=half_rate / full_rate,
-    )
-    assert 0.4 < half_rate / full_rate < 0.6
-    assert half_w < 0.85 * full_w
-    assert half_w / half_rate > 0.98 * full_w / full_rate, "a parked board draws watts too"
+    speed, drawn, per_step = (statistics.median(ratios) for ratios in (speeds, watts, joules))
+    note(full_w=full_w, paused_w=parked_w, duty_half_speed=speed, duty_half_watts=drawn, duty_half_j_per_step=per_step)
+    # the bounds tell a duty cycle from none and from a standstill; how exact it is, tests/client measures by the clock
+    assert 0.3 < speed < 0.7
+    assert drawn < 1 - 0.25 * (1 - parked_w / full_w), "at least half of what resting half of the time saves"
+    assert per_step > 0.9, "a parked board draws watts too"
     assert parked_w < 0.5 * full_w, "nothing runs on the device once the pause is acknowledged"
 
 
