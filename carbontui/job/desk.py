@@ -295,7 +295,7 @@ class ViewerDesk:
             if top is not None and value > top:
                 return f"{value:g} W is above what {reading.name} takes; at most {top:g} W"
             if high is not None and value > high and not job.options.allow_raise:
-                return f"{value:g} W is above the limit found ({high:g} W); --allow-raise permits it"
+                return f"{value:g} W is above the limit found ({high:g} W); carbontui run --allow-raise permits it"
         return ""
 
     def notices(self, now: float) -> list[str]:

@@ -45,8 +45,10 @@ def apply(held: Held, watts: float, *, allow_raise: bool, power_w: float | None,
         return held.outcome(False, "out_of_range", text)
     wanted = min(wanted, top)
     if wanted == held.found_mw and tenure.lease is None:
-        return held.outcome(True, "kept", "this is the limit that was found")
-    if tenure.lease is not None and not _near(current, tenure.lease.ours_mw):
+        return held.outcome(True, "kept", _lower(watts, wanted) or "this is the limit that was found")
+    # a dead agent may have got as far as its lease: then 'before' still stands, and nobody has changed anything
+    unwritten = tenure.inherited() and tenure.lease is not None and _near(current, (tenure.lease.before_mw,))
+    if tenure.lease is not None and not unwritten and not _near(current, tenure.lease.ours_mw):
         _adopt_aside(held, current)
         wanted = min(wanted, top if allow_raise else held.ceiling_mw)
     if tenure.lease is None:
@@ -69,9 +71,7 @@ def apply(held: Held, watts: float, *, allow_raise: bool, power_w: float | None,
     held.cap = Cap("yes", span(info))
     held.judge_from(current, power_w, now_s)
     held.say(f"limit of {info.uuid}: {current / 1000:.0f} W (found {held.found_mw / 1000:.0f} W)")
-    lower = watts * 1000 - current > TOLERANCE_MW
-    text = f"{watts:g} W is above the limit found: {current / 1000:g} W" if lower else ""
-    return held.outcome(True, "applied", text, watts=current / 1000)
+    return held.outcome(True, "applied", _lower(watts, current), watts=current / 1000)
 
 
 def restore(held: Held) -> Outcome:
@@ -134,6 +134,12 @@ def adopt(held: Held, current_mw: int) -> str:
 def _adopt_aside(held: Held, current_mw: int) -> None:
     """Adopt on the way to something else, which has an outcome of its own."""
     held.tell(held.outcome(False, "outside", adopt(held, current_mw), watts=current_mw / 1000))
+
+
+def _lower(asked_w: float, stands_mw: int) -> str:
+    """What to say of a cap that is lower than what was asked for; '' of one that is not."""
+    lower = asked_w * 1000 - stands_mw > TOLERANCE_MW
+    return f"{asked_w:g} W is above the limit found: {stands_mw / 1000:g} W" if lower else ""
 
 
 def span(info: DeviceInfo) -> str:

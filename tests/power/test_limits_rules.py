@@ -14,7 +14,7 @@ from carbontui.power.core import Agent
 from carbontui.power.devices import DeviceError, DeviceInfo, Look
 from carbontui.power.leases import Lease, LeaseStore, is_stale, new_lease, stale_leases
 from carbontui.power.limits import Limiter
-from carbontui.power.messages import DEAD_MAN_S, Wish
+from carbontui.power.messages import DEAD_MAN_S, Outcome, Wish
 from carbontui.power.rapl import Host
 
 UUID = "GPU-fake"
@@ -325,3 +325,34 @@ def test_a_lease_that_cannot_be_read_is_neither_overwritten_nor_passed_over(
     assert str(lease) in text
     lease.unlink()
     assert cap(made, 300).ok and leases.damaged_leases(store.directory) == ()
+
+
+def test_an_agent_that_died_between_lease_and_driver_changed_nothing_from_outside(
+    board: FakeBoard, store: LeaseStore
+) -> None:
+    store.write(msgspec.structs.replace(new_lease(UUID, 1, 700_000, (400_000,), "job"), agent_pid=2**22 + 1))
+    told: list[Outcome] = []
+    made = Limiter(board, store, "job", lambda line: None, tell=told.append)
+    made.know(board.devices()[0])
+    assert cap(made, 400).code == "applied" and board.now_mw == 400_000 and told == []
+    assert made.release(UUID).code == "given_back" and board.now_mw == 700_000
+    board.now_mw = 600_000
+    assert cap(made, 400).code == "applied"
+    assert [(o.code, o.watts) for o in told] == [("outside", 600.0)], "that one was changed by someone"
+
+
+def test_a_cap_above_what_may_be_set_says_what_stands(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    cap(made, 400)
+    board.now_mw = 500_000
+    assert seen(made, 490.0, 1.0, limit_mw=500_000).code == "outside"
+    outcome = cap(made, 620)
+    assert (outcome.watts, made.top_w(UUID)) == (500.0, 500.0) and "500 W" in outcome.text
+    board.now_mw = 650_000
+    assert cap(made, 620).watts == 620.0, "raised again by its owner, below the start"
+    assert made.release(UUID).ok and board.now_mw == 650_000
+    board.now_mw = 690_000
+    low = Limiter(board, store, "job", lambda line: None)
+    low.know(board.devices()[0])
+    board.now_mw = 700_000
+    assert cap(low, 695).watts == 690.0, "never above the start without --allow-raise"
