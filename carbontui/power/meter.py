@@ -8,7 +8,8 @@ Every joule says how it came about:
 - ``model``       an estimate from utilisation, not a measurement
 
 A counter delta is believed when 0 <= delta <= 1.5 * max power * time (plus one tick of the counter); anything else (a
-reset, a driver reload, an absurd jump) starts a new epoch and that interval is counted from power. The sensor behind
+reset, a driver reload, an absurd jump) starts a new epoch and that interval is counted from power. A counter that tells
+a tenth of what power tells, or less, counts something else and is left alone from then on. The sensor behind
 NVML's numbers is good for about +-5 %, whatever the label.
 
 Integrated from readings of moments, joules are unbiased and no more: a sensor that looks at 25 of each 100 ms sees
@@ -35,6 +36,10 @@ TICK_S = 0.25
 """Slack for the counter's own tick (20..100 ms on known boards) and the jitter of our look at it."""
 STUCK_S = 5.0
 """A counter that stands still this long while power is drawn is no counter."""
+CHECK_S = 10.0
+TENTH = 0.1
+"""A counter below this share of the power's joules over CHECK_S counts another unit. Part-time sensors, which see
+bursts as much as six times too high, stay far above it."""
 DEFAULT_MAX_W = 1500.0
 KEEP = 4096
 
@@ -64,6 +69,15 @@ class _Anchor(Struct):
     stuck: bool = False
 
 
+class _Check(Struct):
+    """What counter and power have told side by side since `since_s`."""
+
+    since_s: float
+    counter_j: float = 0.0
+    power_j: float = 0.0
+    wrong: bool = False
+
+
 class _State(Struct):
     boot_id: str
     anchors: dict[str, _Anchor]
@@ -78,6 +92,7 @@ class Meter:
         self._anchors: dict[str, _Anchor] = {}
         self._joules: dict[str, dict[Method, float]] = {}
         self._epochs: dict[str, int] = {}
+        self._checks: dict[str, _Check] = {}
         self._recent: deque[Increment] = deque(maxlen=KEEP)
 
     def add(self, sample: Sample) -> tuple[Increment, ...]:
@@ -87,6 +102,8 @@ class Meter:
             # what was measured stays; a board that comes back later starts anew, its absence is not filled in
             self._anchors.pop(sample.uuid, None)
             return ()
+        if sample.power_w is not None and sample.max_w and not 0 <= sample.power_w <= BELIEVABLE * sample.max_w:
+            sample = msgspec.structs.replace(sample, power_w=None)  # some drivers have told of terawatts
         if sample.energy_uj is None and sample.power_w is None:
             return ()
         if last is None:
@@ -121,7 +138,8 @@ class Meter:
     def _between(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
         """Joules since `last` and their label; None while a standing counter may still move."""
         dt = sample.mono_s - last.mono_s
-        if sample.energy_uj is not None and last.energy_uj is not None and sample.how != "estimated":
+        usable = sample.how != "estimated" and not self._wrong(sample.uuid)
+        if sample.energy_uj is not None and last.energy_uj is not None and usable:
             delta = sample.energy_uj - last.energy_uj
             if delta < 0 and sample.wrap_uj:
                 delta += sample.wrap_uj
@@ -131,9 +149,32 @@ class Meter:
                 return self._standing(last, sample)
             if 0 <= delta <= bound:
                 last.stuck = False
-                return delta / 1e6, "counter"
+                missed_j = self._check(last, sample, delta / 1e6)
+                return (delta / 1e6, "counter") if missed_j is None else (delta / 1e6 + missed_j, "integrated")
             self._epochs[sample.uuid] = self._epochs.get(sample.uuid, 0) + 1
         return self._from_power(last, sample)
+
+    def _wrong(self, uuid: str) -> bool:
+        """Whether this device's counter was found to count something else."""
+        return uuid in self._checks and self._checks[uuid].wrong
+
+    def _check(self, last: _Anchor, sample: Sample, counter_j: float) -> float | None:
+        """Hold the counter against the power; joules it has missed once it is found to count something else."""
+        check = self._checks.setdefault(sample.uuid, _Check(last.mono_s))
+        dt = sample.mono_s - last.mono_s
+        if sample.power_w is None or last.power_w is None or dt > GAP_S:
+            self._checks[sample.uuid] = _Check(sample.mono_s)
+            return None
+        check.counter_j += counter_j
+        check.power_j += 0.5 * (last.power_w + sample.power_w) * dt
+        if sample.mono_s - check.since_s < CHECK_S:
+            return None
+        check.wrong = check.counter_j < TENTH * check.power_j
+        if check.wrong:
+            self._epochs[sample.uuid] = self._epochs.get(sample.uuid, 0) + 1
+            return check.power_j - check.counter_j
+        self._checks[sample.uuid] = _Check(sample.mono_s)
+        return None
 
     def _standing(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
         if last.stuck:
@@ -190,7 +231,7 @@ class Meter:
     def drop(self, uuids: Iterable[str]) -> None:
         """Forget these devices and their joules: seen again, they start anew."""
         for uuid in uuids:
-            for table in (self._anchors, self._joules, self._epochs):
+            for table in (self._anchors, self._joules, self._epochs, self._checks):
                 table.pop(uuid, None)
 
     def counted_until_s(self, uuid: str) -> float | None:

@@ -45,6 +45,31 @@ def test_a_counter_that_cannot_be_believed_starts_an_epoch_and_power_fills_in(se
     assert (increment.joules, increment.method) == (410.0, "counter")
 
 
+@pytest.mark.parametrize("unit", [1.0, 37.0], ids=["joules", "something"])
+@pytest.mark.parametrize("step_s", [0.1, 1.0, 3.0])
+def test_a_counter_of_another_unit_is_found_out_and_its_joules_made_up_for(unit: float, step_s: float) -> None:
+    """It counts 400 W as `unit` mJ per J: plausible at every look, and wrong by orders of magnitude."""
+    meter, looks = Meter(), round(60 / step_s)
+    for i in range(looks + 1):
+        meter.add(at(i * step_s, mj=round(400 * i * step_s * unit), w=400))
+    assert meter.joules() == pytest.approx(24_000, rel=0.03)
+    assert meter.by_method()["integrated"] > 23_000
+
+
+def test_bursts_that_a_part_time_sensor_sees_many_times_too_high_leave_the_counter_alone() -> None:
+    meter = Meter()
+    for i in range(601):
+        meter.add(at(i / 10, mj=round(100_000 * i / 10), w=650, kind="instant"))
+    assert meter.by_method() == {"counter": pytest.approx(6000)}
+
+
+def test_watts_that_no_board_draws_are_no_watts() -> None:
+    meter = Meter()
+    for i, watts in enumerate((300.0, 300.0, 4e12, -5.0, 300.0)):
+        meter.add(at(float(i), w=watts))
+    assert meter.joules() == pytest.approx(1200)
+
+
 def test_a_wrapping_counter_goes_on() -> None:
     meter = Meter()
     wrap = 262_143_328_850
