@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from carbontui import protocol, units
 from carbontui.job import control
@@ -31,6 +31,8 @@ class Hands:
         """The boards that the training has said it uses; None before it did."""
         self.named_mono = 0.0
         """When that last changed."""
+        self.own: set[str] = set()
+        """Boards that were ever watched because they were named; one of a rank that is gone stays the job's."""
 
     def act(self, mono: float, child: control.Child) -> None:
         """Send what is wanted (and renew its lease), move a held start, set or give back limits."""
@@ -71,10 +73,14 @@ class Hands:
         if boards and boards != self.named:
             self.named, self.named_mono = boards, mono
 
-    def restore(self, boards: list[str] | None) -> None:
+    def to_dict(self) -> dict[str, Any]:
+        return {"named": self.named, "own": sorted(self.own)}
+
+    def restore(self, kept: dict[str, Any] | None) -> None:
         """Boards named to a predecessor: others are not counted even while the ranks reconnect."""
-        if boards:
-            self._name(tuple(boards), time.monotonic())
+        if kept and kept["named"]:
+            self.own = set(kept["own"])
+            self._name(tuple(kept["named"]), time.monotonic())
             self._job.agent.watch(self.named)
 
     def _freeze(self, child: control.Child, *, renew: bool) -> None:

@@ -96,5 +96,5 @@ def keep(job: Supervisor) -> None:
     job.journal.keep("overrides", job.overrides.to_dict())
     job.journal.keep("control", {f: getattr(job.control, f) for f in job.control.__dataclass_fields__})
     job.journal.keep("budget", {"kind": job.budget.kind, "value": job.budget.value, "text": job.budget.text})
-    job.journal.keep("boards", job.hands.named)
+    job.journal.keep("boards", job.hands.to_dict())
     job.journal.keep("accounts", job.senses.accounts_basis())

@@ -55,14 +55,17 @@ class Senses:
     def disown(self, after_s: float = NAMED_S) -> None:
         """Boards that were counted only because nobody had said yet which ones the training uses."""
         job = self._job
-        if job.hands.named is None or time.monotonic() - job.hands.named_mono < after_s:
+        named_s = time.monotonic() - job.hands.named_mono
+        if job.hands.named is None or named_s < after_s:
             return
+        if named_s >= NAMED_S and job.agent.readings.age_s(time.monotonic()) < NAMED_S / 2:
+            job.hands.own |= {reading.uuid for reading in job.devices}
         others = {reading.uuid for reading in job.agent.readings.devices if not reading.watched}
-        strangers = sorted(others & job.books.metered_boards)
+        strangers = sorted((others & job.books.metered_boards) - job.hands.own)
         if strangers:
             joules = job.books.disown(strangers)
             job.event("disowned", boards=strangers, joules=joules)
-            job.log(f"{len(strangers)} boards are not the training's: {joules:.0f} J taken back")
+            job.log(f"not the training's boards, {joules:.0f} J taken back: {', '.join(strangers)}")
 
     def hear(self, peer: Peer) -> None:
         """What rank 0 has just said of its steps."""

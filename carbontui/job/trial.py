@@ -175,7 +175,7 @@ class Trial:
             return "no slack is left before the deadline"
         if not connected:
             return "the training loop has disconnected"
-        if any(reading.lost for reading in job.devices):
+        if job.unseen or any(reading.lost for reading in job.devices):
             return "a GPU was lost"
         if any(reading.foreign_pids for reading in job.devices):
             return "another process uses the GPU"

@@ -123,7 +123,7 @@ async def test_a_duty_cycle_saves_watts_and_no_energy(launch, supervisor: FakeSu
     speed, drawn, per_step = (statistics.median(ratios) for ratios in (speeds, watts, joules))
     note(full_w=full_w, paused_w=parked_w, duty_half_speed=speed, duty_half_watts=drawn, duty_half_j_per_step=per_step)
     # the bounds tell a duty cycle from none and from a standstill; how exact it is, tests/client measures by the clock
-    assert 0.3 < speed < 0.7
+    assert 0.25 < speed < 0.8
     assert drawn < 1 - 0.25 * (1 - parked_w / full_w), "at least half of what resting half of the time saves"
     assert per_step > 0.9, "a parked board draws watts too"
     assert parked_w < 0.5 * full_w, "nothing runs on the device once the pause is acknowledged"

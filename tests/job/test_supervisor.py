@@ -234,3 +234,9 @@ async def test_boards_that_the_training_never_named_are_neither_counted_nor_take
     see("GPU-a", "GPU-b")
     measure(3, 300.0, 9000.0)
     assert job.books.ledger.gpu_j == pytest.approx(300.0), "what the other drew meanwhile is not filled in"
+    assert job.hands.own == {"GPU-a"}
+    job.hands._name(("GPU-b",), mono - 3600.0)  # the rank of GPU-a is gone: what it drew stays the job's
+    see("GPU-b")
+    measure(4, 400.0, 9100.0)
+    assert job.books.meter.joules("GPU-a") == pytest.approx(300.0)
+    assert job.books.ledger.gpu_j == pytest.approx(400.0)
