@@ -18,6 +18,8 @@ SETTLE_S = 3.0
 """Enforcement is a control loop and the reading a 1 s average: judge the effect only after this."""
 JUDGE_S = 2.0
 """Settled and still above the limit for this long: it has no effect."""
+NAMED = 1.3
+"""A board that names a cap as the reason for its clock is believed up to here; above, it means another than ours."""
 IDLE_SHARE = 0.5
 """Of the limit: a board that draws less is between two bursts, or parked."""
 NO_RANGE = "this GPU names no range for its power limit"
@@ -104,7 +106,8 @@ def judge(held: Held, look: Look, now_s: float) -> Ineffective | Outcome | None:
         return held.outcome(False, "outside", text, watts=look.limit_mw / 1000)
     if held.proven or now_s - held.set_at_s < SETTLE_S or look.power_w is None:
         return None
-    capped = bool((look.reasons or 0) & REASON_POWER_CAP)
+    named = bool((look.reasons or 0) & REASON_POWER_CAP)
+    capped = named and look.power_w * 1000 <= look.limit_mw * NAMED
     if look.kind == "module" or (not capped and look.power_w * 1000 < IDLE_SHARE * look.limit_mw):
         # watts that hold a CPU's too judge no limit of a GPU; and between two bursts any limit seems to hold
         held.binding = held.binding and look.kind != "module"

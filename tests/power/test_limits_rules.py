@@ -260,6 +260,13 @@ def test_a_board_that_names_its_cap_as_the_reason_is_believed(board: FakeBoard, 
     assert [seen(made, 270, t, limit_mw=250_000, reasons=4) for t in (4.0, 5.0, 6.5, 9.0)] == [None] * 4
 
 
+def test_a_board_held_by_a_higher_cap_than_ours_is_not_held_by_ours(board: FakeBoard, store: LeaseStore) -> None:
+    made = limiter(board, store)
+    cap(made, 250)
+    looks = [seen(made, 447, t, limit_mw=250_000, reasons=4) for t in (4.0, 5.0, 6.5)]
+    assert looks[-1] is not None and looks[-1].code == "no_effect" and board.now_mw == 700_000
+
+
 def test_dead_man_and_return(board: FakeBoard, store: LeaseStore) -> None:
     clock = [1000.0]
     said: list[object] = []
