@@ -223,6 +223,8 @@ class ViewerDesk:
         if cmd.verb == "pause":
             return await self._await_pause(cmd)
         if cmd.verb == "cap" and value is not None:
+            if job.control.limit_w == float(value):
+                job.hands.set_limit()  # said again after the boards gave it up: that is meant
             return await self._await_cap(cmd, float(value))
         text = {"resume": "back to the plan", "boost": "flat out"}[cmd.verb]
         return protocol.Result(cmd.id, True, text=text)

@@ -84,7 +84,8 @@ def useful(points: Sequence[Point], parked_w: float | None) -> tuple[Point, ...]
     """
     if not points:
         return ()
-    start = (parked_w if parked_w is not None else 0.0, 0.0)
+    # a level that draws no more than a pause beats it: then the hull begins below that level
+    start = (min(parked_w if parked_w is not None else 0.0, *(point.power_w for point in points)), 0.0)
     hull: list[tuple[float, float, Point | None]] = [(*start, None)]
     for point in sorted(points, key=lambda p: (p.power_w, p.speed)):
         here = (point.power_w, point.speed, point)

@@ -255,3 +255,14 @@ def test_only_lasting_refusals_are_learnt_from() -> None:
     refused = Outcome("GPU-b", False, "no_permission", None, "only root sets limits")
     assert failures([Outcome("GPU-a", True, "applied", 300.0)]) == ("", "")
     assert failures([refused, outside]) == ("the limit was changed outside", "only root sets limits")
+
+
+def test_a_level_that_draws_less_than_a_pause_is_useful() -> None:
+    """Boards that others keep busy, or that draw little at work: the pause is the worse of the two."""
+    flat = {258.0: 512.0, 407.0: 810.0, 584.0: 1166.0, None: 1359.0}
+    points = [
+        Point(kind="full" if cap is None else "cap", cap_w=cap, power_w=w, power_se=5.0, speed=s, speed_se=0.006)
+        for (cap, w), s in zip(flat.items(), (0.999, 0.999, 1.0, 1.0), strict=True)
+    ]
+    for parked_w in (None, 200.0, 512.0, 900.0, 1365.0):
+        assert [point.cap_w for point in useful(points, parked_w)] == [258.0, None], parked_w

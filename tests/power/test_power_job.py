@@ -292,6 +292,8 @@ def test_a_cap_above_a_limit_lowered_from_outside_is_not_claimed(capped_house) -
     until(lambda: "outside" in " ".join(job.status()["notices"]), what="the adoption")
     refused = house.cli("cap", "620W", job.id)
     assert refused.returncode == 4 and "500 W" in refused.stderr
+    assert "capped at 400 W" in house.cli("cap", "400W", job.id).stdout and sim.get("limit_mw") == 400_000, "insisted"
+    job.until_state("throttled")
     house.cli("resume", job.id, check=True)
     sim.set("limit_mw", 650_000)  # its owner raised it again, below the one at the start
     assert "capped at 400 W" in house.cli("cap", "400W", job.id).stdout
