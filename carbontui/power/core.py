@@ -296,6 +296,9 @@ class Agent:
             if wish.limit_w is None:
                 outcomes.append(self._limiter.release(uuid))
                 continue
+            if uuid in wish.left:
+                outcomes.append(self._limiter.leave(uuid))
+                continue
             self._find_foreign(uuid)
             if self._foreign[uuid]:
                 outcomes.append(self._refuse_foreign(uuid))

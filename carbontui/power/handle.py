@@ -133,7 +133,7 @@ class AgentHandle:
         gen = self._wish.gen + 1
         answer: asyncio.Future[tuple[Outcome, ...]] = asyncio.get_running_loop().create_future()
         self._waiting[gen] = answer
-        self._change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise)
+        self._change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise, left=())
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
         except asyncio.TimeoutError:
@@ -288,6 +288,10 @@ class AgentHandle:
             if not outcome.ok and self.outcomes.get(outcome.uuid) != outcome:
                 self._log(f"agent: {outcome.uuid}: {outcome.text or outcome.code}")
             self.outcomes[outcome.uuid] = outcome
+            left = {*self._wish.left} - {outcome.uuid}
+            if outcome.code == "outside" and self._wish.limit_w is not None:
+                left.add(outcome.uuid)
+            self._wish = structs.replace(self._wish, left=tuple(sorted(left)))
 
     def _change(self, **fields: object) -> None:
         self._wish = structs.replace(self._wish, **fields)

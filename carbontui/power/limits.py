@@ -234,6 +234,12 @@ class Limiter:
         held.forget()
         return outcome
 
+    def leave(self, uuid: str) -> Outcome:
+        """Someone else has set this limit since it was wished for: not fought."""
+        self.release(uuid)
+        held = self._held[uuid]
+        return held.outcome(False, "outside", held.notice or "the limit was changed outside: left alone")
+
     def release_all(self) -> tuple[Outcome, ...]:
         return tuple(self.release(uuid) for uuid in self.active())
 

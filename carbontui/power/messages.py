@@ -158,6 +158,8 @@ class Wish(Struct, tag_field="t", tag="wish", frozen=True, kw_only=True, omit_de
     limit_w: float | None = None
     """Watts per GPU; None gives back what was found."""
     allow_raise: bool = False
+    left: tuple[str, ...] = ()
+    """Boards whose limit someone else has set since this was wished: left alone, by successors too."""
     watch: tuple[str, ...] | None = None
     """UUIDs (or prefixes, MIG forms) of the child's GPUs; None: all that are visible."""
     own_pids: tuple[int, ...] = ()

@@ -267,6 +267,13 @@ async def test_a_change_from_outside_is_adopted_not_fought(machine_with: Callabl
         await until(lambda: any(outcome.code == "outside" for outcome in handle.outcomes.values()))
         assert sim.get("limit_mw") == 550_000
         assert any("changed outside to 550 W" in notice for notice in handle.readings.notices) or lines
+        handle.watch(None, own_pids=(os.getpid(),))
+        first = handle.pid
+        assert first is not None
+        killed_s = time.monotonic()
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: handle.pid not in (None, first) and handle.readings.mono_s > killed_s)
+        assert sim.get("limit_mw") == 550_000, "nor by the same wish told again"
         (outcome,) = await handle.set_limit(450)
         assert outcome.code == "applied"
     assert sim.get("limit_mw") == 550_000, "what the other wrote is what is given back"
