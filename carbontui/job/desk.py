@@ -204,6 +204,9 @@ class ViewerDesk:
         job = self._job
         value = cmd.args.get("value_w")
         if cmd.verb == "cap":
+            due = time.monotonic() + ACK_WAIT_S
+            while not job.agent.readings.mono_s and time.monotonic() < due:
+                await asyncio.sleep(ACK_LOOK_S)  # the first look at the boards is on its way
             refusal = self._cannot_cap(None if value is None else float(value))
             if refusal:
                 return _no(cmd, refusal, 4)
@@ -223,8 +226,7 @@ class ViewerDesk:
         if cmd.verb == "pause":
             return await self._await_pause(cmd)
         if cmd.verb == "cap" and value is not None:
-            if job.control.limit_w == float(value):
-                job.hands.set_limit()  # said again after the boards gave it up: that is meant
+            job.hands.insist(float(value))
             return await self._await_cap(cmd, float(value))
         text = {"resume": "back to the plan", "boost": "flat out"}[cmd.verb]
         return protocol.Result(cmd.id, True, text=text)
@@ -285,6 +287,8 @@ class ViewerDesk:
             return "cap needs watts per GPU, like 300W"
         if not job.options.cap:
             return "caps are off for this job (--no-cap)"
+        if not job.agent.readings.mono_s:
+            return "the GPU driver has not answered yet; try again in a moment"
         if not job.devices:
             return "no GPU of this job has a power limit to set"
         for reading in job.devices:

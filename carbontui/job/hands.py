@@ -26,6 +26,8 @@ class Hands:
         self._freezing = False
         self.asked_to_run_mono: float | None = None
         """When a standing training was last asked to go on; None once it did."""
+        self._left: tuple[float | None, tuple[str, ...]] = (None, ())
+        """A predecessor's cap, and the boards where someone else has set the limit since."""
         self._limiting: asyncio.Task[None] | None = None
         self.named: tuple[str, ...] | None = None
         """The boards that the training has said it uses; None before it did."""
@@ -74,10 +76,13 @@ class Hands:
             self.named, self.named_mono = boards, mono
 
     def to_dict(self) -> dict[str, Any]:
-        return {"named": self.named, "own": sorted(self.own)}
+        left = {"watts": self._job.control.limit_w, "boards": self._job.agent.left}
+        return {"named": self.named, "own": sorted(self.own), "left": left}
 
     def restore(self, kept: dict[str, Any] | None) -> None:
         """Boards named to a predecessor: others are not counted even while the ranks reconnect."""
+        if kept and (left := kept.get("left")) and left["boards"]:
+            self._left = (left["watts"], tuple(left["boards"]))
         if kept and kept["named"]:
             self.own = set(kept["own"])
             self._name(tuple(kept["named"]), time.monotonic())
@@ -131,6 +136,12 @@ class Hands:
             self._limiting.cancel()
         self._limiting = asyncio.ensure_future(self._set_limit(watts))
 
+    def insist(self, watts: float) -> None:
+        """A person asks for this cap: said again after a board gave it up, it is meant."""
+        self._left = (None, ())
+        if self._job.control.limit_w == watts:
+            self.set_limit()
+
     @property
     def limiting(self) -> bool:
         """Whether the boards have yet to answer for a limit."""
@@ -148,7 +159,11 @@ class Hands:
     async def _set_limit(self, watts: float | None) -> None:
         job = self._job
         raising = job.options.allow_raise
-        self.journal(await job.agent.set_limit(watts, allow_raise=raising), wanted_w=watts)
+        left: tuple[str, ...] = ()
+        if watts is not None:
+            (before, boards), self._left = self._left, (None, ())
+            left = boards if watts == before else ()
+        self.journal(await job.agent.set_limit(watts, allow_raise=raising, left=left), wanted_w=watts)
         job.wake()
 
     def journal(self, outcomes: Iterable[Outcome], *, asked: bool = True, wanted_w: float | None = None) -> None:

@@ -128,12 +128,22 @@ class AgentHandle:
             # a new generation: the limit that is wished belongs on these boards now
             self._change(watch=uuids, own_pids=own_pids, gen=self._wish.gen + 1)
 
-    async def set_limit(self, watts_per_gpu: float | None, *, allow_raise: bool = False) -> tuple[Outcome, ...]:
-        """Cap every watched GPU, or give back what was found (None). One outcome per GPU; never raises for a device."""
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Boards whose limit someone else has set since the last one was wished."""
+        return self._wish.left
+
+    async def set_limit(
+        self, watts_per_gpu: float | None, *, allow_raise: bool = False, left: tuple[str, ...] = ()
+    ) -> tuple[Outcome, ...]:
+        """Cap every watched GPU but those in `left`, or give back what was found (None).
+
+        One outcome per GPU; never raises for a device.
+        """
         gen = self._wish.gen + 1
         answer: asyncio.Future[tuple[Outcome, ...]] = asyncio.get_running_loop().create_future()
         self._waiting[gen] = answer
-        self._change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise, left=())
+        self._change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise, left=left)
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
         except asyncio.TimeoutError:

@@ -299,3 +299,29 @@ def test_a_cap_above_a_limit_lowered_from_outside_is_not_claimed(capped_house) -
     assert "capped at 400 W" in house.cli("cap", "400W", job.id).stdout
     assert "capped at 620 W" in house.cli("cap", "620W", job.id).stdout
     assert sim.get("limit_mw") == 620_000
+
+
+def test_no_successor_fights_an_outside_change_but_a_person_may(capped_house) -> None:
+    house, sim = capped_house
+    job = house.start()
+    job.until_steps()
+    assert "capped at 400 W" in house.cli("cap", "400W", job.id).stdout, "however soon after the start"
+    sim.set("limit_mw", 500_000)
+    until(lambda: "outside" in " ".join(job.status()["notices"]), what="the adoption")
+    first = job.status()["pids"]["supervisor"]
+
+    def kept() -> list[str]:
+        with contextlib.closing(sqlite3.connect(house.home / "jobs" / job.id / "journal.db")) as db:
+            return json.loads(db.execute("select value from state where key='boards'").fetchone()[0])["left"]["boards"]
+
+    until(kept, what="what a successor must know")
+    killed(first)
+    until(
+        lambda: (
+            (s := job.status())["pids"].get("supervisor") not in (None, first)
+            and s["reason"]["text"].startswith("not capped")
+        ),
+        what="a successor that has asked its boards",
+    )
+    assert sim.get("limit_mw") == 500_000, "a successor does not fight it either"
+    assert "capped at 400 W" in house.cli("cap", "400W", job.id).stdout and sim.get("limit_mw") == 400_000
