@@ -310,18 +310,22 @@ def test_no_successor_fights_an_outside_change_but_a_person_may(capped_house) ->
     until(lambda: "outside" in " ".join(job.status()["notices"]), what="the adoption")
     first = job.status()["pids"]["supervisor"]
 
-    def kept() -> list[str]:
+    def journal(query: str) -> list[tuple[str, ...]]:
         with contextlib.closing(sqlite3.connect(house.home / "jobs" / job.id / "journal.db")) as db:
-            return json.loads(db.execute("select value from state where key='boards'").fetchone()[0])["left"]["boards"]
+            return db.execute(query).fetchall()
+
+    def kept() -> list[str]:
+        return json.loads(journal("select value from state where key='boards'")[0][0])["left"]["boards"]
+
+    def asked_by_a_successor() -> list[dict]:
+        rows = journal("select kind, data from event order by rowid")
+        begun = [i for i, (kind, _) in enumerate(rows) if kind == "supervisor"]
+        told = [json.loads(data) for kind, data in rows[begun[-1] :] if kind == "limit"]
+        return [limit for limit in told if limit["wanted_w"] == 400] if len(begun) == 2 else []
 
     until(kept, what="what a successor must know")
     killed(first)
-    until(
-        lambda: (
-            (s := job.status())["pids"].get("supervisor") not in (None, first)
-            and s["reason"]["text"].startswith("not capped")
-        ),
-        what="a successor that has asked its boards",
-    )
+    (asked,) = until(asked_by_a_successor, what="what it asked of its board")
+    assert (asked["code"], asked["watts"]) == ("outside", 500.0)
     assert sim.get("limit_mw") == 500_000, "a successor does not fight it either"
     assert "capped at 400 W" in house.cli("cap", "400W", job.id).stdout and sim.get("limit_mw") == 400_000
