@@ -78,19 +78,20 @@ class LeaseStore:
     def read(self, uuid: str) -> Lease | None:
         """The lease of this GPU; None where there is none, or none that can be read (`damaged` tells which)."""
         try:
-            return msgspec.json.decode(self.path(uuid).read_bytes(), type=Lease)
+            lease = msgspec.json.decode(self.path(uuid).read_bytes(), type=Lease)
         except (OSError, msgspec.DecodeError):
             return None
+        return lease if lease.uuid == uuid else None
 
     def damaged(self, uuid: str) -> bool:
         """Whether there is a file that should be this GPU's lease and is none: of another version, or cut short."""
         try:
-            msgspec.json.decode(self.path(uuid).read_bytes(), type=Lease)
+            lease = msgspec.json.decode(self.path(uuid).read_bytes(), type=Lease)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, msgspec.DecodeError):
             return True
-        return False
+        return lease.uuid != uuid
 
     def write(self, lease: Lease) -> None:
         """Raises OSError; then nothing may be set."""
@@ -112,8 +113,11 @@ class LeaseStore:
         self._sync()
 
     def uuids(self) -> list[str]:
-        """The GPUs that have a lease here, readable or not."""
+        """The GPUs that have a lease here, readable or not; none in a directory that another user has made: what it
+        says of limits, and of commands to run as root, is not ours."""
         try:
+            if self.directory.lstat().st_uid != os.getuid():
+                return []
             return sorted(path.stem for path in self.directory.glob("*.json"))
         except OSError:
             return []

@@ -299,6 +299,19 @@ def test_lease_directory_that_is_not_ours_is_refused(tmp_path: Path, board: Fake
     assert not outcome.ok and "not a plain directory" in outcome.text and board.writes == []
 
 
+def test_leases_that_another_user_left_in_our_place_are_not_ours(
+    store: LeaseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = msgspec.structs.replace(new_lease(UUID, 1, 100_000, (400_000,), "job"), agent_pid=2**22 + 1)
+    store.write(lease)
+    store.path("GPU-other").write_bytes(msgspec.json.encode(lease))
+    assert [stale.uuid for stale in stale_leases(store.directory)] == [UUID], "a lease speaks for its own GPU alone"
+    assert store.damaged("GPU-other")
+    theirs = os.getuid() + 1
+    monkeypatch.setattr(os, "getuid", lambda: theirs)
+    assert stale_leases(store.directory) == ()
+
+
 def test_command_writes_whole_watts_without_a_tail() -> None:
     assert leases.limit_command("GPU-1", 700_000).endswith("-pl 700")
     assert leases.limit_command("GPU-1", 350_500).endswith("-pl 350.5")
