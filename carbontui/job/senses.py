@@ -60,9 +60,9 @@ class Senses:
             return
         if named_s >= NAMED_S and job.agent.readings.age_s(time.monotonic()) < NAMED_S / 2:
             job.hands.own |= {reading.uuid for reading in job.devices}
-        others = {reading.uuid for reading in job.agent.readings.devices if not reading.watched}
-        strangers = sorted((others & job.books.metered_boards) - job.hands.own)
-        if strangers:
+        watched = {reading.uuid for reading in job.devices}
+        strangers = sorted(job.books.metered_boards - watched - job.hands.own - set(job.hands.named))
+        if strangers and watched:
             joules = job.books.disown(strangers)
             job.event("disowned", boards=strangers, joules=joules)
             job.log(f"not the training's boards, {joules:.0f} J taken back: {', '.join(strangers)}")

@@ -131,7 +131,8 @@ class Supervisor:
     @property
     def unseen(self) -> frozenset[str]:
         """Boards that were metered for this job and that the driver does not show any more."""
-        return self.books.metered_boards - {reading.uuid for reading in self.agent.readings.devices}
+        gone = self.books.metered_boards - {reading.uuid for reading in self.agent.readings.devices}
+        return gone if self.hands.named is None else gone & (self.hands.own | set(self.hands.named))
 
     @property
     def caps_hold(self) -> bool:

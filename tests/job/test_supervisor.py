@@ -240,3 +240,18 @@ async def test_boards_that_the_training_never_named_are_neither_counted_nor_take
     measure(4, 400.0, 9100.0)
     assert job.books.meter.joules("GPU-a") == pytest.approx(300.0)
     assert job.books.ledger.gpu_j == pytest.approx(400.0)
+
+
+async def test_a_board_that_is_gone_is_missed_only_if_it_was_the_jobs(job):
+    mono = time.monotonic()
+    for uuid in ("GPU-a", "GPU-b", "GPU-c"):
+        job.books.meter.add(_look(uuid, mono, 0.0))
+    boards = (Reading(uuid="GPU-a", name="H100", power_w=100.0),)
+    job.agent.readings = Readings(mono_s=mono, devices=boards)
+    assert job.unseen == {"GPU-b", "GPU-c"}, "nobody has said yet whose they are"
+    job.hands._name(("GPU-a", "GPU-b"), mono)
+    assert job.unseen == {"GPU-b"}
+    assert job.teller.describe(job.clock.now()).power_w is None
+    job.hands._name(("GPU-a",), mono - 3600.0)
+    job.senses.disown()
+    assert not job.unseen and job.books.metered_boards == {"GPU-a"}
