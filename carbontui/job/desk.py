@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job import abilities, journal, memory, overrides, picture, store
+from carbontui.job import abilities, journal, memory, overrides, picture, runlog, store
 from carbontui.job import budget as budgets
 from carbontui.job.server import Peer, Sections
 from carbontui.job.trial import TAKES_S
@@ -93,27 +93,7 @@ class ViewerDesk:
         return abilities.answer(self._job, ask)
 
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
-        """A piece of run.log, cut at a whole UTF-8 character."""
-        path = Path(self._job.options.log)
-        try:
-            with path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                offset = max(0, size + ask.offset) if ask.offset < 0 else min(ask.offset, size)
-                file.seek(offset)
-                data = file.read(ask.max)
-        except OSError as error:
-            return protocol.LogAnswer(ask.id, 0, 0, 0, f"(run.log cannot be read: {error.strerror})")
-        cut = len(data)
-        # a character is at most four bytes: step back over one that was cut in two
-        for back in range(1, min(4, cut) + 1):
-            byte = data[cut - back]
-            if byte & 0xC0 != 0x80:
-                need = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-                if need > back and offset + cut < size:
-                    cut -= back
-                break
-        text = data[:cut].decode("utf-8", errors="replace")
-        return protocol.LogAnswer(ask.id, offset, offset + cut, size, text)
+        return runlog.read(Path(self._job.options.log), ask)
 
     def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer:
         """Mean watts of the last `span` seconds in `buckets` columns, from the journal."""

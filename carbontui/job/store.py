@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from carbontui import paths, protocol, units
-from carbontui.job import proc
+from carbontui.job import proc, runlog
 from carbontui.job.control import VANISHED
 
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
@@ -73,6 +73,10 @@ class Job:
     def live(self) -> bool:
         """Whether anything of the job still runs on this host."""
         return any(self.alive(role) for role in ("keeper", "child", "supervisor"))
+
+    def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
+        """A piece of run.log, straight from the file."""
+        return runlog.read(self.log, ask)
 
     def status(self) -> protocol.Status:
         """The last known status, corrected by what can be seen from outside."""

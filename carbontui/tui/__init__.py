@@ -27,20 +27,22 @@ class Job(Protocol):
     @property
     def socket(self) -> Path: ...
     def status(self) -> protocol.Status: ...
+    def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One job to look at. `status` is what its files say; of a job that is over it is all there is."""
+    """One job to look at. `status` and `read_log` are what its files say; of one that is over, that is all there is."""
 
     job: str
     name: str
     socket: Path
     status: protocol.Status | None = None
+    read_log: Callable[[protocol.LogRead], protocol.LogAnswer] | None = None
 
     @classmethod
     def of(cls, job: Job) -> Target:
-        return cls(job.id, job.name, job.socket, job.status())
+        return cls(job.id, job.name, job.socket, job.status(), job.read_log)
 
     @property
     def over(self) -> bool:

@@ -11,6 +11,10 @@ def summary(picture: Picture) -> list[tuple[str, str]]:
     """What remains to be said when a job is over: (label, words)."""
     status = picture.status
     rows = [("ended", f"{status.state}, {words.exit_words(status.exit)}: {status.reason.text}")]
+    if status.step:
+        total = f" of {words.count(status.steps_total)}" if status.steps_total else ""
+        loss = "" if status.loss is None else f", loss {status.loss:.4g}"
+        rows.append(("steps", f"{words.count(status.step)}{total}{loss}"))
     mark = words.mark(status, "energy_wall_kwh")
     energy = f"{units.fmt_kwh(status.energy_wall_kwh)}{' ' + mark if mark else ''}"
     if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9:

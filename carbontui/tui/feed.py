@@ -20,21 +20,29 @@ LOG_SKIP_B = 256 * 1024
 REPLAY_HZ = 4.0
 """In a replay an hour may pass between two looks at 1 Hz: a pause must be seen to begin and to end."""
 
+ReadLog = Callable[[protocol.LogRead], protocol.LogAnswer]
 Post = Callable[[PictureArrived | ConnectionChanged | LogArrived], object]
 
 
 class Feed:
     """One job's news. `run()` until cancelled; `request()` for everything that has an answer."""
 
-    def __init__(self, socket: Path, post: Post, rate_hz: float = 1.0) -> None:
+    def __init__(self, socket: Path, post: Post, read_log: ReadLog | None = None, rate_hz: float = 1.0) -> None:
+        """`read_log` reads the file of a job that is over: nobody answers for it any more."""
         self._socket = socket
         self._post = post
+        self._read_file = read_log
         self._rate_hz = rate_hz
         self._link: link.Link | None = None
         self.picture: Picture | None = None
+        self.over = False
 
     async def request(self, message: link.Request, timeout_s: float = link.ANSWER_TIMEOUT_S) -> link.Answer:
         """The supervisor's answer. Raises LinkError, NoSupervisor while not connected."""
+        if self._link is None and self.over:
+            if isinstance(message, protocol.LogRead) and self._read_file is not None:
+                return self._read_file(message)
+            raise link.NoSupervisor("the job is over: nobody answers for it any more")
         if self._link is None:
             raise link.NoSupervisor("not connected just now; the training goes on")
         return await self._link.request(message, timeout_s)
@@ -53,6 +61,7 @@ class Feed:
                 return
             except link.LinkError as error:
                 if self.picture is not None and self.picture.over:
+                    self.over = True
                     self._post(ConnectionChanged(Connection("over")))
                     return
                 self._post(ConnectionChanged(Connection("reconnecting", str(error))))
@@ -62,6 +71,12 @@ class Feed:
                     await held.close()
             await asyncio.sleep(RETRY_S[min(tries, len(RETRY_S) - 1)])
             tries += 1
+
+    def read_over(self) -> None:
+        """A job that was over before the screen was opened: post the end of its output."""
+        self.over = True
+        if self._read_file is not None:
+            self._post(LogArrived(self._read_file(protocol.LogRead(0, -LOG_BEGIN_B)).text, True))
 
     async def _follow(self, wire: link.Link) -> None:
         await wire.send(protocol.View(self._rate_hz))

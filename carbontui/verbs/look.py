@@ -128,10 +128,7 @@ def status(job: str | None, as_json: bool) -> None:
 def log(job: str | None, follow: bool, lines: int | None, as_json: bool) -> None:
     """Print the command's output (run.log)."""
     found = talk.find(job)
-    try:
-        file = found.log.open("rb")
-    except OSError as error:
-        raise Failure(f"{found.log}: {error.strerror}", 3) from None
+    file = _opened(found, follow)
     with file:
         if lines is not None:
             kept = file.read().splitlines(keepends=True)[-lines:] if lines else []
@@ -141,6 +138,22 @@ def log(job: str | None, follow: bool, lines: int | None, as_json: bool) -> None
         for piece in _objects(pieces, offset) if as_json else pieces:
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
+
+
+def _opened(job: store.Job, wait: bool) -> BinaryIO:
+    """The output; with `wait`, once there is one: a start that waits for the plan's word has written nothing."""
+    while True:
+        try:
+            return job.log.open("rb")
+        except FileNotFoundError:
+            now = talk.live_status(store.load(job.dir) or job)
+            if now.state not in protocol.LIVE_STATES:
+                raise Failure(f"job {job.id} has written nothing: {now.reason.text}", 3) from None
+            if not wait:
+                raise Failure(f"job {job.id} has written nothing yet: {now.reason.text}", 3) from None
+        except OSError as error:
+            raise Failure(f"{job.log}: {error.strerror}", 3) from None
+        time.sleep(FOLLOW_S)
 
 
 def _pieces(file: BinaryIO, job: store.Job, follow: bool) -> Iterator[bytes]:

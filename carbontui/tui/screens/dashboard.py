@@ -64,7 +64,7 @@ class Dashboard(Screen[str | None]):
         self.target = target
         self.glyphs = glyphs
         self.readonly = readonly
-        self.feed = Feed(target.socket, self.post_message)
+        self.feed = Feed(target.socket, self.post_message, target.read_log)
         self.picture: Picture | None = None
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
         self.choice: Choice | None = None
@@ -97,6 +97,7 @@ class Dashboard(Screen[str | None]):
         if self.target.over and self.target.status is not None:
             self.connection = Connection("over")
             self._show(offline(self.target.status))
+            self.feed.read_over()
             return
         self.query_one(StateBar).show(None, self.connection, 0.0)
         self.run_worker(self.feed.run(), name="feed", group="feed")
@@ -178,6 +179,8 @@ class Dashboard(Screen[str | None]):
         boards.styles.height = WattRows.wanted(len(picture.status.gpus), width, most) + boards.with_heading
         self.query_one(ForecastChart).with_axis = width < 64 or height < 21
         self.set_class(picture.over, "-over")
+        # a job that was over before anyone looked has no series: its output is worth more than two empty charts
+        self.set_class(picture.over and picture.series.watts is None, "-nocharts")
         self.set_class(picture.frontier is None or len(picture.frontier.points) < 2, "-nofrontier")
         self.query_one(Summary).display = picture.over
 
@@ -372,7 +375,7 @@ class Dashboard(Screen[str | None]):
             return False
         if action in ("commit", "back"):
             return self.choice is not None
-        if action == "budget":
+        if action in ("budget", "abilities"):
             return not over
         return True
 

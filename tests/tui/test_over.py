@@ -1,0 +1,74 @@
+"""A job that is over, opened later: its output and its account are what a person came for."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acting import text_of
+from fake import scene
+from msgspec import structs
+
+from carbontui import protocol
+from carbontui.job import runlog
+from carbontui.tui import Target
+from carbontui.tui.app import CarbonApp
+from carbontui.tui.glyphs import BLOCKS
+from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.screens.log import LogScreen
+
+TRACE = "step 60\nTraceback (most recent call last):\nRuntimeError: out of memory\n"
+
+
+def opened(tmp_path: Path) -> CarbonApp:
+    log = tmp_path / "run.log"
+    log.write_text(TRACE)
+    status = structs.replace(scene("failed").status, loss=2.5)
+    target = Target("k7q2mz", "charlm", tmp_path / "gone.sock", status, lambda ask: runlog.read(log, ask))
+    return CarbonApp(lambda: Dashboard(target, BLOCKS))
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_the_output_of_a_job_that_is_over_is_there(tmp_path: Path, size: tuple[int, int]) -> None:
+    app = opened(tmp_path)
+    async with app.run_test(size=size) as pilot:
+        due = time.monotonic() + 20
+        while "out of memory" not in text_of(app) and time.monotonic() < due:
+            await pilot.pause(0.02)
+        text = text_of(app)
+        assert "out of memory" in text and "loss 2.5" in text and "no grid data" not in text, text
+        await pilot.press("l")
+        while "following" not in text_of(app) and time.monotonic() < due:
+            await pilot.pause(0.02)
+        assert isinstance(app.screen, LogScreen)
+        assert "RuntimeError: out of memory" in text_of(app) and "not connected" not in text_of(app)
+
+
+async def test_what_needs_a_supervisor_is_no_key_once_the_job_is_over(tmp_path: Path) -> None:
+    app = opened(tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        await pilot.press("d", "p", "S")
+        await pilot.pause()
+        assert isinstance(app.screen, Dashboard) and "goes on" not in text_of(app)
+
+
+async def test_the_output_stays_readable_when_the_supervisor_has_left(stage: Any, tmp_path: Path) -> None:
+    (tmp_path / "run.log").write_text(TRACE)
+    async with stage() as s:
+        s.dashboard.feed._read_file = lambda ask: runlog.read(tmp_path / "run.log", ask)
+        s.fake.push(status=s.fake.status(state="failed", reason=protocol.Reason("exited", "it failed")))
+        await s.until(lambda: "FAILED" in s.text())
+        await s.fake.__aexit__()
+        await s.until(lambda: s.dashboard.feed.over)
+        await s.pilot.press("l")
+        await s.until(lambda: "out of memory" in s.text())
+
+
+def test_what_is_not_written_yet_is_nothing_and_not_an_error(tmp_path: Path) -> None:
+    found = runlog.read(tmp_path / "run.log", protocol.LogRead(7, -100))
+    assert (found.id, found.size, found.text) == (7, 0, "")
+    (tmp_path / "run.log").write_bytes("é".encode()[:1] + b"ab")
+    assert runlog.read(tmp_path / "run.log", protocol.LogRead(7, 1)).text == "ab"
