@@ -163,7 +163,11 @@ class ViewerDesk:
         memory.keep(job)
         job.wake()
         deadline = job.deadline_s()
-        when = "" if deadline is None else f", until {units.fmt_clock(deadline, job.clock.now())}"
+        now = job.clock.now()
+        when = "" if deadline is None else f", until {units.fmt_clock(deadline, now)}"
+        finish = job.planner.finish_flat_s(now)
+        if deadline is not None and finish is not None and finish > deadline + job.planner.late_tolerance_s():
+            when += f"; it cannot be met: flat out the work ends {units.fmt_clock(finish, now)}"
         return protocol.Result(cmd.id, True, text=f"budget {text}{when}")
 
     def _calibrate(self, cmd: protocol.Cmd, by: str) -> protocol.Result:
@@ -291,8 +295,10 @@ class ViewerDesk:
         left, deadline = job.progress.left_s, job.deadline_s()
         held = job.overrides.current
         if held is not None and held.mode == "pause" and left is not None and deadline is not None:
-            latest = deadline - left
-            if latest <= now:
+            latest, until = deadline - left, job.overrides.until_s
+            if until is not None and now < until <= latest:
+                pass  # it ends in time
+            elif latest <= now or until is not None:
                 found.append("this pause makes the budget unreachable")
             else:
                 found.append(f"paused beyond {units.fmt_clock(latest, now)} the budget becomes unreachable")

@@ -33,6 +33,10 @@ PLAN_NOISE = 0.05
 PREVIEW_TIMEOUT_S = 10.0
 FORECAST_EVERY_S = 900.0
 LOST_FEED_S = 6 * 3600.0
+CURVE_REACH = 1.5
+"""How far beyond the budget the frontier goes: what a looser one would save must be seen before it is given."""
+CURVE_LEAST = 2.0
+"""It reaches this multiple of flat out at least: the default budget leaves no slack of its own."""
 
 
 class Planner:
@@ -131,10 +135,30 @@ class Planner:
         return self.plan.table.get(name) if self.plan else None
 
     def finish_s(self) -> float | None:
-        if self.plan is not None and self.free() and self._job.overrides.current is None:
-            return units.from_iso(self.plan.view.finish)
+        """When the work will be done, epoch seconds; None where the work is unknown, or a person's pause has no end."""
+        job = self._job
+        left, held, until = job.progress.left_s, job.overrides.current, job.overrides.until_s
+        if left is None or (held is not None and held.mode == "pause" and until is None):
+            return None
+        soonest = self._soonest_s(job.clock.now(), left)
+        # an override without an end is planned for its slot alone: it is taken to hold
+        if self.plan is None or not self.free() or (held is not None and until is None):
+            return soonest
+        planned = units.from_iso(self.plan.view.finish)
+        # a little behind its plan the job is until the next one; a pause is over when it is over
+        slack = 0.0 if held is not None else self._drift_s()
+        return soonest if soonest > planned + slack else planned
+
+    def finish_flat_s(self, now: float) -> float | None:
+        """When the work would be done flat out from `now` on, whatever is planned; None where it is unknown."""
         left = self._job.progress.left_s
-        return None if left is None else self._job.clock.now() + left
+        return None if left is None else now + left
+
+    def _soonest_s(self, now: float, left: float) -> float:
+        """When flat out would be done; a pause with an end is waited for."""
+        held, until = self._job.overrides.current, self._job.overrides.until_s
+        paused = held is not None and held.mode == "pause" and until is not None
+        return (max(now, until) if paused and until is not None else now) + left
 
     def free(self) -> bool:
         return self.free_reason() is None
@@ -142,16 +166,23 @@ class Planner:
     def late(self) -> bool:
         if self.plan is None:
             return False
-        total = self._job.progress.total_s or 0.0
-        return self.plan.view.late_s > max(LATE_TOLERANCE_S, LATE_TOLERANCE * total)
+        return self.plan.view.late_s > self.late_tolerance_s()
+
+    def late_tolerance_s(self) -> float:
+        """Behind the deadline by less than this is no news: the default budget has no slack at all."""
+        return max(LATE_TOLERANCE_S, LATE_TOLERANCE * (self._job.progress.total_s or 0.0))
 
     def certificate(self) -> protocol.Certificate | None:
         return self.plan.view.certificate if self.plan else None
 
     def ahead_s(self, now: float) -> float:
-        """How far the outlook must reach: to the deadline, a day at least."""
+        """How far the outlook must reach: to the end of the frontier, a day at least."""
         deadline = self._job.deadline_s()
-        return max(86400.0, (deadline or now) - now + 3600.0)
+        return max(86400.0, (now if deadline is None else self._curve_end_s(deadline)) - now + 3600.0)
+
+    def _curve_end_s(self, deadline: float) -> float:
+        start, total = self._job.start_s, self._job.progress.total_s or 0.0
+        return max(deadline, start + max(CURVE_REACH * (deadline - start), CURVE_LEAST * total))
 
     # --- making plans ---
 
@@ -187,8 +218,10 @@ class Planner:
             level = self.plan.table.get(name)
             if level is not None and b > at and a < now:
                 done += level.speed * (min(b, now) - max(a, at))
-        total = self._job.progress.total_s or 0.0
-        return abs(max(0.0, then - done) - left) > max(DRIFT_S, 0.02 * total)
+        return abs(max(0.0, then - done) - left) > self._drift_s()
+
+    def _drift_s(self) -> float:
+        return max(DRIFT_S, 0.02 * (self._job.progress.total_s or 0.0))
 
     def setup(self, now: float, deadline: float, left: float) -> problem.Setup | None:
         job = self._job
@@ -244,13 +277,19 @@ class Planner:
             self._due_s = planning.slot_boundary(now, problem.SLOT_S)
             if deadline is None or left is None:
                 return
-            setup = self.setup(now, deadline, left)
+            # a deadline that cannot be met is planned to the soonest finish: what lies beyond it must be priced, too
+            end = max(deadline, self._soonest_s(now, left))
+            setup = self.setup(now, end, left)
             if setup is None:
-                return  # the deadline is over or the work is done: flat out to the end
+                return  # the work is done
+            reach = now + problem.SLOTS_MAX * setup.slot_s  # in slots of the plan's size, or a preview would be askew
+            curve = self.setup(now, max(end, min(self._curve_end_s(deadline), reach)), left)
+            assert curve is not None
             fixed = planning.fixed_slots(job.overrides.current, job.overrides.until_s, setup)
             answer = await job.workbench.ask(
                 "plan",
                 problem=setup.problem,
+                curve=curve.problem,
                 kept=self.plan.kept(setup) if self.plan else None,
                 fixed=fixed,
                 start_s=setup.start_s,
@@ -258,7 +297,7 @@ class Planner:
                 uncertainty=PLAN_NOISE,
                 pauses=self._pauses(setup, now),
             )
-            self._adopt(setup, answer, why, left)
+            self._adopt(setup, answer, why, left, deadline)
         except WorkFailed as error:
             self.note = f"no new plan: {error}"
             job.log(self.note)
@@ -269,20 +308,22 @@ class Planner:
         finally:
             job.wake()
 
-    def _adopt(self, setup: problem.Setup, answer: dict[str, object], why: str, left: float) -> None:
+    def _adopt(self, setup: problem.Setup, answer: dict[str, object], why: str, left: float, deadline: float) -> None:
         job = self._job
         now = job.clock.now()
         self.note = ""
         self._setup = setup
         self._due_s = planning.slot_boundary(now, setup.slot_s)
-        self.plan = planning.from_answer(setup, answer, now)
+        self.plan = planning.from_answer(setup, answer, now, deadline)
+        if self.late():
+            self.plan = planning.said_late(self.plan)
         self._expected_left = (setup.start_s, left)
         spent = planning.Spent(
             job.sums.gco2_g or 0.0, job.sums.cost.value if job.sums.cost else 0.0, job.books.ledger.wall_kwh
         )
         points = answer.get("frontier")
         if isinstance(points, list):
-            self.frontier = planning.frontier_view(points, setup, job.start_s, job.progress.total_s, spent)
+            self.frontier = planning.frontier_view(points, setup, deadline, job.start_s, job.progress.total_s, spent)
         job.journal.keep("plan", self.plan.to_dict())
         job.event(
             "plan",

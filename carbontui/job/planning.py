@@ -85,8 +85,9 @@ class Plan:
             return None
 
 
-def from_answer(setup: Setup, answer: dict[str, Any], made_at_s: float) -> Plan:
-    """The worker's answer as a plan on absolute time."""
+def from_answer(setup: Setup, answer: dict[str, Any], made_at_s: float, deadline_s: float | None = None) -> Plan:
+    """The worker's answer as a plan on absolute time. `deadline_s` is given where the problem goes on beyond it."""
+    deadline = setup.deadline_s if deadline_s is None else deadline_s
     solved = answer["plan"]
     levels = list(solved["levels"]) + [-1] * (len(setup.durations) - len(solved["levels"]))
     finish_s = setup.start_s + solved["finish_s"]
@@ -103,7 +104,7 @@ def from_answer(setup: Setup, answer: dict[str, Any], made_at_s: float) -> Plan:
         start=units.iso(setup.start_s),
         first_s=setup.first_s,
         slot_s=setup.slot_s,
-        deadline=units.iso(setup.deadline_s),
+        deadline=units.iso(deadline),
         levels=run_lengths(names),
         table=tuple(level_info(level) for level in setup.levels),
         finish=units.iso(finish_s),
@@ -111,18 +112,28 @@ def from_answer(setup: Setup, answer: dict[str, Any], made_at_s: float) -> Plan:
         cost=solved["cost"],
         kwh=solved["kwh"],
         avoided_g=run_now["gco2"] - solved["gco2"] if run_now else None,
-        late_s=solved["late_s"],
+        late_s=max(0.0, finish_s - deadline),
         certificate=protocol.Certificate(solved["lower_bound"], solved["gap"], int(solved["stage"])),
         explanation=answer.get("explanation", ""),
-        baselines=tuple(_baseline(entry, setup.start_s) for entry in bases),
+        baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in bases),
     )
     return Plan(tuple(names), tuple(edges), table, view)
 
 
-def _baseline(entry: dict[str, Any], start_s: float) -> protocol.Baseline:
-    feasible = not entry["late_s"] and not entry["violations"]
-    finish = units.iso(start_s + entry["finish_s"])
-    return protocol.Baseline(entry["name"], entry["gco2"], entry["cost"], finish, feasible)
+def _baseline(entry: dict[str, Any], start_s: float, deadline_s: float) -> protocol.Baseline:
+    finish_s = start_s + entry["finish_s"]
+    feasible = finish_s <= deadline_s + 1.0 and not entry["violations"]
+    return protocol.Baseline(entry["name"], entry["gco2"], entry["cost"], units.iso(finish_s), feasible)
+
+
+def said_late(plan: Plan) -> Plan:
+    """The same plan, saying that it does not meet the deadline: the problem it solves goes on until it is done."""
+    late, finish = plan.view.late_s, units.from_iso(plan.view.finish)
+    text = (
+        f"The work does not fit before the deadline: it finishes {units.fmt_duration(late)} late, "
+        f"{units.fmt_clock(finish, units.from_iso(plan.view.start))}."
+    )
+    return replace(plan, view=msgspec.structs.replace(plan.view, explanation=text))
 
 
 def level_info(level: Level) -> protocol.LevelInfo:
@@ -143,9 +154,17 @@ def run_lengths(names: list[str]) -> tuple[tuple[str, int], ...]:
 
 
 def frontier_view(
-    points: list[dict[str, Any]], setup: Setup, budget_start_s: float, reference_s: float | None, spent: Spent
+    points: list[dict[str, Any]],
+    setup: Setup,
+    deadline_s: float,
+    budget_start_s: float,
+    reference_s: float | None,
+    spent: Spent,
 ) -> protocol.Frontier:
-    """The worker's frontier as viewers see it: whole-job figures, finish counted from the budget's start."""
+    """The worker's frontier as viewers see it: whole-job figures, finish counted from the budget's start.
+
+    The point in force is the last that meets the deadline; where none does, the first: flat out.
+    """
     offset = setup.start_s - budget_start_s
     shown: list[protocol.FrontierPoint] = []
     for point in points:
@@ -159,8 +178,8 @@ def frontier_view(
                 levels=coded,
             )
         )
-    chosen = None
-    allowed = setup.deadline_s - budget_start_s
+    chosen = 0 if shown else None
+    allowed = deadline_s - budget_start_s
     for index, shown_point in enumerate(shown):
         if shown_point.finish_s <= allowed + 1.0:
             chosen = index

@@ -19,7 +19,7 @@ from carbontui.protocol import FRONTIER_POINTS_MAX
 
 def solve_plan(ask: dict[str, Any]) -> dict[str, Any]:
     """A plan for `problem` around `fixed` slots, no pause longer than asked; `kept` stays unless the new one gains more
-    than `uncertainty`."""
+    than `uncertainty`. The frontier is that of `curve`, the same problem with a later deadline."""
     problem = plan.problem_from_dict(ask["problem"])
     fixed = {int(k): int(v) for k, v in ask.get("fixed", {}).items()} or None
     chosen, changed = plan.replan(problem, ask.get("kept"), ask.get("uncertainty", 0.0), fixed, **ask.get("pauses", {}))
@@ -28,8 +28,16 @@ def solve_plan(ask: dict[str, Any]) -> dict[str, Any]:
     currency = ask.get("currency")
     answer["explanation"] = plan.explain(problem, chosen, start_s=ask.get("start_s"), currency=currency)
     if ask.get("frontier", True):
-        answer["frontier"] = thin([point.to_dict() for point in plan.frontier(problem).points])
+        answer["frontier"] = curve(ask.get("curve", ask["problem"]))
     return answer
+
+
+def curve(problem: dict[str, Any]) -> list[dict[str, Any]]:
+    """The frontier of a problem; empty where it is too large to draw one, which is no reason to be without a plan."""
+    try:
+        return thin([point.to_dict() for point in plan.frontier(plan.problem_from_dict(problem)).points])
+    except plan.ProblemError:
+        return []
 
 
 def preview_plan(ask: dict[str, Any]) -> dict[str, Any]:
