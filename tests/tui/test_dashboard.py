@@ -361,6 +361,22 @@ async def test_a_frontier_that_comes_later_is_drawn(stage: Any) -> None:
         await s.until(lambda: "CO₂ against finish" in s.text())
 
 
+async def test_one_finish_is_told_wherever_it_stands(stage: Any) -> None:
+    """A plan is kept for a small gain: the frontier's point may be another, and is not what will happen."""
+    async with stage() as s:
+        s.fake.push(status=s.fake.status(finish_expected=units.iso(NOW + 3 * 3600)))
+        await s.until(lambda: "ends Thu 00:24" in s.text())
+        assert "finish Thu 00:24" in s.text()
+
+
+async def test_without_a_choice_the_deadline_stays_in_sight(stage: Any) -> None:
+    async with stage() as s:
+        frontier = s.fake.snap.frontier
+        s.fake.push(frontier=structs.replace(frontier, points=frontier.points[:1], chosen=0))
+        await s.until(lambda: "CO₂ against finish" not in s.text())
+        assert "budget 1.80×" in s.text() and "deadline Fri 01:15" in s.text()
+
+
 async def test_a_pause_that_waits_for_the_end_of_a_step_says_so(stage: Any) -> None:
     async with stage() as s:
         s.fake.push(status=s.fake.status(level="pause"))

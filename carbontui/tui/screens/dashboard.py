@@ -181,7 +181,7 @@ class Dashboard(Screen[str | None]):
         self.set_class(picture.over, "-over")
         # a job that was over before anyone looked has no series: its output is worth more than two empty charts
         self.set_class(picture.over and picture.series.watts is None, "-nocharts")
-        self.set_class(picture.frontier is None or len(picture.frontier.points) < 2, "-nofrontier")
+        self.set_class(not _has_choice(picture), "-nofrontier")
         self.query_one(Summary).display = picture.over
 
     # --- the budget ---
@@ -411,9 +411,14 @@ def _shape(picture: Picture) -> tuple[object, ...]:
     return (
         picture.over,
         len(picture.status.gpus),
-        picture.frontier is None,
+        _has_choice(picture),
         bool(words.banner(picture.status, picture.series)),
     )
+
+
+def _has_choice(picture: Picture) -> bool:
+    """Whether another budget would change anything."""
+    return picture.frontier is not None and len(picture.frontier.points) > 1
 
 
 def _state_rows(width: int, height: int) -> int:

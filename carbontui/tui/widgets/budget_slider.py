@@ -48,7 +48,14 @@ class BudgetSlider(FrontierChart):
         if budget is None or not budget.work_known:
             return [(" the work is unknown: say --steps or --work", "dim")]
         factor = f"{budget.factor:.2f}×" if budget.factor else ""
-        return [(f" budget {factor}", "dim")]
+        return spread(width, [(f" budget {factor}", "dim")], self._deadline())
+
+    def _deadline(self) -> Row:
+        picture = self.picture
+        if picture is None or picture.status.budget is None or not picture.status.budget.deadline:
+            return []
+        at = words.clock_iso(picture.status.budget.deadline, picture.now_s)
+        return [("deadline ", "dim"), (f"{at} ", "text")]
 
     def _x(self, index: int | None, columns: int) -> int:
         last = len(self.frontier.points) - 1 if self.frontier else 1
@@ -68,11 +75,9 @@ class BudgetSlider(FrontierChart):
         start = units.from_iso(budget.start) if budget else now
         finish = start + point.finish_s
         if choice is None or frontier.chosen is None or index == frontier.chosen:
-            done: Row = [(" finish ", "dim"), (f"{words.clock(finish, now)}", "text")]
-            limit: Row = []
-            if budget and budget.deadline:
-                limit = [("deadline ", "dim"), (f"{words.clock_iso(budget.deadline, now)} ", "text")]
-            return [spread(width, done, limit), [(" ", "dim"), *self._keys(width)]]
+            # of the plan in force, which the frontier's own point may differ from: a plan is kept for a small gain
+            done: Row = [(" finish ", "dim"), (words.finish(picture.status, now), "text")]
+            return [spread(width, done, self._deadline()), [(" ", "dim"), *self._keys(width)]]
         if choice.error:
             return [[(f" {choice.error}", "warning")]]
         base = frontier.points[frontier.chosen]

@@ -39,7 +39,7 @@ class FrontierChart(Cells):
         frontier = self.frontier
         rows = [self.heading(width, "frontier", "CO₂ against finish")]
         if frontier is None or len(frontier.points) < 2:
-            why = "no choice to draw yet" if frontier is None else "one plan alone is possible"
+            why = "no choice to draw yet" if frontier is None else "a later finish would not emit less"
             return [*rows, [(f" {why}", "dim")]]
         lines, columns = height - 1, width - _GUTTER - 1
         if lines < 2 or columns < 8:
