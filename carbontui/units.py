@@ -117,6 +117,15 @@ def fmt_money(value: float, currency: str) -> str:
 
 
 def fmt_clock(epoch_s: float, now_s: float) -> str:
-    """'14:15' within the next 20 hours, else 'Fri 14:15': local time of the machine, for people."""
-    moment = datetime.fromtimestamp(epoch_s)
-    return f"{moment:%H:%M}" if abs(epoch_s - now_s) < 20 * 3600 else f"{moment:%a %H:%M}"
+    """'14:15' today, 'Fri 14:15' within the week, '24 Dec 14:15' later: local time, for people."""
+    at, now = datetime.fromtimestamp(epoch_s), datetime.fromtimestamp(now_s)
+    if at.date() == now.date():
+        return f"{at:%H:%M}"
+    if abs(epoch_s - now_s) < 6 * 86400:
+        return f"{at:%a %H:%M}"
+    return f"{at.day} {at:%b %H:%M}"
+
+
+def clock_name(epoch_s: float) -> str:
+    """'CET': the name of the local clock then, which is that of whoever says a time."""
+    return datetime.fromtimestamp(epoch_s).astimezone().tzname() or ""

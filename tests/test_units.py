@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from carbontui import units
@@ -44,3 +46,13 @@ def test_what_people_read():
     assert units.fmt_grams(1239) == "1.24 kg"
     assert units.fmt_kwh(0.0351) == "35.1 Wh"
     assert units.fmt_watts(None) == "–"
+
+
+def test_a_clock_time_is_never_two_days(monkeypatch):
+    now = units.from_iso("2030-02-11T16:00:00Z")
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        said = [units.fmt_clock(now + hours * 3600, now) for hours in (1, 9, 24 * 5, 24 * 7)]
+    time.tzset()
+    assert said == ["17:00", "Tue 01:00", "Sat 16:00", "18 Feb 16:00"]

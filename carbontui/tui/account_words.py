@@ -20,7 +20,10 @@ def summary(picture: Picture) -> list[tuple[str, str]]:
     if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9:
         energy += f" (boards alone {units.fmt_kwh(status.energy_gpu_kwh)})"
     rows.append(("energy", energy))
-    rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂ {words.mark(status, 'gco2_g')}".rstrip()))
+    if status.gco2_g is None:
+        rows.append(("emitted", "not known: no grid data"))
+    else:
+        rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂ {words.mark(status, 'gco2_g')}".rstrip()))
     if status.avoided_g is not None:
         share = ""
         if status.gco2_g is not None and status.gco2_g + status.avoided_g > 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from carbontui.tui import terminal
+from carbontui.tui.glyphs import BLOCKS, plain
 
 # one colour per meaning; soft ones lie under the band of a forecast
 _DARK = {
@@ -113,6 +114,13 @@ THEMES = (
 )
 
 
+@runtime_checkable
+class Leaves(Protocol):
+    """A screen with something to say when it is left."""
+
+    def farewell(self) -> str: ...
+
+
 class CarbonApp(App[str | None]):
     """One screen over one job, or the chooser."""
 
@@ -134,6 +142,17 @@ class CarbonApp(App[str | None]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         theme = self.current_theme
         return _variables(_ANSI if theme.ansi else _DARK if theme.dark else _LIGHT)
+
+    def get_key_display(self, binding: Binding) -> str:
+        """A key's name in the letters this terminal has."""
+        if binding.key == "enter":
+            return "enter"
+        return plain(super().get_key_display(binding), getattr(self.screen, "glyphs", BLOCKS))
+
+    async def action_quit(self) -> None:
+        """ctrl+c leaves like q does, and says as q does that the training goes on."""
+        words = [screen.farewell() for screen in self.screen_stack if isinstance(screen, Leaves)]
+        self.exit(message=words[0] if words else None)
 
     def on_mount(self) -> None:
         self.push_screen(self._first(), callback=self.exit)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from carbontui import protocol, units
 
 STATE_STYLE = {
@@ -55,21 +53,11 @@ SIGNALS = {
 
 def clock(at_s: float, now_s: float) -> str:
     """'17:30' today, 'Fri 17:30' within the week, '24 Dec 17:30' later: local time."""
-    at, now = (datetime.fromtimestamp(t).astimezone() for t in (at_s, now_s))
-    if at.date() == now.date():
-        return f"{at:%H:%M}"
-    if abs(at_s - now_s) < 6 * 86400:
-        return f"{at:%a %H:%M}"
-    return f"{at.day} {at:%b %H:%M}"
+    return units.fmt_clock(at_s, now_s)
 
 
 def clock_iso(text: str, now_s: float) -> str:
     return clock(units.from_iso(text), now_s)
-
-
-def zone_name(at_s: float) -> str:
-    """'CET': the name of the clock the screen shows."""
-    return datetime.fromtimestamp(at_s).astimezone().tzname() or ""
 
 
 def mark(status: protocol.Status, field: str) -> str:
@@ -93,6 +81,19 @@ def next_change(status: protocol.Status, plan: protocol.PlanView | None, now_s: 
     at = units.from_iso(status.next.at)
     name = level_name(status.next.level, plan.table if plan else ())
     return f"next: {name} at {clock(at, now_s)}, in {units.fmt_duration(at - now_s)}"
+
+
+def way_on(status: protocol.Status) -> str:
+    """The one key a person who does not want the present state would press next, or ''."""
+    if status.state not in protocol.LIVE_STATES:
+        return ""
+    if status.override is not None:
+        return "r: back to the plan"
+    if status.state == "waiting":
+        return "b: start it now"
+    if status.state in ("paused", "unloaded"):
+        return "b: run it now"
+    return ""
 
 
 def override(status: protocol.Status, now_s: float) -> str:

@@ -9,6 +9,7 @@ from fake import NOW, FakeSupervisor
 from msgspec import structs
 
 from carbontui import protocol, units
+from carbontui.tui.glyphs import ASCII
 from carbontui.tui.screens.ask import Ask, AskStop
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.widgets.forecast_chart import ForecastChart
@@ -262,11 +263,21 @@ async def test_sources_and_help_tell_everything(stage: Any) -> None:
     async with stage("override") as s:
         await s.pilot.press("i")
         await s.until(lambda: "where the numbers come from" in s.text())
-        for said in ("gco2_g", "recorded German grid", "0.06% at most", "limit lease of GPU-0", "run now"):
+        for said in (
+            "emitted",
+            "recorded German grid",
+            "0.06% at most",
+            "limit lease of GPU-0",
+            "run now",
+            "this plan",
+        ):
             assert said in s.text(), said
+        assert "_kwh" not in s.text(), "words of the screen, not of the JSON"
         await s.pilot.press("escape", "question_mark")
         await s.until(lambda: "keys and marks" in s.text())
         assert "Hold the training" in s.text()
+        await s.pilot.press("end")
+        await s.until(lambda: "the deadline" in s.text() and "the training stands still" in s.text())
 
 
 async def test_the_capability_table_says_why_not_and_the_mend(stage: Any) -> None:
@@ -375,6 +386,63 @@ async def test_without_a_choice_the_deadline_stays_in_sight(stage: Any) -> None:
         s.fake.push(frontier=structs.replace(frontier, points=frontier.points[:1], chosen=0))
         await s.until(lambda: "CO₂ against finish" not in s.text())
         assert "budget 1.80×" in s.text() and "deadline Fri 01:15" in s.text()
+
+
+@pytest.mark.parametrize("width", [76, 90])
+async def test_a_long_source_loses_no_word_at_any_width(stage: Any, width: int) -> None:
+    source = " ".join(f"word{i}" for i in range(24))
+    async with stage(size=(width, 40)) as s:
+        found = {**s.fake.snap.status.provenance, "power_w": protocol.Provenance("estimated", source, 1.0)}
+        s.fake.push(status=s.fake.status(provenance=found))
+        await s.pilot.press("i")
+        await s.until(lambda: "word23" in s.text())
+        assert all(f"word{i}" in s.text() for i in range(24)), s.text()
+
+
+async def test_the_axis_names_its_clock(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    async with stage() as s:
+        assert any(line.startswith("  IST ") and "now" in line for line in s.text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"state": "waiting", "override": None}, "b: start it now"),
+        ({"state": "paused", "override": None}, "b: run it now"),
+        ({}, "r: back to the plan"),
+    ],
+)
+async def test_the_key_that_leads_on_is_named(stage: Any, fields: dict[str, Any], said: str) -> None:
+    async with stage("override", size=(80, 24)) as s:
+        s.fake.push(status=s.fake.status(**fields))
+        await s.until(lambda: said in s.text())
+    async with stage("override", readonly=True) as s:
+        s.fake.push(status=s.fake.status(**fields, step=8888))
+        await s.until(lambda: "8 888" in s.text())
+        assert said not in s.text(), "no key of a read-only screen changes anything"
+
+
+async def test_ctrl_c_leaves_and_says_that_the_training_goes_on(stage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stage() as s:
+        said: list[Any] = []
+        leave = s.app.exit
+        monkeypatch.setattr(s.app, "exit", lambda *a, **k: (said.append(k), leave(*a, **k)))
+        await s.pilot.press("question_mark", "ctrl+c")
+        await s.until(lambda: s.app._exit)
+        assert said[0]["message"] == "charlm goes on; back to it with: carbontui attach k7q2mz"
+        assert not s.fake.commands
+
+
+async def test_keys_are_named_in_letters_the_terminal_has(stage: Any) -> None:
+    async with stage(glyphs=ASCII, size=(120, 40)) as s:
+        await s.pilot.press("end")
+        await s.until(lambda: "enter commit" in s.text())
+        last = s.text().splitlines()[-1]
+        assert last.isascii() and "<> budget" in last, last
 
 
 async def test_a_pause_that_waits_for_the_end_of_a_step_says_so(stage: Any) -> None:

@@ -56,17 +56,18 @@ class Choose(Picker):
 
     CSS_PATH = "choose.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "open", id="open", tooltip="Open the job", show=True),
+        # before the list's own binding of the key, which the footer would not show
+        Binding("enter", "open", "open", id="open", tooltip="Open the job", priority=True),
         Binding("q,escape", "leave", "leave", id="choose_leave", tooltip="Leave"),
     ]
 
     def __init__(self, jobs: tuple[protocol.Status, ...], glyphs: Glyphs) -> None:
         super().__init__()
-        self._jobs, self._glyphs = jobs, glyphs
+        self._jobs, self.glyphs = jobs, glyphs
 
     def compose(self) -> ComposeResult:
-        yield Label(plain(f"carbontui · {len(self._jobs)} jobs are live", self._glyphs), id="head")
-        yield OptionList(*(Option(job_row(job, self._glyphs), id=job.job) for job in self._jobs), id="jobs")
+        yield Label(plain(f"carbontui · {len(self._jobs)} jobs are live", self.glyphs), id="head")
+        yield OptionList(*(Option(job_row(job, self.glyphs), id=job.job) for job in self._jobs), id="jobs")
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:

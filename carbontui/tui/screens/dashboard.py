@@ -342,7 +342,7 @@ class Dashboard(Screen[str | None]):
     def action_help(self) -> None:
         from carbontui.tui.screens.read import Read, help_rows
 
-        self.app.push_screen(Read("keys and marks", help_rows(self), self.glyphs))
+        self.app.push_screen(Read("keys and marks", help_rows(self, self.glyphs), self.glyphs))
 
     def action_sources(self) -> None:
         from carbontui.tui.screens.read import Read, source_rows
@@ -366,7 +366,10 @@ class Dashboard(Screen[str | None]):
         self.app.push_screen(Read("what can be measured and done here", ability_rows(answer), self.glyphs))
 
     def action_detach(self) -> None:
-        self.app.exit(message=keys.farewell(self.target, self.picture))
+        self.app.exit(message=self.farewell())
+
+    def farewell(self) -> str:
+        return keys.farewell(self.target, self.picture)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A dangerous key does not exist on a read-only screen, nor when the job is over."""

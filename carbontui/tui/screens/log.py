@@ -54,14 +54,14 @@ class LogScreen(Screen[None]):
 
     def __init__(self, feed: Feed, glyphs: Glyphs, title: str) -> None:
         super().__init__()
-        self._feed, self._glyphs, self._title = feed, glyphs, title
+        self._feed, self.glyphs, self._title = feed, glyphs, title
         self._lines = LogLines(keep=20_000)
         self._begin = self._next = 0
         self._size_b = 0
         self._following = True
 
     def compose(self) -> ComposeResult:
-        yield LogPage(self._glyphs, id="page")
+        yield LogPage(self.glyphs, id="page")
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:

@@ -34,13 +34,15 @@ class Page(Cells):
 
 
 def folded(row: Row, width: int) -> list[Row]:
-    """A row that is too long, on several: its last text goes on below itself."""
+    """A row that is too long, on several: its last text goes on below itself, or below the row where that is narrow."""
     if width_of(row) <= width or not row:
         return [row]
     lead, (text, ink) = row[:-1], row[-1]
-    indent = width_of(lead) if width_of(lead) < width // 2 else 2
-    first, *rest = textwrap.wrap(text, max(8, width - indent)) or [""]
-    return [[*lead, (first, ink)], *([(" " * indent, ink), (line, ink)] for line in rest)]
+    used = width_of(lead)
+    if used < width // 2:
+        first, *rest = textwrap.wrap(text, max(8, width - used)) or [""]
+        return [[*lead, (first, ink)], *([(" " * used, ink), (line, ink)] for line in rest)]
+    return [lead, *([("  ", ink), (line, ink)] for line in textwrap.wrap(text, max(8, width - 2)))]
 
 
 class Read(ModalScreen[None]):
@@ -53,20 +55,20 @@ class Read(ModalScreen[None]):
 
     def __init__(self, title: str, rows: list[Row], glyphs: Glyphs) -> None:
         super().__init__()
-        self._title, self._page_rows, self._glyphs = title, rows, glyphs
+        self._title, self._page_rows, self.glyphs = title, rows, glyphs
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box page") as box:
             box.border_title = self._title
-            box.border_subtitle = "esc returns"
-            yield Page(self._page_rows, self._glyphs)
+            box.border_subtitle = "up and down scroll, esc returns"
+            yield Page(self._page_rows, self.glyphs)
 
     def action_leave(self) -> None:
         self.dismiss(None)
 
 
-def help_rows(screen: Screen[str | None]) -> list[Row]:
-    """Every key that works on this screen now, and the marks."""
+def help_rows(screen: Screen[str | None], glyphs: Glyphs) -> list[Row]:
+    """Every key that works on this screen now, and the marks of numbers and charts."""
     rows: list[Row] = []
     for key, active in screen.active_bindings.items():
         binding = active.binding
@@ -77,7 +79,46 @@ def help_rows(screen: Screen[str | None]) -> list[Row]:
     rows += [[], [("  marks behind numbers", "title")]]
     for mark, meaning in words.MARK_MEANING.items():
         rows.append([(f"{mark or 'none':>9}  ", "strong"), (meaning, "dim")])
+    rows += [[], [("  marks in charts", "title")]]
+    for shape, ink, meaning in _shapes(glyphs):
+        rows.append([(f"{shape:>9}", ink), ("  ", "dim"), (meaning, "dim")])
     return rows
+
+
+def _shapes(glyphs: Glyphs) -> list[tuple[str, str, str]]:
+    """(shape, ink, meaning)"""
+    return [
+        (glyphs.now, "now", "now: left of it what was, right of it what is forecast and planned"),
+        (glyphs.hatch * 3, "hatch", "the training stands still: paused, unloaded or not started"),
+        (glyphs.bar[8], "running", "flat out"),
+        (glyphs.bar[8], "capped", "capped, or running a share of the time"),
+        (glyphs.dotted, "dim", "the deadline"),
+        (glyphs.dash * 2, "capped", "watts: the cap"),
+        (glyphs.dash * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
+        (glyphs.point, "strong", "frontier: the budget in force; leftmost is flat out"),
+        (glyphs.knob, "preview", "the budget looked at; enter commits it, esc returns"),
+    ]
+
+
+NUMBERS = {
+    "avoided_g": "avoided",
+    "cost": "cost",
+    "energy_gpu_kwh": "energy of the boards",
+    "energy_wall_kwh": "energy",
+    "finish_expected": "finish",
+    "gco2_g": "emitted",
+    "intensity": "carbon intensity",
+    "power_w": "power",
+}
+OF_A_BOARD = {"power_w": "watts", "parked_w": "parked", "limit_w": "cap"}
+
+
+def number_name(field: str) -> str:
+    """What the screen calls a field of the status: 'gpus.0.parked_w' is 'board 0 parked'."""
+    if field.startswith("gpus."):
+        _, index, last = field.split(".", 2)
+        return f"board {index} {OF_A_BOARD.get(last, last)}"
+    return NUMBERS.get(field, field)
 
 
 def source_rows(picture: Picture, age_s: float) -> list[Row]:
@@ -87,7 +128,7 @@ def source_rows(picture: Picture, age_s: float) -> list[Row]:
     for field, found in sorted(status.provenance.items()):
         mark = words.MARKS[found.how] or " "
         old = "" if found.age_s is None else f", {units.fmt_duration(found.age_s + age_s)} old"
-        rows.append([(f"{field:<20} ", "text"), (f"{mark} ", "warning"), (f"{found.how:<11}", "strong")])
+        rows.append([(f"{number_name(field):<21} ", "text"), (f"{mark} ", "warning"), (f"{found.how:<11}", "strong")])
         rows[-1].append((f"{found.source}{old}", "dim"))
     if not rows:
         rows.append([("nothing is known of the sources yet", "dim")])
@@ -123,6 +164,9 @@ def _plan_rows(plan: protocol.PlanView | None) -> list[Row]:
     if plan.certificate is not None:
         gap = f"{plan.certificate.gap:.2%} at most above the best plan of its forecast"
         rows.append([(f"certificate: {gap}", "dim")])
+    if plan.baselines:
+        rows += [[], [("the work that is left would emit", "title")]]
+        rows.append([(f"{'by this plan':<20} ", "dim"), (units.fmt_grams(plan.gco2_g), "text")])
     for base in plan.baselines:
         late = "" if base.feasible else ", late"
         rows.append([(f"{base.name:<20} ", "dim"), (f"{units.fmt_grams(base.gco2_g)}{late}", "text")])

@@ -56,17 +56,25 @@ class Station(Picker):
 
     CSS_PATH = "choose.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "open", id="station_open", tooltip="Open the job, or the account of one that is over"),
+        # before the list's own binding of the key, which the footer would not show
+        Binding(
+            "enter",
+            "open",
+            "open",
+            id="station_open",
+            tooltip="Open the job, or the account of one that is over",
+            priority=True,
+        ),
         Binding("q,escape", "leave", "leave", id="station_leave", tooltip="Leave; nothing of this screen stays behind"),
     ]
 
     def __init__(self, look: Callable[[], Seen], glyphs: Glyphs) -> None:
         super().__init__()
-        self._look, self._glyphs = look, glyphs
+        self._look, self.glyphs = look, glyphs
         self._shown: tuple[protocol.Status, ...] | None = None
 
     def compose(self) -> ComposeResult:
-        yield Facts(self._glyphs, id="facts")
+        yield Facts(self.glyphs, id="facts")
         yield OptionList(id="jobs")
         yield Footer(compact=True, show_command_palette=False)
 
@@ -92,5 +100,9 @@ class Station(Picker):
         listed = self.query_one(OptionList)
         at = listed.highlighted
         listed.clear_options()
-        listed.add_options(Option(job_row(job, self._glyphs), id=job.job) for job in seen.jobs)
+        listed.add_options(Option(job_row(job, self.glyphs), id=job.job) for job in seen.jobs)
         listed.highlighted = min(at or 0, len(seen.jobs) - 1) if seen.jobs else None
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "open" or bool(self._shown)

@@ -51,7 +51,9 @@ class Numbers(Cells):
         m = words.mark
         rows = [
             self._line("energy", units.fmt_kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")),
-            self._line("emitted", units.fmt_grams(status.gco2_g), m(status, "gco2_g"), "CO₂" if status.gco2_g else ""),
+            self._line("emitted", "–")
+            if status.gco2_g is None
+            else self._line("emitted", units.fmt_grams(status.gco2_g), m(status, "gco2_g"), "CO₂"),
         ]
         share = ""
         if status.avoided_g is not None and status.gco2_g is not None and status.avoided_g + status.gco2_g > 0:

@@ -80,7 +80,8 @@ class StateBar(Cells):
         """The reason, and what comes next: side by side on one row, else beneath each other."""
         assert self.picture is not None
         status = self.picture.status
-        after = words.next_change(status, self.picture.plan, self.picture.now_s)
+        key = "" if self.readonly or self.connection.kind != "live" else words.way_on(status)
+        after = " · ".join(filter(None, (words.next_change(status, self.picture.plan, self.picture.now_s), key)))
         if rows < 2:
             return [spread(width, [(f"   {status.reason.text}", "text")], [(f"{after} ", "dim")])]
         reason = textwrap.wrap(status.reason.text, width - 4, max_lines=rows - 1, placeholder=" …")

@@ -28,7 +28,7 @@ class StatusLine(Cells):
             return [[(" " + self.told[0], self.told[1])]]
         if not self.notices:
             return [[]]
-        more = f" (+{len(self.notices) - 1}, i)" if len(self.notices) > 1 else ""
+        more = f" ({len(self.notices) - 1} more: i)" if len(self.notices) > 1 else ""
         room = width - len(more) - 5
         first = self.notices[0]
         if len(first) > room:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from carbontui import units
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.widgets.cells import Ink, Row
 from carbontui.tui.widgets.scale import GUTTER, Window, hours, nice_top
@@ -85,7 +86,8 @@ def axis(view: Window, now: int | None) -> Row:
     for column, word, ink in labels:
         for offset, char in enumerate(word[: view.columns - column]):
             cells[column + offset] = (char, ink)
-    return [(" " * GUTTER, "dim"), *cells]
+    # times without the name of their clock would be anyone's: the box may not live where its user does
+    return [(f"{units.clock_name(view.start_s):>{GUTTER - 1}} "[:GUTTER], "dim"), *cells]
 
 
 def top_of(values: list[float]) -> float:

@@ -81,7 +81,9 @@ class WattChart(Cells):
     def _title(self, width: int, parked: float | None) -> Row:
         assert self.picture is not None
         status = self.picture.status
-        now = f"power  {units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')}".rstrip()
+        now = "power"
+        if status.power_w is not None or not self.picture.over:
+            now += f"  {units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')}".rstrip()
         known = [w for w in (self.picture.series.watts.total_w if self.picture.series.watts else ()) if w is not None]
         facts = []
         if known:

@@ -59,7 +59,7 @@ class WattRows(Cells):
         return [self._together(gpus, width)]
 
     def _host(self, status: protocol.Status) -> str:
-        return f"{units.fmt_watts(status.power_w)}{words.mark(status, 'power_w')} for CPU and host"
+        return f"{units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')} for CPU and memory"
 
     def _board(self, index: int, gpu: protocol.Gpu, width: int, top: float) -> Row:
         assert self.status is not None
