@@ -7,6 +7,7 @@ job, 85 unloaded under --requeue; `run` in front otherwise exits with the child'
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import io
 import math
@@ -80,6 +81,14 @@ class Verbs(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], VERBS, 1)
+            raise click.UsageError(f"no verb {args[0]!r}; {f'perhaps {near[0]}' if near else 'see carbontui --help'}")
+        return super().resolve_command(ctx, args)
+
 
 @click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="carbontui")
@@ -88,7 +97,11 @@ class Verbs(click.Group):
 def cli(ctx: click.Context, readonly: bool) -> None:
     """Train inside your time budget with the least CO2; watch and overrule it from one screen.
 
-    Without a verb: the screen of the only live job, or a chooser.
+    Without a verb: the screen of the only live job, a chooser of several, else the boards, the grid and what is over.
+
+    \b
+    See it work:        carbontui demo
+    Start a training:   carbontui run --zone DE --budget 2x --work 8h -- python train.py
     """
     if ctx.invoked_subcommand is None:
         from carbontui.verbs.attach import open_default

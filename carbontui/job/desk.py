@@ -164,7 +164,8 @@ class ViewerDesk:
         job.wake()
         deadline = job.deadline_s()
         now = job.clock.now()
-        when = "" if deadline is None else f", until {units.fmt_clock(deadline, now)}"
+        # in the supervisor's clock, which need not be that of who asks: named, so that a mistake is seen
+        when = "" if deadline is None else f", until {units.fmt_clock(deadline, now)} {units.clock_name(deadline)}"
         finish = job.planner.finish_flat_s(now)
         if deadline is not None and finish is not None and finish > deadline + job.planner.late_tolerance_s():
             when += f"; it cannot be met: flat out the work ends {units.fmt_clock(finish, now)}"
@@ -213,7 +214,7 @@ class ViewerDesk:
             job.hands.insist(float(value))
             return await self._await_cap(cmd, float(value))
         text = {"resume": "back to the plan", "boost": "flat out"}[cmd.verb]
-        return protocol.Result(cmd.id, True, text=text)
+        return protocol.Result(cmd.id, True, text=text + self._until_words())
 
     def _until(self, cmd: protocol.Cmd) -> float | None:
         """`until` as epoch seconds of the job's clock; `for_s` counts from now. Raises OverrideError."""
@@ -242,9 +243,19 @@ class ViewerDesk:
             state = job.decision.state
             if state in ("paused", "waiting", "unloaded"):
                 how = "(SIGSTOP)" if job.control.freeze else f"at step {job.progress.step}"
-                return protocol.Result(cmd.id, True, text=f"paused {how}" if state == "paused" else state)
+                text = f"paused {how}" if state == "paused" else state
+                return protocol.Result(cmd.id, True, text=text + self._until_words())
         why = f": {job.decision.reason.text}" if job.decision.reason.code == "no_client" else ""
         return protocol.Result(cmd.id, True, text=f"asked, no boundary yet{why}")
+
+    def _until_words(self) -> str:
+        """', until 18:00 CET' where the override in force has an end."""
+        until = self._job.overrides.until_s
+        return (
+            ""
+            if until is None
+            else f", until {units.fmt_clock(until, self._job.clock.now())} {units.clock_name(until)}"
+        )
 
     async def _await_cap(self, cmd: protocol.Cmd, watts: float) -> protocol.Result:
         """'capped' once the boards have taken it, why not where none did, or 'asked' after two seconds."""
@@ -259,8 +270,9 @@ class ViewerDesk:
                 refused, why = job.hands.refused_cap()
                 text = f"capped at {asked}" if refused is None else f"asked for {asked}, not capped: {why}"
                 notes = [o.text for r in job.devices if (o := job.agent.outcomes.get(r.uuid)) and o.ok and o.text]
-                if refused is None and notes:
-                    text = f"asked for {asked}: {'; '.join(dict.fromkeys(notes))}"
+                if refused is None:
+                    told = f"asked for {asked}: {'; '.join(dict.fromkeys(notes))}" if notes else text
+                    text = told + self._until_words()
                 return protocol.Result(cmd.id, True, text=text)
         return protocol.Result(cmd.id, True, text=f"asked for {asked}; the driver has not answered yet")
 

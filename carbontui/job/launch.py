@@ -43,8 +43,12 @@ def prepare_dir(name: str) -> tuple[str, Path]:
 
 def executable(argv: tuple[str, ...]) -> None:
     """Refuse a command that does not exist before anything is started."""
-    if shutil.which(argv[0]) is None:
-        raise LaunchError(f"{argv[0]}: no such command")
+    if shutil.which(argv[0]) is not None:
+        return
+    if os.sep in argv[0] and Path(argv[0]).is_file():
+        how = f"python {argv[0]}" if argv[0].endswith(".py") else f"chmod +x {argv[0]}"
+        raise LaunchError(f"{argv[0]}: is not executable; write {how}")
+    raise LaunchError(f"{argv[0]}: no such command")
 
 
 def start(options: opts.Options, *, hold: bool | None = None) -> int:

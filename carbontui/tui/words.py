@@ -80,6 +80,7 @@ def next_change(status: protocol.Status, plan: protocol.PlanView | None, now_s: 
         return ""
     at = units.from_iso(status.next.at)
     name = level_name(status.next.level, plan.table if plan else ())
+    name = "back to the plan" if name == "plan" else name
     return f"next: {name} at {clock(at, now_s)}, in {units.fmt_duration(at - now_s)}"
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from carbontui.backtest import Report
 
 
-@click.command()
+@click.command(short_help="What plans would have saved on recorded grid data.")
 @click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
 @click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
 @click.option("--work", default="8h", show_default=True, help="Work of each job flat out.")

@@ -9,7 +9,7 @@ from carbontui.cli import Failure
 from carbontui.verbs import talk
 
 
-@click.command()
+@click.command(short_help="Measure speed against watts on the running job.")
 @click.argument("job", required=False)
 @click.option("--show", is_flag=True, help="Print the curve that is in use, start nothing.")
 @click.option("--json", "as_json", is_flag=True, help="With --show: the curve as one JSON object.")

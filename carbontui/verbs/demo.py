@@ -50,7 +50,7 @@ def has_nvidia() -> bool:
         return False
 
 
-@click.command()
+@click.command(short_help="Train a small model under a plan, in 90 s, to see it work.")
 @click.option("--seconds", type=Finite(20, 3600), default=FLAT_OUT_WALL_S * 2, help="About how long it takes.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 def demo(seconds: float, detach: bool) -> None:

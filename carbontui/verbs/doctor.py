@@ -103,6 +103,7 @@ def settings_findings() -> list[Finding]:
 
 def grid_findings() -> list[Finding]:
     """The zone, and what is known of it without asking the network."""
+    from carbontui.grid import zones
     from carbontui.verbs.run import find_zone, settings_for
 
     try:
@@ -110,7 +111,9 @@ def grid_findings() -> list[Finding]:
     except Failure as error:
         return [Finding("grid", "missing", error.message, "carbontui zones")]
     if zone is None:
-        return [Finding("grid", "missing", why, "export CARBONTUI_ZONE=DE  # see: carbontui zones")]
+        candidates, _ = zones.guess(zones.local_time_zone())
+        likely = candidates[0].key if candidates else "DE"
+        return [Finding("grid", "missing", why, f"export CARBONTUI_ZONE={likely}  # see: carbontui zones")]
     return [Finding("grid", "ok", f"zone {zone}; what answers there: carbontui grid --zone {zone}")]
 
 
@@ -160,7 +163,7 @@ async def power_findings(mend: bool) -> list[Finding]:
     return found
 
 
-@click.command()
+@click.command(short_help="What was found here, and the command that mends what is not.")
 @click.option("--mend", is_flag=True, help="Give back power limits a dead job left behind.")
 @click.option("--json", "as_json", is_flag=True, help="The findings as a list.")
 def doctor(mend: bool, as_json: bool) -> None:

@@ -61,10 +61,13 @@ def find_zone(asked: str | None, loaded: config.Settings) -> places.Zone:
         return candidates[0]
     offered = ", ".join(zone.key for zone in candidates[:6])
     where = f"the clock ({name or 'UTC'}) does not tell the grid zone"
-    raise Failure(f"{where}{': one of ' + offered if offered else ''}; say it with --zone", 2)
+    raise Failure(f"{where}{': one of ' + offered if offered else ''}; say it with --zone or CARBONTUI_ZONE", 2)
 
 
-@click.command(help="What is known of the grid now: which source answers, how fresh, what a key would add.")
+@click.command(
+    help="What is known of the grid now: which source answers, how fresh, what a key would add.",
+    short_help="What the grid is at now, and which source answers.",
+)
 @click.option("--zone", help="Zone key, country or common name; see `carbontui zones`.")
 @click.option("--json", "as_json", is_flag=True, help="Print data.")
 @click.option(

@@ -40,7 +40,8 @@ def report(status: protocol.Status) -> list[str]:
     rows: list[tuple[str, str]] = [("state", f"{status.state}: {status.reason.text}")]
     now = units.from_iso(status.measured_at)
     if status.next:
-        rows.append(("next", f"{status.next.level} at {units.fmt_clock(units.from_iso(status.next.at), now)}"))
+        level = "back to the plan" if status.next.level == "plan" else status.next.level
+        rows.append(("next", f"{level} at {units.fmt_clock(units.from_iso(status.next.at), now)}"))
     # of a job that is over nothing is capped, drawn or overruled any more
     live = status.state in protocol.LIVE_STATES
     if status.override and live:
@@ -69,11 +70,17 @@ def report(status: protocol.Status) -> list[str]:
         rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))
     if status.budget and status.budget.deadline:
         factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""
-        rows.append(("deadline", units.fmt_clock(units.from_iso(status.budget.deadline), now) + factor))
+        rows.append(("deadline", f"{_clock(status.budget.deadline, now)}{factor}"))
     if status.finish_expected:
-        rows.append(("finish", units.fmt_clock(units.from_iso(status.finish_expected), now)))
+        rows.append(("finish", _clock(status.finish_expected, now)))
     rows += [("note", notice) for notice in status.notices]
     return [f"{key:<10} {value}" for key, value in rows]
+
+
+def _clock(text: str, now_s: float) -> str:
+    """'Fri 09:00 CET': a time with the name of its clock."""
+    at = units.from_iso(text)
+    return f"{units.fmt_clock(at, now_s)} {units.clock_name(at)}"
 
 
 def _how(status: protocol.Status, field: str) -> str:
@@ -204,10 +211,13 @@ def plan(job: str | None, as_json: bool) -> None:
         seconds = count * snap.plan.slot_s - (snap.plan.slot_s - snap.plan.first_s if index == 0 else 0.0)
         if index == len(snap.plan.levels) - 1 and ends > at:
             seconds = ends - at  # the finish ends the last level, not the slot
-        click.echo(f"{units.fmt_clock(at, now):>10}  {name:<12} {units.fmt_duration(seconds)}")
+        shown = "not started" if name == "off" else name
+        click.echo(f"{units.fmt_clock(at, now):>10}  {shown:<12} {units.fmt_duration(seconds)}")
         at += seconds
     finish = units.fmt_clock(ends, now)
-    click.echo(f"{finish:>10}  finished; {units.fmt_grams(snap.plan.gco2_g)} to come")
+    # the name of the clock: the box may not live where its user does
+    to_come = f"finished; {units.fmt_grams(snap.plan.gco2_g)} CO2 to come"
+    click.echo(f"{finish:>10}  {to_come} (times: {units.clock_name(at)})")
     if snap.plan.certificate:
         click.echo(f"at most {snap.plan.certificate.gap:.2%} above the optimum of its forecast")
     if snap.plan.explanation:

@@ -90,7 +90,10 @@ def find_zone(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
     return None, f"the grid zone is not known{hint}; tell it with --zone"
 
 
-@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.command(
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    short_help="Start a training command under a plan.",
+)
 @click.option("--name", help="Name of the job (default: the script's).")
 @click.option("--zone", help="Grid zone, like DE or US-CAL-CISO; see `carbontui zones`.")
 @click.option(

@@ -38,7 +38,7 @@ async def bridge(path: str) -> None:
     os._exit(0)
 
 
-@click.command()
+@click.command(short_help="The socket's protocol on stdin and stdout, for ssh.")
 @click.option("--stdio", is_flag=True, required=True, help="Speak on stdin and stdout.")
 @click.argument("job", required=False)
 def serve(stdio: bool, job: str | None) -> None:

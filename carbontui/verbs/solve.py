@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_FULL_W = 300.0
 
 
-@click.command()
+@click.command(short_help="Plan without running: --work on a --zone, or a problem file.")
 @click.argument("problem_file", required=False, metavar="[F.json]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--frontier", "with_frontier", is_flag=True, help="The best plan for every deadline as well.")
@@ -155,14 +156,14 @@ def _show(problem: Problem, plan: Plan, curve: Frontier | None, text: str, about
 def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> object:
     from rich.table import Table
 
-    table = Table(title="Frontier: the longer you wait, the less it emits", title_justify="left")
+    table = Table(title="Frontier: the later it may finish, the less it emits", title_justify="left")
     for name in ("finish", "CO2", "energy", *(("cost",) if with_cost else ()), "how"):
         table.add_column(name, justify="left" if name == "how" else "right")
     points = list(curve)
     step = max(1, (len(points) + 11) // 12)
     shown = points[::-1][::step][::-1]
     for point in shown if points[0] in shown else [points[0], *shown]:
-        how = " · ".join(f"{problem.levels[j].name} {n}" for j, n in point.levels[:5])
+        how = _course(problem, point.levels[:5], point.finish_s)
         cost = [f"{point.cost:.2f}"] if with_cost else []
         table.add_row(
             units.fmt_duration(point.finish_s),
@@ -172,6 +173,17 @@ def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> objec
             how + (" · …" if len(point.levels) > 5 else ""),
         )
     return table
+
+
+def _course(problem: Problem, runs: Sequence[tuple[int, int]], finish_s: float) -> str:
+    """'wait 45 min · cap 161 W 10 h 30': how long each level is held, in turn."""
+    said, slot, at = [], 0, 0.0
+    for level, slots in runs:
+        begun, at = at, at + sum(problem.dur_s[slot : slot + slots])
+        slot += slots
+        name = problem.levels[level].name
+        said.append(f"{'wait' if name == 'off' else name} {units.fmt_duration(min(at, finish_s) - begun)}")
+    return " · ".join(said)
 
 
 def draw(points: list[tuple[float, float]], width: int = 64, height: int = 12) -> str:

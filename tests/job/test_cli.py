@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -27,15 +28,24 @@ WRONG = [
     (["pause", "--for", "1h", "--until", "18:00"], 2, "exclude"),
     (["rm"], 2, "rm needs"),
     (["frobnicate"], 2, "frobnicate"),
+    (["stauts"], 2, "perhaps status"),
+    (["run", "./train.py"], 2, "write python ./train.py"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "code", "word"), WRONG, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
 def test_wrong_use_is_one_line_and_its_exit_code(house, arguments, code, word):
+    house.script.chmod(0o644)
     done = house.cli(*arguments)
     assert done.returncode == code, done.stderr
     assert word in done.stderr and "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1 and done.stdout == ""
+
+
+def test_help_says_what_every_verb_does_in_words_that_are_not_cut_off(house):
+    text = house.cli("--help", check=True).stdout
+    assert "carbontui demo" in text
+    assert not [line for line in text.splitlines()[1:] if line.endswith(("...", "…"))]
 
 
 def test_settings_that_cannot_be_used_name_their_place(house):
@@ -106,14 +116,14 @@ def test_a_budget_is_changed_while_the_job_runs(house):
     job = house.start("--zone", "DE", "--work", "8h", "--budget", "1x")
     job.until_steps()
     said = house.cli("budget", "3x", job.id, check=True).stdout
-    assert said.startswith("budget 3x")
+    assert said.startswith("budget 3x") and said.endswith(f" {time.tzname[time.localtime().tm_isdst]}\n"), "whose clock"
     until(lambda: job.status()["budget"]["factor"] == pytest.approx(3.0), what="the new budget")
 
 
 def test_an_override_expires_by_itself_and_everyone_sees_who_decided(house):
     job = house.start()
     job.until_steps()
-    house.cli("pause", job.id, "--for", "3s", check=True)
+    assert ", until " in house.cli("pause", job.id, "--for", "3s", check=True).stdout
     status = job.until_state("paused")
     assert "@" in status["override"]["by"] and status["override"]["until"]
     until(lambda: job.status()["override"] is None, 20, "the end of the override")

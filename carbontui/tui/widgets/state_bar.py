@@ -81,7 +81,9 @@ class StateBar(Cells):
         assert self.picture is not None
         status = self.picture.status
         key = "" if self.readonly or self.connection.kind != "live" else words.way_on(status)
-        after = " · ".join(filter(None, (words.next_change(status, self.picture.plan, self.picture.now_s), key)))
+        after = words.next_change(status, self.picture.plan, self.picture.now_s)
+        if key and len(after) + len(key) + 7 <= width:
+            after = " · ".join(filter(None, (after, key)))
         if rows < 2:
             return [spread(width, [(f"   {status.reason.text}", "text")], [(f"{after} ", "dim")])]
         reason = textwrap.wrap(status.reason.text, width - 4, max_lines=rows - 1, placeholder=" …")
