@@ -298,7 +298,7 @@ class FrontierPoint(Struct, frozen=True):
 
 
 class Frontier(Struct, frozen=True):
-    """CO2 against finish time, at most 64 points, finish ascending; `chosen` is the point of the budget in force."""
+    """CO2 against finish time, at most 64 points, finish ascending; `chosen` is the plan in force."""
 
     points: tuple[FrontierPoint, ...]
     chosen: int | None = None

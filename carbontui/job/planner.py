@@ -323,7 +323,9 @@ class Planner:
         )
         points = answer.get("frontier")
         if isinstance(points, list):
-            self.frontier = planning.frontier_view(points, setup, deadline, job.start_s, job.progress.total_s, spent)
+            self.frontier = planning.frontier_view(
+                points, setup, self.plan.view, job.start_s, job.progress.total_s, spent
+            )
         job.journal.keep("plan", self.plan.to_dict())
         job.event(
             "plan",

@@ -153,37 +153,36 @@ def run_lengths(names: list[str]) -> tuple[tuple[str, int], ...]:
     return tuple(coded)
 
 
+SAME_FINISH_S = 60.0
+
+
 def frontier_view(
     points: list[dict[str, Any]],
     setup: Setup,
-    deadline_s: float,
+    plan: protocol.PlanView,
     budget_start_s: float,
     reference_s: float | None,
     spent: Spent,
 ) -> protocol.Frontier:
     """The worker's frontier as viewers see it: whole-job figures, finish counted from the budget's start.
 
-    The point in force is the last that meets the deadline; where none does, the first: flat out.
+    The chosen point is the plan in force itself, which may lie a little above the curve (a plan is kept for a small
+    gain): what another budget would give is measured against what will really happen.
     """
     offset = setup.start_s - budget_start_s
-    shown: list[protocol.FrontierPoint] = []
-    for point in points:
-        coded = tuple((setup.levels[level].name, count) for level, count in point["levels"] if level >= 0)
-        shown.append(
-            protocol.FrontierPoint(
-                finish_s=offset + point["finish_s"],
-                gco2_g=spent.gco2_g + point["gco2_g"],
-                cost=spent.cost + point["cost"],
-                kwh=spent.kwh + point["kwh"],
-                levels=coded,
-            )
-        )
-    chosen = 0 if shown else None
-    allowed = deadline_s - budget_start_s
-    for index, shown_point in enumerate(shown):
-        if shown_point.finish_s <= allowed + 1.0:
-            chosen = index
-    return protocol.Frontier(tuple(shown), chosen, reference_s)
+
+    def point(finish_s: float, gco2_g: float, cost: float, kwh: float, levels: Any) -> protocol.FrontierPoint:
+        return protocol.FrontierPoint(finish_s, spent.gco2_g + gco2_g, spent.cost + cost, spent.kwh + kwh, levels)
+
+    chosen = point(units.from_iso(plan.finish) - budget_start_s, plan.gco2_g, plan.cost, plan.kwh, plan.levels)
+    shown = [chosen]
+    for found in points:
+        finish_s = offset + found["finish_s"]
+        if abs(finish_s - chosen.finish_s) > SAME_FINISH_S:
+            coded = tuple((setup.levels[level].name, count) for level, count in found["levels"] if level >= 0)
+            shown.append(point(finish_s, found["gco2_g"], found["cost"], found["kwh"], coded))
+    shown.sort(key=lambda entry: entry.finish_s)
+    return protocol.Frontier(tuple(shown), shown.index(chosen), reference_s)
 
 
 @dataclass(frozen=True, slots=True)

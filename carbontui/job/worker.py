@@ -55,11 +55,12 @@ def forecast(ask: dict[str, Any]) -> dict[str, Any]:
 
 
 def thin(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """At most FRONTIER_POINTS_MAX of a frontier, ends included."""
-    if len(points) <= FRONTIER_POINTS_MAX:
+    """As many points of a frontier as a picture may hold beside that of the plan in force, ends included."""
+    most = FRONTIER_POINTS_MAX - 1
+    if len(points) <= most:
         return points
     last = len(points) - 1
-    return [points[round(i * last / (FRONTIER_POINTS_MAX - 1))] for i in range(FRONTIER_POINTS_MAX)]
+    return [points[round(i * last / (most - 1))] for i in range(most)]
 
 
 WORK: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {

@@ -39,6 +39,18 @@ def test_a_budget_without_slack_still_shows_what_a_looser_one_would_save(job):
     assert frontier.points[-1].gco2_g < 0.8 * frontier.points[0].gco2_g
 
 
+def test_other_budgets_are_measured_against_the_plan_in_force(house, job):
+    """Also where a person's word or a kept plan holds it off the curve."""
+    house.cli("pause", job.id, "--for", "45m", check=True)
+    picture = until(lambda: (s := snap(job)).plan.late_s > 1800 and s, what="a plan around the pause")
+    point = picture.frontier.points[picture.frontier.chosen]
+    start = units.from_iso(picture.status.budget.start)
+    assert start + point.finish_s == pytest.approx(units.from_iso(picture.plan.finish), abs=1)
+    assert point.levels == picture.plan.levels
+    finishes = [entry.finish_s for entry in picture.frontier.points]
+    assert finishes == sorted(finishes)
+
+
 def test_the_finish_counts_a_pause_that_has_an_end_and_is_unknown_without_one(house, job):
     assert ends_in_s(job) == pytest.approx(7200, abs=120)
     house.cli("pause", job.id, "--for", "90m", check=True)
