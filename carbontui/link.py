@@ -90,7 +90,7 @@ class Broken(LinkError):
 
 
 def whoami() -> str:
-    """user@tty of this process, shown beside its overrides; user@- without a terminal."""
+    """user@tty of this process, shown beside its overrides; without one user@address (ssh) or user@script."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -100,7 +100,7 @@ def whoami() -> str:
             return f"{user}@{os.ttyname(descriptor).removeprefix('/dev/')}"
         except OSError:
             continue
-    return f"{user}@-"
+    return f"{user}@{os.environ.get('SSH_CONNECTION', 'script').split(' ')[0]}"
 
 
 def _hello() -> protocol.Hello:

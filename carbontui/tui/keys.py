@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import re
 from typing import Any
 
 from textual.binding import Binding, BindingType
@@ -59,10 +61,19 @@ def until_args(text: str) -> dict[str, Any]:
         return {"until": text.strip()}
 
 
+_CLOCK = re.compile(r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+)?([01]?\d|2[0-3]):[0-5]\d", re.IGNORECASE)
+
+
 def check_until(text: str) -> None:
-    """Raises ValueError for nothing at all; the supervisor judges the rest and says why."""
-    if not text.strip():
-        raise ValueError("say how long, like 30m")
+    """Raises ValueError for what is no time, while the question is still open; the supervisor judges the rest."""
+    said = text.strip()
+    if said.lower() == "next" or _CLOCK.fullmatch(said):
+        return
+    for read in (units.parse_duration, units.from_iso):
+        with contextlib.suppress(ValueError):
+            read(said)
+            return
+    raise ValueError(f"{said!r} is no time; say 30m, 18:00, fri 09:00 or next")
 
 
 def farewell(target: Target, picture: Picture | None) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from carbontui import paths, units
+from carbontui import link, paths, units
 from carbontui.cli import Failure, Finite
 
 WORK_S = 24 * 3600.0
@@ -86,7 +86,7 @@ def demo(seconds: float, detach: bool) -> None:
             log=str(directory / "run.log"),
             socket=str(paths.socket_path(job)),
             created_s=origin,
-            by=run.whoami(),
+            by=link.whoami(),
             zone="DE",
             grid=str(recorded.example_path()),
             budget=BUDGET,

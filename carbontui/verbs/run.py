@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 import time
@@ -11,27 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from carbontui import config, units
+from carbontui import config, link, units
 from carbontui.cli import Failure, Finite
 
 if TYPE_CHECKING:
     from carbontui.job import options
 
 NAME_MAX = 80
-
-
-def whoami() -> str:
-    """user@tty, shown with every override."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    for stream in (sys.stdin, sys.stderr):
-        try:
-            return f"{user}@{os.ttyname(stream.fileno()).removeprefix('/dev/')}"
-        except (OSError, ValueError, AttributeError):
-            continue
-    return f"{user}@{os.environ.get('SSH_CONNECTION', 'local').split(' ')[0]}"
 
 
 def duration(text: str, option: str) -> float:
@@ -190,7 +175,7 @@ def run(
             log=str(Path(log_path).absolute() if log_path else directory / "run.log"),
             socket=str(paths.socket_path(job)),
             created_s=time.time(),
-            by=whoami(),
+            by=link.whoami(),
             zone=key,
             zone_why=zone_why,
             grid=str(Path(grid_file).absolute()) if grid_file else None,

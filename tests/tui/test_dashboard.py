@@ -10,6 +10,7 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.tui.glyphs import ASCII
+from carbontui.tui.keys import check_until
 from carbontui.tui.screens.ask import Ask, AskStop
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.widgets.forecast_chart import ForecastChart
@@ -128,6 +129,18 @@ async def test_a_cap_that_is_no_power_is_not_sent(stage: Any) -> None:
         await s.pilot.press("c", *"lots", "enter")
         await s.until(lambda: "is not a power" in s.text())
         assert isinstance(s.app.screen, Ask)
+        await s.pilot.press("escape", "r")
+        assert [c.verb for c in await sent(s)] == ["resume"]
+
+
+@pytest.mark.parametrize("text", ["foo", "25:99", "-"])
+async def test_a_time_that_is_none_is_said_while_the_question_is_open(stage: Any, text: str) -> None:
+    async with stage() as s:
+        await s.pilot.press("P", *text, "enter")
+        await s.until(lambda: "is no time" in s.text())
+        assert isinstance(s.app.screen, Ask)
+        for key in ("fri 9:00", "18:05", "next", "1h30m", "2030-01-01T00:00:00Z"):
+            check_until(key)
         await s.pilot.press("escape", "r")
         assert [c.verb for c in await sent(s)] == ["resume"]
 
@@ -386,6 +399,8 @@ async def test_without_a_choice_the_deadline_stays_in_sight(stage: Any) -> None:
         s.fake.push(frontier=structs.replace(frontier, points=frontier.points[:1], chosen=0))
         await s.until(lambda: "CO₂ against finish" not in s.text())
         assert "budget 1.80×" in s.text() and "deadline Fri 01:15" in s.text()
+    async with stage(size=(80, 24)) as s:
+        assert "finish Thu 16:00" in s.text() and "due Fri 01:15" in s.text()
 
 
 @pytest.mark.parametrize("width", [76, 90])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Choice, Picture
-from carbontui.tui.widgets.cells import Row, spread
+from carbontui.tui.widgets.cells import Row, spread, width_of
 from carbontui.tui.widgets.frontier_chart import FrontierChart
 
 
@@ -77,7 +77,10 @@ class BudgetSlider(FrontierChart):
         if choice is None or frontier.chosen is None or index == frontier.chosen:
             # of the plan in force, which the frontier's own point may differ from: a plan is kept for a small gain
             done: Row = [(" finish ", "dim"), (words.finish(picture.status, now), "text")]
-            return [spread(width, done, self._deadline()), [(" ", "dim"), *self._keys(width)]]
+            limit = self._deadline()
+            if width_of([*done, *limit]) + 2 > width:
+                limit = [("due ", "dim"), *limit[1:]]
+            return [spread(width, done, limit), [(" ", "dim"), *self._keys(width)]]
         if choice.error:
             return [[(f" {choice.error}", "warning")]]
         base = frontier.points[frontier.chosen]
