@@ -221,7 +221,7 @@ def check_grid(path: str) -> None:
 
 def start_and_follow(job: options.Options, *, detach: bool, hold: bool | None = None) -> None:
     """Start the job; then print its id, attach the screen, or stay in front. Raises LaunchError."""
-    from carbontui.job import launch
+    from carbontui.job import launch, store
     from carbontui.job.front import Front, say
 
     if detach:
@@ -229,10 +229,18 @@ def start_and_follow(job: options.Options, *, detach: bool, hold: bool | None = 
         click.echo(job.job)
         return
     if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-        from carbontui.verbs.attach import open_screen
+        from carbontui.verbs import attach
 
-        launch.start(job, hold=hold)
-        sys.exit(open_screen(job.job))
+        try:
+            launch.start(job, hold=hold)
+            sys.exit(attach.open_screen(job.job))
+        except KeyboardInterrupt:
+            # before the screen is up ctrl-c looks like the end of the job, and is none
+            found = store.load(Path(job.dir))
+            if found is not None and found.live:
+                look, end = f"carbontui attach {job.job}", f"carbontui stop {job.job}"
+                click.echo(f"\ncarbontui: {job.name} goes on; look: {look}, end it: {end}", err=True)
+            raise
     front = Front(Path(job.dir), sys.stdout.buffer)
     front.listen()
     launch.start(job, hold=hold)

@@ -1,0 +1,33 @@
+"""Ctrl-C while the screen is still being loaded: the job has begun, and whoever pressed it must be told."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from carbontui.job import launch, store
+from carbontui.verbs import attach, run
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_job_that_goes_on_is_named(
+    live: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(job: str) -> int:
+        raise KeyboardInterrupt
+
+    job: Any = SimpleNamespace(job="k7q2mz", name="train.py", dir=str(tmp_path))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(launch, "start", lambda job, hold=None: 1)
+    monkeypatch.setattr(attach, "open_screen", interrupted)
+    monkeypatch.setattr(store, "load", lambda directory: SimpleNamespace(live=live))
+    with pytest.raises(KeyboardInterrupt):
+        run.start_and_follow(job, detach=False)
+    said = capsys.readouterr().err
+    assert ("train.py goes on; look: carbontui attach k7q2mz, end it: carbontui stop k7q2mz" in said) is live
