@@ -7,29 +7,33 @@ from carbontui.tui import words
 from carbontui.tui.picture import Picture
 
 
-def summary(picture: Picture) -> list[tuple[str, str]]:
-    """What remains to be said when a job is over: (label, words)."""
+def summary(picture: Picture, *, spelt: bool = False) -> list[tuple[str, str]]:
+    """What remains to be said when a job is over: (label, words). `spelt`: provenance in words, where no page explains
+    the marks."""
     status = picture.status
+
+    def of(field: str) -> str:
+        mark = words.mark(status, field)
+        return f" ({status.provenance[field].how})" if mark and spelt else f" {mark}" if mark else ""
+
     rows = [("ended", f"{status.state}, {words.exit_words(status.exit)}: {status.reason.text}")]
     if status.step:
         total = f" of {words.count(status.steps_total)}" if status.steps_total else ""
         loss = "" if status.loss is None else f", loss {status.loss:.4g}"
         rows.append(("steps", f"{words.count(status.step)}{total}{loss}"))
-    mark = words.mark(status, "energy_wall_kwh")
-    energy = f"{units.fmt_kwh(status.energy_wall_kwh)}{' ' + mark if mark else ''}"
-    if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9:
+    energy = f"{units.fmt_kwh(status.energy_wall_kwh)}{of('energy_wall_kwh')}"
+    if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9 and status.energy_gpu_kwh > 0:
         energy += f" (boards alone {units.fmt_kwh(status.energy_gpu_kwh)})"
     rows.append(("energy", energy))
     if status.gco2_g is None:
         rows.append(("emitted", "not known: no grid data"))
     else:
-        rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂ {words.mark(status, 'gco2_g')}".rstrip()))
+        rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂{of('gco2_g')}"))
     if status.avoided_g is not None:
         share = ""
         if status.gco2_g is not None and status.gco2_g + status.avoided_g > 0:
             share = f", {status.avoided_g / (status.gco2_g + status.avoided_g):.1%} of it"
-        marked = words.mark(status, "avoided_g")
-        rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)} against run-now{share} {marked}".rstrip()))
+        rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)} against run-now{share}{of('avoided_g')}"))
     if status.cost is not None:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
     ended = picture.now_s

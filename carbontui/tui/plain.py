@@ -85,7 +85,7 @@ class PlainNarrator:
             self._say(now, _joined(f"{tenth * 10} %: step {status.step} of {status.steps_total}", loss, ends))
 
     def _summary(self, picture: Picture) -> None:
-        for label, told in summary(picture):
+        for label, told in summary(picture, spelt=True):
             self.said(f"{label}: {told}")
 
 

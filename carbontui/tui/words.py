@@ -144,6 +144,13 @@ def age(seconds: float) -> str:
     return units.fmt_duration(seconds // 60 * 60)
 
 
+def ended_at(status: protocol.Status, now_s: float) -> str:
+    """When a job that is over was last heard of; '' while it lives, and for a replay, whose clock is not ours."""
+    if status.state in protocol.LIVE_STATES or any(p.how == "replay" for p in status.provenance.values()):
+        return ""
+    return clock_iso(status.measured_at, now_s)
+
+
 def count(number: int) -> str:
     """'12 040': thousands apart by a space."""
     return f"{number:,}".replace(",", " ")

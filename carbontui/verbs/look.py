@@ -29,6 +29,9 @@ def line(status: protocol.Status) -> str:
     parts = [f"{status.job}  {set_cell_size(status.name, 20)} {status.state:<10}"]
     if status.power_w is not None and status.state in protocol.LIVE_STATES:
         parts.append(units.fmt_watts(status.power_w))
+    if status.state not in protocol.LIVE_STATES and not any(p.how == "replay" for p in status.provenance.values()):
+        # a replay's clock is not ours
+        parts.append(f"{units.fmt_clock(units.from_iso(status.measured_at), time.time()):>9}")
     if status.step:
         parts.append(f"step {status.step:,}" + (f"/{status.steps_total:,}" if status.steps_total else ""))
     parts.append(status.reason.text)

@@ -124,6 +124,12 @@ def test_marks_follow_provenance() -> None:
     assert set(words.MARKS.values()) == set(words.MARK_MEANING)
 
 
+def test_a_job_that_is_over_says_when_and_a_replayed_one_does_not_say_when_in_april() -> None:
+    over, replayed = picture("done").status, structs.replace(picture("demo").status, state="done")
+    assert words.ended_at(over, NOW) == "21:24" and words.ended_at(over, NOW + 10 * 86400) == "15 Apr 21:24"
+    assert words.ended_at(replayed, NOW) == "" and words.ended_at(picture().status, NOW) == ""
+
+
 @pytest.mark.parametrize(("age", "said"), [(0, ""), (4.9, ""), (7, "5 s"), (25, "20 s"), (59, "30 s"), (130, "2 min")])
 def test_age_moves_in_coarse_steps(age: float, said: str) -> None:
     assert words.age(age) == said
@@ -171,5 +177,6 @@ def test_the_narrator_says_each_change_once() -> None:
     ]
     assert not narrator.take(protocol.Delta(9))
     assert narrator.take(protocol.Delta(4, status=scene("done").status))
+    assert "energy: 4.65 kWh (estimated)" in out.getvalue(), "no page explains a mark here"
     assert "emitted: 865 g CO₂" in out.getvalue() and "deadline" in out.getvalue()
     assert all(ord(char) < 0x2500 for char in out.getvalue())

@@ -42,7 +42,10 @@ async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(size: tupl
             await pilot.pause(0.02)
             text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
         assert "jobs running here: 1" in text and "246 W" in text
-        assert "enter open" in text.splitlines()[-1] and "q leave" in text.splitlines()[-1]
+        while "enter open q leave" not in text and time.monotonic() < due:
+            await pilot.pause(0.02)
+            text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert "enter open q leave" in text
         await pilot.press("home", "enter")
         await pilot.pause(0.05)
     assert app.return_value == "bbbbbb"

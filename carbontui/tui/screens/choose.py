@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
 from rich.cells import set_cell_size
@@ -28,12 +29,13 @@ _STATE_COLOUR = {
 
 
 def job_row(status: protocol.Status, glyphs: Glyphs) -> Text:
-    """State, name, id, watts while it lives, and the reason: one job on one row."""
-    watts = units.fmt_watts(status.power_w) if status.state in protocol.LIVE_STATES else ""
+    """State, name, id, watts while it lives or when it ended, and the reason: one job on one row."""
+    live = status.state in protocol.LIVE_STATES
+    now = units.fmt_watts(status.power_w) if live else words.ended_at(status, time.time())
     row = Text(no_wrap=True, overflow="ellipsis")
     row.append(f"{glyphs.states[status.state]} {status.state:<10}", _STATE_COLOUR[words.STATE_STYLE[status.state]])
     row.append(f"{set_cell_size(plain(status.name, glyphs), 18)} ", "bold")
-    row.append(f"{status.job:<8.8} {watts:>8}  ")
+    row.append(f"{status.job:<8.8} {now:>12}  ")
     row.append(plain(status.reason.text, glyphs), "bright_black")
     return row
 
