@@ -175,7 +175,12 @@ def _cases(
             if len(good) == count:
                 break
     if not good:
-        raise ProblemError("actual", f"covers no job of {horizon / 3600:.1f} h with the history before it")
+        held, before = (grid.end_s - grid.start_s) / 86400, (first - grid.start_s) / 86400
+        less = "; --no-own needs a week alone" if own else ""
+        text = (
+            f"holds {held:.0f} days; a job of {horizon / 3600:.1f} h needs {before:.0f} days of history before it{less}"
+        )
+        raise ProblemError("actual", text)
     return sorted(good, key=lambda case: case.edges[0])
 
 

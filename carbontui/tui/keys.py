@@ -16,6 +16,9 @@ from carbontui.tui.picture import Picture
 DANGEROUS = frozenset({"pause", "boost", "resume", "cap", "pause_for", "boost_for", "commit", "stop"})
 
 BINDINGS: list[BindingType] = [
+    # first: a narrow footer shows these at least
+    Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Every key, and what the marks say"),
+    Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
     Binding("p", "pause", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
     Binding("b", "boost", "boost", id="boost", tooltip="Run flat out, whatever the plan says, until cleared"),
     Binding("r", "resume", "auto", id="resume", tooltip="Clear the override: the plan decides again"),
@@ -29,7 +32,6 @@ BINDINGS: list[BindingType] = [
     Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget looked at the budget in force"),
     Binding("escape", "back", "back", id="back", show=False, tooltip="Return to the budget in force"),
     Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
-    Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Every key, and what the marks say"),
     Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
     Binding(
         "d",
@@ -39,7 +41,6 @@ BINDINGS: list[BindingType] = [
         show=False,
         tooltip="What can be measured and done here, and why not",
     ),
-    Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
     Binding("P", "pause_for", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
     Binding("B", "boost_for", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),

@@ -154,3 +154,8 @@ def test_the_own_forecast_rolls_without_being_late_and_without_looking_ahead():
     edges = [START + 3600 * h for h in range(24 * 70, 24 * 70 + 8)]
     changed = grid(24 * 75, of=lambda hour: value(hour) if hour <= 24 * 70 else 7.0)
     assert known.Own(grid(24 * 75), [])(edges) == known.Own(changed, [])(edges)
+
+
+def test_a_file_that_is_too_short_says_how_much_is_missing():
+    with pytest.raises(ProblemError, match=r"holds 20 days; .* needs 60 days of history before it; --no-own"):
+        backtest.run(grid(24 * 20), whatif.assumed(650.0, caps=True, running=False), 8 * 3600.0, 2.0, 2, seed=1)
