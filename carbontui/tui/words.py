@@ -89,7 +89,7 @@ def way_on(status: protocol.Status) -> str:
     if status.state not in protocol.LIVE_STATES:
         return ""
     if status.override is not None:
-        return "r: back to the plan"
+        return "r: at once" if status.next is not None and status.next.level == "plan" else "r: back to the plan"
     if status.state == "waiting":
         return "b: start it now"
     if status.state in ("paused", "unloaded"):

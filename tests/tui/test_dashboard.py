@@ -423,12 +423,19 @@ async def test_the_axis_names_its_clock(stage: Any, monkeypatch: pytest.MonkeyPa
         assert any(line.startswith("  IST ") and "now" in line for line in s.text().splitlines())
 
 
+async def test_whether_the_screen_is_in_touch_is_seen_at_every_width(stage: Any) -> None:
+    async with stage("override", size=(46, 20)) as s:
+        assert "PAUSED" in s.text() and "live" in s.text() and "charlm" in s.text()
+        assert "a person paused it" in s.text()
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({"state": "waiting", "override": None}, "b: start it now"),
         ({"state": "paused", "override": None}, "b: run it now"),
         ({}, "r: back to the plan"),
+        ({"next": protocol.Next(units.iso(NOW), "plan")}, "back to the plan at 21:24, in 3 h 00 · r: at once"),
     ],
 )
 async def test_the_key_that_leads_on_is_named(stage: Any, fields: dict[str, Any], said: str) -> None:

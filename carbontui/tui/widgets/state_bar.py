@@ -12,6 +12,8 @@ from carbontui.tui.messages import Connection
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import Cells, Row, spread, width_of
 
+_NAME_LEAST = 8
+
 
 class StateBar(Cells):
     """`show(picture, connection, age_s)`."""
@@ -39,7 +41,8 @@ class StateBar(Cells):
             else:
                 left += [("  at ", "dim"), (words.level_name(status.level, table), "text")]
         held = words.override(status, picture.now_s)
-        if held:
+        # the reason beneath says it, too: where room is scarce, whether the screen is in touch comes first
+        if held and width_of(left) + len(held) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
             left += [("  ", "text"), (held, "warning")]
         told = words.banner(status, picture.series)
         space = height - bool(told)
