@@ -55,7 +55,7 @@ class Teller:
                     factor,
                     total is not None,
                 ),
-                finish_expected_s=None if over else job.planner.finish_s(),
+                finish_expected_s=job.planner.finish_s() if job.decision.state in protocol.LIVE_STATES else None,
                 pids=protocol.Pids(job.guard.keeper_pid, os.getpid(), job.agent.pid, job.guard.pid),
                 clients=len(ranks),
                 step=job.progress.step,

@@ -74,7 +74,7 @@ def report(status: protocol.Status) -> list[str]:
     if status.budget and status.budget.deadline:
         factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""
         rows.append(("deadline", f"{_clock(status.budget.deadline, now)}{factor}"))
-    if status.finish_expected:
+    if status.finish_expected and live:
         rows.append(("finish", _clock(status.finish_expected, now)))
     rows += [("note", notice) for notice in status.notices]
     return [f"{key:<10} {value}" for key, value in rows]

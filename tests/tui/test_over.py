@@ -72,3 +72,12 @@ def test_what_is_not_written_yet_is_nothing_and_not_an_error(tmp_path: Path) -> 
     assert (found.id, found.size, found.text) == (7, 0, "")
     (tmp_path / "run.log").write_bytes("é".encode()[:1] + b"ab")
     assert runlog.read(tmp_path / "run.log", protocol.LogRead(7, 1)).text == "ab"
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_when_it_fails_before_ones_eyes_its_last_words_are_seen(stage: Any, size: tuple[int, int]) -> None:
+    async with stage("override", size=size) as s:
+        reason = protocol.Reason("exited", "the command failed")
+        s.fake.push(status=s.fake.status(state="failed", reason=reason, gpus=(), power_w=None))
+        await s.until(lambda: "FAILED" in s.text() and "epoch 2:" in s.text())
+        assert "the job is over" in s.text() and "pause by" not in s.text()

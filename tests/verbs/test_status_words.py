@@ -25,7 +25,8 @@ def status(state: protocol.State, watts: float | None) -> protocol.Status:
 
 def test_a_job_that_is_over_draws_nothing_and_is_overruled_by_nobody() -> None:
     assert any(row.startswith("gpu 0") and "299 W" in row for row in report(status("running", 299.0)))
-    assert not [row for row in report(status("failed", 299.0)) if row.startswith(("gpu", "override"))]
+    over = msgspec.structs.replace(status("failed", 299.0), finish_expected="2030-01-01T00:00:00.000Z")
+    assert not [row for row in report(over) if row.startswith(("gpu", "override", "finish"))]
 
 
 def test_watts_that_are_not_known_are_not_called_measured() -> None:

@@ -40,7 +40,7 @@ class StateBar(Cells):
                 left += [("  until its next step ends", "dim")]
             else:
                 left += [("  at ", "dim"), (words.level_name(status.level, table), "text")]
-        held = words.override(status, picture.now_s)
+        held = "" if picture.over else words.override(status, picture.now_s)
         # the reason beneath says it, too: where room is scarce, whether the screen is in touch comes first
         if held and width_of(left) + len(held) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
             left += [("  ", "text"), (held, "warning")]
