@@ -134,6 +134,7 @@ class CarbonApp(App[str | None]):
     def __init__(self, first: Callable[[], Screen[str | None]]) -> None:
         super().__init__()
         self._first = first
+        self.glyphs = BLOCKS
         for theme in THEMES:
             self.register_theme(theme)
         if not os.environ.get("TEXTUAL_THEME"):
@@ -147,7 +148,7 @@ class CarbonApp(App[str | None]):
         """A key's name in the letters this terminal has."""
         if binding.key == "enter":
             return "enter"
-        return plain(super().get_key_display(binding), getattr(self.screen, "glyphs", BLOCKS))
+        return plain(super().get_key_display(binding), self.glyphs)
 
     async def action_quit(self) -> None:
         """ctrl+c leaves like q does, and says as q does that the training goes on."""
@@ -155,7 +156,11 @@ class CarbonApp(App[str | None]):
         self.exit(message=words[0] if words else None)
 
     def on_mount(self) -> None:
-        self.push_screen(self._first(), callback=self.exit)
+        first = self._first()
+        # Textual's own lines and scrollbars are drawn in letters, too
+        self.glyphs = getattr(first, "glyphs", BLOCKS)
+        self.set_class(not self.glyphs.braille, "-ascii")
+        self.push_screen(first, callback=self.exit)
         if not self.is_headless:
             self.set_interval(terminal.GUARD_EVERY_S, terminal.leave_if_dead)
 

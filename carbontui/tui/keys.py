@@ -80,4 +80,6 @@ def check_until(text: str) -> None:
 def farewell(target: Target, picture: Picture | None) -> str:
     if picture is None or picture.over:
         return ""
+    if picture.status.reason.code == "stop":
+        return f"{picture.status.name} is being stopped; look with: carbontui attach {target.job}"
     return f"{picture.status.name} goes on; back to it with: carbontui attach {target.job}"

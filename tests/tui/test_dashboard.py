@@ -113,7 +113,8 @@ async def test_overrides_carry_the_generation_seen_and_the_answer_is_shown(stage
         (["P", "3", "0", "m", "enter"], "pause", {"for_s": 1800.0}),
         (["B", "n", "e", "x", "t", "enter"], "boost", {"until": "next"}),
         (["c", "2", "2", "0", "W", "enter"], "cap", {"value_w": 220.0}),
-        (["S", "down", "enter"], "stop", {}),
+        (["S", "down", "enter"], "stop", {"now": False}),
+        (["S", "down", "down", "enter"], "stop", {"now": True}),
     ],
 )
 async def test_keys_send_commands(stage: Any, keys: list[str], verb: str, args: dict[str, Any]) -> None:
@@ -457,6 +458,16 @@ async def test_ctrl_c_leaves_and_says_that_the_training_goes_on(stage: Any, monk
         await s.until(lambda: s.app._exit)
         assert said[0]["message"] == "charlm goes on; back to it with: carbontui attach k7q2mz"
         assert not s.fake.commands
+
+
+@pytest.mark.parametrize("key", ["question_mark", "i", "d", "c", "S", "l"])
+async def test_every_page_is_written_in_letters_the_terminal_has(stage: Any, key: str) -> None:
+    async with stage(glyphs=ASCII, size=(80, 24)) as s:
+        await s.pilot.press(key)
+        await s.until(lambda: s.app.screen is not s.dashboard)
+        await s.pilot.pause()
+        strange = {char for char in s.text() if not char.isascii()}
+        assert not strange, strange
 
 
 async def test_keys_are_named_in_letters_the_terminal_has(stage: Any) -> None:

@@ -45,8 +45,8 @@ class Ask(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-class AskStop(ModalScreen[bool | None]):
-    """Whether to stop the training; keeping it running stands first and is chosen."""
+class AskStop(ModalScreen[str | None]):
+    """Whether to stop the training ('stop', 'now' or None); keeping it running stands first and is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "keep running", id="stop_back", tooltip="Return, the training goes on")
@@ -62,6 +62,7 @@ class AskStop(ModalScreen[bool | None]):
             yield OptionList(
                 Option("keep running", id="keep"),
                 Option("stop: INT, after 30 s TERM, after 30 s more KILL", id="stop"),
+                Option("stop now: INT, TERM, KILL, a second apart", id="now"),
             )
             yield Label("Detaching with q leaves it running.", classes="hint")
 
@@ -69,7 +70,7 @@ class AskStop(ModalScreen[bool | None]):
         self.query_one(OptionList).focus()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(event.option.id == "stop")
+        self.dismiss(None if event.option.id == "keep" else event.option.id)
 
     def action_leave(self) -> None:
-        self.dismiss(False)
+        self.dismiss(None)

@@ -147,6 +147,7 @@ class Dashboard(Screen[str | None]):
             self.query_one(StatusLine).show(picture.status.notices)
             if picture.over:
                 self.query_one(Summary).show(picture)
+                self.query_one(LogTail).over = True
         self._ask_past(picture)
 
     def _show_state(self) -> None:
@@ -299,9 +300,9 @@ class Dashboard(Screen[str | None]):
     def action_stop(self) -> None:
         from carbontui.tui.screens.ask import AskStop
 
-        def answered(stop: bool | None) -> None:
-            if stop:
-                self.send("stop")
+        def answered(how: str | None) -> None:
+            if how:
+                self.send("stop", {"now": how == "now"})
 
         self.app.push_screen(AskStop(self.target.name or self.target.job), answered)
 

@@ -10,6 +10,8 @@ from carbontui.tui.widgets.cells import Cells, Row
 class LogTail(Cells):
     """`show()` after its `lines` have been fed."""
 
+    over = False
+
     def __init__(self, glyphs: Glyphs = BLOCKS, id: str | None = None) -> None:
         super().__init__(glyphs, id)
         self.lines = LogLines(keep=200)
@@ -25,7 +27,7 @@ class LogTail(Cells):
         rows: list[Row] = [self.heading(width, "output", "l: all of it")]
         newest = self.lines.rows(height - 1)
         if not newest:
-            return [*rows, [(" nothing written yet", "dim")]]
+            return [*rows, [(" nothing was written" if self.over else " nothing written yet", "dim")]]
         for row in newest:
             rows.append([(" ", "text"), *row])
         return rows
