@@ -424,6 +424,11 @@ async def test_the_axis_names_its_clock(stage: Any, monkeypatch: pytest.MonkeyPa
         assert any(line.startswith("  IST ") and "now" in line for line in s.text().splitlines())
 
 
+async def test_a_time_to_go_is_whole_or_not_there(stage: Any) -> None:
+    async with stage(size=(36, 14)) as s:
+        assert "next: pause at Thu 02:00" in s.text() and "in 4" not in s.text()
+
+
 async def test_whether_the_screen_is_in_touch_is_seen_at_every_width(stage: Any) -> None:
     async with stage("override", size=(46, 20)) as s:
         assert "PAUSED" in s.text() and "live" in s.text() and "charlm" in s.text()

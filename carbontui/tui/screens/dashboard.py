@@ -190,7 +190,7 @@ class Dashboard(Screen[str | None]):
     def action_budget(self, steps: int) -> None:
         frontier = self.picture.frontier if self.picture else None
         if frontier is None or len(frontier.points) < 2:
-            self.answer("no other budget would emit less, as far as is known yet")
+            self.answer("no other budget would emit less, as far as is known yet (why: i)")
             return
         at = self.choice.index if self.choice else frontier.chosen or 0
         self._look_at(max(0, min(len(frontier.points) - 1, at + steps)))

@@ -43,7 +43,7 @@ class FrontierChart(Cells):
             return [*rows, [(f" {why}", "dim")]]
         lines, columns = height - 1, width - _GUTTER - 1
         if lines < 2 or columns < 8:
-            return rows
+            return []
         low = min(p.gco2_g for p in frontier.points)
         high = max(p.gco2_g for p in frontier.points)
         plotted = self._curve(frontier, columns, lines, low, high)

@@ -85,6 +85,8 @@ class StateBar(Cells):
         status = self.picture.status
         key = "" if self.readonly or self.connection.kind != "live" else words.way_on(status)
         after = words.next_change(status, self.picture.plan, self.picture.now_s)
+        if len(after) + 4 > width:
+            after = after.rpartition(", in ")[0] or after  # cut short, 'in 4 h 36' would read as 'in 4 h'
         if key and len(after) + len(key) + 7 <= width:
             after = " · ".join(filter(None, (after, key)))
         if rows < 2:
