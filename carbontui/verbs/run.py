@@ -72,7 +72,8 @@ def find_zone(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
         return candidates[0].key, ""
     names = ", ".join(zone.key for zone in candidates[:6])
     hint = f" (perhaps {names})" if names else ""
-    return None, f"the grid zone is not known{hint}; tell it with --zone"
+    # the mend first: a screen may have no room for the names
+    return None, f"the grid zone is not known; tell it with --zone{hint}"
 
 
 @click.command(

@@ -424,6 +424,13 @@ async def test_the_axis_names_its_clock(stage: Any, monkeypatch: pytest.MonkeyPa
         assert any(line.startswith("  IST ") and "now" in line for line in s.text().splitlines())
 
 
+async def test_a_reason_that_is_too_long_says_that_it_goes_on(stage: Any) -> None:
+    async with stage() as s:
+        s.fake.push(status=s.fake.status(reason=protocol.Reason("no_zone", "first " + "and more " * 20 + "last")))
+        await s.until(lambda: "first and more" in s.text())
+        assert "more …" in s.text() and "last" not in s.text()
+
+
 async def test_a_time_to_go_is_whole_or_not_there(stage: Any) -> None:
     async with stage(size=(36, 14)) as s:
         assert "next: pause at Thu 02:00" in s.text() and "in 4" not in s.text()

@@ -90,7 +90,8 @@ class StateBar(Cells):
         if key and len(after) + len(key) + 7 <= width:
             after = " · ".join(filter(None, (after, key)))
         if rows < 2:
-            return [spread(width, [(f"   {status.reason.text}", "text")], [(f"{after} ", "dim")])]
+            (told,) = textwrap.wrap(status.reason.text, width - 4, max_lines=1, placeholder=" …") or [""]
+            return [spread(width, [(f"   {told}", "text")], [(f"{after} ", "dim")])]
         reason = textwrap.wrap(status.reason.text, width - 4, max_lines=rows - 1, placeholder=" …")
-        told: list[Row] = [[(f"   {line}", "text")] for line in reason]
-        return [*told, [(f"   {after}", "dim")]]
+        lines: list[Row] = [[(f"   {line}", "text")] for line in reason]
+        return [*lines, [(f"   {after}", "dim")]]
