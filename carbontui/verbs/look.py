@@ -69,7 +69,8 @@ def report(status: protocol.Status) -> list[str]:
     if status.cost:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
     if status.intensity and live:
-        value = f"{status.intensity.value_g_per_kwh:.0f} g/kWh {status.intensity.zone} {status.intensity.signal}"
+        signal = status.intensity.signal.replace("_", ", ")
+        value = f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh in {status.intensity.zone} ({signal})"
         rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))
     if status.budget and status.budget.deadline:
         factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""

@@ -41,6 +41,11 @@ def test_a_board_is_called_by_the_drivers_number() -> None:
     assert any(row.startswith("gpu 3") for row in report(third))
 
 
+def test_the_kind_of_intensity_is_said_in_words() -> None:
+    one = msgspec.structs.replace(status("running", 299.0), intensity=protocol.Intensity(387.0, "average_direct", "DE"))
+    assert "intensity  387 gCO2/kWh in DE (average, direct)" in report(one)
+
+
 def test_the_end_is_told_once() -> None:
     done = status("done", None)
     assert list(narrate(status("running", None), done)) == ["done: the command ended with exit code 0"]
