@@ -37,6 +37,8 @@ CURVE_REACH = 1.5
 """How far beyond the budget the frontier goes: what a looser one would save must be seen before it is given."""
 CURVE_LEAST = 2.0
 """It reaches this multiple of flat out at least: the default budget leaves no slack of its own."""
+CURVE_MOST_S = 3 * 86400.0
+"""And no further beyond the deadline than this: what a week of typical days says is not worth its cost."""
 
 
 class Planner:
@@ -182,7 +184,8 @@ class Planner:
 
     def _curve_end_s(self, deadline: float) -> float:
         start, total = self._job.start_s, self._job.progress.total_s or 0.0
-        return max(deadline, start + max(CURVE_REACH * (deadline - start), CURVE_LEAST * total))
+        end = start + max(CURVE_REACH * (deadline - start), CURVE_LEAST * total)
+        return max(deadline, min(end, deadline + CURVE_MOST_S))
 
     # --- making plans ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
@@ -38,6 +39,14 @@ def job_name(argv: tuple[str, ...]) -> str:
     """The script's file name, else the command's."""
     script = next((part for part in argv[1:] if part.endswith(".py")), argv[0])
     return "".join(c if c.isprintable() else "?" for c in Path(script).name)[:NAME_MAX]
+
+
+def free_name(name: str) -> str:
+    """The name, or where a job of that name runs the first free 'name-2', 'name-3' (a second seed of a script)"""
+    from carbontui.job import store
+
+    taken = {job.name for job in store.jobs() if job.live and not job.foreign}
+    return next(found for n in itertools.count(1) if (found := name if n == 1 else f"{name}-{n}") not in taken)
 
 
 def checked_name(name: str) -> str:
@@ -80,7 +89,7 @@ def find_zone(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
     short_help="Start a training command under a plan.",
 )
-@click.option("--name", help="Name of the job (default: the script's).")
+@click.option("--name", help="Name of the job (default: the script's, numbered where it runs).")
 @click.option("--zone", help="Grid zone, like DE or US-CAL-CISO; see `carbontui zones`.")
 @click.option(
     "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV to plan with."
@@ -157,7 +166,7 @@ def run(
     work_s = duration(work, "--work") if work else None
     if work_s == 0:
         raise Failure("--work: no work at all; leave it out when it is not known", 2)
-    title = checked_name(name) if name else job_name(command)
+    title = checked_name(name) if name else free_name(job_name(command))
     max_pause_s = duration(settings.max_pause, "--max-pause")
     cwd = current_directory()
     if log_path:

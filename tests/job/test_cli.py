@@ -105,6 +105,19 @@ def test_the_output_of_a_job_that_waits_is_awaited_and_its_absence_explained(hou
     assert follow.communicate(timeout=20)[0] == "finished\n" and follow.returncode == 0
 
 
+def test_a_second_run_of_a_script_has_a_name_of_its_own(house):
+    first = house.cli(
+        "run", "--detach", "--", sys.executable, house.script, 100_000, 0.01, 0, house.root / "a", check=True
+    )
+    second = house.cli(
+        "run", "--detach", "--", sys.executable, house.script, 100_000, 0.01, 0, house.root / "b", check=True
+    )
+    listed = {job["job"]: job["name"] for job in json.loads(house.cli("ls", "--json", check=True).stdout)}
+    assert (listed[first.stdout.strip()], listed[second.stdout.strip()]) == ("train.py", "train.py-2")
+    asked = house.cli("run", "--detach", "--name", "train.py", "--", "true")
+    assert asked.returncode == 2 and "choose another --name" in asked.stderr
+
+
 def test_an_unknown_zone_is_never_guessed_silently(house):
     house.env["TZ"] = "UTC"
     job = house.start("--work", "8h", "--budget", "2x")
