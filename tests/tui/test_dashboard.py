@@ -146,6 +146,15 @@ async def test_a_time_that_is_none_is_said_while_the_question_is_open(stage: Any
         assert [c.verb for c in await sent(s)] == ["resume"]
 
 
+async def test_without_a_gpu_nobody_is_asked_for_a_cap(stage: Any) -> None:
+    async with stage() as s:
+        s.fake.push(status=s.fake.status(gpus=(), step=8888))
+        await s.until(lambda: "8 888" in s.text())
+        await s.pilot.press("c")
+        await s.until(lambda: "no GPU of this job to cap" in s.text())
+        assert s.app.screen is s.dashboard
+
+
 async def test_stop_asks_and_keeps_running_by_default(stage: Any) -> None:
     async with stage() as s:
         await s.pilot.press("S")

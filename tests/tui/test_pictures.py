@@ -89,6 +89,10 @@ def test_hours_never_touch(span: float, columns: int) -> None:
     assert all(a + len(word) < b for (a, word), (b, _) in pairwise(labels))
 
 
+def test_an_axis_of_minutes_has_its_times_too() -> None:
+    assert len(hours(Window(NOW, 2.0, 70))) >= 2
+
+
 TEXT = st.text(alphabet=st.sampled_from("aZ 漢字é\u0301🙂\x1b\n█"), max_size=30)
 
 

@@ -293,6 +293,9 @@ class Dashboard(Screen[str | None]):
             if text:
                 self.send("cap", {"value_w": units.parse_watts(text)})
 
+        if self.picture is not None and not self.picture.status.gpus:
+            self.answer("no GPU of this job to cap (d says what can be done here)", ok=False)
+            return
         limits = [gpu.limit_w for gpu in self.picture.status.gpus if gpu.limit_w] if self.picture else []
         hint = f"watts per GPU, like {min(limits) * 0.7:.0f}" if limits else "watts per GPU, like 250"
         self.app.push_screen(Ask("cap each GPU at how many watts?", hint, "", units.parse_watts), answered)

@@ -12,7 +12,7 @@ from carbontui.tui.picture import Picture
 
 GUTTER = 6
 """Cells left of a chart for its scale."""
-_LABEL_EVERY_S = (300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
+_LABEL_EVERY_S = (60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 
 
 @dataclass(frozen=True, slots=True)
