@@ -166,9 +166,9 @@ class ViewerDesk:
         now = job.clock.now()
         # in the supervisor's clock, which need not be that of who asks: named, so that a mistake is seen
         when = "" if deadline is None else f", until {units.fmt_clock(deadline, now)} {units.clock_name(deadline)}"
-        finish = job.planner.finish_flat_s(now)
-        if deadline is not None and finish is not None and finish > deadline + job.planner.late_tolerance_s():
-            when += f"; it cannot be met: flat out the work ends {units.fmt_clock(finish, now)}"
+        left = job.progress.left_s
+        if deadline is not None and left is not None and now + left > deadline + job.planner.late_tolerance_s():
+            when += f"; it cannot be met: flat out the work ends {units.fmt_clock(now + left, now)}"
         return protocol.Result(cmd.id, True, text=f"budget {text}{when}")
 
     def _calibrate(self, cmd: protocol.Cmd, by: str) -> protocol.Result:

@@ -140,21 +140,19 @@ class Planner:
         """When the work will be done, epoch seconds; None where the work is unknown, or a person's pause has no end."""
         job = self._job
         left, held, until = job.progress.left_s, job.overrides.current, job.overrides.until_s
-        if left is None or (held is not None and held.mode == "pause" and until is None):
+        if left is None:
             return None
+        if held is not None and until is None:
+            # it is planned for its slot alone, and taken to hold
+            speed = planning.speed_under(held, self._setup)
+            return None if speed is None else job.clock.now() + left / speed
         soonest = self._soonest_s(job.clock.now(), left)
-        # an override without an end is planned for its slot alone: it is taken to hold
-        if self.plan is None or not self.free() or (held is not None and until is None):
+        if self.plan is None or not self.free():
             return soonest
         planned = units.from_iso(self.plan.view.finish)
         # a little behind its plan the job is until the next one; a pause is over when it is over
         slack = 0.0 if held is not None else self._drift_s()
         return soonest if soonest > planned + slack else planned
-
-    def finish_flat_s(self, now: float) -> float | None:
-        """When the work would be done flat out from `now` on, whatever is planned; None where it is unknown."""
-        left = self._job.progress.left_s
-        return None if left is None else now + left
 
     def _soonest_s(self, now: float, left: float) -> float:
         """When flat out would be done; a pause with an end is waited for."""

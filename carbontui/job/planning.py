@@ -230,6 +230,14 @@ def _override_level(override: protocol.Override, setup: Setup) -> int | None:
     return max(allowed, key=lambda i: setup.levels[i].cap_w or 0.0) if allowed else None
 
 
+def speed_under(override: protocol.Override | None, setup: Setup | None) -> float | None:
+    """Speed against flat out while an override holds; None where that is not known (a cap that nobody has measured)."""
+    if override is None or override.mode == "boost":
+        return 1.0
+    index = None if setup is None else _override_level(override, setup)
+    return None if setup is None or index is None else setup.levels[index].speed or None
+
+
 def with_price(setup: Setup, carbon_price: float | None) -> Setup:
     """The same problem at another carbon price (currency per tonne)."""
     if carbon_price is None:

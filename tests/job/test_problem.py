@@ -1,10 +1,12 @@
 """What a plan may choose from: caps where limits can be set, else duty cycles, and never a cap nobody can set."""
 
-from carbontui.job import problem
+from carbontui.grid.types import Outlook
+from carbontui.job import planning, problem
 from carbontui.job.abilities import caps_hold, sigstop_refusal
 from carbontui.job.control import Child as ControlChild
 from carbontui.job.control import Control, Level, Observation, Rank, decide
 from carbontui.power.messages import Cap, Reading
+from carbontui.protocol import Override
 
 CAPS = (problem.Cap(300.0, 300.0, 0.85),)
 
@@ -56,3 +58,23 @@ def test_sigstop_is_for_one_process_alone():
     assert "2 processes use GPUs together" in sigstop_refusal(boards((7,), (8,)))
     assert sigstop_refusal(boards((7,), (8,), foreign=(8,))) == "", "another person's job on another board"
     assert "does not tell" in sigstop_refusal(boards(None))
+
+
+def test_the_speed_under_an_override_is_the_measured_one_or_none():
+    outlook = Outlook("DE", "average_direct", 0.0, 900.0, (300.0,) * 9, (), (), 0, "x", "forecast", 0.0)
+    setup = problem.build(
+        now_s=0.0,
+        deadline_s=7200.0,
+        outlook=outlook,
+        machine=problem.Machine(caps=CAPS),
+        aim=problem.Aim(),
+        work_left_s=3600.0,
+        started=True,
+        level_now="full",
+        age_s=0.0,
+    )
+
+    def speed(mode, watts=None):
+        return planning.speed_under(Override(mode, watts, None, "ada@pts/1"), setup)
+
+    assert (speed("boost"), speed("cap", 350.0), speed("cap", 200.0), speed("pause")) == (1.0, 0.85, None, None)
