@@ -251,11 +251,9 @@ class ViewerDesk:
     def _until_words(self) -> str:
         """', until 18:00 CET' where the override in force has an end."""
         until = self._job.overrides.until_s
-        return (
-            ""
-            if until is None
-            else f", until {units.fmt_clock(until, self._job.clock.now())} {units.clock_name(until)}"
-        )
+        if until is None:
+            return ""
+        return f", until {units.fmt_clock(until, self._job.clock.now())} {units.clock_name(until)}"
 
     async def _await_cap(self, cmd: protocol.Cmd, watts: float) -> protocol.Result:
         """'capped' once the boards have taken it, why not where none did, or 'asked' after two seconds."""
@@ -268,12 +266,11 @@ class ViewerDesk:
                 return protocol.Result(cmd.id, True, text=f"asked for {asked}: set when it starts")
             if job.control.limit_w == watts and not job.hands.limiting:
                 refused, why = job.hands.refused_cap()
-                text = f"capped at {asked}" if refused is None else f"asked for {asked}, not capped: {why}"
+                if refused is not None:
+                    return protocol.Result(cmd.id, True, text=f"asked for {asked}, not capped: {why}")
                 notes = [o.text for r in job.devices if (o := job.agent.outcomes.get(r.uuid)) and o.ok and o.text]
-                if refused is None:
-                    told = f"asked for {asked}: {'; '.join(dict.fromkeys(notes))}" if notes else text
-                    text = told + self._until_words()
-                return protocol.Result(cmd.id, True, text=text)
+                told = f"asked for {asked}: {'; '.join(dict.fromkeys(notes))}" if notes else f"capped at {asked}"
+                return protocol.Result(cmd.id, True, text=told + self._until_words())
         return protocol.Result(cmd.id, True, text=f"asked for {asked}; the driver has not answered yet")
 
     def _cannot_cap(self, value: float | None) -> str:
@@ -308,12 +305,10 @@ class ViewerDesk:
         held = job.overrides.current
         if held is not None and held.mode == "pause" and left is not None and deadline is not None:
             latest, until = deadline - left, job.overrides.until_s
-            if until is not None and now < until <= latest:
-                pass  # it ends in time
-            elif latest <= now or until is not None:
-                found.append("this pause makes the budget unreachable")
-            else:
+            if until is None and latest > now:
                 found.append(f"paused beyond {units.fmt_clock(latest, now)} the budget becomes unreachable")
+            elif until is None or until > latest:
+                found.append("this pause makes the budget unreachable")
         try:
             folder = Path(job.options.log).parent
             disk = os.statvfs(folder)
