@@ -18,6 +18,8 @@ from carbontui.job import options as opts
 from carbontui.job import proc, store
 
 READY_S = 15.0
+PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S", "-v", "-q"})
+"""Flags of Python that take no value."""
 
 
 class LaunchError(RuntimeError):
@@ -44,11 +46,20 @@ def prepare_dir(name: str) -> tuple[str, Path]:
 def executable(argv: tuple[str, ...]) -> None:
     """Refuse a command that does not exist before anything is started."""
     if shutil.which(argv[0]) is not None:
-        return
+        return _script(argv)
     if os.sep in argv[0] and Path(argv[0]).is_file():
         how = f"python {argv[0]}" if argv[0].endswith(".py") else f"chmod +x {argv[0]}"
         raise LaunchError(f"{argv[0]}: is not executable; write {how}")
     raise LaunchError(f"{argv[0]}: no such command")
+
+
+def _script(argv: tuple[str, ...]) -> None:
+    """A start may wait for hours: a mistyped `python trian.py` is told of before."""
+    if not Path(argv[0]).name.startswith("python"):
+        return
+    script = next((word for word in argv[1:] if word not in PLAIN_FLAGS), "")
+    if script.endswith(".py") and not script.startswith("-") and not Path(script).exists():
+        raise LaunchError(f"{script}: no such file")
 
 
 def start(options: opts.Options, *, hold: bool | None = None) -> int:

@@ -17,6 +17,7 @@ WRONG = [
     (["run", "--gpu-price", "2", "--", "true"], 2, "--currency"),
     (["run", "--objective", "cost", "--", "true"], 2, "--currency"),
     (["run", "--", "no-such-command-here"], 2, "no such command"),
+    (["run", "--", sys.executable, "-u", "trian.py", "--epochs", "3"], 2, "trian.py: no such file"),
     (["run", "--nonsense", "--", "true"], 2, "--nonsense"),
     (["status"], 3, "no job is running"),
     (["pause"], 3, "no job is running"),
