@@ -99,11 +99,17 @@ def fmt_kwh(kwh: float | None) -> str:
     return f"{kwh:.2f} kWh" if abs(kwh) < 99.95 else f"{kwh:,.0f} kWh"
 
 
+LEAST_G = 0.005
+"""Less than this is shown as none."""
+
+
 def fmt_grams(grams: float | None) -> str:
     """'0.52 g', '412 g', '1.24 kg', '3.10 t'."""
     if grams is None:
         return "–"
     size = abs(grams)
+    if size < LEAST_G:
+        return "0.00 g"
     if size < 9.995:
         return f"{_trim(grams, 2)} g"
     if size < 999.5:

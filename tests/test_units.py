@@ -44,6 +44,7 @@ def test_what_people_read():
     assert units.fmt_duration(42) == "42 s"
     assert units.fmt_duration(3 * 3600 + 300) == "3 h 05"
     assert units.fmt_grams(1239) == "1.24 kg"
+    assert units.fmt_grams(-0.004) == "0.00 g", "no minus before nothing"
     assert units.fmt_kwh(0.0351) == "35.1 Wh"
     assert units.fmt_watts(None) == "–"
 

@@ -30,9 +30,8 @@ def summary(picture: Picture, *, spelt: bool = False) -> list[tuple[str, str]]:
     else:
         rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂{of('gco2_g')}"))
     if status.avoided_g is not None:
-        share = ""
-        if status.gco2_g is not None and status.gco2_g + status.avoided_g > 0:
-            share = f", {status.avoided_g / (status.gco2_g + status.avoided_g):.1%} of it"
+        said = words.avoided_share(status)
+        share = "" if said is None else f", {said:.1%} of it"
         rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)} against run-now{share}{of('avoided_g')}"))
     if status.cost is not None:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))

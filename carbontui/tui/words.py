@@ -151,6 +151,14 @@ def ended_at(status: protocol.Status, now_s: float) -> str:
     return clock_iso(status.measured_at, now_s)
 
 
+def avoided_share(status: protocol.Status) -> float | None:
+    """What was avoided, of what run-now would have emitted; None where nothing worth a share was."""
+    avoided, emitted = status.avoided_g, status.gco2_g
+    if avoided is None or emitted is None or abs(avoided) < units.LEAST_G or avoided + emitted <= 0:
+        return None
+    return avoided / (avoided + emitted)
+
+
 def count(number: int) -> str:
     """'12 040': thousands apart by a space."""
     return f"{number:,}".replace(",", " ")

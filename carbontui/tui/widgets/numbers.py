@@ -55,9 +55,8 @@ class Numbers(Cells):
             if status.gco2_g is None
             else self._line("emitted", units.fmt_grams(status.gco2_g), m(status, "gco2_g"), "CO₂"),
         ]
-        share = ""
-        if status.avoided_g is not None and status.gco2_g is not None and status.avoided_g + status.gco2_g > 0:
-            share = f"{status.avoided_g / (status.avoided_g + status.gco2_g):.0%} of run-now"
+        said = words.avoided_share(status)
+        share = "" if said is None else f"{said:.0%} of run-now"
         ink = "running" if (status.avoided_g or 0) > 0 else "text"
         mark = "" if status.avoided_g is None else m(status, "avoided_g")
         rows.append(self._line("avoided", units.fmt_grams(status.avoided_g), mark, share, ink))
