@@ -2,7 +2,7 @@
 
 import sys
 
-from house import until
+from house import Job, until
 
 TRAIN = """\
 import sys, torch
@@ -11,7 +11,7 @@ torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Dropout(0.2), torch.nn.ReLU(), torch.nn.Linear(32, 4))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 import time
-for step in range(600):
+for step in range(400):
     loss = model(torch.randn(8, 16)).square().mean()
     optimizer.zero_grad(); loss.backward(); optimizer.step()
     time.sleep(0.005)
@@ -26,12 +26,15 @@ def test_a_dozen_pauses_leave_no_trace_in_the_weights(house):
     plain = house.cli("run", "--name", "plain", "--", sys.executable, script)
     assert plain.returncode == 0, plain.stderr
     job_id = house.cli("run", "--detach", "--name", "held", "--", sys.executable, script, check=True).stdout.strip()
-    directory = house.home / "jobs" / job_id
-    acknowledged = 0
-    while acknowledged < 12 and not (directory / "exit.json").exists():
-        done = house.cli("pause", job_id)
-        acknowledged += done.stdout.startswith("paused at step")
-        house.cli("resume", job_id)
-    assert acknowledged >= 10
-    until(lambda: (directory / "exit.json").exists(), 60, "the end")
-    assert (directory / "run.log").read_text() == plain.stdout
+    job = Job(house, job_id, house.root / "marks")
+    until(lambda: job.status().get("clients") == 1, 60, "the training's first step")
+    held_at = set()
+    for _ in range(12):
+        answer = job.tell("pause")
+        assert answer.startswith("paused at step"), answer
+        held_at.add(answer)
+        job.tell("resume")
+        job.until_state("running")
+    assert len(held_at) == 12, "at twelve steps"
+    job.until_exit(60)
+    assert (job.dir / "run.log").read_text() == plain.stdout
