@@ -134,7 +134,7 @@ class Grid:
     def slots(self, edges: list[float]) -> list[float]:
         """Mean of each slot between the edges. Raises ProblemError when some of it is not known."""
         if not self.covers(edges[0], edges[-1]):
-            raise ProblemError("grid", f"{self.series.source} does not cover the whole time until the deadline")
+            raise ProblemError("grid", f"{self.series.source} does not cover the whole time that is planned")
         return [self.mean(a, b) for a, b in pairwise(edges)]
 
     def _integral(self, moment: float) -> float:

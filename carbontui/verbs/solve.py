@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -53,10 +54,17 @@ def solve(
             if zone or work or grid_file:
                 raise Failure("give a problem file or --work with --zone, not both", 2)
             problem, start_s, about = plan.load_problem(problem_file), None, problem_file
+            found = plan.solve(problem, tol=tol)
         else:
-            problem, start_s, about = _made_up(zone, grid_file, work, budget, start, watts, levels_file)
+            asked = (zone, grid_file, work, budget, start, watts, levels_file)
+            problem, start_s, about = _made_up(*asked, now_s := time.time())
             with_frontier = True
-        found = plan.solve(problem, tol=tol)
+            found = plan.solve(problem, tol=tol)
+            if found.late_s:
+                # what lies beyond the deadline meets the grid of its own hours, not that of the last one before it
+                deadline_s = problem.deadline_s
+                problem, _, _ = _made_up(*asked, now_s, found.late_s)
+                found = _late_by(deadline_s, plan.solve(problem, tol=tol))
         curve = plan.frontier(problem) if with_frontier else None
         text = plan.explain(problem, found, start_s=start_s)
     except Infeasible as error:
@@ -82,8 +90,11 @@ def _made_up(
     start: str | None,
     watts: float,
     levels_file: str | None,
+    now_s: float,
+    beyond_s: float = 0.0,
 ) -> tuple[Problem, float, str]:
-    """Problem, epoch seconds of its start, and one line on where its numbers come from."""
+    """Problem, epoch seconds of its start, and one line on where its numbers come from. It ends `beyond_s` after the
+    deadline."""
     from carbontui.grid import recorded, typical
     from carbontui.job import budget as budgets
     from carbontui.whatif import Grid, assumed, boundaries, load_setup
@@ -95,13 +106,14 @@ def _made_up(
     try:
         work_s = units.parse_duration(work)
         grid = Grid(recorded.load(grid_file, zone=zone or "recorded")) if grid_file else None
-        start_s = units.from_iso(start) if start else (grid.start_s if grid else time.time())
+        start_s = units.from_iso(start) if start else (grid.start_s if grid else now_s)
         deadline_s = budgets.parse(budget, start_s).deadline_s(start_s, work_s)
     except ValueError as error:
         raise Failure(str(error), 2) from None
     assert deadline_s is not None
     if deadline_s <= start_s:
         raise Failure(f"budget {budget!r} is over before the start", 2)
+    deadline_s += beyond_s
     slot_s = 900.0 if deadline_s - start_s <= 10 * 86400 else 3600.0
     if deadline_s - start_s > 60 * 86400:
         raise Failure(f"budget {budget!r} is longer than 60 days", 2)
@@ -117,8 +129,17 @@ def _made_up(
     values = [outlook.value_at(edge + 1e-3) for edge in edges[:-1]]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
-        raise Failure(f"typical days of {zone} do not cover the whole time until the deadline", 2)
+        raise Failure(f"typical days of {zone} do not cover the whole time that is planned", 2)
     return setup.problem(durations, known, work_s), start_s, f"{outlook.source}, not live; {about}"
+
+
+def _late_by(deadline_s: float, plan: Plan) -> Plan:
+    """The plan, and what it is compared with, late by what they need beyond `deadline_s` (seconds from the start)."""
+    baselines = tuple(
+        replace(rival, evaluation=replace(rival.evaluation, late_s=max(0.0, rival.evaluation.finish_s - deadline_s)))
+        for rival in plan.baselines
+    )
+    return replace(plan, late_s=max(0.0, plan.finish_s - deadline_s), baselines=baselines)
 
 
 def _show(problem: Problem, plan: Plan, curve: Frontier | None, text: str, about: str) -> None:
@@ -150,7 +171,8 @@ def _show(problem: Problem, plan: Plan, curve: Frontier | None, text: str, about
     console.print(table)
     if curve is not None and len(curve):
         console.print(_frontier_table(problem, curve, with_cost))
-        console.print(draw([(p.finish_s / 3600, p.gco2_g) for p in curve]), markup=False)
+        if len(curve) > 1:
+            console.print(draw([(p.finish_s / 3600, p.gco2_g) for p in curve]), markup=False)
 
 
 def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> object:
@@ -202,5 +224,6 @@ def draw(points: list[tuple[float, float]], width: int = 64, height: int = 12) -
     margin = max(len(label) for label in labels)
     lines = [f"{label:>{margin}} │{''.join(row).rstrip()}" for label, row in zip(labels, rows, strict=True)]
     lines.append(" " * margin + " └" + "─" * width)
-    ends = f"{left:.1f} h" + f"{right:.1f} h".rjust(width - len(f"{left:.1f} h"))
+    first, last = (units.fmt_duration(3600 * hours) for hours in (left, right))
+    ends = first + last.rjust(width - len(first))
     return "\n".join([*lines, " " * (margin + 2) + ends])

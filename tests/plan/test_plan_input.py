@@ -46,6 +46,10 @@ def broken(path, value):
         (("switch", "time_s"), [[0, 60]], "switch.time_s"),
         (("switch", "time_s"), [[0, -60], [20, 0]], "switch.time_s[0][1]"),
         (("switch", "power_w"), [[0, None], [300, 0]], "switch.power_w[0][1]"),
+        (("switch", "time_s"), [["x", 60], [20, 0]], "switch.time_s[0][0]"),
+        (("switch", "time_s"), [[0, 60], [20, []]], "switch.time_s[1][1]"),
+        (("switch", "power_w"), [[{}, 300], [300, 0]], "switch.power_w[0][0]"),
+        (("switch", "power_w"), [[0, 300], [300, float("nan")]], "switch.power_w[1][1]"),
         (("min_run_slots",), 0, "min_run_slots"),
         (("min_pause_slots",), 1.5, "min_pause_slots"),
         (("max_resumes",), -1, "max_resumes"),
@@ -101,6 +105,15 @@ def test_what_is_missing_is_said(asked):
     result = CliRunner().invoke(verb, asked, standalone_mode=False)
     assert isinstance(result.exception, Failure)
     assert result.exception.code == 2
+
+
+def test_what_lies_beyond_a_deadline_that_is_too_near_meets_the_grid_of_its_own_hours():
+    asked = ["--zone", "DE", "--work", "8h", "--start", "2030-04-12T12:00:00Z", "--json", "--budget"]
+    fits, late = (json.loads(CliRunner().invoke(verb, [*asked, budget]).stdout) for budget in ("8h", "4h"))
+    assert (fits["late_s"], late["late_s"]) == (0, 4 * 3600)
+    assert late["gco2"] == pytest.approx(fits["gco2"])
+    assert {rival["late_s"] for rival in late["baselines"] if rival["name"] == "run now"} == {4 * 3600}
+    assert "4 h 00 late" in late["explanation"]
 
 
 def test_a_made_up_job_shows_its_frontier():
