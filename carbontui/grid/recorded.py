@@ -39,8 +39,13 @@ def load(
     """
     path = Path(path)
     found: dict[float, float] = {}
-    for line, cells in _cells(path):
+    columns, lines = _cells(path)
+    for line, cells in lines:
         where = f"{path}, line {line}"
+        if len(cells) > columns and any(cell.strip() for cell in cells[columns:]):
+            # a decimal comma would otherwise lose its decimals in silence
+            text = ",".join(cells)
+            raise ValueError(f"{where}: {text!r} has more cells than the header ({columns}); write 300.5, not 300,5")
         if len(cells) < 2:
             raise ValueError(f"{where}: {','.join(cells)!r} has no second column")
         try:
@@ -62,8 +67,8 @@ def load(
     return Series(zone, signal, rows, source or f"recorded: {path.name}")
 
 
-def _cells(path: Path) -> list[tuple[int, list[str]]]:
-    """Line numbers and cells below the header."""
+def _cells(path: Path) -> tuple[int, list[tuple[int, list[str]]]]:
+    """How many columns the header names; line numbers and cells below it."""
     try:
         if path.suffix == ".gz":
             with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
@@ -79,7 +84,7 @@ def _cells(path: Path) -> list[tuple[int, list[str]]]:
     header = [cell.strip() for cell in lines[0]] if lines else []
     if header[:1] != ["time_utc"] or header[1:2] not in (["carbon_g_per_kwh"], ["value"]):
         raise ValueError(f"{path}, line 1: expected 'time_utc,carbon_g_per_kwh', found {','.join(header)[:60]!r}")
-    return [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
+    return len(header), [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
 
 
 def _value(text: str, where: str) -> float:

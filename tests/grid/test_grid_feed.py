@@ -89,6 +89,7 @@ def test_coarser_slots_are_means_of_finer_rows() -> None:
         ("when,what\n1,2\n", "expected 'time_utc,carbon_g_per_kwh'"),
         ("", "expected"),
         ("time_utc,value\n2020-01-01T00:00:00Z,1\n", "at least two rows"),
+        ("time_utc,value\n2020-01-01T00:00:00Z,300,5\n", "write 300.5, not 300,5"),
         ("time_utc,value\n2020-01-01T00:00:00Z,1\n2020-01-01T00:00:00Z,2\n", "twice"),
         ("time_utc,value\n2020-01-01T00:00:00Z,1\n2020-01-02T00:00:00Z,2\n", "24 h apart"),
     ],
