@@ -26,6 +26,7 @@ from carbontui.grid.types import Row, Series
 VERSION = 1
 DISK_S = 3.0
 LOCK_S = 10.0
+CLOCK_S = 60.0
 AFTER_FAULT_S = 60.0
 """A provider that failed is left alone this long by every job of the machine."""
 
@@ -62,11 +63,11 @@ class Cache:
         `fetch` gets the old entry. A fault leaves the old answer in place and is told in `fault`; never raises.
         """
         entry = await self.peek(key)
-        if self._now() < entry.next_s:
+        if self._closed(entry):
             return entry
         async with self._locked(key):
             entry = await self.peek(key)
-            if self._now() < entry.next_s:
+            if self._closed(entry):
                 return entry
             try:
                 series, notes = await fetch(entry)
@@ -78,14 +79,22 @@ class Cache:
             await self._store(key, entry)
         return entry
 
+    def _closed(self, entry: Entry) -> bool:
+        """Whether the window is still that of the last request; one made in the future was made by a clock since set
+        right."""
+        return entry.asked_at_s - CLOCK_S <= self._now() < entry.next_s
+
     async def peek(self, key: str) -> Entry:
         """What is known now, without a request."""
+        held = self._memory.get(key, Entry())
         if self._directory is None:
-            return self._memory.get(key, Entry())
+            return held
         with contextlib.suppress(OSError, asyncio.TimeoutError, ValueError, TypeError, KeyError):
-            return await in_thread(_read, self._path(key), deadline_s=DISK_S)
-        # another version, a damaged file, a dead disk: what this process remembers
-        return self._memory.get(key, Entry())
+            found = await in_thread(_read, self._path(key), deadline_s=DISK_S)
+            # on a disk that takes no writes this process remembers better
+            return found if found.asked_at_s >= held.asked_at_s else held
+        # another version, a damaged file, a dead disk
+        return held
 
     async def add_issue(self, key: str, issue: dict[str, Any]) -> issues.Issues:
         """The recent issues of `key` with this one, those that other jobs of the machine saw included; never raises."""
@@ -160,11 +169,11 @@ def _read(path: Path) -> Entry:
     series = None
     if held is not None:
         rows = tuple(
-            Row(start, dur, value, kind, suspect)
+            Row(float(start), float(dur), float(value), kind, suspect)
             for start, dur, value, kind, suspect in zip(*(held[name] for name in _COLUMNS), strict=True)
         )
         series = Series(**{name: held[name] for name in _FIELDS}, rows=rows)
-    return Entry(series, data["asked_at_s"], data["next_s"], data["fault"], tuple(data["notes"]))
+    return Entry(series, float(data["asked_at_s"]), float(data["next_s"]), data["fault"], tuple(data["notes"]))
 
 
 _COLUMNS = ("start_s", "dur_s", "value", "kind", "suspect")

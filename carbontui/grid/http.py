@@ -156,6 +156,8 @@ class Http:
                         if onward.host != target.host:
                             # following would hand the key to whoever is named there
                             raise BadAnswer(f"{target.host} sends us on to {onward.host}; not followed")
+                        if onward.scheme != target.scheme and onward.scheme != "https":
+                            raise BadAnswer(f"{target.host} sends us on to {onward.scheme}, unencrypted; not followed")
                         target = onward
                         continue
                     return await self._read(response, target.host)

@@ -61,5 +61,7 @@ def read_keys(path: Path, environment: Mapping[str, str] = os.environ) -> Mappin
         if not separator or name.strip() not in KEY_NAMES:
             raise KeyFileError(f"{path}, line {number}: expected NAME=value with one of {', '.join(KEY_NAMES)}")
         keys[name.strip()] = value.strip().strip("\"'")
-    keys.update({name: environment[name] for name in KEY_NAMES if environment.get(name)})
+    # a line end that came along with a pasted key would make every request a broken one
+    given = {name: environment.get(name, "").strip() for name in KEY_NAMES}
+    keys.update({name: value for name, value in given.items() if value})
     return MappingProxyType(keys)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from grid_site import SECRETS, ZONE_OF, Answer, Request, Site, good, level, told
 
-from carbontui.grid import issues
+from carbontui.grid import cache, issues
 from carbontui.grid.choose import AVERAGE
 from carbontui.grid.feed import Feed
 from carbontui.grid.forecast import answer
@@ -223,11 +223,57 @@ async def test_a_damaged_cache_is_asked_anew(site: Site, tmp_path: Path) -> None
     assert feed.outlook(NOW, 0, 3600, 900.0).how == "forecast"
 
 
+@pytest.mark.parametrize("cell", ['"next_s": "soon"', '"dur_s": null', '"value": ["x"]', '"notes": 7'])
+async def test_a_cache_of_the_wrong_types_is_asked_anew(site: Site, tmp_path: Path, cell: str) -> None:
+    site.respond = good("neso", NOW)
+    await feed_at(site, cache=tmp_path).refresh()
+    name, value = cell.split(": ")
+    for path in tmp_path.glob("*.json"):
+        data = json.loads(path.read_text())
+        for held in (data, data.get("series") or {}):
+            if json.loads(name) in held:
+                same = held[json.loads(name)]
+                held[json.loads(name)] = json.loads(value) * len(same) if value == '["x"]' else json.loads(value)
+        path.write_text(json.dumps(data))
+    feed = feed_at(site, cache=tmp_path)
+    asked = len(site.seen)
+    await feed.refresh()
+    assert len(site.seen) > asked
+    assert feed.outlook(NOW, 0, 3600, 900.0).how == "forecast" and "failed" not in feed.note
+
+
 async def test_an_unwritable_cache_does_not_matter(site: Site, tmp_path: Path) -> None:
     site.respond = good("neso", NOW)
     blocked = tmp_path / "file"
     blocked.write_text("")
     feed = feed_at(site, cache=blocked / "grid")
+    await feed.refresh()
+    assert feed.outlook(NOW, 0, 3600, 900.0).how == "forecast"
+
+
+async def test_a_disk_that_takes_no_writes_does_not_make_us_ask_again_and_again(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "_replace", full)
+    site.respond = lambda request: Answer(b"", 429, {"Retry-After": "3600"})
+    feed = feed_at(site, cache=tmp_path)
+    await feed.refresh()
+    asked = len(site.seen)
+    await feed.refresh()
+    assert asked and len(site.seen) == asked
+
+
+async def test_an_answer_from_the_future_does_not_keep_us_from_asking(site: Site, tmp_path: Path) -> None:
+    """The machine's clock was a year ahead when the cache was written, and has been set right since."""
+    ahead = Clock()
+    ahead.now_s = NOW + 366 * 86400.0
+    site.respond = good("neso", ahead.now_s)
+    await feed_at(site, clock=ahead, cache=tmp_path).refresh()
+    site.respond = good("neso", NOW)
+    feed = feed_at(site, cache=tmp_path)
     await feed.refresh()
     assert feed.outlook(NOW, 0, 3600, 900.0).how == "forecast"
 
@@ -277,6 +323,7 @@ def test_keys_come_from_a_private_file_or_the_environment(tmp_path: Path) -> Non
     path.chmod(0o600)
     assert read_keys(path, {"ENTSOE_TOKEN": "t", "HOME": "/"}) == {"EIA_API_KEY": "abc", "ENTSOE_TOKEN": "t"}
     assert read_keys(path, {"EIA_API_KEY": "other"})["EIA_API_KEY"] == "other"
+    assert read_keys(path, {"EIA_API_KEY": " pasted\r\n", "ENTSOE_TOKEN": " "}) == {"EIA_API_KEY": "pasted"}
     path.write_text("EIA_KEY=very-secret\n")
     with pytest.raises(KeyFileError) as caught:
         read_keys(path, {})

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
+import httpx
 import pytest
 from grid_site import SECRETS, ZONE_OF, Answer, Request, Site, good, iso, level, told, zipped
 
@@ -25,6 +26,7 @@ from carbontui.grid.faults import (
     ServerFault,
     Unreachable,
 )
+from carbontui.grid.http import Http
 from carbontui.grid.providers.base import Provider, steps
 from carbontui.grid.providers.mix import intensity_g_per_kwh
 from carbontui.grid.types import Series
@@ -116,6 +118,20 @@ async def test_a_fault_is_one_typed_line_without_a_key(site: Site, name: str, fa
     assert text and "\n" not in text and not any(secret in text for secret in SECRETS.values())
     if fault == "429":
         assert caught.value.retry_after_s == 77 and len(site.seen) == 1
+
+
+async def test_a_key_is_not_carried_on_unencrypted(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answered(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.scheme)
+        return httpx.Response(301, headers={"Location": "http://127.0.0.1/v3/latest"})
+
+    real = httpx.AsyncClient
+    monkeypatch.setattr(httpx, "AsyncClient", lambda **_: real(transport=httpx.MockTransport(answered)))
+    with pytest.raises(BadAnswer, match="unencrypted"):
+        await Http().get("https://127.0.0.1/v3/latest", headers={"auth-token": "secret"})
+    assert asked == ["https"]
 
 
 @pytest.mark.parametrize("name", NAMES)
