@@ -32,7 +32,6 @@ PLAN_NOISE = 0.05
 """Relative standard error of a difference between two slots' forecasts: what a new plan must win by."""
 PREVIEW_TIMEOUT_S = 10.0
 FORECAST_EVERY_S = 900.0
-LOST_FEED_S = 6 * 3600.0
 CURVE_REACH = 1.5
 """How far beyond the budget the frontier goes: what a looser one would save must be seen before it is given."""
 CURVE_LEAST = 2.0
@@ -116,7 +115,8 @@ class Planner:
             return protocol.Reason("no_work", f"flat out: the amount of work is not known yet; {how}")
         if job.feed.zone is None:
             return protocol.Reason("no_zone", f"flat out: {job.options.zone_why or 'the grid zone is not known'}")
-        if job.outlook is None:
+        if job.outlook is None or all(value is None for value in job.outlook.mean[job.outlook.realised :]):
+            # what nobody expects must not be planned as clean
             return protocol.Reason("no_grid", f"no shifting in time: {job.feed.note or 'no grid source answers'}")
         return None
 
@@ -371,13 +371,17 @@ class Planner:
             return refused(str(error))
         deadline = wanted.deadline_s(job.start_s, job.progress.total_s)
         # a deadline flat out cannot meet is planned as flat out, and says it is late
-        setup = self.setup(now, max(deadline or now, now + left), left)
+        setup = self.setup(now, max(deadline or now, self._soonest_s(now, left)), left)
         if setup is None:
             return refused("nothing is left to plan")
         setup = planning.with_price(setup, ask.carbon_price)
         try:
             answer = await job.workbench.ask(
-                "preview", PREVIEW_TIMEOUT_S, problem=setup.problem, pauses=self._pauses(setup, now)
+                "preview",
+                PREVIEW_TIMEOUT_S,
+                problem=setup.problem,
+                fixed=planning.fixed_slots(job.overrides.current, job.overrides.until_s, setup),
+                pauses=self._pauses(setup, now),
             )
         except WorkFailed as error:
             return refused(str(error))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from carbontui.plan.results import Baseline, Evaluation, Frontier, FrontierPoint, Plan, Violation
     from carbontui.plan.rivals import baselines
-    from carbontui.plan.rolling import replan
+    from carbontui.plan.rolling import broken, replan
     from carbontui.plan.words import explain
 
 _HOME = {
@@ -43,6 +43,7 @@ _HOME = {
     "Plan": "results",
     "Violation": "results",
     "baselines": "rivals",
+    "broken": "rolling",
     "replan": "rolling",
     "explain": "words",
 }
@@ -59,6 +60,7 @@ __all__ = [
     "ProblemError",
     "Violation",
     "baselines",
+    "broken",
     "evaluate",
     "explain",
     "frontier",

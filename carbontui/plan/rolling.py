@@ -39,12 +39,14 @@ def replan(
 
     No pause is longer than `max_pause_s` (of the one that lasts already, `still_s` are over; a pause is a slot at one
     of the levels `pausing`, by default at any that does not run): a longer one is broken by running in its cleanest
-    slot. That choice is a simple one, so the bound stays that of the plan without breaks. Raises as `solve` does.
+    slot, the rest planned anew around it or left as it was, whichever is better. That choice is a simple one, so the
+    bound stays that of the plan without breaks. Raises as `solve` does.
     """
     rests = [j for j, level in enumerate(problem.levels) if not level.running] if pausing is None else pausing
     held = dict(fixed or {})
     plan, changed = _replan(problem, kept, uncertainty, held, tol)
     bound = plan.lower_bound
+    shorter = broken(problem, plan.levels, max_pause_s, still_s, pausing)
     for _ in range(BREAKS_MAX):
         slot = _break(problem, plan.levels, rests, held, max_pause_s, still_s)
         if slot is None:
@@ -52,9 +54,33 @@ def replan(
         held[slot] = problem.fastest
         plan, changed = _replan(problem, kept, uncertainty, held, tol)
     if len(held) > len(fixed or {}):
-        figures = evaluate(problem, plan.levels)
-        plan = plan_of(plan.levels, figures, bound, plan.stage, tol, plan.baselines)
+        levels, figures = plan.levels, evaluate(problem, plan.levels)
+        # each break planned anew moves the pauses about, and may end up worse than the first plan simply broken
+        did = evaluate(problem, shorter)
+        fair = (did.violations, did.late_s) == (figures.violations, figures.late_s)
+        if fair and did.objective < figures.objective:
+            begins = accumulate(problem.dur_s, initial=0.0)
+            cut = (j if at < did.finish_s - 1e-9 else -1 for j, at in zip(shorter, begins, strict=False))
+            levels, figures, changed = tuple(cut), did, True
+        plan = plan_of(levels, figures, bound, plan.stage, tol, plan.baselines)
     return plan, changed
+
+
+def broken(
+    problem: Problem,
+    levels: Sequence[int],
+    max_pause_s: float = math.inf,
+    still_s: float = 0.0,
+    pausing: Collection[int] | None = None,
+) -> tuple[int, ...]:
+    """The schedule with its pauses broken as `replan` breaks them, and not planned anew: no optimum, but one that may
+    be carried out. It may break a rule or be late where `levels` did not."""
+    out = list(levels)
+    rests = [j for j, level in enumerate(problem.levels) if not level.running] if pausing is None else pausing
+    held: dict[int, int] = {}
+    while (slot := _break(problem, out, rests, held, max_pause_s, still_s)) is not None:
+        out[slot] = held[slot] = problem.fastest
+    return tuple(out)
 
 
 def _break(

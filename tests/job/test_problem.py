@@ -1,10 +1,13 @@
 """What a plan may choose from: caps where limits can be set, else duty cycles, and never a cap nobody can set."""
 
+from types import SimpleNamespace
+
 from carbontui.grid.types import Outlook
 from carbontui.job import planning, problem
 from carbontui.job.abilities import caps_hold, sigstop_refusal
 from carbontui.job.control import Child as ControlChild
 from carbontui.job.control import Control, Level, Observation, Rank, decide
+from carbontui.job.planner import Planner
 from carbontui.power.messages import Cap, Reading
 from carbontui.protocol import Override
 
@@ -78,3 +81,23 @@ def test_the_speed_under_an_override_is_the_measured_one_or_none():
         return planning.speed_under(Override(mode, watts, None, "ada@pts/1"), setup)
 
     assert (speed("boost"), speed("cap", 350.0), speed("cap", 200.0), speed("pause")) == (1.0, 0.85, None, None)
+
+
+def planner_that_sees(mean):
+    values = tuple(mean)
+    outlook = Outlook("US-CAL-CISO", "marginal", 0.0, 900.0, values, values, values, 2, "WattTime", "forecast", 1800.0)
+    return Planner(
+        SimpleNamespace(
+            caps_hold=False,
+            progress=SimpleNamespace(total_s=7200.0),
+            feed=SimpleNamespace(zone="US-CAL-CISO", note="WattTime: 9 h old"),
+            options=SimpleNamespace(),
+            outlook=outlook,
+        )
+    )
+
+
+def test_a_grid_of_which_nothing_is_expected_is_not_planned_as_clean():
+    assert planner_that_sees([300, 310, 305, None]).free_reason() is None
+    reason = planner_that_sees([300, 310, None, None]).free_reason()
+    assert reason.code == "no_grid" and "WattTime: 9 h old" in reason.text
