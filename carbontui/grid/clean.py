@@ -77,12 +77,12 @@ def _not_ahead(rows: list[Row], now_s: float, notes: list[str], signal: Signal) 
 
 
 def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float | None) -> list[Row]:
-    if signal != "marginal":
-        # marginal rates are zero at times (curtailed wind and sun); an average of zero is a fault of the source
-        zero = [row for row in rows if row.value <= 0]
-        if zero:
-            notes.append(f"{len(zero)} values of 0 g or below left out as faults")
-            rows = [row for row in rows if row.value > 0]
+    # marginal rates are zero at times (curtailed wind and sun); an average of zero is a fault of the source
+    sound = [row for row in rows if row.value > 0 or (row.value == 0 and signal == "marginal")]
+    if len(sound) < len(rows):
+        what = "below 0 g" if signal == "marginal" else "of 0 g or below"
+        notes.append(f"{len(rows) - len(sound)} values {what} left out as faults")
+        rows = sound
     if not rows:
         return rows
     middle = statistics.median(row.value for row in rows)
@@ -94,7 +94,7 @@ def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float
     if leaps:
         notes.append(f"{len(leaps)} values that leap more than {LEAP:g}-fold left out")
     return [
-        replace(row, suspect=row.value > SUSPECT_G or row.value < 0) for k, row in enumerate(rows) if k not in leaps
+        replace(row, suspect=row.value > SUSPECT_G) for k, row in enumerate(rows) if k not in leaps
     ]
 
 

@@ -151,7 +151,7 @@ class Http:
                 request = await self._request(client, target, headers)
                 response = await client.send(request, auth=auth, stream=True)
                 try:
-                    if response.is_redirect:
+                    if response.has_redirect_location:
                         onward = target.join(response.headers["location"])
                         if onward.host != target.host:
                             # following would hand the key to whoever is named there
@@ -191,6 +191,8 @@ class Http:
             raise Unreachable(f"the name {host} was not resolved within {self._name_s:g} s") from None
         except OSError:
             raise Unreachable(f"the name {host} cannot be resolved (no network?)") from None
+        if not found:
+            raise Unreachable(f"the name {host} has no address")
         # IPv4 first: a broken IPv6 route would eat the whole deadline
         found = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
         address = str(found[0][4][0])

@@ -33,6 +33,12 @@ def test_zero_grams_is_a_fault_not_a_clean_grid() -> None:
         tidy(hours(0, 0, 0))
 
 
+def test_a_marginal_rate_below_zero_is_left_out_and_one_of_zero_is_not() -> None:
+    """A problem file takes no negative intensity: one such value would keep the job without a plan."""
+    rows, notes = tidy(hours(300, 0, -50, 310), signal="marginal")
+    assert min(row.value for row in rows) == 0 and "below 0 g" in notes[0]
+
+
 def test_a_short_gap_is_bridged_and_marked_a_long_one_stays_open() -> None:
     short, notes = tidy(hours(100, None, None, 160))
     assert [row.value for row in short] == [100, 120, 140, 160] and notes == ("2 missing values interpolated",)

@@ -104,6 +104,8 @@ FAULTS: dict[str, tuple[Callable[[Request], Answer], tuple[type[GridError], ...]
     "xml error": (status(200, b"<Acknowledgement_MarketDocument><Reason/></Acknowledgement_MarketDocument>"),
                   (NoData, BadAnswer)),
     "another shape": (status(200, b'{"data": {"x": [1]}, "records": [3], "results": {"a": 1}}'), (NoData, BadAnswer)),
+    "not modified": (status(304), (BadAnswer,)),
+    "moved nowhere": (status(302), (BadAnswer,)),
     "moved": (lambda request: Answer(b"x", 302, {"Location": "http://elsewhere.test/login"}), (BadAnswer,)),
 }  # fmt: skip
 
@@ -138,6 +140,8 @@ async def test_a_key_is_not_carried_on_unencrypted(monkeypatch: pytest.MonkeyPat
 async def test_no_name_no_connection_no_answer_and_half_an_answer(site: Site, name: str) -> None:
     with pytest.raises(Unreachable, match="cannot be resolved"):
         await probe(made(name, site, resolve=gone))
+    with pytest.raises(Unreachable, match="has no address"):
+        await probe(made(name, site, resolve=lambda *_: []))
     silent = threading.Event()
     with pytest.raises(Unreachable, match="was not resolved"):
         await probe(made(name, site, resolve=lambda *_: silent.wait(5), name_s=0.02))
