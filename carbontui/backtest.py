@@ -55,19 +55,19 @@ class Report:
     outcomes: dict[str, list[Outcome]]
     about: dict[str, Any] = field(default_factory=dict)
 
-    def summary(self) -> dict[str, dict[str, float]]:
-        """Per policy: saving against run now and share of the perfect-foresight saving (both on summed grams, in %),
-        late jobs, jobs made worse (%), the worst of them (%)."""
+    def summary(self) -> dict[str, dict[str, float | None]]:
+        """Per policy: saving against run now and share of the perfect-foresight saving (both on summed grams, in %;
+        None where nothing can be saved), late jobs, jobs made worse (%), the worst of them (%)."""
         now = [o.figures.gco2 for o in self.outcomes["run now"]]
         perfect = sum(o.figures.gco2 for o in self.outcomes["perfect foresight"])
         room = sum(now) - perfect
-        table = {}
+        table: dict[str, dict[str, float | None]] = {}
         for name, outcomes in self.outcomes.items():
             grams = [o.figures.gco2 for o in outcomes]
             ratios = [g / n - 1 if n > 0 else 0.0 for g, n in zip(grams, now, strict=True)]
             table[name] = {
                 "saving_pct": 100 * (1 - sum(grams) / sum(now)) if sum(now) > 0 else 0.0,
-                "captured_pct": 100 * (sum(now) - sum(grams)) / room if room > 1e-9 * sum(now) else 0.0,
+                "captured_pct": 100 * (sum(now) - sum(grams)) / room if room > 1e-9 * sum(now) else None,
                 "late": sum(o.figures.late_s > 0 for o in outcomes),
                 "worse_pct": 100 * sum(r > WORSE for r in ratios) / len(ratios),
                 "worst_pct": 100 * max(ratios),
@@ -141,7 +141,9 @@ def default_slot(work_s: float) -> float:
 def _until_done(problem: Problem, levels: Sequence[int], figures: Evaluation) -> tuple[int, ...]:
     clock, out = 0.0, []
     for k, duration in enumerate(problem.dur_s):
-        out.append(levels[k] if k < len(levels) and clock < figures.finish_s - 1e-9 else -1)
+        said = levels[k] if k < len(levels) else -1
+        # what a policy leaves unsaid is flat out, to the judge and so to the reader
+        out.append(-1 if clock >= figures.finish_s - 1e-9 else problem.fastest if said < 0 else said)
         clock += duration
     return tuple(out)
 

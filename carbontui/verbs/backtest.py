@@ -82,7 +82,7 @@ def _show(report: Report) -> None:
         table.add_row(
             name,
             f"{row['saving_pct']:.1f} %",
-            f"{row['captured_pct']:.0f} %",
+            "–" if row["captured_pct"] is None else f"{row['captured_pct']:.0f} %",
             f"{row['late']:.0f}",
             f"{row['worse_pct']:.0f} %",
             f"{row['worst_pct']:+.0f} %",

@@ -159,3 +159,11 @@ def test_the_own_forecast_rolls_without_being_late_and_without_looking_ahead():
 def test_a_file_that_is_too_short_says_how_much_is_missing():
     with pytest.raises(ProblemError, match=r"holds 20 days; .* needs 60 days of history before it; --no-own"):
         backtest.run(grid(24 * 20), whatif.assumed(650.0, caps=True, running=False), 8 * 3600.0, 2.0, 2, seed=1)
+
+
+def test_running_now_has_a_schedule_too_and_nothing_is_captured_where_nothing_can_be_saved(report):
+    first = report.to_dict()["starts"][0]["policies"]["run now"]
+    assert first["levels"] == [[2, 4 * 2]], "full, in half-hour slots"
+    setup = whatif.assumed(650.0, caps=False, running=False)
+    flat = backtest.run(grid(of=lambda hour: 300.0), setup, 4 * 3600.0, 2.0, 2, own=False)
+    assert {row["captured_pct"] for row in flat.summary().values()} == {None}
