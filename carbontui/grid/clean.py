@@ -93,9 +93,7 @@ def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float
     leaps = {k for k in range(len(rows)) if _leaps(rows, k, middle, signal)}
     if leaps:
         notes.append(f"{len(leaps)} values that leap more than {LEAP:g}-fold left out")
-    return [
-        replace(row, suspect=row.value > SUSPECT_G) for k, row in enumerate(rows) if k not in leaps
-    ]
+    return [replace(row, suspect=row.value > SUSPECT_G) for k, row in enumerate(rows) if k not in leaps]
 
 
 def _leaps(rows: Sequence[Row], k: int, middle: float, signal: Signal) -> bool:

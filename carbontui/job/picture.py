@@ -165,7 +165,8 @@ def _provenance(
         }
         grid = how_of[f.outlook.how]
         found["intensity"] = p(grid, source, round(max(0.0, f.now_s - f.outlook.made_at_s), 1))
-    realised: How = "replay" if f.replay else ("estimated" if grid == "default" else "measured")
+    # grams are no better known than the energy they come from
+    realised: How = "replay" if f.replay else "estimated" if grid == "default" else found["energy_wall_kwh"].how
     found["gco2_g"] = p(realised, source)
     basis = "flat out from the start at measured full watts, realised intensity"
     if not f.full_measured:

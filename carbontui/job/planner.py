@@ -118,6 +118,12 @@ class Planner:
         if job.outlook is None or all(value is None for value in job.outlook.mean[job.outlook.realised :]):
             # what nobody expects must not be planned as clean
             return protocol.Reason("no_grid", f"no shifting in time: {job.feed.note or 'no grid source answers'}")
+        o = job.options
+        priced = o.price_per_kwh is not None or any(value is not None for value in job.outlook.price)
+        if o.objective == "cost" and not priced and not o.carbon_price:
+            # every hour would cost nothing, and any plan be the best
+            text = f"no shifting in time: no electricity price in {o.currency} is known; set price_per_kwh"
+            return protocol.Reason("no_grid", text)
         return None
 
     # --- what the plan says ---

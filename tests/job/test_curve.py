@@ -39,6 +39,12 @@ def test_a_budget_without_slack_still_shows_what_a_looser_one_would_save(job):
     assert frontier.points[-1].gco2_g < 0.8 * frontier.points[0].gco2_g
 
 
+def test_grams_are_no_better_known_than_the_energy_they_come_from(job):
+    """No board is here: CPU and host are modelled, and so is their CO2, on however well measured a grid."""
+    how = {key: entry["how"] for key, entry in job.status()["provenance"].items()}
+    assert how["energy_wall_kwh"] == how["gco2_g"] == "estimated"
+
+
 def test_other_budgets_are_measured_against_the_plan_in_force(house, job):
     """Also where a person's word or a kept plan holds it off the curve."""
     house.cli("pause", job.id, "--for", "45m", check=True)

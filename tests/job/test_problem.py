@@ -1,5 +1,6 @@
 """What a plan may choose from: caps where limits can be set, else duty cycles, and never a cap nobody can set."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 from carbontui.grid.types import Outlook
@@ -83,15 +84,17 @@ def test_the_speed_under_an_override_is_the_measured_one_or_none():
     assert (speed("boost"), speed("cap", 350.0), speed("cap", 200.0), speed("pause")) == (1.0, 0.85, None, None)
 
 
-def planner_that_sees(mean):
+def planner_that_sees(mean, price=(), **said):
     values = tuple(mean)
     outlook = Outlook("US-CAL-CISO", "marginal", 0.0, 900.0, values, values, values, 2, "WattTime", "forecast", 1800.0)
+    outlook = replace(outlook, price=price)
+    options = {"objective": "carbon", "price_per_kwh": None, "carbon_price": None, "currency": "EUR"} | said
     return Planner(
         SimpleNamespace(
             caps_hold=False,
             progress=SimpleNamespace(total_s=7200.0),
             feed=SimpleNamespace(zone="US-CAL-CISO", note="WattTime: 9 h old"),
-            options=SimpleNamespace(),
+            options=SimpleNamespace(**options),
             outlook=outlook,
         )
     )
@@ -101,3 +104,12 @@ def test_a_grid_of_which_nothing_is_expected_is_not_planned_as_clean():
     assert planner_that_sees([300, 310, 305, None]).free_reason() is None
     reason = planner_that_sees([300, 310, None, None]).free_reason()
     assert reason.code == "no_grid" and "WattTime: 9 h old" in reason.text
+
+
+def test_money_is_not_saved_where_no_price_is_known():
+    seen = [300, 310, 305, 300]
+    reason = planner_that_sees(seen, objective="cost").free_reason()
+    assert reason.code == "no_grid" and "no electricity price in EUR" in reason.text
+    assert planner_that_sees(seen, objective="cost", price_per_kwh=0.3).free_reason() is None
+    assert planner_that_sees(seen, objective="cost", carbon_price=80.0).free_reason() is None
+    assert planner_that_sees(seen, (None, None, 0.1, None), objective="cost").free_reason() is None
