@@ -65,9 +65,9 @@ def _next(day: str | None, hour: int, minute: int, now_s: float, text: str) -> f
     if day is not None:
         moment += timedelta(days=(_DAYS.index(day) - moment.weekday()) % 7)
     step = timedelta(days=7 if day is not None else 1)
-    while moment.astimezone().timestamp() <= now_s:
+    while moment.timestamp() <= now_s:
         moment += step
-    return moment.astimezone().timestamp()
+    return moment.timestamp()
 
 
 def parse_until(text: str, now_s: float) -> float | Literal["next"]:

@@ -127,7 +127,8 @@ def slots_of(now_s: float, deadline_s: float, slot_s: float | None = None) -> tu
         durations.append(min(step, deadline_s - at))
         at += durations[-1]
     if len(durations) > 1 and durations[-1] < 1.0:
-        durations[-2] += durations.pop()
+        rest = durations.pop()
+        durations[-1] += rest
     return durations, step
 
 

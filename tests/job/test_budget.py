@@ -38,6 +38,11 @@ def test_a_clock_time_keeps_its_hour_across_the_change_to_summer_time(berlin):
     assert units.iso(budget.parse("sun 09:00", saturday).value) == "2026-03-29T07:00:00.000Z"
 
 
+def test_a_clock_time_that_the_change_to_summer_time_leaves_out_is_still_that_day(berlin):
+    almost = units.from_iso("2026-03-29T00:45:00Z")
+    assert units.iso(budget.parse("02:30", almost).value) == "2026-03-29T01:30:00.000Z"
+
+
 @pytest.mark.parametrize("text", ["", "0.5x", "x", "soon", "25:00", "0h", "9999x", "nan"])
 def test_what_is_no_budget_is_refused_by_name(text):
     with pytest.raises(ValueError, match=r"budget|time of day|duration"):

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
+
 from carbontui.grid.types import Outlook
 from carbontui.job import planning, problem
 from carbontui.job.abilities import caps_hold, sigstop_refusal
@@ -113,3 +115,13 @@ def test_money_is_not_saved_where_no_price_is_known():
     assert planner_that_sees(seen, objective="cost", price_per_kwh=0.3).free_reason() is None
     assert planner_that_sees(seen, objective="cost", carbon_price=80.0).free_reason() is None
     assert planner_that_sees(seen, (None, None, 0.1, None), objective="cost").free_reason() is None
+
+
+@pytest.mark.parametrize(("ahead_s", "slots"), [(100.5, 1), (1000.5, 2), (1900.5, 3), (2800.5, 4)])
+def test_a_deadline_just_after_a_quarter_of_an_hour_makes_no_slot_of_its_own(ahead_s, slots):
+    now = 1_800_000_000.0 + 800.0
+    durations, _ = problem.slots_of(now, now + ahead_s)
+    assert len(durations) == slots
+    assert sum(durations) == pytest.approx(ahead_s)
+    whole = [100.0, 900.0, 900.0, 900.0][:slots]
+    assert durations == pytest.approx([*whole[:-1], whole[-1] + 0.5])
