@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
+import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +56,11 @@ def load_issues(path: str | Path) -> list[Issue]:
     path = Path(path)
     rows: dict[float, dict[float, float]] = {}
     try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        with (
+            gzip.open(path, "rt", encoding="utf-8-sig")
+            if path.suffix == ".gz"
+            else path.open(encoding="utf-8-sig") as file
+        ):
             reader = csv.DictReader(file)
             if not {"issue_utc", "target_utc", "forecast"} <= set(reader.fieldnames or ()):
                 raise ProblemError("issued", f"{path} needs the columns issue_utc,target_utc,forecast")
@@ -67,8 +72,10 @@ def load_issues(path: str | Path) -> list[Issue]:
                     rows.setdefault(from_iso(row["issue_utc"]), {})[from_iso(row["target_utc"])] = value
                 except (ValueError, TypeError) as error:
                     raise ProblemError("issued", f"{path} line {line}: {error}") from None
-    except OSError as error:
-        raise ProblemError("issued", f"{path} cannot be read ({error.strerror})") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ProblemError("issued", f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ProblemError("issued", f"{path} is not a CSV text file ({error})") from None
     if not rows:
         raise ProblemError("issued", f"{path} has no rows")
     return [Issue(at, tuple(sorted(said)), tuple(said[t] for t in sorted(said))) for at, said in sorted(rows.items())]

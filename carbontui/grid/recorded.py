@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import zlib
 from collections import Counter
 from importlib import resources
 from itertools import pairwise
@@ -76,7 +77,7 @@ def _cells(path: Path) -> tuple[int, list[tuple[int, list[str]]]]:
         else:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 lines = list(csv.reader(file))
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ValueError(f"{path}: cannot be read ({reason})") from error
     except (UnicodeDecodeError, csv.Error) as error:

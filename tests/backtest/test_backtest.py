@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from carbontui import backtest, known, units, whatif
 from carbontui.cli import Failure
+from carbontui.grid import recorded
 from carbontui.grid.types import Row, Series
 from carbontui.plan import ProblemError, evaluate
 from carbontui.verbs.backtest import backtest as verb
@@ -167,3 +169,21 @@ def test_running_now_has_a_schedule_too_and_nothing_is_captured_where_nothing_ca
     setup = whatif.assumed(650.0, caps=False, running=False)
     flat = backtest.run(grid(of=lambda hour: 300.0), setup, 4 * 3600.0, 2.0, 2, own=False)
     assert {row["captured_pct"] for row in flat.summary().values()} == {None}
+
+
+def test_forecast_files_of_a_spreadsheet_are_read_and_broken_ones_named(tmp_path):
+    text = "issue_utc,target_utc,forecast\n2030-01-01T00:00:00Z,2030-01-01T01:00:00Z,300\n"
+    path, packed = tmp_path / "issued.csv", tmp_path / "issued.csv.gz"
+    path.write_text(text, encoding="utf-8-sig")
+    assert known.load_issues(path)[0].values == (300.0,)
+    whole = gzip.compress(text.encode() * 50)
+    for broken, at in (
+        (whole[:-20], packed),
+        (whole[:20] + b"\xff" * 20 + whole[40:], packed),
+        (b"\xff\xfe\x00", path),
+    ):
+        at.write_bytes(broken)
+        with pytest.raises(ProblemError, match="issued"):
+            known.load_issues(at)
+        with pytest.raises(ValueError, match="issued"):
+            recorded.load(at)
