@@ -49,25 +49,25 @@ def curve(
         found = plan.frontier(whole, fixed).points
     except plan.ProblemError:
         return []
-    points = [_allowed(whole, point, pauses or {}, fixed is not None) for point in thin(found)]
+    points = [_allowed(whole, point, pauses or {}, fixed) for point in thin(found)]
     kept: list[plan.FrontierPoint] = []
-    for point in sorted(filter(None, points), key=lambda point: point.finish_s):
+    for point in sorted(filter(None, points), key=lambda point: (point.finish_s, point.objective)):
         if not kept or point.objective < kept[-1].objective:
             kept.append(point)
     return [point.to_dict() for point in kept]
 
 
 def _allowed(
-    problem: plan.Problem, point: plan.FrontierPoint, pauses: dict[str, Any], overruled: bool
+    problem: plan.Problem, point: plan.FrontierPoint, pauses: dict[str, Any], fixed: dict[int, int] | None
 ) -> plan.FrontierPoint | None:
     """The point with pauses that are too long broken; None where that cannot be carried out."""
     levels = tuple(level for level, count in point.levels for _ in range(count))
     levels += (-1,) * (len(problem.dur_s) - len(levels))
-    shorter = plan.broken(problem, levels, **pauses)
+    shorter = plan.broken(problem, levels, **pauses, fixed=fixed)
     if shorter == levels:
         return point
     did = plan.evaluate(problem, shorter)
-    if did.late_s or (did.violations and not overruled):
+    if did.late_s or (did.violations and not fixed):
         return None
     starts = accumulate(problem.dur_s, initial=0.0)
     runs = run_lengths([level for level, start in zip(shorter, starts, strict=False) if start < did.finish_s - 1e-9])

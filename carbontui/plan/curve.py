@@ -36,6 +36,9 @@ def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
         point = FrontierPoint(0.0, figures.gco2, figures.cost, figures.kwh, figures.objective, ())
         return Frontier((point,), (0,) * slots)
     graph = build(problem, fixed)
+    if not graph.work.any():
+        # held still to the end
+        return Frontier((), (-1,) * slots)
     simple = _simple(graph) if fixed is None else np.empty((0, slots), dtype=np.int64)
     prices = search_price(graph, np.inf, 0.0, rounds=2)
     tables = fill(

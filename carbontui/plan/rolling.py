@@ -46,7 +46,7 @@ def replan(
     held = dict(fixed or {})
     plan, changed = _replan(problem, kept, uncertainty, held, tol)
     bound = plan.lower_bound
-    shorter = broken(problem, plan.levels, max_pause_s, still_s, pausing)
+    shorter = broken(problem, plan.levels, max_pause_s, still_s, pausing, fixed)
     for _ in range(BREAKS_MAX):
         slot = _break(problem, plan.levels, rests, held, max_pause_s, still_s)
         if slot is None:
@@ -72,12 +72,13 @@ def broken(
     max_pause_s: float = math.inf,
     still_s: float = 0.0,
     pausing: Collection[int] | None = None,
+    fixed: Mapping[int, int] | None = None,
 ) -> tuple[int, ...]:
     """The schedule with its pauses broken as `replan` breaks them, and not planned anew: no optimum, but one that may
     be carried out. It may break a rule or be late where `levels` did not."""
     out = list(levels)
     rests = [j for j, level in enumerate(problem.levels) if not level.running] if pausing is None else pausing
-    held: dict[int, int] = {}
+    held = dict(fixed or {})
     while (slot := _break(problem, out, rests, held, max_pause_s, still_s)) is not None:
         out[slot] = held[slot] = problem.fastest
     return tuple(out)

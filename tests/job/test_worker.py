@@ -65,3 +65,13 @@ def test_breaking_pauses_one_by_one_is_never_worse_than_breaking_them_all_at_onc
     chosen, _ = plan.replan(whole, None, max_pause_s=3600.0)
     simply = plan.evaluate(whole, plan.broken(whole, plan.solve(whole).levels, 3600.0))
     assert simply.feasible and chosen.objective <= simply.objective * (1 + 1e-9)
+
+
+def test_a_person_may_pause_longer_than_any_plan_and_to_the_very_end():
+    limits = {"max_pause_s": 3600.0, "pausing": [0]}
+    fixed = {str(k): 0 for k in range(12)}
+    offers = worker.solve_plan({"problem": problem(), "fixed": fixed, "pauses": limits})["frontier"]
+    assert offers and all(point["levels"][0][0] == 0 and point["levels"][0][1] >= 12 for point in offers)
+    whole = {str(k): 0 for k in range(96)}
+    answer = worker.solve_plan({"problem": problem(), "fixed": whole, "pauses": limits})
+    assert answer["frontier"] == [] and answer["plan"]["late_s"] > 0
