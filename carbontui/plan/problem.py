@@ -99,13 +99,13 @@ class Problem:
         _matrix("switch.power_w", self.switch_w, count)
         for i, (times, watts) in enumerate(zip(self.switch_s, self.switch_w, strict=True)):
             for j, (time, power) in enumerate(zip(times, watts, strict=True)):
-                # ignored (the diagonal, the watts of a forbidden switch): it may be null, but must be a number else
+                # what is ignored (the diagonal, the watts of a forbidden switch) is a number all the same
                 if i != j and time is not None:
                     _number(f"switch.time_s[{i}][{j}]", time, least=0.0)
                     _number(f"switch.power_w[{i}][{j}]", power, least=0.0)
                 else:
                     _number(f"switch.time_s[{i}][{j}]", 0.0 if time is None else time)
-                    _number(f"switch.power_w[{i}][{j}]", 0.0 if power is None else power)
+                    _number(f"switch.power_w[{i}][{j}]", power)
         for name, value in (("min_run_slots", self.min_run_slots), ("min_pause_slots", self.min_pause_slots)):
             _integer(name, value, least=1)
         if self.max_resumes is not None:

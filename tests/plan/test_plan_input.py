@@ -49,6 +49,7 @@ def broken(path, value):
         (("switch", "time_s"), [["x", 60], [20, 0]], "switch.time_s[0][0]"),
         (("switch", "time_s"), [[0, 60], [20, []]], "switch.time_s[1][1]"),
         (("switch", "power_w"), [[{}, 300], [300, 0]], "switch.power_w[0][0]"),
+        (("switch", "power_w"), [[0, 300], [300, None]], "switch.power_w[1][1]"),
         (("switch", "power_w"), [[0, 300], [300, float("nan")]], "switch.power_w[1][1]"),
         (("min_run_slots",), 0, "min_run_slots"),
         (("min_pause_slots",), 1.5, "min_pause_slots"),
