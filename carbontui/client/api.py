@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import math
 import os
 import socket
@@ -49,8 +50,9 @@ def report(
     whole = _number(total)
     told["total"] = int(whole) if whole is not None and 0 < whole <= _COUNT_MAX else None
     if metrics is not None:
-        pairs = ((str(key)[:64], _number(value)) for key, value in list(metrics.items())[:_METRICS_MAX])
-        told["metrics"] = {key: value for key, value in pairs if value is not None}
+        with contextlib.suppress(Exception):  # whatever it is, it is no reason to end a training
+            pairs = ((_word(key), _number(value)) for key, value in list(metrics.items())[:_METRICS_MAX])
+            told["metrics"] = {key: value for key, value in pairs if value is not None}
     with gate.cond:
         gate.facts.update((key, value) for key, value in told.items() if value is not None)
 
@@ -85,9 +87,14 @@ def level() -> Optional[str]:
 def _number(value: Any) -> Optional[float]:
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
+    except Exception:  # of any class: a value may be anything, and so may a warning that is an error
         return None
     return number if math.isfinite(number) else None
+
+
+def _word(key: Any) -> str:
+    """A name that any reader of the wire takes: a lone surrogate would cost the whole message."""
+    return str(key)[:64].encode(errors="replace").decode()
 
 
 def _env_count(name: str, default: int = 0) -> int:

@@ -17,7 +17,7 @@ LOSS_EVERY = 50
 
 def _resumed_at(step: Any) -> None:
     """The framework says how many steps were done before this process began."""
-    if isinstance(step, int) and step > 0:
+    if isinstance(step, int) and step >= 0:
         with api.gate.cond:
             api.gate.facts["start_step"] = max(0, step - api.gate.counter.done())
 

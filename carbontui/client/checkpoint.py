@@ -46,6 +46,8 @@ class Checkpoint:
         """
         _sweep(self.path)
         if not os.path.exists(self.path):
+            with api.gate.cond:  # nothing is resumed here, whatever another script of the command was resumed from
+                api.gate.facts["start_step"] = 0
             return 0
         state = _torch().load(self.path, map_location="cpu", weights_only=True)
         if state.get("format") != FORMAT or set(state["parts"]) != set(self.parts):

@@ -8,6 +8,8 @@ from typing import Any, Callable, ContextManager, Optional, Tuple
 SPAN = 250
 """The count runs down from here inside CPython's cache of small integers, so that a step allocates nothing."""
 FAR = 1 << 62
+MOST = 1 << 40
+"""More steps than this at once are a mistake, and count as one."""
 
 
 class Counter:
@@ -56,6 +58,8 @@ class Counter:
                     left = _whole(left)
                 if left > SPAN:
                     left = SPAN
+                elif left < -MOST:
+                    left = SPAN - 1
                 # no call between the next two lines: no other thread's step falls in between
                 base += SPAN - left
                 left = SPAN

@@ -45,8 +45,10 @@ def environment(
     columns wide unless `base` says otherwise.
     """
     env = dict(base)
-    paths = [str(hook_dir)] + [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p != str(hook_dir)]
-    env["PYTHONPATH"] = os.pathsep.join(paths)
+    # a job that is started from within another: two hooks would count every step twice
+    hooks = {str(hook_dir), base.get("CARBONTUI_HOOK")}
+    paths = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p not in hooks]
+    env["PYTHONPATH"] = os.pathsep.join([str(hook_dir), *paths])
     env["CARBONTUI_SOCKET"] = str(socket)
     env["CARBONTUI_JOB"] = job
     env["CARBONTUI_MARKER"] = str(marker)
@@ -54,7 +56,8 @@ def environment(
     env.pop("CARBONTUI_RUN_LOG", None)
     if log is not None:
         env["CARBONTUI_RUN_LOG"] = str(log)
-    env.pop("CARBONTUI_RESUME", None)
+    for name in ("CARBONTUI_RESUME", "CARBONTUI_START_STEP"):  # of a job that this one is started from
+        env.pop(name, None)
     if resume:
         env["CARBONTUI_RESUME"] = "1"
     env["PYTHONUNBUFFERED"] = "1"

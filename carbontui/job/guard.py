@@ -138,15 +138,18 @@ class Guard:
 
     async def _stop_alone(self, now: bool) -> None:
         gap = proc.STOP_NOW_GAP_S if now else proc.STOP_GAP_S
+        group = self.pid
+        if group is None or not proc.same_process(group, self.facts.get("start_time")):
+            return
         for number in proc.STOP_ORDER:
-            if self.pid is None or not proc.same_process(self.pid, self.facts.get("start_time")):
-                return
-            proc.signal_group(self.pid, number)
+            proc.signal_group(group, number)
             if number != signal.SIGKILL:
-                proc.signal_group(self.pid, signal.SIGCONT)
+                proc.signal_group(group, signal.SIGCONT)
             due = time.monotonic() + gap
-            while time.monotonic() < due and proc.same_process(self.pid, self.facts.get("start_time")):
+            while time.monotonic() < due and proc.group_alive(group):
                 await asyncio.sleep(0.1)
+            if not proc.group_alive(group):
+                return
 
     def close(self) -> None:
         if self._socket is not None:

@@ -79,6 +79,8 @@ class Keeper:
         self.stop_left: list[int] = []
         self.stop_gap_s = proc.STOP_GAP_S
         self.stop_next = 0.0
+        self.leader_code: int | None = None
+        """Exit code of a child that ended while others of its process group have yet to obey the stop."""
         self.stopped_by_person = False
         self.books_closed = False
         self.ended_at: float | None = None
@@ -132,8 +134,10 @@ class Keeper:
             )
         except OSError as error:
             missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
+            # the folder may have gone since the first start
+            what = self.spec["argv"][0] if os.path.isdir(self.spec["cwd"]) else f"the folder {self.spec['cwd']}"  # noqa: PTH112
             with contextlib.suppress(OSError):
-                os.write(output, f"carbontui: {self.spec['argv'][0]}: {error.strerror}\n".encode())
+                os.write(output, f"carbontui: {what}: {error.strerror}\n".encode(errors="replace"))
             self.finish(127 if missing else 126, None)
             return
         finally:
@@ -171,6 +175,10 @@ class Keeper:
 
     def child_ended(self, code: int) -> None:
         self.freezer.let_go("the child has ended")
+        if self.child and self.stop_left and proc.group_alive(self.child.pid):
+            # a shell goes first; what it ran in the background ignores INT and would train on, stopped or not
+            self.leader_code = code
+            return
         self.child = None
         self.child_start = None
         marker = self.read_marker() if code == 0 and not self.stopped_by_person else None
@@ -318,6 +326,11 @@ class Keeper:
             if self.hold_until is None or time.time() >= self.hold_until or alone:
                 self.start_child()
         self.advance_stop()
+        if self.leader_code is not None and self.child:
+            given_up = not self.stop_left and now >= self.stop_next
+            if given_up or not proc.group_alive(self.child.pid):
+                self.stop_left = []
+                self.child_ended(self.leader_code)
 
     def over(self) -> bool:
         if self.ended_at is None:

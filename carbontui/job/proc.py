@@ -52,6 +52,21 @@ def signal_group(pgid: int, number: int) -> bool:
         return False
 
 
+def group_alive(pgid: int) -> bool:
+    """Whether anyone of a process group still runs; one that has ended and is not yet collected does not."""
+    for entry in os.listdir("/proc"):  # noqa: PTH208
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as stat:  # noqa: PTH123
+                fields = stat.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == pgid and fields[0] not in (b"Z", b"X"):
+            return True
+    return False
+
+
 def descendants(pid: int) -> list[int]:
     """Every live process below `pid`, whatever session it moved to, from /proc."""
     children: dict[int, list[int]] = {}

@@ -48,6 +48,15 @@ def test_the_environment_keeps_what_the_user_set(tmp_path):
     assert inject.environment({}, hook_dir=tmp_path, socket="/s", job="j", marker="/m")["FORCE_COLOR"] == "1"
 
 
+def test_a_job_started_from_within_another_has_nothing_of_it(tmp_path):
+    """Two hooks in one process count every step twice, and the other's steps are not this one's."""
+    outer = inject.environment({"PYTHONPATH": "/a"}, hook_dir="/outer", socket="/s", job="o", marker="/m", resume=True)
+    outer["CARBONTUI_START_STEP"] = "40"
+    env = inject.environment(outer, hook_dir=tmp_path, socket="/t", job="j", marker="/n")
+    assert env["PYTHONPATH"] == f"{tmp_path}:/a" and env["CARBONTUI_HOOK"] == str(tmp_path)
+    assert not {"CARBONTUI_START_STEP", "CARBONTUI_RESUME"} & set(env)
+
+
 @pytest.mark.parametrize("python", PYTHONS, ids=lambda p: Path(p).parents[1].name)
 def test_other_pythons_pause_too(python, supervisor, launch, finish):
     process = launch(STEPS, python=python)

@@ -82,3 +82,14 @@ def test_a_checkpoint_of_another_make_up_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="not \\['ema', 'model'\\]"):
         other.resume()
     api.gate.savers.clear()
+
+
+def test_a_fresh_start_counts_from_nothing_whatever_the_command_resumed(tmp_path, monkeypatch):
+    """A command of two scripts: the first one's steps, told by the keeper, would be saved as steps of the second."""
+    from carbontui.client import api
+    from carbontui.client.checkpoint import Checkpoint
+
+    monkeypatch.setattr(api.gate, "savers", [])
+    monkeypatch.setattr(api.gate, "facts", {"start_step": 40})
+    assert Checkpoint(tmp_path / "second.pt").resume() == 0
+    assert api.gate.facts["start_step"] == 0

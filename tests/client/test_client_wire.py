@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import carbontui
 from carbontui import protocol
-from carbontui.client import wire
+from carbontui.client import api, wire
 
 GOOD = {"t": "want", "mode": "pause", "want_gen": 3, "lease_s": 15.0}
 
@@ -119,6 +120,33 @@ def test_what_the_client_sends_is_understood(step, rate, loss, metrics):
     message = protocol.decode_from_peer(wire.encode("obs", fields).rstrip())
     assert isinstance(message, protocol.Obs)
     assert (message.step, message.rate, message.loss, message.metrics) == (step, rate, loss, metrics)
+
+
+class Odd:
+    def __float__(self):
+        raise AttributeError("no number")
+
+    def __str__(self):
+        raise KeyError("no name")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"loss": Odd(), "epoch": Odd(), "total": Odd()},
+        {"metrics": {"x": Odd()}},
+        {"metrics": {Odd(): 1.0}},
+        {"metrics": [("x", 1.0)]},
+        {"metrics": {"\ud800": 1.0}},
+        {"loss": "x", "epoch": -1e308, "total": 10**400},
+    ],
+)
+def test_whatever_a_script_reports_raises_nothing_and_costs_no_message(monkeypatch, told):
+    facts = {}
+    monkeypatch.setattr(api.gate, "facts", facts)
+    carbontui.report(**told)
+    line = wire.encode("obs", {**facts, "step": 1, "state": "running", "want_gen": 0})
+    assert protocol.decode_from_peer(line.rstrip()).step == 1
 
 
 def test_versions_and_bounds_are_the_protocols():

@@ -183,6 +183,19 @@ def test_the_last_step_of_a_stop_reaches_processes_with_sessions_of_their_own(ho
     until(lambda: proc.start_time(worker) is None, what="the worker's end")
 
 
+@pytest.mark.parametrize("keeper_lives", [True, False])
+def test_a_stop_ends_what_a_shell_runs_in_the_background(house, keeper_lives):
+    code = "import os, time; open('up', 'w').write(f'{os.getpid()} '); time.sleep(600)"
+    script = f'{sys.executable} -c "{code}" &\nwait'  # a shell has its background jobs ignore INT
+    job_id = house.cli("run", "--detach", "--", "sh", "-c", script, check=True).stdout.strip()
+    worker = int(until(lambda: (f := house.root / "up").exists() and f.read_text().strip(), what="the worker"))
+    if not keeper_lives:
+        record = json.loads((house.home / "jobs" / job_id / "job.json").read_text())
+        kill(record["pids"]["keeper"][0])
+    house.cli("stop", job_id, "--now", "--yes", check=True)
+    until(lambda: proc.start_time(worker) is None, what="the worker's end")
+
+
 def test_stop_works_through_the_keeper_when_no_supervisor_is_left(house):
     house.env["CARBONTUI_NO_RESPAWN"] = "1"
     job = house.start()
