@@ -6,6 +6,7 @@ reference rate has been measured; while it is unknown nothing is paused or delay
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,12 @@ class Progress:
     step: int = 0
     base: int = 0
     starts: int = 0
+    before: int = 0
+    """Steps of the trainings that ended before this one, where a command runs several one after the other."""
+    processes: list[str] | None = None
+    """The training processes that count on from `before`; None before the first (or of an older journal)."""
+    told_total: int | None = None
+    """`steps_total` where it is the script's word; a person's --steps stands above it."""
     plain_done_s: float = 0.0
     ref_steps: float = 0.0
     ref_time_s: float = 0.0
@@ -80,13 +87,29 @@ class Progress:
                 self.base = self.step
             self.starts = starts
 
+    def saw_process(self, process: str, alive: Callable[[str], bool], *, fresh: bool) -> None:
+        """A training process has spoken. A `fresh` one (it resumed nothing that it told of, no launcher restarted it)
+        that finds no other alive is the next training of the command; beside another it is one of a pair."""
+        if self.processes is None:
+            self.processes = [process]
+        elif process not in self.processes:
+            self.processes = [other for other in self.processes if alive(other)]
+            if not self.processes and fresh:
+                self.before = self.base = self.step
+                if self.told_total is not None:
+                    self.steps_total = self.told_total = None
+            self.processes.append(process)
+
     def saw_step(self, step: int, start_step: int, total: int | None) -> int:
-        """A rank's newest count; returns how many steps are new. A total from the script is adopted once."""
-        absolute = (start_step or self.base) + step
+        """A rank's newest count; returns how many steps are new. The script's total counts where no person gave one."""
+        absolute = (self.before + start_step if start_step else self.base) + step
         new = max(0, absolute - self.step)
         self.step = max(self.step, absolute)
-        if total and self.steps_total is None:
-            self.steps_total = total
+        if total and self.steps_total == self.told_total:
+            told = self.before + total
+            if len(self.processes or ()) > 1:  # a pair: the longer one
+                told = max(told, self.told_total or 0)
+            self.steps_total = self.told_total = told
         return new
 
     def ran(self, dt_s: float, dt_wall_s: float, speed: float, new_steps: int, *, reference: bool) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from typing import TYPE_CHECKING
 
+from carbontui import protocol
+from carbontui.job import proc
 from carbontui.job.learning import SETTLE_WALL_S
 from carbontui.job.server import Peer
 
@@ -74,8 +77,18 @@ class Senses:
             starts = int(job.guard.facts.get("starts", 0))
             if starts > job.progress.starts and peer.obs.step > 0:
                 job.learned.reload_s.add(job.guard.child().age_s)
+            restarted = starts > job.progress.starts or peer.hello.restart > 0
             job.progress.saw_start(starts)
+            fresh = not restarted and peer.obs.start_step == 0
+            job.progress.saw_process(_name(peer.hello), self._alive, fresh=fresh)
             self._new_steps += job.progress.saw_step(peer.obs.step, peer.obs.start_step, peer.obs.total)
+
+    def _alive(self, process: str) -> bool:
+        """Whether a training process that spoke before still can; one of another host, as long as it is connected."""
+        if any(peer.hello and _name(peer.hello) == process for peer in self._job.server.ranks):
+            return True
+        host, pid, started = process.rsplit(" ", 2)
+        return host == socket.gethostname() and proc.same_process(int(pid), int(started))
 
     def _learn_watts(self, state: str, plain_full: bool) -> None:
         job = self._job
@@ -153,3 +166,8 @@ class Senses:
             "avoided_g": job.sums.avoided_g,
             "before_g": job.books.before.gco2_g,
         }
+
+
+def _name(hello: protocol.Hello) -> str:
+    """A training process as no other is called: host, pid, start time."""
+    return f"{hello.host} {hello.pid} {hello.start_time}"

@@ -108,3 +108,38 @@ def test_a_step_of_many_minutes_is_partly_done():
     for _ in range(300):
         progress.ran(1.0, 1.0, 1.0, 0, reference=True)
     assert progress.left_s == pytest.approx(70 * 600.0 - 300.0)
+
+
+def test_trainings_that_a_command_runs_in_turn_add_up():
+    progress, alive = Progress(), {"a"}
+    progress.saw_process("a", alive.__contains__, fresh=True)
+    progress.saw_step(60, 0, 60)
+    assert (progress.step, progress.steps_total) == (60, 60)
+    alive = {"b"}
+    progress.saw_process("b", alive.__contains__, fresh=True)
+    progress.saw_step(1, 0, None)
+    assert (progress.step, progress.steps_total) == (61, None)  # nobody has said yet how long the second is
+    progress.saw_step(10, 0, 40)
+    assert (progress.step, progress.steps_total) == (70, 100)
+    progress.saw_start(1)
+    progress.saw_start(2)  # unloaded, and resumed from its own tenth step
+    progress.saw_process("c", {"c"}.__contains__, fresh=False)
+    assert progress.saw_step(5, 10, 40) == 5 and progress.step == 75
+
+
+def test_trainings_side_by_side_and_launcher_restarts_do_not_add_up():
+    progress = Progress(steps_total=100)
+    for process in ("a", "b"):
+        progress.saw_process(process, {"a", "b"}.__contains__, fresh=True)
+        progress.saw_step(50, 0, 70)
+    progress.saw_process("again", {"again"}.__contains__, fresh=False)
+    progress.saw_step(20, 0, None)
+    assert (progress.step, progress.steps_total) == (50, 100)  # a person's --steps stands
+
+
+def test_a_script_may_correct_its_total():
+    progress = Progress()
+    progress.saw_process("a", {"a"}.__contains__, fresh=True)
+    for total in (100, 250, 80):
+        progress.saw_step(10, 0, total)
+        assert progress.steps_total == total
