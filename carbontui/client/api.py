@@ -7,6 +7,7 @@ import contextlib
 import math
 import os
 import socket
+import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from carbontui.client import device, marker
@@ -111,6 +112,11 @@ def _first_step() -> None:
         return
     from carbontui import __version__
 
+    if _unloaded_before():
+        sys.stderr.write(
+            "carbontui: an earlier part of this command was unloaded; this one begins when that has ended\n"
+        )
+        gate.depart()
     dist = device.distributed()
     gate.facts.setdefault("start_step", _env_count("CARBONTUI_START_STEP"))
     hello = {
@@ -149,6 +155,17 @@ def _distribute() -> None:
 
         _ranks.append(Ranks(gate, rank, world, _link.speed))
         _ranks[0].start()
+
+
+def _unloaded_before() -> bool:
+    """A shell takes exit code 0 for an end, and goes on to the next training on what is only half done.
+
+    The marker tells: the keeper removes it before it starts the command again. Ranks of other hosts see none of it, and
+    all must leave together.
+    """
+    path = os.environ.get("CARBONTUI_MARKER", "")
+    here = _env_count("LOCAL_WORLD_SIZE", 1) == _env_count("WORLD_SIZE", 1)
+    return here and os.path.exists(path)
 
 
 def _mark(not_before: Optional[str], step_total: int) -> None:

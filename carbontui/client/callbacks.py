@@ -27,6 +27,9 @@ def transformers_callback() -> Any:
     from transformers import TrainerCallback  # type: ignore[import-not-found,unused-ignore]
 
     class Reporter(TrainerCallback):  # type: ignore[misc,unused-ignore]
+        def __reduce__(self) -> Any:
+            return transformers_callback, ()
+
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             _quietly(lambda: _resumed_at(state.global_step))
             _quietly(lambda: api.report(total=state.max_steps))
@@ -41,6 +44,9 @@ def lightning_callback(base: Any) -> Any:
     """A Lightning callback that reports total, epoch and loss; `base` is the Callback class of the package in use."""
 
     class Reporter(base):  # type: ignore[misc,unused-ignore]
+        def __reduce__(self) -> Any:  # a trainer that spawns its ranks (ddp_spawn) pickles its callbacks
+            return lightning_callback, (base,)
+
         def on_train_start(self, trainer: Any, module: Any) -> None:
             _quietly(lambda: _resumed_at(trainer.global_step))
             _quietly(lambda: api.report(total=_whole_total(trainer.estimated_stepping_batches)))

@@ -261,6 +261,10 @@ class Gate:
         self._set_state("unloading")
         self._ack(want)
         self.on_leave()
+        self.depart()
+
+    def depart(self) -> None:
+        """Leave with exit code 0, from whatever thread trains."""
         self.leaving = True
         if threading.current_thread() is not threading.main_thread():  # SystemExit would end this thread alone
             sys.stdout.flush()

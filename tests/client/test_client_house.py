@@ -94,6 +94,30 @@ def test_requeue_leaves_with_85_and_keeps_the_marker(house):
     assert status["state"] == "unloaded" and status["pids"]["child"] is None
 
 
+def test_what_a_shell_runs_after_an_unload_waits_for_the_whole(house):
+    """`python a.py && python b.py`: exit code 0 of an unload must not let b begin on what a has half done."""
+    script = script_of(house, COUNTING)
+    second = script_of(house, COUNTING.replace('print("weights"', 'print("second"'), "second.py")
+    grid, state = days(house.root / "grid.csv", clean_h=16), house.root / "state.json"
+    first = f"{sys.executable} {script} {STEPS} 0.02 {state}"
+    # a script of its own: it has no state to resume
+    then = f"env -u CARBONTUI_RESUME {sys.executable} {second} 5 0.001 {house.root}/b.json"
+    job = start(
+        house,
+        ["sh", "-c", f"{first} && {then}"],
+        grid=grid,
+        start_h=12,
+        budget="3x",
+        steps=STEPS + 5,
+        flat_s=(STEPS + 5) * 0.023,
+    )
+    assert job.until_exit(80)["code"] == 0
+    out = (job.dir / "run.log").read_text()
+    assert f"weights {counting(STEPS)}" in out
+    assert out.count("an earlier part of this command was unloaded") >= 1
+    assert out.count(f"second {counting(5)}") == 1 and out.index("weights") < out.index("second ")
+
+
 def left_alone(house, not_before: Callable[[], str | None], timeout_s: float = 40) -> float:
     """Unload a job whose supervisor is gone for good, follow it to its end; when it came back (epoch seconds)."""
     script = script_of(house, COUNTING)

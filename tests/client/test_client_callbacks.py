@@ -1,0 +1,98 @@
+"""What frameworks tell, against stand-ins of the interfaces of transformers and Lightning."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import types
+
+import pytest
+
+from carbontui.client import api, callbacks
+
+
+class TrainerCallback:
+    """What transformers gives as a base."""
+
+
+class Callback:
+    """What Lightning gives as a base."""
+
+
+class Trainer:
+    """Lightning's, as far as it is used."""
+
+    global_step, estimated_stepping_batches, current_epoch = 30, 100, 2
+
+    def __init__(self):
+        self.callbacks = []
+
+    def fit(self, model, *, ckpt_path=None):
+        """Train."""
+        return model, ckpt_path
+
+
+@pytest.fixture
+def facts(monkeypatch):
+    told = {}
+    monkeypatch.setattr(api.gate, "facts", told)
+    monkeypatch.setattr(api.gate, "savers", [])
+    return told
+
+
+@pytest.fixture
+def hugging(monkeypatch):
+    package, module = types.ModuleType("transformers"), types.ModuleType("transformers.trainer")
+    package.TrainerCallback, module.DEFAULT_CALLBACKS = TrainerCallback, []
+    monkeypatch.setitem(sys.modules, "transformers", package)
+    callbacks.on_transformers(module)
+    return module.DEFAULT_CALLBACKS
+
+
+@pytest.fixture
+def lightning(monkeypatch):
+    package, module = types.ModuleType("lightning.pytorch"), types.ModuleType("lightning.pytorch.trainer.trainer")
+    package.Callback = Callback
+    module.Trainer = type("Trainer", (Trainer,), {"fit": Trainer.fit})
+    monkeypatch.setitem(sys.modules, "lightning", types.ModuleType("lightning"))
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", package)
+    callbacks.on_lightning(module)
+    return module.Trainer
+
+
+def test_a_transformers_trainer_tells_total_epoch_and_loss(facts, hugging):
+    (made,) = hugging  # transformers makes an object of the class for every Trainer
+    state = types.SimpleNamespace(global_step=30, max_steps=100, epoch=1.5)
+    one = pickle.loads(pickle.dumps(made()))
+    one.on_train_begin(None, state, None, model=None)
+    one.on_log(None, state, None, logs={"loss": 0.5})
+    one.on_log(None, state, None)
+    assert facts == {"start_step": 30, "total": 100, "epoch": 1.5, "loss": 0.5}
+
+
+def test_a_fresh_trainer_is_not_taken_for_a_resumed_one(facts, hugging):
+    facts["start_step"] = 40  # the keeper's word for the command's last life
+    hugging[0]().on_train_begin(None, types.SimpleNamespace(global_step=0, max_steps=10), None)
+    assert facts["start_step"] == 0
+
+
+def test_a_lightning_trainer_gets_one_reporter_that_survives_spawned_ranks(facts, lightning):
+    trainer = lightning()
+    assert trainer.fit("m", ckpt_path="c") == trainer.fit("m", ckpt_path="c") == ("m", "c")
+    assert lightning.fit.__doc__ == "Train."
+    (reporter,) = trainer.callbacks
+    one = pickle.loads(pickle.dumps(reporter))  # strategy="ddp_spawn" pickles the trainer
+    assert isinstance(one, Callback)
+    one.on_train_start(trainer, None)
+    one.on_train_epoch_start(trainer, None)
+    one.on_train_batch_end(trainer, None, {"loss": 0.25}, None, 0)
+    one.on_train_batch_end(trainer, None, {"loss": object()}, None, 50)
+    assert facts == {"start_step": 30, "total": 100, "epoch": 2.0, "loss": 0.25}
+
+
+def test_an_endless_lightning_run_has_no_total(facts, lightning):
+    trainer = lightning()
+    trainer.fit("m")
+    trainer.estimated_stepping_batches = float("inf")
+    trainer.callbacks[0].on_train_start(trainer, None)
+    assert "total" not in facts
