@@ -135,3 +135,8 @@ def fmt_clock(epoch_s: float, now_s: float) -> str:
 def clock_name(epoch_s: float) -> str:
     """'CET': the name of the local clock then, which is that of whoever says a time."""
     return datetime.fromtimestamp(epoch_s).astimezone().tzname() or ""
+
+
+def fmt_named_clock(epoch_s: float, now_s: float) -> str:
+    """'Fri 14:15 CET': for who may live by another clock than the machine."""
+    return f"{fmt_clock(epoch_s, now_s)} {clock_name(epoch_s)}"

@@ -165,7 +165,7 @@ class ViewerDesk:
         deadline = job.deadline_s()
         now = job.clock.now()
         # in the supervisor's clock, which need not be that of who asks: named, so that a mistake is seen
-        when = "" if deadline is None else f", until {units.fmt_clock(deadline, now)} {units.clock_name(deadline)}"
+        when = "" if deadline is None else f", until {units.fmt_named_clock(deadline, now)}"
         left = job.progress.left_s
         if deadline is not None and left is not None and now + left > deadline + job.planner.late_tolerance_s():
             when += f"; it cannot be met: flat out the work ends {units.fmt_clock(now + left, now)}"
@@ -253,7 +253,7 @@ class ViewerDesk:
         until = self._job.overrides.until_s
         if until is None:
             return ""
-        return f", until {units.fmt_clock(until, self._job.clock.now())} {units.clock_name(until)}"
+        return f", until {units.fmt_named_clock(until, self._job.clock.now())}"
 
     async def _await_cap(self, cmd: protocol.Cmd, watts: float) -> protocol.Result:
         """'capped' once the boards have taken it, why not where none did, or 'asked' after two seconds."""

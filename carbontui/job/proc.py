@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 
 
 def start_time(pid: int) -> int | None:
@@ -52,33 +53,28 @@ def signal_group(pgid: int, number: int) -> bool:
         return False
 
 
-def group_alive(pgid: int) -> bool:
-    """Whether anyone of a process group still runs; one that has ended and is not yet collected does not."""
+def _stats() -> Iterator[tuple[int, list[bytes]]]:
+    """(pid, fields of /proc/pid/stat after the name: state, parent, process group, ...) of every process."""
     for entry in os.listdir("/proc"):  # noqa: PTH208
         if not entry.isdigit():
             continue
         try:
             with open(f"/proc/{entry}/stat", "rb") as stat:  # noqa: PTH123
-                fields = stat.read().rpartition(b")")[2].split()
+                yield int(entry), stat.read().rpartition(b")")[2].split()
         except OSError:
             continue
-        if int(fields[2]) == pgid and fields[0] not in (b"Z", b"X"):
-            return True
-    return False
+
+
+def group_alive(pgid: int) -> bool:
+    """Whether anyone of a process group still runs; one that has ended and is not yet collected does not."""
+    return any(int(fields[2]) == pgid and fields[0] not in (b"Z", b"X") for _, fields in _stats())
 
 
 def descendants(pid: int) -> list[int]:
     """Every live process below `pid`, whatever session it moved to, from /proc."""
     children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):  # noqa: PTH208
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", "rb") as stat:  # noqa: PTH123
-                parent = int(stat.read().rpartition(b")")[2].split()[1])
-        except OSError:
-            continue
-        children.setdefault(parent, []).append(int(entry))
+    for other, fields in _stats():
+        children.setdefault(int(fields[1]), []).append(other)
     found, ahead = [], [pid]
     while ahead:
         below = children.get(ahead.pop(), [])

@@ -74,17 +74,11 @@ def report(status: protocol.Status) -> list[str]:
         rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))
     if status.budget and status.budget.deadline:
         factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""
-        rows.append(("deadline", f"{_clock(status.budget.deadline, now)}{factor}"))
+        rows.append(("deadline", f"{units.fmt_named_clock(units.from_iso(status.budget.deadline), now)}{factor}"))
     if status.finish_expected and live:
-        rows.append(("finish", _clock(status.finish_expected, now)))
+        rows.append(("finish", units.fmt_named_clock(units.from_iso(status.finish_expected), now)))
     rows += [("note", notice) for notice in status.notices]
     return [f"{key:<10} {value}" for key, value in rows]
-
-
-def _clock(text: str, now_s: float) -> str:
-    """'Fri 09:00 CET': a time with the name of its clock."""
-    at = units.from_iso(text)
-    return f"{units.fmt_clock(at, now_s)} {units.clock_name(at)}"
 
 
 def _how(status: protocol.Status, field: str) -> str:

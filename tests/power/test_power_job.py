@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from house import until
+from house import House, Job, until
 from nvml_machine import machine_with  # noqa: F401
 
 from carbontui.power.curve import Curve, Point, fingerprint, save
@@ -28,15 +28,21 @@ def capped_house(house, machine_with: Callable):
     return house, sim
 
 
+def watched(house: House, *options: str) -> Job:
+    """A job that trains, and whose board is in its status."""
+    job: Job = house.start(*options)
+    job.until_steps()
+    until(lambda: job.status().get("gpus"), what="the board in status")
+    return job
+
+
 def killed(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
 def test_cap_verb_sets_and_resume_gives_back(capped_house) -> None:
     house, sim = capped_house
-    job = house.start()
-    job.until_steps()
-    until(lambda: job.status().get("gpus"), what="the board in status")
+    job = watched(house)
     done = house.cli("cap", "300W", job.id)
     assert done.returncode == 0, done.stderr
     until(lambda: sim.get("limit_mw") == 300_000, what="the limit")
@@ -56,9 +62,7 @@ def test_cap_verb_sets_and_resume_gives_back(capped_house) -> None:
 def test_a_cap_that_cannot_be_set_is_refused_with_the_mend(capped_house) -> None:
     house, sim = capped_house
     sim.set("permission", 2)
-    job = house.start()
-    job.until_steps()
-    until(lambda: job.status().get("gpus"), what="the board")
+    job = watched(house)
     done = house.cli("cap", "300W", job.id)
     assert done.returncode == 4
     assert "nvidia-smi -i GPU-" in done.stderr
@@ -68,9 +72,7 @@ def test_a_cap_that_cannot_be_set_is_refused_with_the_mend(capped_house) -> None
 
 def test_the_answer_to_a_cap_says_what_became_of_it(capped_house) -> None:
     house, sim = capped_house
-    job = house.start("--allow-raise", "--work", "2h")
-    job.until_steps()
-    until(lambda: job.status().get("gpus"), what="the board in status")
+    job = watched(house, "--allow-raise", "--work", "2h")
     above = house.cli("cap", "900W", job.id)
     assert above.returncode == 4 and "at most 700 W" in above.stderr
     assert "capped at 300.5 W per GPU" in house.cli("cap", "300.5W", job.id).stdout and sim.get("limit_mw") == 300_500
@@ -84,9 +86,7 @@ def test_the_answer_to_a_cap_says_what_became_of_it(capped_house) -> None:
 
 def test_everything_killed_the_next_run_gives_the_limit_back(capped_house) -> None:
     house, sim = capped_house
-    job = house.start()
-    job.until_steps()
-    until(lambda: job.status().get("gpus"), what="the board in status")
+    job = watched(house)
     house.cli("cap", "300W", job.id, check=True)
     until(lambda: sim.get("limit_mw") == 300_000, what="the limit")
     until(lambda: json.loads((job.dir / "snapshot.json").read_text())["gpus"], what="the board in the snapshot")
@@ -128,9 +128,7 @@ def test_a_child_that_is_killed_leaves_a_bare_board_at_the_limit_found(capped_ho
 
 def test_doctor_mends(capped_house, tmp_path: Path) -> None:
     house, sim = capped_house
-    job = house.start()
-    job.until_steps()
-    until(lambda: job.status().get("gpus"), what="the board in status")
+    job = watched(house)
     house.cli("cap", "300W", job.id, check=True)
     until(lambda: sim.get("limit_mw") == 300_000, what="the limit")
     pids, agent = job.pids(), job.status()["pids"]["agent"]
@@ -183,9 +181,7 @@ def test_a_curve_of_an_earlier_run_is_used_again(capped_house) -> None:
 
 def test_a_persons_word_ends_a_calibration(capped_house) -> None:
     house, sim = capped_house
-    job = house.start()
-    job.until_steps()
-    until(lambda: job.status().get("gpus"), what="the board in status")
+    job = watched(house)
     until(lambda: job.status().get("clients"), what="its first step at the supervisor")
     assert house.cli("calibrate", "--show", job.id).returncode == 3
     done = house.cli("calibrate", job.id)
@@ -284,9 +280,7 @@ def test_what_happens_to_limits_unasked_is_journaled_and_a_lost_board_leaves_no_
 
 def test_a_cap_above_a_limit_lowered_from_outside_is_not_claimed(capped_house) -> None:
     house, sim = capped_house
-    job = house.start()
-    job.until_steps()
-    until(lambda: job.status().get("gpus"), what="the board in status")
+    job = watched(house)
     house.cli("cap", "400W", job.id, check=True)
     sim.set("limit_mw", 500_000)
     until(lambda: "outside" in " ".join(job.status()["notices"]), what="the adoption")

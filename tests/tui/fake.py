@@ -187,7 +187,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
     notices = {
         "feed_lost": ("carbonintensity feed silent for 42 min; using the forecast of 20:40",),
         "unguarded": ("unguarded: the keeper is gone, nothing restarts the supervisor or the command",),
-        "override": ("paused beyond 03:40 the budget becomes unreachable", "limit lease of GPU-0 is held by this job"),
+        "override": ("no new plan: the worker took longer than 20 s", "one of its boards is used by others as well"),
     }.get(name, ())
     over = name in ("done", "failed")
     realised = gone + 1
@@ -211,6 +211,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         "finish_expected": p.Provenance("forecast", "the plan in force"),
     }
     steps = 14_400
+    until = units.iso(now + 2 * 3600)
     loss = tuple(4.6 * (i + 3) ** -0.28 + 0.04 * math.sin(i * 1.9) for i in range(120))
     known = name != "no_work"
     status = p.Status(
@@ -221,8 +222,12 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         state=state,
         reason=p.Reason(code, text),
         level=level,
-        next=p.Next(units.iso(START + changes[0] * SLOT_S), changes[1]) if changes and known and not over else None,
-        override=p.Override("pause", None, units.iso(now + 2 * 3600), "ada@pts/3") if name == "override" else None,
+        next=p.Next(until, "plan")
+        if name == "override"
+        else p.Next(units.iso(START + changes[0] * SLOT_S), changes[1])
+        if changes and known and not over
+        else None,
+        override=p.Override("pause", None, until, "ada@pts/3") if name == "override" else None,
         override_gen=4 if name == "override" else 0,
         budget=p.BudgetStatus(units.iso(START), plan.deadline if known else None, 1.8 if known else None, known),
         finish_expected=plan.finish if known else None,

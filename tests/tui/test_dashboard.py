@@ -290,7 +290,7 @@ async def test_sources_and_help_tell_everything(stage: Any) -> None:
             "emitted",
             "recorded German grid",
             "0.06% at most",
-            "limit lease of GPU-0",
+            "used by others as well",
             "run now",
             "this plan",
         ):
@@ -456,7 +456,7 @@ async def test_whether_the_screen_is_in_touch_is_seen_at_every_width(stage: Any)
     [
         ({"state": "waiting", "override": None}, "b: start it now"),
         ({"state": "paused", "override": None}, "b: run it now"),
-        ({}, "r: back to the plan"),
+        ({"next": None}, "r: back to the plan"),
         ({"next": protocol.Next(units.iso(NOW), "plan")}, "back to the plan at 21:24, in 3 h 00 · r: at once"),
     ],
 )
