@@ -10,7 +10,7 @@ import pytest
 import carbontui
 
 ROOT = Path(carbontui.__file__).parent
-ANYONE = {"config", "paths", "units"}
+ANYONE = {"config", "paths", "proc", "units"}
 ALLOWED = {
     "tui": {"protocol", "link"},
     "job": {"grid", "power", "plan", "account", "protocol", "client"},

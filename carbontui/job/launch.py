@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import paths
-from carbontui.job import options as opts
-from carbontui.job import proc, store
+from carbontui import paths, proc
+from carbontui.job import spec as opts
+from carbontui.job import store
 
 READY_S = 15.0
 PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S", "-v", "-q"})

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from carbontui import paths, protocol, units
-from carbontui.job import proc, runlog
-from carbontui.job.control import VANISHED
+from carbontui import paths, proc, protocol, units
+from carbontui.job import runlog
+from carbontui.job.supervisor.core.control import VANISHED
 
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 

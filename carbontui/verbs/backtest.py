@@ -12,7 +12,7 @@ from carbontui import units
 from carbontui.cli import Failure, Finite
 
 if TYPE_CHECKING:
-    from carbontui.backtest import Report
+    from carbontui.backtest.run import Report
 
 
 @click.command(short_help="What plans would have saved on recorded grid data.")
@@ -39,11 +39,11 @@ def backtest(
     as_json: bool,
 ) -> None:
     """Try run-now, threshold tools and rolling plans on recorded grid data, with only what was known at the time."""
-    from carbontui.backtest import run
+    from carbontui.backtest.assumed_job import Grid, assumed, load_setup
+    from carbontui.backtest.issued import load_issues
+    from carbontui.backtest.run import run
     from carbontui.grid import recorded
-    from carbontui.known import load_issues
     from carbontui.plan import ProblemError
-    from carbontui.whatif import Grid, assumed, load_setup
 
     def progress(done: int) -> None:
         if sys.stderr.isatty():

@@ -61,7 +61,8 @@ def demo(seconds: float, detach: bool) -> None:
     if importlib.util.find_spec("torch") is None:
         raise Failure('the demo trains with PyTorch: pip install "carbontui[demo]"', 2)
     from carbontui.grid import recorded
-    from carbontui.job import launch, options, store
+    from carbontui.job import launch, store
+    from carbontui.job import spec as options
     from carbontui.verbs import run
 
     running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)

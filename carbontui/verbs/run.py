@@ -15,7 +15,7 @@ from carbontui import config, link, units
 from carbontui.cli import Failure, Finite
 
 if TYPE_CHECKING:
-    from carbontui.job import options
+    from carbontui.job import spec as options
 
 NAME_MAX = 80
 
@@ -136,7 +136,7 @@ def run(
     """
     from carbontui.job import budget as budgets
     from carbontui.job import launch
-    from carbontui.job import options as job_spec
+    from carbontui.job import spec as job_spec
 
     if not command:
         raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
@@ -232,7 +232,7 @@ def check_grid(path: str) -> None:
 def start_and_follow(job: options.Options, *, detach: bool, hold: bool | None = None) -> None:
     """Start the job; then print its id, attach the screen, or stay in front. Raises LaunchError."""
     from carbontui.job import launch, store
-    from carbontui.job.front import Front, say
+    from carbontui.verbs.foreground import Front, say
 
     if detach:
         launch.start(job, hold=hold)

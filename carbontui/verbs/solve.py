@@ -95,9 +95,9 @@ def _made_up(
 ) -> tuple[Problem, float, str]:
     """Problem, epoch seconds of its start, and one line on where its numbers come from. It ends `beyond_s` after the
     deadline."""
+    from carbontui.backtest.assumed_job import Grid, assumed, boundaries, load_setup
     from carbontui.grid import recorded, typical
     from carbontui.job import budget as budgets
-    from carbontui.whatif import Grid, assumed, boundaries, load_setup
 
     if not work or not (zone or grid_file):
         raise Failure("what shall be planned? Give a problem file, or --work 8h with --zone DE or --grid FILE", 2)

@@ -9,7 +9,10 @@ import math
 import pytest
 from click.testing import CliRunner
 
-from carbontui import backtest, known, units, whatif
+from carbontui import units
+from carbontui.backtest import assumed_job as whatif
+from carbontui.backtest import issued as known
+from carbontui.backtest import run as backtest
 from carbontui.cli import Failure
 from carbontui.grid import recorded
 from carbontui.grid.types import Row, Series

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from carbontui.account import accounts
 from carbontui.grid.types import Row
-from carbontui.job.books import Books
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
-from carbontui.job.options import Options
+from carbontui.job.spec import Options
+from carbontui.job.supervisor.record.accounting import Books
 
 TICKS = 50
 

@@ -17,10 +17,10 @@ import time
 from datetime import date
 from pathlib import Path
 
-from carbontui.backtest import run
+from carbontui.backtest.assumed_job import Grid, assumed
+from carbontui.backtest.issued import load_issues
+from carbontui.backtest.run import run
 from carbontui.grid import recorded
-from carbontui.known import load_issues
-from carbontui.whatif import Grid, assumed
 
 DATA = Path(os.environ.get("CARBONTUI_DATA", "../shared/data"))
 RESULTS = Path(__file__).parent / "results"

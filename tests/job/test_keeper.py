@@ -13,12 +13,15 @@ import time
 import pytest
 from house import until
 
-from carbontui.job import guard, keeper, watch
-from carbontui.job.control import Control, Observation, decide
+from carbontui.job.keeper import process as keeper
+from carbontui.job.keeper import supervisor_handle as watch
+from carbontui.job.supervisor.core.control import Control, Observation, decide
+from carbontui.job.supervisor.shell import keeper_handle as guard
 
 RUN = """\
 import sys
-from carbontui.job import keeper, watch
+from carbontui.job.keeper import process as keeper
+from carbontui.job.keeper import supervisor_handle as watch
 keeper.FIRST_HOLD_S, keeper.ALONE_S, watch.BACKOFF_MAX_S = 1000.0, float(sys.argv[2]), 0.3
 keeper.main()
 """

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from carbontui import units
 from carbontui.account import accounts
-from carbontui.job import options
-from carbontui.job.books import Books
+from carbontui.job import spec as options
 from carbontui.job.clock import Clock
-from carbontui.job.columns import Columns
 from carbontui.job.journal import Journal
-from carbontui.job.ledger import Ledger
+from carbontui.job.supervisor.record.accounting import Books
+from carbontui.job.supervisor.record.energy_ledger import Ledger
+from carbontui.job.supervisor.record.watt_history import Columns
 
 pieces = st.lists(
     st.tuples(st.floats(0.1, 2000.0), st.floats(0.0, 1e7), st.sampled_from(["running", "paused"])),

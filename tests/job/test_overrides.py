@@ -1,7 +1,7 @@
 import pytest
 
-from carbontui.job import overrides
-from carbontui.job.overrides import Overrides, apply, expire
+from carbontui.job.supervisor.core import override as overrides
+from carbontui.job.supervisor.core.override import Overrides, apply, expire
 
 
 def test_an_override_says_who_and_ends_by_the_clock():

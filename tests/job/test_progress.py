@@ -2,7 +2,7 @@
 
 import pytest
 
-from carbontui.job.progress import Progress
+from carbontui.job.supervisor.core.progress import Progress
 
 
 def run(progress, seconds, rate, *, reference=True, speed=1.0):

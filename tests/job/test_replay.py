@@ -29,7 +29,8 @@ for i in range(total):
 LAUNCH = """\
 import json, sys, time
 from carbontui import paths, units
-from carbontui.job import launch, options
+from carbontui.job import launch
+from carbontui.job import spec as options
 steps, flat_s, script, pace = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
 job, directory = launch.prepare_dir("replay")
 origin = time.time() + 0.5

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from carbontui import protocol as p
-from carbontui.job.server import Peer, Server
+from carbontui.job.supervisor.shell.server import Peer, Server
 
 
 class Desk:

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from house import until
 
-from carbontui import protocol
-from carbontui.job import proc
-from carbontui.job.control import Child, Control, Level, Observation, Rank, decide
-from carbontui.job.freeze import Freezer
+from carbontui import proc, protocol
+from carbontui.job.keeper.sigstop import Freezer
+from carbontui.job.supervisor.core.control import Child, Control, Level, Observation, Rank, decide
 
 PAUSE = Level("pause", "pause", 90, 0.0)
 LOOP = "i=0; while true; do i=$((i+1)); echo $i > count; sleep 0.02; done"
@@ -103,7 +102,7 @@ def test_a_process_that_left_the_group_is_named_and_nothing_is_stopped(tmp_path)
 
 def test_when_its_holder_is_killed_it_goes_on(program):
     code = (
-        "import sys, time; from carbontui.job.freeze import Freezer\n"
+        "import sys, time; from carbontui.job.keeper.sigstop import Freezer\n"
         "f = Freezer(lambda t: None, lambda: None); f.hold(int(sys.argv[1]), 1e9, 0.0)\n"
         "print('held', flush=True); time.sleep(600)"
     )

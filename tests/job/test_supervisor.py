@@ -10,12 +10,13 @@ import time
 import pytest
 from click.testing import CliRunner
 
-from carbontui import cli
-from carbontui.job import memory, options, proc
-from carbontui.job.books import Books
+from carbontui import cli, proc
+from carbontui.job import spec as options
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor import Supervisor
+from carbontui.job.supervisor.loop import Supervisor
+from carbontui.job.supervisor.record import handover as memory
+from carbontui.job.supervisor.record.accounting import Books
 from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Reading, Readings, Sample
 
@@ -132,7 +133,7 @@ async def test_an_agent_that_cannot_be_started_is_tried_again(job, monkeypatch):
             raise BlockingIOError("no more processes")
 
     monkeypatch.setattr(job.agent, "start", refuse)
-    monkeypatch.setattr("carbontui.job.supervisor.AGENT_RETRY_S", 0.01)
+    monkeypatch.setattr("carbontui.job.supervisor.loop.AGENT_RETRY_S", 0.01)
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(job._start_agent(), 5)
     assert len(tries) == 3

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from carbontui import plan
-from carbontui.job import worker
+from carbontui.job.worker import process as worker
 
 LEVELS = [("pause", 20.0, 0.0), ("full", 400.0, 1.0)]
 STEP_S = 900.0

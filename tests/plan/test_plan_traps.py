@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from plan_helpers import best_by_trying
 
+from carbontui.backtest.assumed_job import boundaries
 from carbontui.plan import Infeasible, Level, Problem, ProblemError, baselines, evaluate, frontier, solve
-from carbontui.whatif import boundaries
 
 CAPS = (Level("pause", 90, 0.0), Level("full", 650, 1.0), Level("c448", 448, 0.9), Level("c249", 249, 0.55))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from carbontui import protocol
-from carbontui.job.front import narrate
+from carbontui.verbs.foreground import narrate
 from carbontui.verbs.look import report
 
 

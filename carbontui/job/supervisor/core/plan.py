@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job.control import STILL, Level
-from carbontui.job.problem import Setup
+from carbontui.job.supervisor.core.control import STILL, Level
+from carbontui.job.supervisor.core.problem import Setup
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job import abilities, journal, memory, overrides, picture, runlog, store
 from carbontui.job import budget as budgets
-from carbontui.job.server import Peer, Sections
-from carbontui.job.trial import TAKES_S
+from carbontui.job import journal, runlog, store
+from carbontui.job.supervisor.core import capabilities as abilities
+from carbontui.job.supervisor.core import override as overrides
+from carbontui.job.supervisor.core import status as picture
+from carbontui.job.supervisor.record import handover as memory
+from carbontui.job.supervisor.shell.calibrator import TAKES_S
+from carbontui.job.supervisor.shell.server import Peer, Sections
 from carbontui.power.messages import Cap
 
 if TYPE_CHECKING:
-    from carbontui.job.supervisor import Supervisor
+    from carbontui.job.supervisor.loop import Supervisor
 
 ACK_WAIT_S = 2.0
 ACK_LOOK_S = 0.004

@@ -7,7 +7,7 @@ from typing import Any
 
 from carbontui import protocol, units
 from carbontui.grid.types import Outlook
-from carbontui.job.control import Decision
+from carbontui.job.supervisor.core.control import Decision
 from carbontui.power.messages import Reading, Readings
 
 How = protocol.How

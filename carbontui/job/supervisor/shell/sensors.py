@@ -7,13 +7,12 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from carbontui import protocol
-from carbontui.job import proc
-from carbontui.job.learning import SETTLE_WALL_S
-from carbontui.job.server import Peer
+from carbontui import proc, protocol
+from carbontui.job.supervisor.core.measured import SETTLE_WALL_S
+from carbontui.job.supervisor.shell.server import Peer
 
 if TYPE_CHECKING:
-    from carbontui.job.supervisor import Supervisor
+    from carbontui.job.supervisor.loop import Supervisor
 
 NAMED_S = 30.0
 """Boards that the training has not named so long after it named some are not its own."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job.picture import FRESH_S
+from carbontui.job.supervisor.core.status import FRESH_S
 from carbontui.power import capability
 from carbontui.power.messages import Cap, Reading
 
 if TYPE_CHECKING:
-    from carbontui.job.supervisor import Supervisor
+    from carbontui.job.supervisor.loop import Supervisor
 
 
 def caps_hold(devices: Sequence[Reading]) -> bool:

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from carbontui import protocol, units
-from carbontui.job import control
-from carbontui.job.server import Peer
+from carbontui.job.supervisor.core import control
+from carbontui.job.supervisor.shell.server import Peer
 from carbontui.power.messages import Outcome
 
 if TYPE_CHECKING:
-    from carbontui.job.supervisor import Supervisor
+    from carbontui.job.supervisor.loop import Supervisor
 
 
 class Hands:

@@ -17,9 +17,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
+from carbontui.backtest.assumed_job import Grid
 from carbontui.plan.problem import ProblemError
 from carbontui.units import from_iso
-from carbontui.whatif import Grid
 
 NOWCAST_FADE = 0.9
 """Share of a published forecast's present error that is left an hour later (facts: measured on CarbonCast)."""

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job import abilities, picture, store
+from carbontui.job import store
+from carbontui.job.supervisor.core import capabilities as abilities
+from carbontui.job.supervisor.core import status as picture
 from carbontui.power.messages import Readings
 
 if TYPE_CHECKING:
-    from carbontui.job.supervisor import Supervisor
+    from carbontui.job.supervisor.loop import Supervisor
 
 
 class Teller:

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from carbontui.job import proc
-from carbontui.job.control import Child
+from carbontui import proc
+from carbontui.job.supervisor.core.control import Child
 
 
 class Guard:

@@ -6,10 +6,12 @@ import time
 from typing import TYPE_CHECKING
 
 from carbontui import protocol, units
-from carbontui.job import budget, control, overrides, store
+from carbontui.job import budget, store
+from carbontui.job.supervisor.core import control
+from carbontui.job.supervisor.core import override as overrides
 
 if TYPE_CHECKING:
-    from carbontui.job.supervisor import Supervisor
+    from carbontui.job.supervisor.loop import Supervisor
 
 
 def restore(job: Supervisor) -> None:

@@ -24,10 +24,10 @@ import sys
 import time
 from typing import Any
 
+from carbontui import proc
 from carbontui.client import inject
-from carbontui.job import proc
-from carbontui.job.freeze import Freezer
-from carbontui.job.watch import Watch
+from carbontui.job.keeper.sigstop import Freezer
+from carbontui.job.keeper.supervisor_handle import Watch
 
 ALONE_S = 60.0
 """Without a supervisor's word for this long a held child (not yet started, or unloaded) is started."""
@@ -388,7 +388,3 @@ def main() -> None:
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
     Keeper(spec, environment).run()
-
-
-if __name__ == "__main__":
-    main()

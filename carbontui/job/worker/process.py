@@ -123,7 +123,3 @@ def serve(connection: socket.socket) -> None:
 
 def main() -> None:
     serve(socket.socket(fileno=int(sys.argv[sys.argv.index("--fd") + 1])))
-
-
-if __name__ == "__main__":
-    main()

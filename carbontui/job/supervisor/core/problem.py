@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from carbontui.grid.types import Outlook
-from carbontui.job.control import STILL, Level
+from carbontui.job.supervisor.core.control import STILL, Level
 
 SLOT_S = 900.0
 SLOTS_MAX = 400

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from carbontui.job import problem
-from carbontui.job.control import FULL, Level
+from carbontui.job.supervisor.core import problem
+from carbontui.job.supervisor.core.control import FULL, Level
 from carbontui.power import curve as curves
 from carbontui.power.calibration import (
     Calibration,
@@ -30,7 +30,7 @@ from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Code, Outcome, Reading
 
 if TYPE_CHECKING:
-    from carbontui.job.supervisor import Supervisor
+    from carbontui.job.supervisor.loop import Supervisor
 
 TAKES_S = (300.0, 900.0)
 """What a calibration takes: with steps all alike, and where one second's steps vary by a tenth."""

@@ -11,10 +11,10 @@ from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.grid.types import Outlook, Row
 from carbontui.job.clock import Clock
-from carbontui.job.columns import Columns
 from carbontui.job.journal import Journal
-from carbontui.job.ledger import Ledger
-from carbontui.job.options import Options
+from carbontui.job.spec import Options
+from carbontui.job.supervisor.record.energy_ledger import Ledger
+from carbontui.job.supervisor.record.watt_history import Columns
 from carbontui.power.messages import Sample
 from carbontui.power.meter import Increment, Meter
 

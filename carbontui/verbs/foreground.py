@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from carbontui import protocol, units
-from carbontui.job import proc, store
+from carbontui import proc, protocol, units
+from carbontui.job import store
 
 POLL_S = 0.1
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)

@@ -16,25 +16,32 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import protocol
+from carbontui import proc, protocol
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import Outlook
-from carbontui.job import abilities, control, desk, forecasting, journal, memory, overrides, planner, problem, proc
 from carbontui.job import budget as budgets
-from carbontui.job.books import Books, Sums
+from carbontui.job import journal
 from carbontui.job.clock import Clock
-from carbontui.job.faults import Faults
-from carbontui.job.guard import Guard
-from carbontui.job.hands import Hands
-from carbontui.job.learning import Learned
-from carbontui.job.options import Options
-from carbontui.job.options import load as load_options
-from carbontui.job.progress import Progress
-from carbontui.job.senses import Senses
-from carbontui.job.server import Peer, Server
-from carbontui.job.telling import Teller
-from carbontui.job.trial import Trial
-from carbontui.job.workbench import Workbench
+from carbontui.job.spec import Options
+from carbontui.job.spec import load as load_options
+from carbontui.job.supervisor.core import capabilities as abilities
+from carbontui.job.supervisor.core import control, problem
+from carbontui.job.supervisor.core import override as overrides
+from carbontui.job.supervisor.core.measured import Learned
+from carbontui.job.supervisor.core.notices import Teller
+from carbontui.job.supervisor.core.progress import Progress
+from carbontui.job.supervisor.record import handover as memory
+from carbontui.job.supervisor.record.accounting import Books, Sums
+from carbontui.job.supervisor.shell import grid as forecasting
+from carbontui.job.supervisor.shell import replanner as planner
+from carbontui.job.supervisor.shell import requests as desk
+from carbontui.job.supervisor.shell.actuators import Hands
+from carbontui.job.supervisor.shell.calibrator import Trial
+from carbontui.job.supervisor.shell.faults import Faults
+from carbontui.job.supervisor.shell.keeper_handle import Guard
+from carbontui.job.supervisor.shell.sensors import Senses
+from carbontui.job.supervisor.shell.server import Peer, Server
+from carbontui.job.worker.handle import Workbench
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import Reading
 from carbontui.power.simulated import SimulatedSpec
@@ -401,7 +408,3 @@ def main() -> None:
     except (OSError, msgspec.DecodeError) as error:
         sys.exit(f"supervisor: {directory / 'spec.json'} cannot be read, training runs free: {error}")
     asyncio.run(_main(options, fd))
-
-
-if __name__ == "__main__":
-    main()

@@ -13,7 +13,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from carbontui.job import proc
+from carbontui import proc
 
 GUARD = 'read -r _; kill -s CONT -- "-$0"'
 

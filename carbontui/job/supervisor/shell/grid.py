@@ -11,7 +11,7 @@ from carbontui.grid import recorded
 from carbontui.grid.feed import Feed
 from carbontui.grid.settings import GridSettings, KeyFileError, read_keys
 from carbontui.job.clock import Clock
-from carbontui.job.options import Options
+from carbontui.job.spec import Options
 
 
 def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Feed:

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from carbontui.known import LEAST_HISTORY_S, Issue, Outlook, Own, Published
+from carbontui.backtest.assumed_job import Grid, Setup, boundaries
+from carbontui.backtest.issued import LEAST_HISTORY_S, Issue, Outlook, Own, Published
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError
 from carbontui.plan.results import Evaluation, run_lengths
 from carbontui.plan.rivals import baselines
 from carbontui.units import iso
-from carbontui.whatif import Grid, Setup, boundaries
 
 WEEK_S = 7 * 86400.0
 WORSE = 0.005

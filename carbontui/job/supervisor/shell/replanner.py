@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
-from carbontui.job import planning, problem
-from carbontui.job.control import FULL, OFF, STILL, Level
-from carbontui.job.workbench import WorkFailed
+from carbontui.job.supervisor.core import plan as planning
+from carbontui.job.supervisor.core import problem
+from carbontui.job.supervisor.core.control import FULL, OFF, STILL, Level
+from carbontui.job.worker.handle import WorkFailed
 
 if TYPE_CHECKING:
-    from carbontui.job.supervisor import Supervisor
+    from carbontui.job.supervisor.loop import Supervisor
 
 REPLAY_GAP_S = 1.5
 """In a replay slots fly by; a plan a slot would eat the machine the training runs on."""

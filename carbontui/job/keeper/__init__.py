@@ -1,0 +1,1 @@
+"""The keeper's process: standard library alone, everything imported at its start."""

@@ -1,0 +1,1 @@
+"""The rules of a job, pure: no clock, no os, no asyncio, no files, no sockets."""

@@ -1,0 +1,1 @@
+"""The worker's process, where numpy lives, and the supervisor's end of it."""
