@@ -1,0 +1,190 @@
+"""The package is replaced on disk while a job runs: processes of both versions then serve it, and nothing is lost.
+
+The other version is the wheel beside this file. `site/carbontui` is what the processes of the job import; swapping it is
+the upgrade (or the downgrade). What runs already keeps the code it has; what is started from then on has the other.
+"""
+
+import json
+import os
+import signal
+import sqlite3
+import time
+import zipfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from house import until
+
+import carbontui
+
+NEW = Path(carbontui.__file__).parent
+WHEEL = Path(__file__).parent / "carbontui-0.1.0-py3-none-any.whl"
+LEASE_S = 15.0
+HOST_W = 100.0
+"""Watts of the machine that every job here counts: joules flow without a GPU."""
+
+
+class Site:
+    """A folder of packages ahead of the installed ones, in which carbontui can be swapped at once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._old = root / "unpacked" / "carbontui"
+        with zipfile.ZipFile(WHEEL) as wheel:
+            wheel.extractall(root / "unpacked")
+        (root / "site").mkdir()
+
+    @property
+    def path(self) -> Path:
+        return self._root / "site"
+
+    def install(self, version: str) -> None:
+        fresh = self._root / "fresh"
+        fresh.symlink_to(self._old if version == "old" else NEW)
+        fresh.replace(self.path / "carbontui")
+
+
+@pytest.fixture(params=["old to new", "new to old"])
+def upgrade(request, tmp_path, house):
+    """A house whose job is started with one version; calling `swap` installs the other."""
+    before, after = request.param.split(" to ")
+    site = Site(tmp_path)
+    site.install(before)
+    house.env["PYTHONPATH"] = str(site.path)
+    house.home.mkdir()
+    (house.home / "config.toml").write_text(f"host_w = {HOST_W}\n")
+    house.swap = lambda: site.install(after)
+    return house
+
+
+def grid(root: Path) -> Path:
+    """Recorded intensities of some days around now: four clean hours, four dirty ones, in turn."""
+    begin = time.time() // 900 * 900 - 86400
+    moments = [begin + 900 * quarter for quarter in range(4 * 96)]
+    clock = lambda at: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))  # noqa: E731
+    rows = [f"{clock(at)},{90 if at // 14400 % 2 else 500}\n" for at in moments]
+    path = root / "grid.csv"
+    path.write_text("time_utc,carbon_g_per_kwh\n" + "".join(rows))
+    return path
+
+
+def replace(job, role: str) -> None:
+    """Kill the process of a role; returns when its successor works."""
+
+    def working() -> bool:
+        status = job.status()
+        return status["pids"].get(role) not in (first, None) and status["pids"]["supervisor"] is not None
+
+    first = job.status()["pids"][role]
+    os.kill(first, signal.SIGKILL)
+    until(working, 30, f"a new {role}")
+
+
+def faults_of(job) -> list[str]:
+    log = (job.dir / "carbontui.log").read_text()
+    return [line for line in log.splitlines() if "fault" in line or "Error" in line]
+
+
+def joules_written(job) -> float:
+    with closing(sqlite3.connect(f"file:{job.dir / 'journal.db'}?mode=ro", uri=True)) as db:
+        return db.execute("select coalesce(sum(joules), 0) from energy").fetchone()[0]
+
+
+def test_a_keeper_of_one_version_goes_on_with_a_supervisor_of_the_other(upgrade):
+    job = upgrade.start("--budget", "20h", "--work", "10h", "--steps", "100000", "--grid", grid(upgrade.root))
+    job.until_steps()
+    until(lambda: joules_written(job) > 0, what="joules in the journal")
+    upgrade.cli("budget", "30h", job.id, check=True)
+    assert "paused at step" in upgrade.cli("pause", job.id, check=True).stdout
+    held, before = job.steps(), job.status()
+    upgrade.swap()
+    replace(job, "supervisor")
+    paused = job.until_state("paused")
+    taken_over = time.monotonic()
+    until(lambda: job.status()["clients"] == 1, what="the training's return")
+    assert paused["override"] == before["override"] and paused["override_gen"] == before["override_gen"]
+    assert paused["budget"] == before["budget"]
+    assert paused["energy_wall_kwh"] >= before["energy_wall_kwh"] > 0
+    assert paused["step"] == held == job.steps()
+    # beyond the lease of the one that is gone: it is the successor that holds the pause now
+    until(lambda: time.monotonic() > taken_over + LEASE_S + 1, LEASE_S + 5)
+    assert job.steps() == held
+    upgrade.cli("resume", job.id, check=True)
+    job.until_steps()
+    status = until(lambda: (s := job.status())["step"] > held and s, what="steps in the status")
+    # joules flow on at the machine's watts: neither lost nor counted twice while two versions kept the account
+    elapsed_s = time.time() - os.stat(job.dir / "spec.json").st_mtime
+    assert status["energy_wall_kwh"] * 3.6e6 >= 0.5 * HOST_W * elapsed_s
+    assert not faults_of(job)
+
+
+def test_the_end_is_seen_and_told_whichever_version_keeps_and_whichever_serves(upgrade):
+    job = upgrade.start(steps=300, code=7)
+    job.until_steps()
+    upgrade.swap()
+    replace(job, "supervisor")
+    assert job.until_exit() | {"at": 0} == {"at": 0, "code": 7, "signal": None, "stopped": False, "unloaded": False}
+    status = job.until_state("failed")
+    assert (status["step"], job.steps()) == (300, 300)
+    assert status["exit"] == {"code": 7, "signal": None}
+    assert not faults_of(job)
+
+
+def test_a_stop_reaches_the_training_across_versions(upgrade):
+    job = upgrade.start()
+    job.until_steps()
+    upgrade.swap()
+    replace(job, "supervisor")
+    assert "stopped" in upgrade.cli("stop", job.id, "--now", "--yes", check=True).stdout
+    assert job.until_exit()["stopped"]
+
+
+def test_a_supervisor_of_one_version_plans_with_a_worker_of_the_other(upgrade):
+    job = upgrade.start("--budget", "20h", "--work", "10h", "--grid", grid(upgrade.root), "--zone", "DE")
+    first = until(lambda: told(job).get("plan"), 30, "the first plan")
+    upgrade.swap()
+    worker = child_of(job.pids()["supervisor"], "carbontui.job.worker")
+    os.kill(worker, signal.SIGKILL)
+    upgrade.cli("budget", "40h", job.id, check=True)
+    # a new plan, or a word that there is none; never silence, and never a plan for another question
+    second = until(lambda: (t := told(job)) and (t["plan"]["made_at"] != first["made_at"] or refused(t)) and t, 30)
+    plan = second["plan"]
+    assert plan["deadline"] != first["deadline"] or refused(second)
+    assert job.status()["state"] in ("running", "paused", "throttled", "waiting")
+
+
+def test_a_supervisor_of_one_version_reads_an_agent_of_the_other(upgrade):
+    job = upgrade.start()
+    until(lambda: job.status()["pids"]["agent"], what="an agent")
+    job.until_steps()
+    upgrade.swap()
+    replace(job, "agent")
+    before = job.status()["energy_wall_kwh"]
+    until(lambda: job.status()["energy_wall_kwh"] > before, what="more joules")
+    assert not faults_of(job)
+
+
+def told(job) -> dict:
+    """What a screen is shown: status, plan, frontier."""
+    connection, lines = job.connect()
+    with connection:
+        connection.sendall(b'{"t":"view","rate_hz":1}\n')
+        return json.loads(lines.readline())
+
+
+def refused(snap: dict) -> bool:
+    return any("no new plan" in notice for notice in snap["status"]["notices"])
+
+
+def child_of(pid: int, module: str) -> int:
+    """The process that `pid` started as `python -m module`."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (entry / "stat").read_text().rpartition(")")[2].split()
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if int(stat[1]) == pid and module.encode() in words:
+            return int(entry.name)
+    raise AssertionError(f"{pid} runs no {module}")
