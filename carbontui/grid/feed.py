@@ -60,8 +60,8 @@ class Feed:
         if self._recorded is not None:
             over = self._now() >= self._recorded.rows[-1].start_s + self._recorded.rows[-1].dur_s
             return "the recorded grid is over: what follows is expected, not recorded" if over else ""
-        if self._live is not None and self._live.note:
-            return self._live.note
+        if self._live is not None and (said := "; ".join(filter(None, (self._live.note, self._settings.remark)))):
+            return said
         if self._typical is None and (self._live is None or self._live.history is None):
             return f"nothing is known of zone {self.zone}: work is not shifted in time"
         if self._live is None:

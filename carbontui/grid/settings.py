@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from carbontui import paths
+
 KEY_NAMES = (
     "ELECTRICITYMAPS_TOKEN",
     "WATTTIME_USERNAME",
@@ -35,10 +37,17 @@ class GridSettings:
     """Provider keys by name, e.g. ELECTRICITYMAPS_TOKEN."""
     base_urls: Mapping[str, str] = field(default_factory=lambda: _NONE)
     """Provider name -> another base URL: a mirror, or the server of a test."""
+    remark: str = ""
+    """What of the environment or the key file could not be used: one line, shown beside what the sources say."""
 
 
 class KeyFileError(ValueError):
-    """The file with keys cannot be used; the text says how to mend it."""
+    """The file with keys cannot be used; the text says how to repair it."""
+
+
+def keys_file() -> Path:
+    """Where provider keys may be kept: beside config.toml."""
+    return paths.config_file().parent / "keys.env"
 
 
 def read_keys(path: Path, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:

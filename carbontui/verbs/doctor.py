@@ -104,17 +104,18 @@ def settings_findings() -> list[Finding]:
 def grid_findings() -> list[Finding]:
     """The zone, and what is known of it without asking the network."""
     from carbontui.grid import zones
-    from carbontui.verbs.run import find_zone, settings_for
+    from carbontui.verbs.place import find_zone
+    from carbontui.verbs.run import settings_for
 
     try:
-        zone, why = find_zone(settings_for().settings.zone, False)
+        zone, why = find_zone(settings_for().settings.zone)
     except Failure as error:
         return [Finding("grid", "missing", error.message, "carbontui zones")]
     if zone is None:
         candidates, _ = zones.guess(zones.local_time_zone())
         likely = candidates[0].key if candidates else "DE"
         return [Finding("grid", "missing", why, f"export CARBONTUI_ZONE={likely}  # see: carbontui zones")]
-    return [Finding("grid", "ok", f"zone {zone}; what answers there: carbontui grid --zone {zone}")]
+    return [Finding("grid", "ok", f"zone {zone.key}; what answers there: carbontui grid --zone {zone.key}")]
 
 
 async def power_findings(mend: bool) -> list[Finding]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,56 +11,30 @@ from typing import Any
 
 import click
 
-from carbontui import config, paths
+from carbontui import config
 from carbontui.cli import Failure
-from carbontui.grid import choose, typical
+from carbontui.grid import choose, opening, typical
 from carbontui.grid import zones as places
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.live import SourceState
-from carbontui.grid.settings import GridSettings, KeyFileError, read_keys
+from carbontui.grid.settings import GridSettings, KeyFileError
 from carbontui.grid.types import Outlook
 from carbontui.units import fmt_duration, iso
+from carbontui.verbs.place import sure_zone
 
 AHEAD_S = 24 * 3600.0
 BARS = "▁▂▃▄▅▆▇█"
 
 
 def settings_of(loaded: config.Settings) -> GridSettings:
-    """What the feed may use: keys from the environment or keys.env beside config.toml. Raises Failure."""
+    """What a feed that someone looks at may use. Raises Failure for keys and URLs that cannot be used."""
     try:
-        keys = read_keys(paths.config_file().parent / "keys.env")
+        return opening.settings(currency=loaded.currency, price_per_kwh=loaded.price_per_kwh)
     except KeyFileError as error:
         raise Failure(str(error), 4) from None
-    return GridSettings(
-        offline=bool(os.environ.get("CARBONTUI_OFFLINE")),
-        currency=loaded.currency,
-        price_per_kwh=loaded.price_per_kwh,
-        keys=keys,
-        base_urls=_urls(os.environ.get("CARBONTUI_GRID_URLS", "")),
-    )
-
-
-def _urls(text: str) -> dict[str, str]:
-    """`name=url` pairs, separated by commas: mirrors of providers."""
-    return {name.strip(): url.strip() for name, _, url in (pair.partition("=") for pair in text.split(",")) if url}
-
-
-def find_zone(asked: str | None, loaded: config.Settings) -> places.Zone:
-    """The zone asked for, configured, or sure from the clock. Raises Failure naming the candidates."""
-    wanted = asked or loaded.zone
-    if wanted:
-        try:
-            return places.resolve(wanted)
-        except ValueError as error:
-            raise Failure(str(error), 2) from None
-    name = places.local_time_zone()
-    candidates, confidence = places.guess(name)
-    if confidence == "high":
-        return candidates[0]
-    offered = ", ".join(zone.key for zone in candidates[:6])
-    where = f"the clock ({name or 'UTC'}) does not tell the grid zone"
-    raise Failure(f"{where}{': one of ' + offered if offered else ''}; say it with --zone or CARBONTUI_ZONE", 2)
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
 
 
 @click.command(
@@ -78,13 +51,11 @@ def grid(zone: str | None, as_json: bool, record: Path | None) -> None:
         loaded = config.load().settings
     except config.ConfigError as error:
         raise Failure(str(error), 2) from None
-    place = find_zone(zone, loaded)
+    place = sure_zone(zone or loaded.zone)
     settings = settings_of(loaded)
     http = Http(record=_recorder(record, settings)) if record else None
     # a recording wants fresh answers, so it does not look into the cache
-    feed = Feed(
-        place.key, settings=settings, now=time.time, cache=None if record else paths.cache_dir() / "grid", http=http
-    )
+    feed = opening.open_feed(place.key, settings=settings, now=time.time, http=http, cached=record is None)
     asyncio.run(feed.refresh())
     now_s = time.time()
     seen = feed.outlook(now_s, 0.0, AHEAD_S, 3600.0)

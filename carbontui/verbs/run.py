@@ -63,26 +63,24 @@ def settings_for(**given: Any) -> config.Loaded:
         raise Failure(str(error), 2) from None
 
 
-def find_zone(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
-    """(zone, why it is not known). A guess is taken only when it is sure; else the candidates are named."""
-    from carbontui.grid import zones
-
-    if wanted:
-        if recorded:
-            return wanted, ""
-        try:
-            return zones.resolve(wanted).key, ""
-        except ValueError as error:
-            raise Failure(f"--zone: {error}", 2) from None
+def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
+    """(zone key, why it is not known). A recorded grid needs no zone, and may be called by any name."""
     if recorded:
-        return None, ""
-    candidates, confidence = zones.guess(zones.local_time_zone())
-    if confidence == "high" and len(candidates) == 1:
-        return candidates[0].key, ""
-    names = ", ".join(zone.key for zone in candidates[:6])
-    hint = f" (perhaps {names})" if names else ""
-    # the mend first: a screen may have no room for the names
-    return None, f"the grid zone is not known; tell it with --zone{hint}"
+        return wanted or None, ""
+    from carbontui.verbs.place import find_zone
+
+    found, why = find_zone(wanted)
+    return (found.key if found else None), why
+
+
+def warn_of_keys() -> None:
+    """Say now what the job could say only on its screen: that it goes on without the keys of this file."""
+    from carbontui.grid.settings import KeyFileError, keys_file, read_keys
+
+    try:
+        read_keys(keys_file())
+    except KeyFileError as error:
+        click.echo(f"carbontui: {error} (until then only sources without a key are asked)", err=True)
 
 
 @click.command(
@@ -159,7 +157,7 @@ def run(
         raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
     if settings.objective == "cost" and not settings.currency:
         raise Failure("--objective cost needs --currency, like EUR", 2)
-    key, zone_why = find_zone(settings.zone, grid_file is not None)
+    key, zone_why = zone_for(settings.zone, grid_file is not None)
     if grid_file is not None:
         check_grid(grid_file)
     # everything that can be refused is refused before anything of the job exists
@@ -207,6 +205,7 @@ def run(
             sigstop=sigstop,
             cautious=settings.forecast == "cautious",
         )
+        warn_of_keys()
         start_and_follow(job_options, detach=detach)
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carbontui import config, paths, units
+from carbontui import config, units
 from carbontui.cli import Failure
 from carbontui.job import store
 from carbontui.verbs import talk
@@ -97,13 +97,14 @@ class Watch:
             await handle.close()
 
     async def _follow_grid(self) -> None:
-        from carbontui.grid.feed import Feed
-        from carbontui.verbs import grid as verb
+        from carbontui.grid import opening
+        from carbontui.verbs.grid import settings_of
+        from carbontui.verbs.place import sure_zone
 
         try:
             settings = config.load().settings
-            place = verb.find_zone(None, settings)
-            feed = Feed(place.key, settings=verb.settings_of(settings), now=time.time, cache=paths.cache_dir() / "grid")
+            place = sure_zone(settings.zone)
+            feed = opening.open_feed(place.key, settings=settings_of(settings), now=time.time)
         except (config.ConfigError, Failure) as error:
             self._grid = (("grid", getattr(error, "message", str(error)), False),)
             return

@@ -1,0 +1,93 @@
+"""One way to open a feed, and the one meaning of every CARBONTUI_* of the grid.
+
+CARBONTUI_OFFLINE: ask no network. Unset, empty, `0`, `false`, `no` and `off` mean online; anything else means offline.
+CARBONTUI_GRID_URLS: `name=url` pairs, separated by commas: other base URLs of providers (mirrors).
+Provider keys come from the environment or from keys.env beside config.toml (`settings.read_keys`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from carbontui import paths
+from carbontui.grid import recorded
+from carbontui.grid.choose import EVERY
+from carbontui.grid.feed import Feed
+from carbontui.grid.http import Http
+from carbontui.grid.settings import GridSettings, KeyFileError, keys_file, read_keys
+
+ONLINE_WORDS = frozenset({"", "0", "false", "no", "off"})
+
+
+def offline(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the environment forbids the network."""
+    return environment.get("CARBONTUI_OFFLINE", "").strip().lower() not in ONLINE_WORDS
+
+
+def base_urls(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Other base URLs by provider name. Raises ValueError naming the pair that cannot be used."""
+    found: dict[str, str] = {}
+    known = sorted({kind.name for kind in EVERY})
+    for pair in filter(None, (part.strip() for part in environment.get("CARBONTUI_GRID_URLS", "").split(","))):
+        name, _, url = (part.strip() for part in pair.partition("="))
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"CARBONTUI_GRID_URLS: {pair[:60]!r} is not name=http(s)://...")
+        if name not in known:
+            raise ValueError(f"CARBONTUI_GRID_URLS: {name!r} is no provider; known: {', '.join(known)}")
+        found[name] = url
+    return found
+
+
+def settings(
+    *,
+    asked_offline: bool = False,
+    currency: str | None = None,
+    price_per_kwh: float | None = None,
+    forgiving: bool = False,
+    environment: Mapping[str, str] = os.environ,
+) -> GridSettings:
+    """What a feed may use. Raises KeyFileError or ValueError for keys and URLs that cannot be used; a forgiving
+    caller (a job goes on with its keyless sources) gets the complaint in `remark` instead."""
+    complaints: list[str] = []
+    keys: Mapping[str, str] = {}
+    urls: Mapping[str, str] = {}
+    try:
+        keys = read_keys(keys_file(), environment)
+    except KeyFileError as error:
+        if not forgiving:
+            raise
+        complaints.append(str(error))
+    try:
+        urls = base_urls(environment)
+    except ValueError as error:
+        if not forgiving:
+            raise
+        complaints.append(str(error))
+    return GridSettings(
+        offline=asked_offline or offline(environment),
+        currency=currency,
+        price_per_kwh=price_per_kwh,
+        keys=keys,
+        base_urls=urls,
+        remark="; ".join(complaints),
+    )
+
+
+def open_feed(
+    zone: str | None,
+    *,
+    settings: GridSettings,
+    now: Callable[[], float],
+    grid_file: str | Path | None = None,
+    http: Http | None = None,
+    cached: bool = True,
+) -> Feed:
+    """The feed of a zone. A recorded file replaces every live source; `cached=False` asks anew.
+
+    Raises ValueError when `grid_file` cannot be used.
+    """
+    series = recorded.load(Path(grid_file), zone=zone or "recorded") if grid_file is not None else None
+    cache = paths.cache_dir() / "grid" if cached else None
+    return Feed(zone, settings=settings, now=now, recorded=series, cache=cache, http=http)

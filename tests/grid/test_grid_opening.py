@@ -1,0 +1,120 @@
+"""A feed is opened one way: what the environment says of the grid means the same to jobs, to `grid` and to the rest."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from grid_site import Site, good
+
+from carbontui import config
+from carbontui.cli import Failure
+from carbontui.grid.feed import Feed
+from carbontui.job.clock import Clock
+from carbontui.job.spec import Options
+from carbontui.job.supervisor.shell.grid import open_feed
+from carbontui.verbs import doctor
+from carbontui.verbs import grid as grid_verb
+from carbontui.verbs.place import find_zone, sure_zone
+from carbontui.verbs.run import run as run_verb
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
+    monkeypatch.delenv("CARBONTUI_OFFLINE", raising=False)
+    monkeypatch.delenv("CARBONTUI_GRID_URLS", raising=False)
+    return tmp_path
+
+
+def job_feed(said: list[str] | None = None, **more: object) -> Feed:
+    options = Options(job="j", name="j", dir="/", argv=("true",), cwd="/", log="", socket="", created_s=0.0, zone="GB")
+    return open_feed(with_options(options, **more), Clock(), (said if said is not None else []).append)
+
+
+def with_options(options: Options, **more: object) -> Options:
+    return Options(**{name: more.get(name, getattr(options, name)) for name in Options.__struct_fields__})
+
+
+@pytest.mark.parametrize(
+    ("word", "offline"), [("0", False), ("", False), ("off", False), ("1", True), ("true", True), ("yes", True)]
+)
+def test_offline_means_the_same_to_a_job_and_to_grid(monkeypatch: pytest.MonkeyPatch, word: str, offline: bool) -> None:
+    monkeypatch.setenv("CARBONTUI_OFFLINE", word)
+    asked = grid_verb.settings_of(config.load().settings).offline
+    assert asked is offline
+    assert ("offline" in job_feed().note) is offline
+    assert "offline" in job_feed(offline=True).note
+
+
+async def test_other_base_urls_reach_a_job_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.respond = good("neso", time.time())
+    monkeypatch.setenv("CARBONTUI_GRID_URLS", f"neso=http://127.0.0.1:{site.port}")
+    feed = job_feed()
+    await feed.refresh()
+    assert any("/intensity/" in request.path for request in site.seen)
+    assert feed.outlook(time.time(), 0.0, 3600.0, 900.0).how == "forecast"
+
+
+@pytest.mark.parametrize("text", ["neso", "neso=ftp://x", "nemo=http://x"])
+def test_a_base_url_that_cannot_be_used_is_named_and_costs_a_job_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("CARBONTUI_GRID_URLS", text)
+    with pytest.raises(Failure, match="CARBONTUI_GRID_URLS") as caught:
+        grid_verb.settings_of(config.load().settings)
+    assert caught.value.code == 2
+    said: list[str] = []
+    feed = job_feed(said)
+    assert feed.zone == "GB" and "CARBONTUI_GRID_URLS" in said[0] and "CARBONTUI_GRID_URLS" in feed.note
+
+
+def test_keys_that_others_can_read_are_refused_aloud_by_a_job_as_well(home: Path) -> None:
+    path = home / "keys.env"
+    path.write_text("EIA_API_KEY=s3cret\n")
+    path.chmod(0o644)
+    said: list[str] = []
+    feed = job_feed(said)
+    assert "chmod 600" in said[0] and "chmod 600" in feed.note and "s3cret" not in feed.note
+    done = CliRunner().invoke(run_verb, ["--detach", "--", "no-such-command"], standalone_mode=False)
+    assert isinstance(done.exception, Failure) and "chmod 600" not in done.output  # nothing was started
+
+
+def test_run_says_that_it_goes_on_without_the_keys(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = home / "keys.env"
+    path.write_text("EIA_API_KEY=s3cret\n")
+    path.chmod(0o644)
+    monkeypatch.setattr("carbontui.verbs.run.start_and_follow", lambda options, detach: None)
+    done = CliRunner().invoke(run_verb, ["--zone", "GB", "--", "true"], standalone_mode=False)
+    assert done.exception is None and "chmod 600" in done.output and "s3cret" not in done.output
+
+
+@pytest.mark.parametrize("clock", ["Europe/Berlin", "America/New_York", "UTC", "CET-1CEST", "Asia/Tokyo"])
+@pytest.mark.parametrize("named", [None, "", "germany", "Atlantis"])
+def test_run_grid_and_doctor_find_the_same_zone_or_give_the_same_reason(
+    monkeypatch: pytest.MonkeyPatch, clock: str, named: str | None
+) -> None:
+    monkeypatch.setenv("TZ", clock)
+    monkeypatch.setenv("CARBONTUI_OFFLINE", "1")
+    if named is not None:
+        monkeypatch.setenv("CARBONTUI_ZONE", named)
+    started: list[Options] = []
+    monkeypatch.setattr("carbontui.verbs.run.start_and_follow", lambda options, detach: started.append(options))
+    ran = CliRunner().invoke(run_verb, ["--", "true"], standalone_mode=False).exception
+    shown = CliRunner().invoke(grid_verb.grid, [], standalone_mode=False)
+    found = doctor.grid_findings()[0]
+    if isinstance(shown.exception, Failure):
+        why = ran.message if isinstance(ran, Failure) else started[0].zone_why
+        assert shown.exception.message == why == found.text
+    else:
+        assert started[0].zone == shown.output.split()[0] and f"zone {started[0].zone};" in found.text
+
+
+def test_a_zone_the_clock_does_not_tell_is_asked_for_with_the_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    zone, why = find_zone(None)
+    assert zone is None and "--zone" in why and "CARBONTUI_ZONE" in why and "US-NY-NYIS" in why
+    with pytest.raises(Failure, match="US-NY-NYIS"):
+        sure_zone(None)
