@@ -8,17 +8,23 @@ import time
 from collections.abc import Iterator
 
 
+def _stat(pid: int) -> list[bytes]:
+    """Fields of /proc/<pid>/stat after the name: state, parent, process group, session, ...; empty: no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123 - pathlib is not loaded in the keeper
+            # the name in parentheses may hold spaces, parentheses and bytes of any encoding
+            return stat.read().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
 def start_time(pid: int) -> int | None:
     """Field 22 of /proc/<pid>/stat (clock ticks since boot); None when there is no such process.
 
     A pid alone may have been given to another process since; pid and start time together never are.
     """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123 - pathlib is not loaded in the keeper
-            fields = stat.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-    if fields[0] in (b"Z", b"X"):
+    fields = _stat(pid)
+    if not fields or fields[0] in (b"Z", b"X"):
         return None
     return int(fields[19])
 
@@ -42,6 +48,37 @@ def boot_id() -> str:
             return file.read().strip()
     except OSError:
         return ""
+
+
+def exists(pid: int) -> bool:
+    """Whether this pid is one of ours to see, a zombie's included."""
+    return bool(_stat(pid))
+
+
+def name(pid: int) -> str:
+    """A process's own name for people: whoever chose it may have put anything there, so only what prints is kept."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as comm:  # noqa: PTH123
+            text = comm.read().decode(errors="replace").strip()
+    except OSError:
+        return "?"
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def belongs(pid: int, own: tuple[int, ...]) -> bool:
+    """Whether `pid` is one of `own`, in the session of one of them, or descends from one of them."""
+    sessions = {fields[3] for one in own if (fields := _stat(one))}
+    depth = 0
+    while pid > 1 and depth < 64:
+        if pid in own:
+            return True
+        fields = _stat(pid)
+        if not fields:
+            return False
+        if fields[3] in sessions and int(fields[3]) != os.getsid(0):
+            return True
+        pid, depth = int(fields[1]), depth + 1
+    return False
 
 
 def signal_group(pgid: int, number: int) -> bool:

@@ -1,8 +1,8 @@
 """The agent process: NVML and RAPL live here alone. `python -m carbontui.power.agent --fd N`, in a session of its own.
 
-Two threads. The main one serves the socket and sets limits; on EOF it gives every limit back and leaves, even while the
-other, which samples, is stuck in the driver. A main thread stuck in the driver is killed and replaced by the
-supervisor; the successor finds the lease.
+Two threads. The main one serves the socket and sets limits; on EOF it restores every limit and exits, even while the
+sampling thread is stuck in the driver. If the main thread itself is stuck, the supervisor kills and replaces the
+process; the successor finds the lease.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Wire:
             self._push()
 
     def flush(self, seconds: float) -> None:
-        """Try for a while; for the last word before leaving."""
+        """Keep sending for up to `seconds`: for the last message before the process exits."""
         until = time.monotonic() + seconds
         while self._rest and time.monotonic() < until:
             select.select([], [self._link], [], 0.05)
@@ -66,11 +66,11 @@ class Wire:
 
 
 def serve(agent: Agent, wire: Wire, link: socket.socket) -> int:
-    """Read wishes until EOF, Bye or SIGTERM, then give back. Returns the exit code: 4 where that was not possible."""
+    """Read wishes until EOF, Bye or SIGTERM, then restore the limits. Returns the exit code: 4 where that failed."""
     try:
         _listen(agent, wire, link)
     except Exception as error:
-        # whatever went wrong here, the limits go back before this process does
+        # whatever went wrong, restore the limits before this process ends
         agent.say(f"ends after {type(error).__name__}: {error}")
     outcomes = agent.leave()
     wire.send(Gone(outcomes))
@@ -111,7 +111,7 @@ def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
                 try:
                     message = decode_to_agent(line.strip())
                 except msgspec.DecodeError as error:
-                    agent.say(f"a line that is no message: {error}")
+                    agent.say(f"not a valid message: {error}")
                     continue
                 if isinstance(message, Wish):
                     latest = message
@@ -142,11 +142,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--job", default="")
     parser.add_argument("--monitor", action="store_true", help="never write a limit")
     parser.add_argument("--probing", action="store_true", help="with --monitor: still ask what could be set")
-    parser.add_argument("--mend", action="store_true", help="give stale limits back, print the outcomes, leave")
+    parser.add_argument(
+        "--mend", action="store_true", help="restore limits left by dead agents, print the outcomes, exit"
+    )
     parser.add_argument("--rapl", type=Path, default=None)
     options = parser.parse_args(argv)
     if options.mend:
-        outcomes = Agent(lambda _message: None, _nvml(), Host(), LeaseStore(), "mend").mend()
+        outcomes = Agent(lambda _message: None, _nvml(), Host(), LeaseStore(), "restore").restore_stale()
         sys.stdout.buffer.write(msgspec.json.encode(outcomes))
         return 0 if all(outcome.ok for outcome in outcomes) else 4
     link = socket.socket(fileno=options.fd)

@@ -17,7 +17,7 @@ from typing import Literal
 from msgspec import Struct
 
 from carbontui.power.curve import Curve, Point, fitted, useful
-from carbontui.power.pace import Pace, Rate, paced, rate_at, rated
+from carbontui.power.step_rate import RateEstimate, WindowRate, estimated, rate_at, window_rate
 
 SHARES = (0.86, 0.72, 0.60, 0.48, 0.38)
 """Caps as shares of the watts drawn at full."""
@@ -48,13 +48,13 @@ class CalibrationSpec(Struct, frozen=True, kw_only=True):
     why_not_cap: str = ""
 
 
-class Observation(Struct, frozen=True, kw_only=True):
-    """What is so now."""
+class CalibrationInput(Struct, frozen=True, kw_only=True):
+    """What the supervisor sees now."""
 
     mono_s: float
     wall_s: float
     step: int
-    """Steps done, as last told by the client."""
+    """Steps done, as the client last reported."""
     timed: tuple[float, int] | None
     """Monotonic time of the end of a step since about the last look, and its count; None before the first."""
     energy_j: float
@@ -94,7 +94,7 @@ class Finished(Struct, frozen=True):
 
 
 class GivenUp(Struct, frozen=True):
-    """Give limits back, resume; nothing was learned."""
+    """Restore limits and resume; nothing was learned."""
 
     why: str
 
@@ -106,7 +106,7 @@ class _Visit(Struct, frozen=True):
     """One window at one level."""
 
     cap_w: float | None
-    pace: Pace
+    rate: WindowRate
     power_w: float
     power_se: float
 
@@ -118,7 +118,7 @@ class Calibration:
         self.spec = spec
         self._todo: list[float | None] = [None]
         self._visits: list[_Visit] = []
-        self._window: list[Observation] = []
+        self._window: list[CalibrationInput] = []
         self._phase: Literal["ask", "settle", "measure", "pausing", "parked", "resuming"] = "ask"
         self._since_s = 0.0
         self._caps_chosen = False
@@ -129,8 +129,8 @@ class Calibration:
         self._resume_s: float | None = None
         self._ended = False
 
-    def next(self, now: Observation) -> Action:
-        """What to do now. After Finished or GivenUp the limit found must be given back and the job resumed."""
+    def next(self, now: CalibrationInput) -> Action:
+        """What to do now. After Finished or GivenUp the limit found must be restored and the job resumed."""
         if now.disturbed:
             return GivenUp(now.disturbed)
         if self._phase == "ask":
@@ -143,13 +143,13 @@ class Calibration:
 
     # --- running levels ---------------------------------------------------------------------------------------
 
-    def _ask(self, now: Observation) -> Action:
+    def _ask(self, now: CalibrationInput) -> Action:
         if not self._todo:
             return self._end_of_levels(now)
         self._enter("settle", now)
         return SetLimit(self._todo[0])
 
-    def _settle(self, now: Observation) -> Action:
+    def _settle(self, now: CalibrationInput) -> Action:
         cap = self._todo[0]
         if cap is not None and now.refused:
             # no permission after all: what can be known without caps is still worth knowing
@@ -166,13 +166,13 @@ class Calibration:
         self._enter("measure", now)
         return self._wait("measuring")
 
-    def _measure(self, now: Observation) -> Action:
+    def _measure(self, now: CalibrationInput) -> Action:
         self._window.append(now)
         length = now.mono_s - self._since_s
-        # the first window also learns how much this job's step times wander
+        # the first window also learns how much this job's step times vary
         if length < self.spec.measure_s * (1 if self._visits else 2):
             return self._wait("measuring")
-        found = paced([o.timed for o in self._window if o.timed is not None and o.timed[0] >= self._since_s])
+        found = window_rate([o.timed for o in self._window if o.timed is not None and o.timed[0] >= self._since_s])
         if length < self.spec.measure_max_s:
             ends = not self._visits or len(self._todo) == 1
             wanted_se = FULL_SE if self._todo[0] is None and not ends else CAP_SE
@@ -188,8 +188,8 @@ class Calibration:
         self._phase = "ask"
         return self._ask(now)
 
-    def _rate(self, pace: Pace, *more: Pace) -> Rate:
-        return rated(pace, [*(visit.pace for visit in self._visits), *more])
+    def _rate(self, window: WindowRate, *more: WindowRate) -> RateEstimate:
+        return estimated(window, [*(visit.rate for visit in self._visits), *more])
 
     def _blind(self) -> bool:
         """Whether the meter counted for less than half of the window: a hung driver, a lost board."""
@@ -219,13 +219,13 @@ class Calibration:
 
     # --- parked -----------------------------------------------------------------------------------------------
 
-    def _end_of_levels(self, now: Observation) -> Action:
+    def _end_of_levels(self, now: CalibrationInput) -> Action:
         if not self.spec.can_pause:
             return Finished(self._curve(now))
         self._enter("pausing", now)
         return Pause()
 
-    def _park(self, now: Observation) -> Action:
+    def _park(self, now: CalibrationInput) -> Action:
         waited = now.mono_s - self._since_s
         if self._phase == "pausing":
             if now.paused:
@@ -253,9 +253,9 @@ class Calibration:
 
     # --- the result -------------------------------------------------------------------------------------------
 
-    def _curve(self, now: Observation) -> Curve:
+    def _curve(self, now: CalibrationInput) -> Curve:
         fulls = [visit for visit in self._visits if visit.cap_w is None]
-        rates = [self._rate(visit.pace) for visit in fulls]
+        rates = [self._rate(visit.rate) for visit in fulls]
         usual = sum(rate.value for rate in rates) / len(rates)
         watts = sum(visit.power_w for visit in fulls) / len(fulls)
         watts_se = max(visit.power_se for visit in fulls) / math.sqrt(len(fulls))
@@ -263,7 +263,7 @@ class Calibration:
         points = [_point(None, watts, watts_se, 1.0, usual_se / usual, usual)]
         for visit in self._visits:
             if visit.cap_w is not None:
-                rate = self._rate(visit.pace)
+                rate = self._rate(visit.rate)
                 full = rate_at(rates, rate.at_s)
                 speed = rate.value / full.value
                 error = speed * math.hypot(rate.se / rate.value, full.se / full.value, SYSTEMATIC_SE)
@@ -292,7 +292,9 @@ class Calibration:
         total = max(done + len(self._todo) + (1 if self.spec.can_pause else 0), 2 if self._caps_chosen else 12)
         return Wait(f"{text} {level}" if self._todo else text, done / total)
 
-    def _enter(self, phase: Literal["settle", "measure", "pausing", "parked", "resuming"], now: Observation) -> None:
+    def _enter(
+        self, phase: Literal["settle", "measure", "pausing", "parked", "resuming"], now: CalibrationInput
+    ) -> None:
         self._phase, self._since_s, self._window = phase, now.mono_s, [now] if phase == "measure" else []
 
 
@@ -308,7 +310,7 @@ def _point(cap_w: float | None, power_w: float, power_se: float, speed: float, s
     )
 
 
-def spread(window: Sequence[Observation]) -> float:
+def spread(window: Sequence[CalibrationInput]) -> float:
     """Standard error of the mean watts of a window: from its quarters, and the counter's tick at both ends."""
     first, last = window[0], window[-1]
     length = last.energy_mono_s - first.energy_mono_s

@@ -1,10 +1,10 @@
-"""What can be measured and done here, why not the better thing, and the command that mends it."""
+"""What can be measured and done here, why the better option is unavailable, and the command that fixes it."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from carbontui.power.messages import Cap, Reading, Readings, Support
+from carbontui.power.messages import Capability, Reading, Readings, Support
 
 SAYS: dict[Support, str] = {
     "yes": "supported",
@@ -27,8 +27,8 @@ class Row(Struct, frozen=True):
     fix: str
 
     def text(self) -> str:
-        mend = f"; fix: {self.fix}" if self.fix else ""
-        return f"{self.device}  {self.aspect:<16} {SAYS[self.support]:<14} {self.why}{mend}"
+        fix = f"; fix: {self.fix}" if self.fix else ""
+        return f"{self.device}  {self.aspect:<16} {SAYS[self.support]:<14} {self.why}{fix}"
 
 
 def table(readings: Readings) -> tuple[Row, ...]:
@@ -42,7 +42,7 @@ def table(readings: Readings) -> tuple[Row, ...]:
     for index, why in readings.absent:
         rows.append(Row(f"GPU {index}", "any", "lost", f"it does not answer: {why}", "reboot or reset it"))
     for kind, label in (("cpu", "CPU packages"), ("dram", "memory")):
-        cap = readings.host.caps.get(kind, Cap("unknown", "not read yet"))
+        cap = readings.host.caps.get(kind, Capability("unknown", "not read yet"))
         why = cap.why if cap.support == "yes" else f"{cap.why}; estimated ({readings.host.source})"
         rows.append(Row("host", label, cap.support, why, cap.fix))
     return tuple(rows)
@@ -52,7 +52,7 @@ def _gpu(reading: Reading) -> list[Row]:
     device = f"GPU {reading.index} {reading.name}" + (" (simulated)" if reading.simulated else "")
     rows = []
     for key, label in ASPECTS.items():
-        cap = reading.caps.get(key, Cap("unknown", "not read yet"))
+        cap = reading.caps.get(key, Capability("unknown", "not read yet"))
         if key == "limit":
             cap = reading.caps.get("power_limit", cap)
         why = cap.why

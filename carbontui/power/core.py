@@ -1,7 +1,7 @@
-"""What the agent does, apart from its socket: looks at devices, keeps the limits that are wished, gives them back.
+"""What the agent does, apart from its socket: samples devices, applies the limits that are wanted, restores them.
 
 Two threads call in: the sampler's (`open`, `sample`), which may be stuck in the driver for a while, and the main one
-(`wish`, `tick`, `leave`), which never waits for it but where both touch limits at the same moment.
+(`wish`, `tick`, `leave`), which waits for it only while both touch limits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from carbontui.power import machine, view, visible
+from carbontui import proc
+from carbontui.power import view, visible
 from carbontui.power.devices import Backend, DeviceError, DeviceInfo, Look, SimulatedBackend
 from carbontui.power.leases import LeaseStore
 from carbontui.power.limits import Limiter
@@ -36,7 +37,7 @@ SLOW_S = 1.0
 SIMULATED_S = 0.25
 PROCESSES_S = 10.0
 RETRY_S: dict[Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
-"""A wish that another job or another process stands in the way of is tried again."""
+"""When to retry a wish that another job or another process blocks."""
 REOPEN_S = (1.0, 2.0, 5.0, 15.0)
 
 
@@ -49,12 +50,12 @@ class Sampler(threading.Thread):
         self.poke = threading.Event()
 
     def run(self) -> None:
-        self._agent.open()  # the first call into the driver may take long; wishes and EOF are served meanwhile
+        self._agent.open()  # the first driver call may be slow; the main thread serves wishes and EOF meanwhile
         while True:
             try:
                 pause = self._agent.sample()
             except Exception as error:
-                # a fault here must not silence the agent: the supervisor would replace it for ever
+                # an agent that falls silent is replaced, over and over: report the fault and keep sampling
                 self._agent.say(f"sampler: {type(error).__name__}: {error}")
                 pause = SLOW_S
             self.poke.wait(pause)
@@ -109,7 +110,7 @@ class Agent:
         self._send(Say(text))
 
     def _tell(self, *outcomes: Outcome) -> None:
-        """What happened to limits without being asked for; said again only when it is another."""
+        """Report what happened to limits without being asked; the same outcome is not repeated."""
         news = tuple(outcome for outcome in outcomes if self._told.get(outcome.uuid) != outcome)
         self._told.update((outcome.uuid, outcome) for outcome in outcomes)
         if news:
@@ -153,8 +154,8 @@ class Agent:
             self._reopen_at = began
         now = self._clock()
         if poked or now >= self._report_at:
-            pace = SIMULATED_S if self._backend.name == "simulated" else SLOW_S
-            self._report_at = max(self._report_at + pace, now + 0.5 * pace)
+            period = SIMULATED_S if self._backend.name == "simulated" else SLOW_S
+            self._report_at = max(self._report_at + period, now + 0.5 * period)
             self._report()
         # a driver that answers slowly is asked less often: never more than a twentieth of the time
         return max(self._period(), min(3.0, 20.0 * (self._clock() - began)))
@@ -188,7 +189,7 @@ class Agent:
         try:
             self._pids[uuid] = self._backend.processes(uuid)
         except DeviceError:
-            self._pids[uuid] = None  # not told, as under MIG: nothing can be concluded
+            self._pids[uuid] = None  # the driver does not say (MIG): nothing can be concluded
         self._foreign[uuid] = view.foreign(self._pids[uuid] or (), self._wish.own_pids if self._wish else ())
 
     def _period(self) -> float:
@@ -263,7 +264,7 @@ class Agent:
         if not self._settled:
             self._settled = True
             keep = frozenset(self._watched) if wish.limit_w is not None else frozenset()
-            self._tell(*self._limiter.mend_stale(keep))
+            self._tell(*self._limiter.restore_stale(keep))
         if fresh or self._released or (wish.limit_w is not None and self._clock() >= self._retry_at):
             self._released = False
             outcomes = self._act(wish)
@@ -315,7 +316,7 @@ class Agent:
     def _refuse_foreign(self, uuid: str) -> Outcome:
         self._limiter.release(uuid)
         pid = self._foreign[uuid][0]
-        text = f"another process uses this GPU (pid {pid}, {machine.name(pid)}): its limit is left alone"
+        text = f"another process uses this GPU (pid {pid}, {proc.name(pid)}): its limit is left alone"
         return Outcome(uuid, False, "foreign", None, text)
 
     def tick(self) -> None:
@@ -324,7 +325,7 @@ class Agent:
             if not self._settled:
                 return
             if not self._released and self._clock() - self._last_wish_s > DEAD_MAN_S and self._limiter.active():
-                self.say(f"no word from the supervisor for {DEAD_MAN_S:.0f} s: limits given back")
+                self.say(f"nothing heard from the supervisor for {DEAD_MAN_S:.0f} s: limits restored")
                 self._tell(*self._limiter.release_all())
                 self._released = True
             for uuid in self._limiter.active():
@@ -332,14 +333,14 @@ class Agent:
                     self._tell(self._refuse_foreign(uuid))
                     self._retry_at = self._clock() + RETRY_S["foreign"]
             if self._clock() >= self._slow_at - 0.5:
-                self._tell(*self._limiter.mend_stale(frozenset(self._limiter.active())))
+                self._tell(*self._limiter.restore_stale(frozenset(self._limiter.active())))
 
     def leave(self) -> tuple[Outcome, ...]:
         """Give everything back."""
         with self._guard:
             return self._limiter.release_all()
 
-    def mend(self) -> tuple[Outcome, ...]:
-        """Give back what dead agents left; for `--mend`."""
+    def restore_stale(self) -> tuple[Outcome, ...]:
+        """Restore the limits that dead agents left; for `--mend`."""
         self.open()
-        return self._limiter.mend_stale()
+        return self._limiter.restore_stale()

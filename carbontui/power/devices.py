@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from carbontui.power import simulated
-from carbontui.power.messages import Cap, PowerKind
+from carbontui.power.messages import Capability, PowerKind
 from carbontui.power.simulated import SimulatedSpec, SimulatedState
 
 NOT_SUPPORTED = 3
@@ -201,15 +201,15 @@ class NoBackend:
         pass
 
 
-def measure_caps(look: Look) -> dict[str, Cap]:
+def measure_caps(look: Look) -> dict[str, Capability]:
     """What the first look proves about measuring: asked of the device, never concluded from its architecture."""
     errors = dict(look.errors)
     if look.lost:
-        lost = Cap("lost", "the GPU fell off the bus", "a reboot or a GPU reset; nothing else helps")
+        lost = Capability("lost", "the GPU fell off the bus", "a reboot or a GPU reset; nothing else helps")
         return {"energy": lost, "power": lost, "limit": lost}
-    caps: dict[str, Cap] = {}
+    caps: dict[str, Capability] = {}
     if look.energy_uj is not None:
-        caps["energy"] = Cap("yes", "energy counter of the board")
+        caps["energy"] = Capability("yes", "energy counter of the board")
     else:
         # tests/bench/results/power.md: bursts that keep step with a sensor of 25 of each 100 ms, and wandering ones
         rough = ""
@@ -217,7 +217,7 @@ def measure_caps(look: Look) -> dict[str, Cap]:
             rough = " from moments: with steps under 0.3 s perhaps 20 % off and more, with slower ones 4 %"
         reason = words(errors.get("energy_uj"))
         instead = f"power is integrated{rough}" if look.power_w is not None else "nothing is counted without watts"
-        caps["energy"] = Cap("not_supported", f"no energy counter ({reason}): {instead}")
+        caps["energy"] = Capability("not_supported", f"no energy counter ({reason}): {instead}")
     if look.power_w is not None:
         kinds = {
             "avg1s": "1 s average",
@@ -226,9 +226,9 @@ def measure_caps(look: Look) -> dict[str, Cap]:
             "unspecified": "as the driver gives it",
             "model": "modelled",
         }
-        caps["power"] = Cap("yes", kinds[look.kind or "unspecified"])
+        caps["power"] = Capability("yes", kinds[look.kind or "unspecified"])
     else:
-        caps["power"] = Cap("not_supported", f"no power reading ({words(errors.get('power_w'))})")
+        caps["power"] = Capability("not_supported", f"no power reading ({words(errors.get('power_w'))})")
     return caps
 
 

@@ -1,7 +1,7 @@
 """The supervisor's end of the agent: starts it, replaces it when it dies or hangs, keeps the latest readings.
 
-Nothing here waits for a driver. While an agent is being replaced the last readings age, and what was wished is
-wished again from its successor.
+Nothing here waits for a driver. While an agent is being replaced the last readings age, and its
+successor is sent the same wish.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AgentHandle:
     """One agent process and what it last said. `log` takes lines for carbontui.log; `cwd` holds no job data.
 
     `monitor` never writes a limit (--no-cap, replays on real devices); with `probing` it still asks the driver, by
-    writing what stands there, whether one could be set (doctor).
+    writing back the limit in force, whether one could be set (doctor).
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AgentHandle:
         self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._beat())]
 
     async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
-        """Have every limit given back, then end the agent. Returns what it said; empty when it did not answer."""
+        """Restore every limit, then end the agent. Returns its outcomes; empty when it did not answer."""
         self._closing = True
         outcomes: tuple[Outcome, ...] = ()
         process = self._process
@@ -136,7 +136,7 @@ class AgentHandle:
     async def set_limit(
         self, watts_per_gpu: float | None, *, allow_raise: bool = False, left: tuple[str, ...] = ()
     ) -> tuple[Outcome, ...]:
-        """Cap every watched GPU but those in `left`, or give back what was found (None).
+        """Cap every watched GPU but those in `left`, or restore what was found (None).
 
         One outcome per GPU; never raises for a device.
         """
@@ -147,7 +147,7 @@ class AgentHandle:
         try:
             return await asyncio.wait_for(answer, ANSWER_S)
         except asyncio.TimeoutError:
-            text = "the driver is not answering; the wish stands and is carried out when it does"
+            text = "the driver is not answering; the limit is set as soon as it does"
             code: Code = "error"
             return tuple(
                 Outcome(reading.uuid, False, code, None, text) for reading in self.readings.devices if reading.watched
@@ -180,7 +180,7 @@ class AgentHandle:
         return samples
 
     def happened(self) -> list[Outcome]:
-        """What has become of limits since the last call without being asked for, oldest first."""
+        """What happened to limits since the last call without being asked for, oldest first."""
         happened, self._happened = self._happened, []
         return happened
 
@@ -269,7 +269,7 @@ class AgentHandle:
             try:
                 message = decode_to_supervisor(line)
             except msgspec.DecodeError as error:
-                self._log(f"agent: a line that is no message ({error})")
+                self._log(f"agent: not a valid message ({error})")
                 continue
             if isinstance(message, Report):
                 self.readings = message.readings
@@ -281,7 +281,7 @@ class AgentHandle:
                 # the agent answers the newest wish alone, which holds every older one
                 due = [waiting for gen, waiting in self._waiting.items() if gen <= message.gen and not waiting.done()]
                 if not message.asked or not due:
-                    # to a wish repeated for a successor, or for other boards, only what changed is news
+                    # when a wish is repeated for a successor or for other boards, report only what changed
                     self._happened += (o for o in message.outcomes if o.code != "kept" and o.text != NOTHING)
                     continue
                 for waiting in due:

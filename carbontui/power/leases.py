@@ -1,4 +1,4 @@
-"""Limit leases: what stood on a GPU before carbontui changed it, on disk before the first change.
+"""Limit leases: the limit a GPU had before carbontui changed it, on disk before the first change.
 
 One file and one lock per GPU UUID in `carbontui.paths.limit_lease_dir()`. Whoever writes a limit holds the lock
 (flock: the kernel frees it at any death) and owns the lease's epoch; before every write the epoch is read again. The
@@ -18,13 +18,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from carbontui import paths
-from carbontui.power import machine
+from carbontui import paths, proc
 from carbontui.power.messages import Outcome
 
 
-class Lease(Struct, frozen=True, kw_only=True):
-    """Milliwatts as the driver keeps them. `ours_mw`: every value that may stand there because of us."""
+class LeaseRecord(Struct, frozen=True, kw_only=True):
+    """Milliwatts as the driver keeps them. `ours_mw`: every value that may be in force because of us."""
 
     uuid: str
     boot_id: str
@@ -36,11 +35,11 @@ class Lease(Struct, frozen=True, kw_only=True):
     job: str
     written_s: float
     clocks_mhz: int | None = None
-    """The clock lock that stands in for a limit; it can only be lifted, since none can be read."""
+    """The clock lock used instead of a limit; it can only be lifted, since none can be read."""
 
 
 class StaleLease(Struct, frozen=True):
-    """A limit nobody gave back: the board still stands at `ours_w`, before it was `before_w`. `text` says it."""
+    """A limit nobody restored: the board is still at `ours_w`; before, it was `before_w`. `text` says so."""
 
     uuid: str
     before_w: float
@@ -53,8 +52,8 @@ class StaleLease(Struct, frozen=True):
 DAMAGED = "look whether that GPU's limit is as it should be (nvidia-smi -q -d POWER), then remove the file"
 
 
-def command(lease: Lease) -> str:
-    """The exact line that gives a limit back by hand."""
+def command(lease: LeaseRecord) -> str:
+    """The exact command that restores a limit by hand."""
     if lease.clocks_mhz is not None:
         return f"sudo nvidia-smi -i {lease.uuid} -rgc"
     return limit_command(lease.uuid, lease.before_mw)
@@ -75,25 +74,25 @@ class LeaseStore:
     def path(self, uuid: str) -> Path:
         return self.directory / f"{uuid}.json"
 
-    def read(self, uuid: str) -> Lease | None:
+    def read(self, uuid: str) -> LeaseRecord | None:
         """The lease of this GPU; None where there is none, or none that can be read (`damaged` tells which)."""
         try:
-            lease = msgspec.json.decode(self.path(uuid).read_bytes(), type=Lease)
+            lease = msgspec.json.decode(self.path(uuid).read_bytes(), type=LeaseRecord)
         except (OSError, msgspec.DecodeError):
             return None
         return lease if lease.uuid == uuid else None
 
     def damaged(self, uuid: str) -> bool:
-        """Whether there is a file that should be this GPU's lease and is none: of another version, or cut short."""
+        """Whether this GPU's lease file cannot be read: from another version, or cut short."""
         try:
-            lease = msgspec.json.decode(self.path(uuid).read_bytes(), type=Lease)
+            lease = msgspec.json.decode(self.path(uuid).read_bytes(), type=LeaseRecord)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, msgspec.DecodeError):
             return True
         return lease.uuid != uuid
 
-    def write(self, lease: Lease) -> None:
+    def write(self, lease: LeaseRecord) -> None:
         """Raises OSError; then nothing may be set."""
         paths.private_dir(self.directory)
         temporary = self.path(lease.uuid).with_suffix(f".{os.getpid()}.tmp")
@@ -104,7 +103,7 @@ class LeaseStore:
                 os.fsync(file.fileno())
             temporary.replace(self.path(lease.uuid))
         except OSError:
-            temporary.unlink(missing_ok=True)  # of a full disk
+            temporary.unlink(missing_ok=True)  # left by a full disk
             raise
         self._sync()
 
@@ -113,8 +112,8 @@ class LeaseStore:
         self._sync()
 
     def uuids(self) -> list[str]:
-        """The GPUs that have a lease here, readable or not; none in a directory that another user has made: what it
-        says of limits, and of commands to run as root, is not ours."""
+        """The GPUs that have a lease here, readable or not; none in a directory that another user made: its limits,
+        and the commands it would have root run, are not to be trusted."""
         try:
             if self.directory.lstat().st_uid != os.getuid():
                 return []
@@ -122,7 +121,7 @@ class LeaseStore:
         except OSError:
             return []
 
-    def all(self) -> list[Lease]:
+    def all(self) -> list[LeaseRecord]:
         return [lease for uuid in self.uuids() if (lease := self.read(uuid)) is not None]
 
     def lock(self, uuid: str) -> int | None:
@@ -146,16 +145,16 @@ class LeaseStore:
             os.close(descriptor)
 
 
-def is_stale(lease: Lease) -> bool:
+def is_stale(lease: LeaseRecord) -> bool:
     """Whether its owner is gone while the boot is the same (a reboot gives limits back by itself)."""
-    return lease.boot_id == machine.boot_id() and not machine.alive(lease.agent_pid, lease.agent_start)
+    return lease.boot_id == proc.boot_id() and not proc.same_process(lease.agent_pid, lease.agent_start)
 
 
 def damaged_leases(directory: Path | None = None) -> tuple[str, ...]:
     """What to do about each lease that cannot be read, in words."""
     store = LeaseStore(directory)
     return tuple(
-        f"{store.path(uuid)} is no lease that this version can read; {DAMAGED}"
+        f"{store.path(uuid)} is not a lease that this version can read; {DAMAGED}"
         for uuid in store.uuids()
         if store.damaged(uuid)
     )
@@ -177,7 +176,7 @@ def stale_leases(directory: Path | None = None) -> tuple[StaleLease, ...]:
     )
 
 
-def _text(lease: Lease) -> str:
+def _text(lease: LeaseRecord) -> str:
     left = f"job {lease.job} left {lease.uuid}"
     if lease.clocks_mhz is not None:
         return f"{left} with its clock locked at {lease.clocks_mhz} MHz"
@@ -185,8 +184,8 @@ def _text(lease: Lease) -> str:
     return f"{left} at {watts} W (found {lease.before_mw / 1000:.0f} W)"
 
 
-def mend(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
-    """Give every stale limit back, through an agent of its own (NVML is loaded nowhere else).
+def restore_stale(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
+    """Restore every stale limit, through an agent of its own (NVML is loaded nowhere else).
 
     Returns one outcome per lease; one that is not ok carries the command for a person to run.
     """
@@ -200,27 +199,27 @@ def mend(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
             timeout=timeout_s,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
-            cwd="/",  # -m would import from wherever the user stands
+            cwd="/",  # -m would import from the user's current directory
         )
         return msgspec.json.decode(run.stdout, type=tuple[Outcome, ...])
     except (subprocess.SubprocessError, OSError, msgspec.DecodeError, json.JSONDecodeError) as error:
-        why = f"could not be given back ({type(error).__name__})"
+        why = f"could not be restored ({type(error).__name__})"
         return tuple(Outcome(lease.uuid, False, "error", lease.ours_w, why, lease.fix) for lease in stale)
 
 
-def new_lease(
+def new_record(
     uuid: str, epoch: int, before_mw: int, ours_mw: tuple[int, ...], job: str, clocks_mhz: int | None = None
-) -> Lease:
+) -> LeaseRecord:
     """A lease of this very process."""
     pid = os.getpid()
-    return Lease(
+    return LeaseRecord(
         uuid=uuid,
-        boot_id=machine.boot_id(),
+        boot_id=proc.boot_id(),
         epoch=epoch,
         before_mw=before_mw,
         ours_mw=ours_mw,
         agent_pid=pid,
-        agent_start=machine.start_time(pid),
+        agent_start=proc.start_time(pid) or 0,
         job=job,
         written_s=time.time(),
         clocks_mhz=clocks_mhz,

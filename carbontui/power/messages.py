@@ -14,12 +14,12 @@ from msgspec import Struct
 LINE_MAX = 1024 * 1024
 BEAT_S = 2.0
 DEAD_MAN_S = 30.0
-"""Without a wish for this long the agent gives every limit back and waits."""
+"""Without a wish for this long the agent restores every limit and waits."""
 HUNG_S = 5.0
 """Without a report for this long the agent is killed and replaced."""
 
-NOTHING = "nothing of ours stands there"
-"""The text of a limit given back where there was none to give back."""
+NOTHING = "no limit of ours is in force"
+"""The text of a restored limit where there was none to restore."""
 
 Support = Literal["yes", "no_permission", "not_supported", "no_effect", "unknown", "lost"]
 PowerKind = Literal["avg1s", "instant", "unspecified", "module", "model"]
@@ -28,7 +28,7 @@ How = Literal["measured", "estimated", "simulated"]
 Code = Literal[
     "applied",  # the limit was written and read back
     "kept",  # it was already so
-    "given_back",  # the limit found before us stands again
+    "given_back",  # the limit found before us is in force again
     "no_permission",
     "not_supported",
     "no_effect",  # accepted by the driver, ignored by the board
@@ -41,8 +41,8 @@ Code = Literal[
 ]
 
 
-class Cap(Struct, frozen=True, omit_defaults=True):
-    """Whether something can be done on a device; `why` and `fix` are shown word for word."""
+class Capability(Struct, frozen=True, omit_defaults=True):
+    """Whether something can be done on a device; `why` and `fix` are shown verbatim."""
 
     support: Support
     why: str = ""
@@ -81,8 +81,8 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     power_kind: PowerKind | None = None
     limit_w: float | None = None
     limit_found_w: float | None = None
-    """What stood there before carbontui wrote anything, or what someone else has set since: the reference, and what is
-    given back."""
+    """The limit before carbontui wrote anything, or what someone else has set since: the reference, and what is
+    restored."""
     limit_top_w: float | None = None
     """The highest that is set without being asked to raise it: the limit at the start, or less where someone else has
     lowered it."""
@@ -90,9 +90,9 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit_max_w: float | None = None
     limit_default_w: float | None = None
     clocks_w: float | None = None
-    """Watts that a clock lock of ours is steered to, where the power limit is of no use."""
+    """Watts that a clock lock of ours is steered to, where the power limit does not work."""
     proving: bool = False
-    """A cap of ours stands there whose effect has yet to be seen."""
+    """A cap of ours is in force whose effect has yet to be seen."""
     memory_used_b: int | None = None
     memory_total_b: int | None = None
     util: float | None = None
@@ -101,11 +101,11 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasons: int | None = None
     """NVML clock-event reasons: 0x4 power cap, 0x20 and 0x40 thermal, 0x8 hardware slowdown, 0x80 power brake."""
     pids: tuple[int, ...] | None = None
-    """Compute processes on a watched board, looked at every ten seconds; None where the driver does not tell."""
+    """Compute processes on a watched board, looked at every ten seconds; None where the driver does not say."""
     foreign_pids: tuple[int, ...] = ()
     mig: bool = False
     lost: bool = False
-    caps: dict[str, Cap] = {}
+    caps: dict[str, Capability] = {}
     why: dict[str, str] = {}
 
 
@@ -116,7 +116,7 @@ class HostReading(Struct, frozen=True, omit_defaults=True):
     dram_w: float | None = None
     how: How = "estimated"
     source: str = ""
-    caps: dict[str, Cap] = {}
+    caps: dict[str, Capability] = {}
 
 
 class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -140,7 +140,7 @@ class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Outcome(Struct, frozen=True, omit_defaults=True):
     """What became of a limit on one GPU; `fix` is an exact command, if one helps.
 
-    `watts` is the limit that stands there now, or what a clock lock is steered to.
+    `watts` is the limit in force now, or what a clock lock is steered to.
     """
 
     uuid: str
@@ -156,7 +156,7 @@ class Wish(Struct, tag_field="t", tag="wish", frozen=True, kw_only=True, omit_de
 
     gen: int = 0
     limit_w: float | None = None
-    """Watts per GPU; None gives back what was found."""
+    """Watts per GPU; None restores what was found."""
     allow_raise: bool = False
     left: tuple[str, ...] = ()
     """Boards whose limit someone else has set since this was wished: left alone, by successors too."""
@@ -176,7 +176,7 @@ class Poke(Struct, tag_field="t", tag="poke", frozen=True):
 
 
 class Bye(Struct, tag_field="t", tag="bye", frozen=True):
-    """supervisor -> agent: give every limit back, say so, leave."""
+    """supervisor -> agent: restore every limit, report it, exit."""
 
 
 class Report(Struct, tag_field="t", tag="report", frozen=True):
@@ -187,7 +187,7 @@ class Report(Struct, tag_field="t", tag="report", frozen=True):
 
 
 class Done(Struct, tag_field="t", tag="done", frozen=True, omit_defaults=True):
-    """agent -> supervisor: what the wish of this generation came to, one outcome per watched GPU.
+    """agent -> supervisor: what became of the wish of this generation, one outcome per watched GPU.
 
     Not `asked`: what happened to limits by itself (changed outside, without effect, left by a dead agent).
     """
@@ -198,7 +198,7 @@ class Done(Struct, tag_field="t", tag="done", frozen=True, omit_defaults=True):
 
 
 class Gone(Struct, tag_field="t", tag="gone", frozen=True):
-    """agent -> supervisor: every limit is back (or not: see the outcomes); I leave."""
+    """agent -> supervisor: the outcome of restoring every limit; the agent exits."""
 
     outcomes: tuple[Outcome, ...] = ()
 

@@ -8,15 +8,15 @@ Every joule says how it came about:
 - ``model``       an estimate from utilisation, not a measurement
 
 A counter delta is believed when 0 <= delta <= 1.5 * max power * time (plus one tick of the counter); anything else (a
-reset, a driver reload, an absurd jump) starts a new epoch and that interval is counted from power. A counter that tells
-a tenth of what power tells, or less, counts something else and is left alone from then on. The sensor behind
+reset, a driver reload, an absurd jump) starts a new epoch and that interval is counted from power. A counter that shows
+a tenth of what power shows, or less, counts something else and is ignored from then on. The sensor behind
 NVML's numbers is good for about +-5 %, whatever the label.
 
 Integrated from readings of moments, joules are unbiased and no more: a sensor that looks at 25 of each 100 ms sees
 bursts that keep its step in the same few places for ever. On the simulation bursts of 250 ms are up to 20 % off, those
 of 1.7 s 4 % and those of 100 ms more than 100 %; where each period varies by 2 % it is 4, 1 and 80 % over a minute and
-goes on shrinking. Nothing in the readings tells which it is, so nothing here mends it. Counters and 1 s averages have
-none of this.
+goes on shrinking. Nothing in the readings shows which it is, so nothing here corrects it. Counters and 1 s averages
+have none of this.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BELIEVABLE = 1.5
 TICK_S = 0.25
 """Slack for the counter's own tick (20..100 ms on known boards) and the jitter of our look at it."""
 STUCK_S = 5.0
-"""A counter that stands still this long while power is drawn is no counter."""
+"""A counter that does not move for this long while power is drawn is not used."""
 CHECK_S = 10.0
 TENTH = 0.1
 """A counter below this share of the power's joules over CHECK_S counts another unit. Part-time sensors, which see
@@ -64,13 +64,13 @@ class _Anchor(Struct):
     energy_uj: int | None
     power_w: float | None
     seen_s: float
-    """Monotonic time of the last look, later than mono_s while the counter stands still."""
+    """Monotonic time of the last look, later than mono_s while the counter does not move."""
     pending_j: float = 0.0
     stuck: bool = False
 
 
 class _Check(Struct):
-    """What counter and power have told side by side since `since_s`."""
+    """What counter and power have counted side by side since `since_s`."""
 
     since_s: float
     counter_j: float = 0.0

@@ -1,6 +1,6 @@
 """The power limit, the first actuator: read back after each write, judged by the watts that follow.
 
-Giving back compares first: only a value of ours is replaced. A limit that someone else changed is adopted as the new
+Restoring compares first: only a value of ours is replaced. A limit that someone else changed is adopted as the new
 'found' and never fought. Nothing here ever sets more than the limit found at the start, unless asked to.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from carbontui.power.board_limit import OVERSHOOT, BoardLimit
 from carbontui.power.devices import REASON_POWER_CAP, DeviceError, DeviceInfo, Look
-from carbontui.power.held import OVERSHOOT, Held
-from carbontui.power.messages import Cap, Outcome
+from carbontui.power.messages import Capability, Outcome
 
 TOLERANCE_MW = 1000
 """Drivers round; a limit within one watt of ours is ours."""
@@ -32,117 +32,117 @@ class Ineffective(Struct, frozen=True):
     drawn_w: float
 
 
-def apply(held: Held, watts: float, *, allow_raise: bool, power_w: float | None, now_s: float) -> Outcome:
+def apply(board: BoardLimit, watts: float, *, allow_raise: bool, power_w: float | None, now_s: float) -> Outcome:
     """Set, and read back. Raises DeviceError where the driver refuses, OSError where no lease can be written."""
-    info, tenure = held.info, held.tenure
-    if info.limit_min_mw is None or info.limit_max_mw is None or held.ceiling_mw is None or held.found_mw is None:
-        return held.outcome(False, "not_supported", NO_RANGE)
-    current = held.backend.limit_mw(info.uuid)
-    if tenure.lease is None and not _near(current, (held.found_mw,)):
-        _adopt_aside(held, current)  # someone set it while nothing of ours stood there
-    top = info.limit_max_mw if allow_raise else min(held.ceiling_mw, info.limit_max_mw)
+    info, lease = board.info, board.lease
+    if info.limit_min_mw is None or info.limit_max_mw is None or board.ceiling_mw is None or board.found_mw is None:
+        return board.outcome(False, "not_supported", NO_RANGE)
+    current = board.backend.limit_mw(info.uuid)
+    if lease.record is None and not _near(current, (board.found_mw,)):
+        _adopt_aside(board, current)  # someone set it while no limit of ours was in force
+    top = info.limit_max_mw if allow_raise else min(board.ceiling_mw, info.limit_max_mw)
     wanted = round(watts * 1000)
     if wanted < info.limit_min_mw:
         text = f"this GPU takes {info.limit_min_mw / 1000:.0f}-{top / 1000:.0f} W"
-        return held.outcome(False, "out_of_range", text)
+        return board.outcome(False, "out_of_range", text)
     wanted = min(wanted, top)
-    if wanted == held.found_mw and tenure.lease is None:
-        return held.outcome(True, "kept", _lower(watts, wanted) or "this is the limit that was found")
-    # a dead agent may have got as far as its lease: then 'before' still stands, and nobody has changed anything
-    unwritten = tenure.inherited() and tenure.lease is not None and _near(current, (tenure.lease.before_mw,))
-    if tenure.lease is not None and not unwritten and not _near(current, tenure.lease.ours_mw):
-        _adopt_aside(held, current)
-        wanted = min(wanted, top if allow_raise else held.ceiling_mw)
-    if tenure.lease is None:
-        tenure.write(held.found_mw, (wanted,))
+    if wanted == board.found_mw and lease.record is None:
+        return board.outcome(True, "kept", _lower(watts, wanted) or "this is the limit that was found")
+    # a dead agent may have written its lease and no limit: then 'before' is still in force and nobody changed it
+    unwritten = lease.inherited() and lease.record is not None and _near(current, (lease.record.before_mw,))
+    if lease.record is not None and not unwritten and not _near(current, lease.record.ours_mw):
+        _adopt_aside(board, current)
+        wanted = min(wanted, top if allow_raise else board.ceiling_mw)
+    if lease.record is None:
+        lease.write(board.found_mw, (wanted,))
     elif abs(current - wanted) > TOLERANCE_MW:
-        tenure.write(held.found_mw, (current, wanted))
+        lease.write(board.found_mw, (current, wanted))
     else:
-        if tenure.inherited():
-            tenure.write(held.found_mw, (current,))
-            held.judge_from(current, power_w, now_s)
-        return held.outcome(True, "kept", "", watts=current / 1000)
-    held.backend.set_limit_mw(info.uuid, wanted)
-    current = held.backend.limit_mw(info.uuid)
+        if lease.inherited():
+            lease.write(board.found_mw, (current,))
+            board.judge_from(current, power_w, now_s)
+        return board.outcome(True, "kept", "", watts=current / 1000)
+    board.backend.set_limit_mw(info.uuid, wanted)
+    current = board.backend.limit_mw(info.uuid)
     try:
-        tenure.write(held.found_mw, (current,))
+        lease.write(board.found_mw, (current,))
     except OSError as error:
         # the one on disk names this value too, beside the one before it
-        held.say(f"{info.uuid}: its lease cannot be shortened ({error})")
-    held.notice = ""
-    held.cap = Cap("yes", span(info))
-    held.judge_from(current, power_w, now_s)
-    held.say(f"limit of {info.uuid}: {current / 1000:.0f} W (found {held.found_mw / 1000:.0f} W)")
-    return held.outcome(True, "applied", _lower(watts, current), watts=current / 1000)
+        board.say(f"{info.uuid}: its lease cannot be shortened ({error})")
+    board.notice = ""
+    board.cap = Capability("yes", span(info))
+    board.judge_from(current, power_w, now_s)
+    board.say(f"limit of {info.uuid}: {current / 1000:.0f} W (found {board.found_mw / 1000:.0f} W)")
+    return board.outcome(True, "applied", _lower(watts, current), watts=current / 1000)
 
 
-def restore(held: Held) -> Outcome:
-    """Give back what was found, where a value of ours still stands. Raises DeviceError."""
-    uuid, lease = held.info.uuid, held.tenure.lease
+def restore(board: BoardLimit) -> Outcome:
+    """Restore what was found, where a value of ours is still in force. Raises DeviceError."""
+    uuid, lease = board.info.uuid, board.lease.record
     assert lease is not None
-    current = held.backend.limit_mw(uuid)
+    current = board.backend.limit_mw(uuid)
     if _near(current, (lease.before_mw,)):
-        return held.outcome(True, "given_back", "", watts=current / 1000)
+        return board.outcome(True, "given_back", "", watts=current / 1000)
     if not _near(current, lease.ours_mw):
-        adopt(held, current)
-        return held.outcome(True, "outside", "changed by someone else: left alone", watts=current / 1000)
-    held.backend.set_limit_mw(uuid, lease.before_mw)
-    back = held.backend.limit_mw(uuid)
+        adopt(board, current)
+        return board.outcome(True, "outside", "changed by someone else: left alone", watts=current / 1000)
+    board.backend.set_limit_mw(uuid, lease.before_mw)
+    back = board.backend.limit_mw(uuid)
     if not _near(back, (lease.before_mw,)):
         raise DeviceError(999, f"the board stays at {back / 1000:.0f} W")
-    held.say(f"limit of {uuid}: given back, {back / 1000:.0f} W")
-    return held.outcome(True, "given_back", "", watts=back / 1000)
+    board.say(f"limit of {uuid}: restored, {back / 1000:.0f} W")
+    return board.outcome(True, "given_back", "", watts=back / 1000)
 
 
-def judge(held: Held, look: Look, now_s: float) -> Ineffective | Outcome | None:
+def judge(board: BoardLimit, look: Look, now_s: float) -> Ineffective | Outcome | None:
     """Learn from a look: a changed limit is adopted; one that does not hold is for the caller to give up."""
-    lease = held.tenure.lease
-    if lease is None or held.set_at_s is None or look.limit_mw is None or now_s - held.set_at_s < 0.5:
+    lease = board.lease.record
+    if lease is None or board.set_at_s is None or look.limit_mw is None or now_s - board.set_at_s < 0.5:
         return None
     if not _near(look.limit_mw, lease.ours_mw):
-        text = adopt(held, look.limit_mw)
-        held.forget()
-        held.notice = text
-        return held.outcome(False, "outside", text, watts=look.limit_mw / 1000)
-    if held.proven or now_s - held.set_at_s < SETTLE_S or look.power_w is None:
+        text = adopt(board, look.limit_mw)
+        board.forget()
+        board.notice = text
+        return board.outcome(False, "outside", text, watts=look.limit_mw / 1000)
+    if board.proven or now_s - board.set_at_s < SETTLE_S or look.power_w is None:
         return None
     named = bool((look.reasons or 0) & REASON_POWER_CAP)
     capped = named and look.power_w * 1000 <= look.limit_mw * NAMED
     if look.kind == "module" or (not capped and look.power_w * 1000 < IDLE_SHARE * look.limit_mw):
         # watts that hold a CPU's too judge no limit of a GPU; and between two bursts any limit seems to hold
-        held.binding = held.binding and look.kind != "module"
-        held.over_since_s = None
+        board.binding = board.binding and look.kind != "module"
+        board.over_since_s = None
         return None
     if capped or look.power_w * 1000 <= look.limit_mw * OVERSHOOT:
         # watts below a limit that did not have to bind prove nothing: more may be drawn later
-        held.proven = capped or held.binding
-        held.binding, held.over_since_s = False, None
+        board.proven = capped or board.binding
+        board.binding, board.over_since_s = False, None
         return None
-    if held.over_since_s is None:
-        held.over_since_s = now_s
-    if now_s - held.over_since_s < JUDGE_S:
+    if board.over_since_s is None:
+        board.over_since_s = now_s
+    if now_s - board.over_since_s < JUDGE_S:
         return None
     return Ineffective(look.limit_mw / 1000, look.power_w)
 
 
-def adopt(held: Held, current_mw: int) -> str:
+def adopt(board: BoardLimit, current_mw: int) -> str:
     """Someone else changed the limit: from now on that is what was found. Says so."""
-    held.found_mw = current_mw
-    held.tenure.lease = held.set_at_s = None
-    held.notice = f"the limit was changed outside to {current_mw / 1000:.0f} W (nvidia-smi?): adopted"
-    held.say(f"{held.info.uuid}: {held.notice}")
-    return held.notice
+    board.found_mw = current_mw
+    board.lease.record = board.set_at_s = None
+    board.notice = f"the limit was changed outside to {current_mw / 1000:.0f} W (nvidia-smi?): adopted"
+    board.say(f"{board.info.uuid}: {board.notice}")
+    return board.notice
 
 
-def _adopt_aside(held: Held, current_mw: int) -> None:
+def _adopt_aside(board: BoardLimit, current_mw: int) -> None:
     """Adopt on the way to something else, which has an outcome of its own."""
-    held.tell(held.outcome(False, "outside", adopt(held, current_mw), watts=current_mw / 1000))
+    board.tell(board.outcome(False, "outside", adopt(board, current_mw), watts=current_mw / 1000))
 
 
-def _lower(asked_w: float, stands_mw: int) -> str:
+def _lower(asked_w: float, set_mw: int) -> str:
     """What to say of a cap that is lower than what was asked for; '' of one that is not."""
-    lower = asked_w * 1000 - stands_mw > TOLERANCE_MW
-    return f"{asked_w:g} W is above the limit found: {stands_mw / 1000:g} W" if lower else ""
+    lower = asked_w * 1000 - set_mw > TOLERANCE_MW
+    return f"{asked_w:g} W is above the limit found: {set_mw / 1000:g} W" if lower else ""
 
 
 def span(info: DeviceInfo) -> str:

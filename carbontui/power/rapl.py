@@ -2,7 +2,7 @@
 
 Each RAPL zone has a microjoule counter that wraps at max_energy_range_uj (Linux powercap documentation). Packages are
 added up, dram zones likewise; psys contains the packages and is never added. Since CVE-2020-8694 the counters are for
-root alone; the mend is printed, never run.
+root alone; the fix is printed, never run.
 
 The estimate: CPU_W_PER_THREAD per logical CPU of ours at full load, a tenth of it at rest, in between by utilisation
 (/proc/stat); memory DIMM_W per assumed 32 GB module. Thermal design powers of current parts lie between 2.2 (server)
@@ -15,7 +15,7 @@ import math
 import os
 from pathlib import Path
 
-from carbontui.power.messages import Cap, HostReading, How, Sample
+from carbontui.power.messages import Capability, HostReading, How, Sample
 
 CPU_W_PER_THREAD = 4.0
 IDLE_SHARE = 0.1
@@ -113,7 +113,7 @@ class Host:
         samples: list[Sample] = []
         watts: dict[str, float | None] = {}
         rules: list[str] = []
-        caps: dict[str, Cap] = {}
+        caps: dict[str, Capability] = {}
         for kind in ("cpu", "dram"):
             if kind in totals:
                 last = self._last_uj.get(kind)
@@ -124,7 +124,7 @@ class Host:
                     energy, watts[kind] = None, self._last_w.get(kind)
                 self._last_w[kind] = watts[kind]
                 samples.append(Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, energy_uj=energy, power_w=watts[kind]))
-                caps[kind] = Cap("yes", "RAPL energy counter")
+                caps[kind] = Capability("yes", "RAPL energy counter")
                 rules.append(f"{kind}: RAPL, the whole machine")
             else:
                 watts[kind] = self._cpu_w() if kind == "cpu" else self._dimm_w
@@ -133,7 +133,9 @@ class Host:
                 )
                 permission = kind == "cpu" and "root" in self._why
                 why = self._why if not totals else f"no readable {kind} counter"
-                caps[kind] = Cap("no_permission" if permission else "not_supported", why, FIX if permission else "")
+                caps[kind] = Capability(
+                    "no_permission" if permission else "not_supported", why, FIX if permission else ""
+                )
                 rules.append(
                     f"cpu: {CPU_W_PER_THREAD:g} W per thread by utilisation of {self._whose()}"
                     if kind == "cpu"

@@ -1,4 +1,4 @@
-"""One clock lock on its way to the watts that are wanted: a pure judge, told of each look at its board.
+"""One clock lock on its way to the watts that are wanted: a pure judge, given each look at its board.
 
 NVML shows no lock, so a lock is judged by the clock that runs under it, and moved by the watts that are drawn.
 """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from carbontui.power import machine
+from carbontui import proc
 from carbontui.power.devices import DeviceInfo, Look, measure_caps, words
-from carbontui.power.messages import Cap, Reading
+from carbontui.power.messages import Capability, Reading
 
 
 def foreign(pids: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
@@ -13,8 +13,8 @@ def foreign(pids: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
     In a container NVML names pids of the host, which cannot be matched: of those only what exceeds the number of our
     own processes is foreign.
     """
-    hidden = [pid for pid in pids if not machine.exists(pid)]
-    strange = [pid for pid in pids if machine.exists(pid) and not machine.belongs(pid, own)]
+    hidden = [pid for pid in pids if not proc.exists(pid)]
+    strange = [pid for pid in pids if proc.exists(pid) and not proc.belongs(pid, own)]
     if own:
         ours = len(pids) - len(hidden) - len(strange)
         hidden = hidden[max(0, len(own) - ours) :]
@@ -26,9 +26,9 @@ def reading(
     look: Look,
     *,
     watched: bool,
-    limit: Cap,
-    power_limit: Cap,
-    clocks: Cap,
+    limit: Capability,
+    power_limit: Capability,
+    clocks: Capability,
     found_w: float | None,
     top_w: float | None,
     pids: tuple[int, ...] | None,
@@ -45,7 +45,9 @@ def reading(
     why = {field: words(code) for field, code in look.errors}
     if info.mig:
         why["util"] = "MIG: utilisation exists per slice only"
-        caps["power"] = Cap(caps["power"].support, f"{caps['power'].why}; the whole board, shared by its MIG slices")
+        caps["power"] = Capability(
+            caps["power"].support, f"{caps['power'].why}; the whole board, shared by its MIG slices"
+        )
     return Reading(
         uuid=info.uuid,
         name=info.name,

@@ -14,7 +14,7 @@ from carbontui.verbs import talk
 @click.option("--show", is_flag=True, help="Print the curve that is in use, start nothing.")
 @click.option("--json", "as_json", is_flag=True, help="With --show: the curve as one JSON object.")
 def calibrate(job: str | None, show: bool, as_json: bool) -> None:
-    """Measure speed against watts on the running job (5 to 15 minutes; limits are given back)."""
+    """Measure speed against watts on the running job (5 to 15 minutes; limits are restored)."""
     if as_json and not show:
         raise Failure("--json is for the curve: calibrate --show --json", 2)
     answer = talk.ask(talk.find(job), protocol.Cmd(1, "calibrate", {"show": True} if show else {}))

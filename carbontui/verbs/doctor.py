@@ -119,17 +119,17 @@ def grid_findings() -> list[Finding]:
 
 
 async def power_findings(mend: bool) -> list[Finding]:
-    """GPUs, CPU and what may be set, as the agent sees them; stale limits, given back with --mend."""
+    """GPUs, CPU and what may be set, as the agent sees them; stale limits, restored with --mend."""
     from carbontui.job import store
     from carbontui.power import capability, leases
     from carbontui.power.handle import AgentHandle
 
     found: list[Finding] = []
     if mend:
-        for outcome in leases.mend():
+        for outcome in leases.restore_stale():
             verdict: Verdict = "ok" if outcome.ok else "missing"
             board = "" if outcome.uuid in outcome.text else f"{outcome.uuid}: "
-            back = "given back" if outcome.watts is None else f"given back, {outcome.watts:.0f} W"
+            back = "restored" if outcome.watts is None else f"restored, {outcome.watts:.0f} W"
             found.append(Finding("limits", verdict, f"{board}{outcome.text or back}", outcome.fix))
     else:
         found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]

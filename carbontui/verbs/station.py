@@ -82,7 +82,7 @@ class Watch:
         from carbontui.power.handle import AgentHandle
 
         if leases.stale_leases():
-            outcomes = await asyncio.to_thread(leases.mend)
+            outcomes = await asyncio.to_thread(leases.restore_stale)
             self._mended = tuple(("limits", f"{o.uuid}: {o.text or o.code}", o.ok) for o in outcomes)
         grid = asyncio.ensure_future(self._follow_grid())
         handle = AgentHandle(log=lambda _line: None, cwd=Path("/"), job="station", monitor=True)

@@ -12,7 +12,7 @@ from carbontui.job.supervisor.core.capabilities import caps_hold, sigstop_refusa
 from carbontui.job.supervisor.core.control import Child as ControlChild
 from carbontui.job.supervisor.core.control import Control, Level, Observation, Rank, decide
 from carbontui.job.supervisor.shell.replanner import Planner
-from carbontui.power.messages import Cap, Reading
+from carbontui.power.messages import Capability, Reading
 from carbontui.protocol import Override
 
 CAPS = (problem.Cap(300.0, 300.0, 0.85),)
@@ -45,7 +45,7 @@ def test_a_planned_duty_cycle_is_asked_of_the_training():
 
 
 def may_cap(*support):
-    return caps_hold([Reading(uuid=str(i), name="H100", caps={"limit": Cap(s)}) for i, s in enumerate(support)])
+    return caps_hold([Reading(uuid=str(i), name="H100", caps={"limit": Capability(s)}) for i, s in enumerate(support)])
 
 
 def test_a_plan_counts_on_caps_only_where_every_board_takes_one():

@@ -5,7 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from carbontui.power.calibration import Action, Calibration, Finished, GivenUp, Observation, Pause, Resume, SetLimit
+from carbontui.power.calibration import (
+    Action,
+    Calibration,
+    CalibrationInput,
+    Finished,
+    GivenUp,
+    Pause,
+    Resume,
+    SetLimit,
+)
 
 DT_S = 0.01
 
@@ -99,8 +108,8 @@ class SimulatedJob:
             self.told = (int(self.progress), self.told[1])
         self.asked = True
 
-    def observe(self) -> Observation:
-        return Observation(
+    def observe(self) -> CalibrationInput:
+        return CalibrationInput(
             mono_s=self.t,
             wall_s=self.t + 1e9,
             step=self.told[0],

@@ -5,10 +5,15 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from carbontui.job.supervisor.core.capabilities import board_notices
-from carbontui.power.messages import Cap, Reading
+from carbontui.power.messages import Capability, Reading
 
 BOARD = Reading(
-    uuid="GPU-a", name="H100", index=3, power_w=300.0, caps={"energy": Cap("yes"), "power": Cap("yes")}, pids=(7,)
+    uuid="GPU-a",
+    name="H100",
+    index=3,
+    power_w=300.0,
+    caps={"energy": Capability("yes"), "power": Capability("yes")},
+    pids=(7,),
 )
 
 
@@ -23,8 +28,10 @@ def test_a_silent_driver_is_named_with_its_silence() -> None:
 
 
 def test_each_board_whose_watts_mislead_is_named() -> None:
-    lost = replace(BOARD, lost=True, power_w=None, caps={"energy": Cap("lost"), "power": Cap("lost")})
-    blind = replace(BOARD, power_w=None, caps={"energy": Cap("not_supported")}, why={"power_w": "not supported here"})
+    lost = replace(BOARD, lost=True, power_w=None, caps={"energy": Capability("lost"), "power": Capability("lost")})
+    blind = replace(
+        BOARD, power_w=None, caps={"energy": Capability("not_supported")}, why={"power_w": "not supported here"}
+    )
     counted = replace(BOARD, power_w=None)
     texts = [board_notices((one,), 1.0) for one in (lost, blind, counted)]
     assert "GPU 3 is lost" in texts[0][0] and len(texts[0]) == 1

@@ -15,16 +15,16 @@ from simjob import SimulatedJob, drive
 from carbontui.job.supervisor.shell.calibrator import failures
 from carbontui.power.calibration import (
     Calibration,
+    CalibrationInput,
     CalibrationSpec,
     Finished,
     GivenUp,
-    Observation,
     Pause,
     SetLimit,
 )
 from carbontui.power.curve import Curve, Point, fingerprint, fitted, isotonic, load, save, useful
 from carbontui.power.messages import Outcome
-from carbontui.power.pace import Pace, Rate, paced, rate_at, rated
+from carbontui.power.step_rate import RateEstimate, WindowRate, estimated, rate_at, window_rate
 
 
 def spec(**changes: object) -> CalibrationSpec:
@@ -87,7 +87,7 @@ def test_a_refused_cap_ends_the_caps_not_the_calibration() -> None:
         observation = job.observe()
         if capped:
             fields = {f: getattr(observation, f) for f in observation.__struct_fields__}
-            observation = Observation(**{**fields, "refused": "no permission"})
+            observation = CalibrationInput(**{**fields, "refused": "no permission"})
         action = calibration.next(observation)
         if isinstance(action, SetLimit):
             capped = action.watts_per_gpu is not None
@@ -107,7 +107,7 @@ def test_a_disturbance_gives_up() -> None:
     job.advance(1)
     calibration.next(job.observe())
     fields = {f: getattr(job.observe(), f) for f in job.observe().__struct_fields__}
-    action = calibration.next(Observation(**{**fields, "disturbed": "paused by ada@pts/3"}))
+    action = calibration.next(CalibrationInput(**{**fields, "disturbed": "paused by ada@pts/3"}))
     assert action == GivenUp("paused by ada@pts/3")
 
 
@@ -125,7 +125,7 @@ def test_a_meter_that_stands_still_gives_up() -> None:
         job.advance(1)
         fields = {f: getattr(job.observe(), f) for f in frozen.__struct_fields__}
         still = {"energy_j": frozen.energy_j, "energy_mono_s": frozen.energy_mono_s}
-        action = calibration.next(Observation(**{**fields, **still}))
+        action = calibration.next(CalibrationInput(**{**fields, **still}))
         if isinstance(action, GivenUp):
             break
     assert action == GivenUp("watts could not be read")
@@ -162,17 +162,17 @@ def test_noise_never_makes_more_watts_slower() -> None:
     assert noisy[-1].speed == 1.0
 
 
-def window(dice: random.Random, rate: float, wander: float, seconds: float, start_s: float = 0.0) -> Pace:
+def window(dice: random.Random, rate: float, variability: float, seconds: float, start_s: float = 0.0) -> WindowRate:
     """Steps that take 1 / rate on average, timed about once a second."""
     timed: list[tuple[float, int]] = []
     at_s, count = start_s, 0
     while at_s < start_s + seconds:
-        # steps of chance lengths: the time of n of them has the variance n * (wander / rate)
-        at_s += dice.gammavariate(1 / (wander * rate), wander)
+        # steps of chance lengths: the time of n of them has the variance n * (variability / rate)
+        at_s += dice.gammavariate(1 / (variability * rate), variability)
         count += 1
         if not timed or at_s - timed[-1][0] >= 1.0:
             timed.append((at_s, count))
-    found = paced(timed)
+    found = window_rate(timed)
     assert found is not None
     return found
 
@@ -181,9 +181,9 @@ def test_the_error_of_a_rate_covers_the_truth_and_is_not_idle() -> None:
     dice = random.Random(2)
     offs = []
     for _ in range(150):
-        rate, wander = dice.uniform(0.3, 30), dice.choice([1e-4, 1e-3, 4e-3])
-        windows = [window(dice, rate, wander, 20) for _ in range(5)]
-        found = rated(windows[0], windows)
+        rate, variability = dice.uniform(0.3, 30), dice.choice([1e-4, 1e-3, 4e-3])
+        windows = [window(dice, rate, variability, 20) for _ in range(5)]
+        found = estimated(windows[0], windows)
         offs.append((found.value - rate) / found.se)
     assert sum(abs(off) > 2 for off in offs) <= 0.05 * len(offs)
     assert sum(abs(off) > 0.5 for off in offs) >= 0.4 * len(offs)
@@ -193,28 +193,28 @@ def test_one_window_that_looks_calm_by_luck_is_not_believed() -> None:
     dice = random.Random(3)
     wild = [window(dice, 5.0, 1e-3, 30) for _ in range(4)]
     calm = window(dice, 5.0, 1e-6, 15)
-    assert rated(calm, [*wild, calm]).se > 5 * rated(calm, [calm]).se
+    assert estimated(calm, [*wild, calm]).se > 5 * estimated(calm, [calm]).se
 
 
 def test_whole_counts_that_stand_still_against_the_clock_leave_no_error() -> None:
-    found = paced([(at_s, round(at_s * 1.02)) for at_s in (step / 1.02 for step in range(20))])
+    found = window_rate([(at_s, round(at_s * 1.02)) for at_s in (step / 1.02 for step in range(20))])
     assert found is not None and found.rate == pytest.approx(1.02)
     told_again = [(at_s + late_s, count) for at_s, count in [(0.0, 3), (6.0, 9), (12.0, 15)] for late_s in (0, 0.5)]
-    assert paced(told_again) == paced(told_again[::2]), "a step told twice was done when it was told first"
+    assert window_rate(told_again) == window_rate(told_again[::2]), "a step told twice was done when it was told first"
 
 
 def test_too_few_steps_have_no_rate() -> None:
-    assert paced([]) is None
-    assert paced([(0.0, 1), (9.0, 2)]) is None
-    assert paced([(0.0, 1), (1.0, 2), (2.0, 3)]) is None
-    assert paced([(0.0, 1), (0.5, 2), (5.2, 3)]) is None
+    assert window_rate([]) is None
+    assert window_rate([(0.0, 1), (9.0, 2)]) is None
+    assert window_rate([(0.0, 1), (1.0, 2), (2.0, 3)]) is None
+    assert window_rate([(0.0, 1), (0.5, 2), (5.2, 3)]) is None
 
 
 def test_a_drift_is_taken_off_by_a_line_and_a_turn_by_the_neighbours() -> None:
-    line = [Rate(at_s, 10 - at_s / 100, 0.05) for at_s in (0.0, 60.0, 120.0, 180.0, 240.0)]
+    line = [RateEstimate(at_s, 10 - at_s / 100, 0.05) for at_s in (0.0, 60.0, 120.0, 180.0, 240.0)]
     there = rate_at(line, 90.0)
     assert there.value == pytest.approx(9.1) and there.se < 0.03
-    jump = [Rate(at_s, 10.0 if at_s < 100 else 9.0, 0.05) for at_s in (0.0, 60.0, 120.0, 180.0, 240.0)]
+    jump = [RateEstimate(at_s, 10.0 if at_s < 100 else 9.0, 0.05) for at_s in (0.0, 60.0, 120.0, 180.0, 240.0)]
     assert rate_at(jump, 30.0).value == pytest.approx(10.0) and rate_at(jump, 210.0).value == pytest.approx(9.0)
 
 

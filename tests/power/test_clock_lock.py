@@ -15,16 +15,16 @@ from nvmlsim import Sim
 from carbontui.job.supervisor.shell.calibrator import in_force_w
 from carbontui.power.calibration import (
     Calibration,
+    CalibrationInput,
     CalibrationSpec,
     Finished,
     GivenUp,
-    Observation,
     Pause,
     Resume,
     SetLimit,
 )
 from carbontui.power.curve import Curve
-from carbontui.power.leases import LeaseStore, new_lease, stale_leases
+from carbontui.power.leases import LeaseStore, new_record, stale_leases
 from carbontui.power.limits import Limiter
 from carbontui.power.messages import Outcome, Reading, Sample
 from carbontui.power.meter import Meter
@@ -92,14 +92,14 @@ def test_a_limit_without_effect_goes_back_and_the_clock_does_it(bench: Callable[
     assert board.cap(400).code == "applied"
     told = board.until_told()
     assert (told.ok, told.code, told.watts) == (True, "applied", 400)
-    assert "its power limit has no effect" in told.text and "cannot be given back" in told.text
+    assert "its power limit has no effect" in told.text and "cannot be restored" in told.text
     limit_w, locked_mhz = board.standing()
     lease = board.store.read(board.uuid)
     assert limit_w == 700 and lease is not None and (lease.clocks_mhz, lease.before_mw) == (locked_mhz, 700_000)
     assert board.looks(12) == [] and 0.95 * 400 <= board.power_w <= 1.02 * 400
     assert board.limiter.clocks_w(board.uuid) == 400 and not board.limiter.proving(board.uuid)
     assert board.limiter.cap(board.uuid).support == "yes"
-    assert "cannot be given back" in board.limiter.notices[board.uuid]
+    assert "cannot be restored" in board.limiter.notices[board.uuid]
     assert board.limiter.release(board.uuid).code == "given_back"
     assert board.standing() == (700, 0) and board.store.all() == [] and board.limiter.notices == {}
 
@@ -299,7 +299,7 @@ def left_by_a_dead_agent(board: Bench) -> None:
     """A lock that nobody lifted, on a board that has a power limit."""
     gone = subprocess.Popen(["true"])
     gone.wait()
-    lease = new_lease(board.uuid, 5, 700_000, (400_000,), "dead", 1300)
+    lease = new_record(board.uuid, 5, 700_000, (400_000,), "dead", 1300)
     board.store.write(msgspec.structs.replace(lease, agent_pid=gone.pid, agent_start=1))
     board.backend.lock_clocks(board.uuid, 1300)
 
@@ -310,7 +310,7 @@ def test_a_lock_of_a_dead_agent_is_lifted_and_no_limit_is_written(bench: Callabl
     (stale,) = stale_leases(board.store.directory)
     assert stale.fix == f"sudo nvidia-smi -i {board.uuid} -rgc" and "1300 MHz" in stale.text
     writes = board.sim.get("writes")
-    (outcome,) = board.limiter.mend_stale()
+    (outcome,) = board.limiter.restore_stale()
     assert outcome.code == "given_back" and board.standing() == (700, 0)
     assert board.sim.get("writes") == writes and board.store.all() == []
 
@@ -359,7 +359,7 @@ def calibrated(board: Bench) -> Curve:
             proving=board.limiter.proving(board.uuid),
         )
         action = calibration.next(
-            Observation(
+            CalibrationInput(
                 mono_s=now_s,
                 wall_s=now_s,
                 step=int(steps),

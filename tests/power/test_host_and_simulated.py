@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carbontui.power import capability, simulated
 from carbontui.power.devices import SimulatedBackend
-from carbontui.power.messages import Cap, HostReading, Reading, Readings
+from carbontui.power.messages import Capability, HostReading, Reading, Readings
 from carbontui.power.meter import Meter
 from carbontui.power.rapl import Host
 from carbontui.power.simulated import SimulatedSpec
@@ -138,13 +138,13 @@ def test_the_table_says_why_and_what_mends_it() -> None:
         name="H100",
         limit_w=700.0,
         caps={
-            "energy": Cap("yes", "counter"),
-            "power": Cap("yes", "1 s average"),
-            "limit": Cap("no_permission", "only root", fix),
+            "energy": Capability("yes", "counter"),
+            "power": Capability("yes", "1 s average"),
+            "limit": Capability("no_permission", "only root", fix),
         },
         foreign_pids=(77,),
     )
-    readings = Readings(devices=(gpu,), host=HostReading(caps={"cpu": Cap("no_permission", "root only", fix)}))
+    readings = Readings(devices=(gpu,), host=HostReading(caps={"cpu": Capability("no_permission", "root only", fix)}))
     rows = capability.table(readings)
     by_aspect = {row.aspect: row for row in rows}
     assert by_aspect["power limit"].support == "no_permission"

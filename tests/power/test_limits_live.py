@@ -1,4 +1,4 @@
-"""Limits through a real agent on the simulated NVML: given back after every death, never above what was found."""
+"""Limits through a real agent on the simulated NVML: restored after every death, never above what was found."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from nvml_machine import machine_with  # noqa: F401
 
+from carbontui import proc
 from carbontui.power import handle as handle_module
-from carbontui.power import machine
 from carbontui.power.handle import AgentHandle
-from carbontui.power.leases import LeaseStore, mend, stale_leases
+from carbontui.power.leases import LeaseStore, restore_stale, stale_leases
 
 
 @asynccontextmanager
@@ -102,7 +102,7 @@ async def test_without_a_power_limit_the_clock_is_locked_and_let_go(machine_with
     async with agent(tmp_path) as handle:
         await until(lambda: (handle.readings.devices[0].power_w or 0) > 600)
         (outcome,) = await handle.set_limit(400)
-        assert outcome.code == "applied" and "cannot be given back" in outcome.text
+        assert outcome.code == "applied" and "cannot be restored" in outcome.text
         assert LeaseStore().all()[0].clocks_mhz == sim.get("locked_mhz")
         await until(lambda: any("clocks are locked" in notice for notice in handle.readings.notices))
         (outcome,) = await handle.set_limit(None)
@@ -122,7 +122,7 @@ def test_a_clock_lock_is_lifted_after_every_death(machine_with: Callable) -> Non
     process.wait()
     wait_for(lambda: gone(agent_pid))
     assert stale_leases()[0].fix.endswith("-rgc")
-    assert mend()[0].ok and sim.get("locked_mhz") == 0 and stale_leases() == ()
+    assert restore_stale()[0].ok and sim.get("locked_mhz") == 0 and stale_leases() == ()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
@@ -159,7 +159,7 @@ asyncio.run(main())
 
 def gone(pid: int) -> bool:
     """Ended, even where nobody has reaped it yet."""
-    return not machine.alive(pid, machine.start_time(pid))
+    return proc.start_time(pid) is None
 
 
 def doomed() -> tuple[subprocess.Popen[str], int]:
@@ -193,9 +193,9 @@ def test_stopped_supervisor_then_killed_agent_leaves_a_lease_that_mend_honours(m
     (stale,) = stale_leases()
     assert (stale.before_w, stale.ours_w, stale.job) == (700.0, 400.0, "doomed")
     assert stale.fix == f"sudo nvidia-smi -i {stale.uuid} -pl 700"
-    (outcome,) = mend()
+    (outcome,) = restore_stale()
     assert outcome.code == "given_back" and sim.get("limit_mw") == 700_000
-    assert stale_leases() == () and mend() == ()
+    assert stale_leases() == () and restore_stale() == ()
 
 
 async def test_the_next_agent_mends_what_all_dead_ones_left(machine_with: Callable, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ async def test_permission_lost_keeps_the_lease_and_prints_the_command(machine_wi
         assert outcome.fix.startswith("sudo nvidia-smi -i GPU-") and outcome.fix.endswith("-pl 700")
     assert len(stale_leases()) == 1
     sim.set("permission", 0)
-    assert mend()[0].ok and sim.get("limit_mw") == 700_000
+    assert restore_stale()[0].ok and sim.get("limit_mw") == 700_000
 
 
 async def test_a_foreign_process_on_the_gpu_forbids_the_limit(machine_with: Callable, tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ async def test_a_change_from_outside_is_adopted_not_fought(machine_with: Callabl
         assert sim.get("limit_mw") == 550_000, "nor by the same wish told again"
         (outcome,) = await handle.set_limit(450)
         assert outcome.code == "applied"
-    assert sim.get("limit_mw") == 550_000, "what the other wrote is what is given back"
+    assert sim.get("limit_mw") == 550_000, "what the other wrote is what is restored"
 
 
 async def test_a_limit_without_effect_is_found_out_and_the_clock_takes_over(

@@ -12,7 +12,7 @@ import pytest
 from carbontui.power import leases
 from carbontui.power.core import Agent
 from carbontui.power.devices import DeviceError, DeviceInfo, Look
-from carbontui.power.leases import Lease, LeaseStore, is_stale, new_lease, stale_leases
+from carbontui.power.leases import LeaseRecord, LeaseStore, is_stale, new_record, stale_leases
 from carbontui.power.limits import Limiter
 from carbontui.power.messages import DEAD_MAN_S, Outcome, Wish
 from carbontui.power.rapl import Host
@@ -28,7 +28,7 @@ class FakeBoard:
     def __init__(self, store: LeaseStore) -> None:
         self.store = store
         self.now_mw = 700_000
-        self.writes: list[tuple[int, Lease | None]] = []
+        self.writes: list[tuple[int, LeaseRecord | None]] = []
         self.refuse: int | None = None
         self.rounding = 0
 
@@ -95,7 +95,7 @@ def test_without_a_lease_nothing_is_written(
 ) -> None:
     made = limiter(board, store)
 
-    def full(_lease: Lease) -> None:
+    def full(_lease: LeaseRecord) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(store, "write", full)
@@ -111,7 +111,7 @@ def test_a_disk_that_fills_up_between_the_writes_forgets_nothing(
     cap(made, 400)
     write, calls = store.write, []
 
-    def only_once(lease: Lease) -> None:
+    def only_once(lease: LeaseRecord) -> None:
         calls.append(lease)
         if len(calls) > 1:
             raise OSError(28, "No space left on device")
@@ -148,11 +148,11 @@ def test_someone_else_owning_the_lease_stops_writes(board: FakeBoard, store: Lea
 
 
 def test_a_lease_of_another_boot_is_dropped(board: FakeBoard, store: LeaseStore) -> None:
-    store.write(msgspec.structs.replace(new_lease(UUID, 1, 500_000, (400_000,), "old"), boot_id="another"))
+    store.write(msgspec.structs.replace(new_record(UUID, 1, 500_000, (400_000,), "old"), boot_id="another"))
     assert stale_leases(store.directory) == ()
     made = limiter(board, store)
     assert made.found_w(UUID) == 700.0
-    made.mend_stale()
+    made.restore_stale()
     assert store.all() == [] and board.writes == []
 
 
@@ -164,19 +164,19 @@ def dead_owner() -> tuple[int, int]:
 
 def test_a_stale_lease_restores_only_a_value_that_is_ours(board: FakeBoard, store: LeaseStore) -> None:
     pid, started = dead_owner()
-    lease = msgspec.structs.replace(new_lease(UUID, 3, 700_000, (400_000,), "old"), agent_pid=pid, agent_start=started)
+    lease = msgspec.structs.replace(new_record(UUID, 3, 700_000, (400_000,), "old"), agent_pid=pid, agent_start=started)
     store.write(lease)
     assert is_stale(lease) and stale_leases(store.directory)[0].before_w == 700
     board.now_mw = 350_000  # someone has set another value since
-    (outcome,) = limiter(board, store).mend_stale()
+    (outcome,) = limiter(board, store).restore_stale()
     assert outcome.code == "outside" and board.now_mw == 350_000 and store.all() == []
 
 
 def test_a_live_owner_is_never_mended_away(board: FakeBoard, store: LeaseStore) -> None:
-    store.write(new_lease(UUID, 1, 700_000, (400_000,), "mine"))
+    store.write(new_record(UUID, 1, 700_000, (400_000,), "mine"))
     board.now_mw = 400_000
     assert stale_leases(store.directory) == ()
-    limiter(board, store).mend_stale()
+    limiter(board, store).restore_stale()
     assert board.now_mw == 400_000
 
 
@@ -201,7 +201,7 @@ def test_permission_dropped_while_running_is_said_once_and_nothing_is_forgotten(
     board.refuse = 4
     first, second = cap(made, 300), cap(made, 300)
     assert (first.code, second.code) == ("no_permission", "no_permission")
-    assert sum("not given back" in line for line in lines) == 1
+    assert sum("not restored" in line for line in lines) == 1
     kept = store.read(UUID)
     store.write(msgspec.structs.replace(kept, agent_pid=dead_owner()[0]))
     assert "at 400 or 300 W" in stale_leases(store.directory)[0].text
@@ -285,7 +285,7 @@ def test_dead_man_and_return(board: FakeBoard, store: LeaseStore) -> None:
     assert board.now_mw == 400_000, "the supervisor is back and still wants it"
     agent.leave()
     assert board.now_mw == 700_000
-    assert any("no word from the supervisor" in getattr(message, "text", "") for message in said)
+    assert any("nothing heard from the supervisor" in getattr(message, "text", "") for message in said)
 
 
 def test_lease_directory_that_is_not_ours_is_refused(tmp_path: Path, board: FakeBoard) -> None:
@@ -302,7 +302,7 @@ def test_lease_directory_that_is_not_ours_is_refused(tmp_path: Path, board: Fake
 def test_leases_that_another_user_left_in_our_place_are_not_ours(
     store: LeaseStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease = msgspec.structs.replace(new_lease(UUID, 1, 100_000, (400_000,), "job"), agent_pid=2**22 + 1)
+    lease = msgspec.structs.replace(new_record(UUID, 1, 100_000, (400_000,), "job"), agent_pid=2**22 + 1)
     store.write(lease)
     store.path("GPU-other").write_bytes(msgspec.json.encode(lease))
     assert [stale.uuid for stale in stale_leases(store.directory)] == [UUID], "a lease speaks for its own GPU alone"
@@ -350,7 +350,7 @@ def test_a_lease_that_cannot_be_read_is_neither_overwritten_nor_passed_over(
 def test_an_agent_that_died_between_lease_and_driver_changed_nothing_from_outside(
     board: FakeBoard, store: LeaseStore
 ) -> None:
-    store.write(msgspec.structs.replace(new_lease(UUID, 1, 700_000, (400_000,), "job"), agent_pid=2**22 + 1))
+    store.write(msgspec.structs.replace(new_record(UUID, 1, 700_000, (400_000,), "job"), agent_pid=2**22 + 1))
     told: list[Outcome] = []
     made = Limiter(board, store, "job", lambda line: None, tell=told.append)
     made.know(board.devices()[0])

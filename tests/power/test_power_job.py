@@ -144,7 +144,7 @@ def test_doctor_mends(capped_house, tmp_path: Path) -> None:
     assert house.cli("doctor").returncode == 1
     assert sim.get("limit_mw") == 300_000
     mended = house.cli("doctor", "--mend")
-    assert mended.returncode == 0 and "given back, 700 W" in mended.stdout
+    assert mended.returncode == 0 and "restored, 700 W" in mended.stdout
     assert sim.get("limit_mw") == 700_000
 
 

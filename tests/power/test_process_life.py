@@ -15,10 +15,10 @@ from house import until
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
-from carbontui.power import machine
+from carbontui import proc
 from carbontui.power.core import RETRY_S, Agent
 from carbontui.power.devices import DeviceError, Look
-from carbontui.power.leases import LeaseStore, mend, new_lease, stale_leases
+from carbontui.power.leases import LeaseStore, new_record, restore_stale, stale_leases
 from carbontui.power.messages import Done, Outcome, Wish
 from carbontui.power.nvml import NvmlBackend
 from carbontui.power.rapl import Host
@@ -105,6 +105,23 @@ def test_a_stopped_process_keeps_its_memory_and_draws_parked_watts(
     assert board.backend.processes(board.uuid) == ()
 
 
+def test_a_process_whose_name_is_not_utf8_is_named_and_refuses_the_cap(
+    machine_with: Callable, tmp_path: Path, process: Callable
+) -> None:
+    sim, job = machine_with(frozen=True), process()
+    renames = "open('/proc/self/comm', 'wb').write(b'caf\\xe9 \\x1b[2J'); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", renames], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout is not None and stranger.stdout.readline()
+        sim.process(job.pid)
+        sim.process(stranger.pid)
+        board = Bench(sim, tmp_path, job.pid)
+        board.wish(300)
+        (outcome,) = board.outcomes()
+        assert outcome.code == "foreign" and f"(pid {stranger.pid}, caf\ufffd ?[2J)" in outcome.text
+        assert sim.get("limit_mw") == 700_000
+        stranger.communicate(b"\n")
+
+
 def test_kernels_in_flight_finish_after_a_stop_and_later_under_a_cap(
     machine_with: Callable, tmp_path: Path, process: Callable
 ) -> None:
@@ -182,7 +199,7 @@ def left_behind(uuid: str) -> None:
     """The lease of an agent that died while 400 W stood on a board found at 500 W."""
     gone = subprocess.Popen(["true"])
     gone.wait()
-    lease = new_lease(uuid, 1, 500_000, (400_000,), "dead")
+    lease = new_record(uuid, 1, 500_000, (400_000,), "dead")
     LeaseStore().write(msgspec.structs.replace(lease, agent_pid=gone.pid, agent_start=1))
 
 
@@ -206,10 +223,10 @@ def test_a_driver_that_unloads_with_its_last_client_takes_the_limit_along(
     writes = sim.get("writes")
     if persistence:
         assert sim.get("limit_mw") == 400_000 and sim.get("memory_b") == 0
-        assert mend()[0].code == "given_back" and sim.get("limit_mw") == 500_000
+        assert restore_stale()[0].code == "given_back" and sim.get("limit_mw") == 500_000
     else:
         assert sim.get("limit_mw") == 700_000, "the driver forgot both values"
-        (outcome,) = mend()
+        (outcome,) = restore_stale()
         assert outcome.ok and outcome.code == "outside"
         assert (sim.get("limit_mw"), sim.get("writes")) == (700_000, writes), "nothing is written"
     assert stale_leases() == ()
@@ -247,7 +264,7 @@ def test_a_client_stopped_inside_the_driver_holds_up_no_reading(machine_with: Ca
     finally:
         holder.kill()
         holder.wait()
-    assert not machine.exists(holder.pid)
+    assert not proc.exists(holder.pid)
     assert refused(backend, uuid) is None, "the lock of a dead process is free again"
 
 

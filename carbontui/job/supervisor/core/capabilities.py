@@ -10,7 +10,7 @@ import msgspec
 from carbontui import protocol, units
 from carbontui.job.supervisor.core.status import FRESH_S
 from carbontui.power import capability
-from carbontui.power.messages import Cap, Reading
+from carbontui.power.messages import Capability, Reading
 
 if TYPE_CHECKING:
     from carbontui.job.supervisor.loop import Supervisor
@@ -36,7 +36,7 @@ def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
         if reading.lost:
             found.append(f"{board} is lost (it fell off the bus): reboot or reset it; its energy until then is kept")
             continue
-        if reading.power_w is None and reading.caps.get("energy", Cap("unknown")).support != "yes":
+        if reading.power_w is None and reading.caps.get("energy", Capability("unknown")).support != "yes":
             why = reading.why.get("power_w", "no reading")
             found.append(f"{board}: no watts can be read ({why}); the energy counted is without them")
         if reading.mig:

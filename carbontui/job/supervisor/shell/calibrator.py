@@ -17,10 +17,10 @@ from carbontui.job.supervisor.core.control import FULL, Level
 from carbontui.power import curve as curves
 from carbontui.power.calibration import (
     Calibration,
+    CalibrationInput,
     CalibrationSpec,
     Finished,
     GivenUp,
-    Observation,
     Pause,
     Resume,
     SetLimit,
@@ -144,7 +144,7 @@ class Trial:
         elif isinstance(action, GivenUp):
             self._end(f"calibration given up: {action.why}")
 
-    def _observe(self, mono_s: float, must_run: bool) -> Observation:
+    def _observe(self, mono_s: float, must_run: bool) -> CalibrationInput:
         job = self._job
         leader = next((peer for peer in job.server.ranks if peer.hello and peer.hello.rank == 0), None)
         limits = [limit for reading in job.devices if (limit := in_force_w(reading)) is not None]
@@ -154,7 +154,7 @@ class Trial:
         if self.level is not None and self.level.kind == "cap" and mono_s - self._asked_s > 1.0:
             outcomes = [job.agent.outcomes[r.uuid] for r in job.devices if r.uuid in job.agent.outcomes]
             interrupted, refused = failures(outcomes)
-        return Observation(
+        return CalibrationInput(
             mono_s=mono_s,
             wall_s=job.clock.now(),
             step=leader.obs.step if leader and leader.obs else 0,

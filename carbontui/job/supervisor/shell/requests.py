@@ -20,7 +20,7 @@ from carbontui.job.supervisor.core import status as picture
 from carbontui.job.supervisor.record import handover as memory
 from carbontui.job.supervisor.shell.calibrator import TAKES_S
 from carbontui.job.supervisor.shell.server import Peer, Sections
-from carbontui.power.messages import Cap
+from carbontui.power.messages import Capability
 
 if TYPE_CHECKING:
     from carbontui.job.supervisor.loop import Supervisor
@@ -289,7 +289,7 @@ class ViewerDesk:
         if not job.devices:
             return "no GPU of this job has a power limit to set"
         for reading in job.devices:
-            cap = reading.caps.get("limit", Cap("unknown"))
+            cap = reading.caps.get("limit", Capability("unknown"))
             if cap.support not in ("yes", "unknown"):
                 return f"{reading.name}: {cap.why or cap.support}{'; ' + cap.fix if cap.fix else ''}"
             low, high, top = reading.limit_min_w, reading.limit_top_w or reading.limit_max_w, reading.limit_max_w

@@ -1,4 +1,4 @@
-"""One GPU's limit as its agent knows it: what was found, what stands there because of us, why a driver refuses."""
+"""One GPU's limit as its agent knows it: what was found, what we set, and why a driver refuses."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from carbontui.power.board_lease import BoardLease
 from carbontui.power.devices import (
     GPU_IS_LOST,
     NO_PERMISSION,
@@ -14,39 +15,38 @@ from carbontui.power.devices import (
     DeviceError,
     DeviceInfo,
 )
-from carbontui.power.messages import Cap, Code, Outcome
+from carbontui.power.messages import Capability, Code, Outcome
 from carbontui.power.steering import Steering
-from carbontui.power.tenure import Tenure
 
 FIX_ROOT = "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} {option}"
 FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} {option}"
 OVERSHOOT = 1.03
-"""Above its limit by more than this a board is not held by it."""
+"""A board that draws more than this multiple of its limit is not held by it."""
 HELD = "another carbontui job holds this GPU's limit"
 CODES: dict[int, Code] = {NO_PERMISSION: "no_permission", NOT_SUPPORTED: "not_supported", GPU_IS_LOST: "lost"}
 
 
 @dataclass
-class Held:
+class BoardLimit:
     """The state that both actuators share; `say` takes lines for the log."""
 
     info: DeviceInfo
     backend: Backend
-    tenure: Tenure
+    lease: BoardLease
     say: Callable[[str], None]
     tell: Callable[[Outcome], None]
-    """Takes what happened to the limit without being asked for."""
-    cap: Cap = field(default_factory=lambda: Cap("unknown", "not tried yet"))
+    """Receives outcomes that nobody asked for, such as a limit changed from outside."""
+    cap: Capability = field(default_factory=lambda: Capability("unknown", "not tried yet"))
     """Whether watts can be capped here, by whatever actuator. "unknown" is asked again."""
-    passing: Cap | None = None
-    """What stands in the way of knowing, for people: another job, a full disk, a driver that timed out."""
-    limit: Cap | None = None
-    """What the power limit itself is good for, where clocks are locked instead."""
+    passing: Capability | None = None
+    """Why `cap` cannot be known yet, for people: another job, a full disk, a driver that timed out."""
+    limit: Capability | None = None
+    """Whether the power limit itself works, on a board where clocks are locked instead."""
     notice: str = ""
-    """What a person should know as long as it is so."""
+    """What a person should know while it lasts."""
 
     found_mw: int | None = None
-    """What is given back: the limit found, or the one someone else has set since. 0: the board has none."""
+    """The limit to restore: the one found, or what someone else has set since. 0: the board has none."""
     start_mw: int | None = None
     """The limit at the start."""
     set_at_s: float | None = None
@@ -58,8 +58,8 @@ class Held:
 
     because: str = ""
     """Why clocks are locked here instead; "": the power limit is used."""
-    clocks: Cap | None = None
-    """What was learnt of clock locks on this board by using one."""
+    clocks: Capability | None = None
+    """What using a clock lock on this board has shown; None: not tried."""
     steering: Steering | None = None
     sm_mhz: float | None = None
     """The clock at the last look."""
@@ -72,54 +72,58 @@ class Held:
         known = [limit for limit in (self.start_mw, self.found_mw) if limit]
         return min(known, default=None)
 
-    def shown(self) -> Cap:
+    def shown(self) -> Capability:
         """`cap`, or what keeps it from being known."""
         return self.passing if self.cap.support == "unknown" and self.passing is not None else self.cap
 
-    def clocks_cap(self) -> Cap:
+    def clocks_cap(self) -> Capability:
         """Whether a clock lock can stand in for the limit; never probed, since none could be put back."""
         top = self.info.clock_max_mhz
         if self.info.mig or not top:
-            return Cap("not_supported", "MIG slices share this board" if self.info.mig else "no clock range is named")
+            return Capability(
+                "not_supported", "MIG slices share this board" if self.info.mig else "no clock range is named"
+            )
         if self.clocks is not None:
             return self.clocks
         if self.because:
-            return Cap("yes", f"up to {top} MHz, not tried yet; a lock set before by an admin cannot be given back")
+            return Capability(
+                "yes", f"up to {top} MHz, not tried yet; a lock set before by an admin cannot be restored"
+            )
         if self.cap.support == "yes":
-            return Cap("yes", f"up to {top} MHz; used only where the power limit is of no use")
-        return Cap(self.shown().support, "it takes the permission of the power limit", self.shown().fix)
+            return Capability("yes", f"up to {top} MHz; used only where the power limit does not work")
+        return Capability(self.shown().support, "it takes the permission of the power limit", self.shown().fix)
 
     def own(self) -> bool:
         """Take the GPU's lock, and with it whatever lease a dead owner left. Raises OSError."""
-        if not self.tenure.take():
+        if not self.lease.take():
             return False
-        lease = self.tenure.lease
-        if lease is not None and self.tenure.inherited():
+        lease = self.lease.record
+        if lease is not None and self.lease.inherited():
             self.found_mw = lease.before_mw
             self.start_mw = min(lease.before_mw, self.start_mw or lease.before_mw)
         return True
 
     def judge_from(self, limit_mw: int, power_w: float | None, now_s: float) -> None:
-        """A limit was set: what follows proves it or not."""
+        """A limit was set: from now on its effect is judged."""
         self.set_at_s, self.over_since_s, self.proven = now_s, None, False
         self.binding = power_w is not None and power_w * 1000 > limit_mw * OVERSHOOT
 
     def forget(self) -> None:
-        """Nothing of ours stands there any more."""
-        self.tenure.end()
+        """Our limit is gone."""
+        self.lease.end()
         self.set_at_s = self.steering = self.over_since_s = None
         self.binding, self.notice = False, ""
 
-    def refusal(self, error: DeviceError) -> Cap:
-        """What the driver's word means for limits on this board."""
+    def refusal(self, error: DeviceError) -> Capability:
+        """What a driver error means for limits on this board."""
         if error.code == NO_PERMISSION:
-            return Cap("no_permission", "the driver lets only root set limits", self.by_hand("-pl WATTS"))
+            return Capability("no_permission", "the driver lets only root set limits", self.by_hand("-pl WATTS"))
         if error.code == NOT_SUPPORTED:
-            return Cap("not_supported", "this GPU has no power limit that can be set")
+            return Capability("not_supported", "this GPU has no power limit that can be set")
         if error.code == GPU_IS_LOST:
-            return Cap("lost", str(error))
-        self.passing = Cap("not_supported", f"the driver refuses it now ({error}); it is asked again")
-        return Cap("unknown", str(error))
+            return Capability("lost", str(error))
+        self.passing = Capability("not_supported", f"the driver refuses it now ({error}); it is asked again")
+        return Capability("unknown", str(error))
 
     def by_hand(self, option: str) -> str:
         """How to get the permission, or to do without it."""
@@ -127,7 +131,7 @@ class Held:
         return fix.format(uuid=self.info.uuid, option=option)
 
     def outcome(self, ok: bool, code: Code, text: str = "", fix: str = "", watts: float | None = None) -> Outcome:
-        """For the supervisor; without `watts` the device is asked what stands there."""
+        """For the supervisor; without `watts` the device is asked for the limit in force."""
         if watts is None:
             try:
                 watts = self.backend.limit_mw(self.info.uuid) / 1000

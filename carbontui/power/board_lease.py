@@ -9,30 +9,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from carbontui.power import machine
-from carbontui.power.leases import DAMAGED, Lease, LeaseStore, new_lease
+from carbontui import proc
+from carbontui.power.leases import DAMAGED, LeaseRecord, LeaseStore, new_record
 
 
-class Tenure:
+class BoardLease:
     """One GPU's lock and lease in this process. `say` takes lines for the log."""
 
     def __init__(self, store: LeaseStore | None, uuid: str, job: str, say: Callable[[str], None]) -> None:
-        self.lease: Lease | None = None
-        """What stands there because of us, or of a dead agent we took over from."""
+        self.record: LeaseRecord | None = None
+        """The limit set by us, or by a dead agent that we took over from; None: none."""
         self._store = store
         self._uuid = uuid
         self._job = job
         self._say = say
         self._lock: int | None = None
 
-    def on_disk(self) -> Lease | None:
-        """The lease of this boot, whoever owns it; one of another boot says nothing any more."""
+    def on_disk(self) -> LeaseRecord | None:
+        """The lease of this boot, whoever owns it; one from an earlier boot no longer applies."""
         lease = self._store.read(self._uuid) if self._store else None
-        return lease if lease is not None and lease.boot_id == machine.boot_id() else None
+        return lease if lease is not None and lease.boot_id == proc.boot_id() else None
 
     def inherited(self) -> bool:
         """Whether the lease is still that of the dead agent it was taken over from."""
-        return self.lease is not None and self.lease.agent_pid != os.getpid()
+        return self.record is not None and self.record.agent_pid != os.getpid()
 
     def take(self) -> bool:
         """Take the GPU's lock, and with it the lease a dead owner left; False while another agent holds it.
@@ -47,31 +47,31 @@ class Tenure:
             self._lock = self._store.lock(self._uuid)
             if self._lock is None:
                 return False
-            self.lease = self.on_disk()
-        elif self.lease is not None:
+            self.record = self.on_disk()
+        elif self.record is not None:
             found = self._store.read(self._uuid)
-            if found is None or found.epoch != self.lease.epoch:
+            if found is None or found.epoch != self.record.epoch:
                 raise OSError("the lease is not ours any more")
         return True
 
     def write(self, before_mw: int, ours_mw: tuple[int, ...], clocks_mhz: int | None = None) -> None:
-        """Say on disk what may stand there from now on. Raises OSError; then nothing may be set."""
+        """Record on disk which limits may be in force from now on. Raises OSError; then nothing may be set."""
         epoch = 1
-        if self.lease is not None:
-            epoch = self.lease.epoch + self.inherited()
-        lease = new_lease(self._uuid, epoch, before_mw, ours_mw, self._job, clocks_mhz)
+        if self.record is not None:
+            epoch = self.record.epoch + self.inherited()
+        lease = new_record(self._uuid, epoch, before_mw, ours_mw, self._job, clocks_mhz)
         if self._store is not None:
             self._store.write(lease)
-        self.lease = lease
+        self.record = lease
 
     def end(self) -> None:
-        """Nothing of ours stands there any more: forget the lease, free the lock."""
+        """Our limit is gone: forget the lease and free the lock."""
         if self._lock is not None:
             self.drop()
         self.let_go()
 
     def drop(self) -> None:
-        """Remove the lease from the disk; where that fails, the next agent finds nothing left to give back."""
+        """Remove the lease from the disk; where that fails, the next agent finds a limit that is already restored."""
         try:
             if self._store is not None:
                 self._store.drop(self._uuid)
@@ -80,7 +80,7 @@ class Tenure:
 
     def let_go(self) -> None:
         """Free the lock; what is on disk stays."""
-        self.lease = None
+        self.record = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

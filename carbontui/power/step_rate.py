@@ -1,9 +1,8 @@
 """Steps per second from steps that were timed, and how well they are known.
 
-Whole counts looked at once a second do not do: against steps of about a second they stand still or jump together for
-as long as they like, and nothing in them shows it. Between the ends of two steps nothing is left to rounding; what is
-left is that step times wander. How much is learned over all windows of a job together: one short window by itself may
-look calm by luck.
+Whole counts sampled once a second are not enough: with steps of about a second they alias, and nothing in the counts
+shows it. Between the ends of two steps there is no rounding; what remains is that step times vary. How much they vary
+is learned over all windows of a job together: one short window by itself may look calm by luck.
 """
 
 from __future__ import annotations
@@ -16,26 +15,26 @@ from msgspec import Struct
 BLOCK_S = 5.0
 """Steps of neighbouring moments are alike, those of neighbouring blocks of this length hardly."""
 PRIOR_BLOCKS = 30.0
-"""A window of so many blocks counts as much about its own wandering as all windows together."""
+"""A window of so many blocks counts as much about its own variability as all windows together."""
 TIMING_S = 0.02
-"""How late the word of a step's end may come."""
+"""How late the report of a step's end may arrive."""
 MISFIT = 4.0
 """From this mean squared misfit on (in standard errors) the drift was no line."""
 
 
-class Pace(Struct, frozen=True):
+class WindowRate(Struct, frozen=True):
     """Steps per second over a window."""
 
     rate: float
     middle_s: float
     length_s: float
-    wander: float
+    variability: float
     """Relative variance of one second's steps."""
     blocks: float
     """From how many independent blocks that is known."""
 
 
-class Rate(Struct, frozen=True):
+class RateEstimate(Struct, frozen=True):
     """Steps per second at a moment, and the standard error."""
 
     at_s: float
@@ -43,8 +42,8 @@ class Rate(Struct, frozen=True):
     se: float
 
 
-def paced(timed: Sequence[tuple[float, int]]) -> Pace | None:
-    """The pace of steps timed in a window, as (seconds, count); None while they are too few to see them wander."""
+def window_rate(timed: Sequence[tuple[float, int]]) -> WindowRate | None:
+    """The rate of steps timed in a window, as (seconds, count); None while they are too few to show how they vary."""
     marks = sorted({count: at_s for at_s, count in reversed(timed)}.items())
     if len(marks) < 3:
         return None
@@ -62,26 +61,26 @@ def paced(timed: Sequence[tuple[float, int]]) -> Pace | None:
     if not spans:
         return None
     block_s = sum(seconds for seconds, _ in spans) / len(spans)
-    # the rate is fitted to the same steps, so that they wander less about it: one block is lost
+    # the rate is fitted to the same steps, so whose scatter about it is smaller: one block is lost
     blocks = length_s / block_s - 1
     if blocks < 0.5:
         return None
     off = sum((steps_s - seconds) ** 2 / seconds for seconds, steps_s in spans) / len(spans)
-    return Pace(rate, (start_s + end_s) / 2, length_s, off * (blocks + 1) / blocks, blocks)
+    return WindowRate(rate, (start_s + end_s) / 2, length_s, off * (blocks + 1) / blocks, blocks)
 
 
-def rated(pace: Pace, paces: Sequence[Pace]) -> Rate:
+def estimated(window: WindowRate, windows: Sequence[WindowRate]) -> RateEstimate:
     """The rate of one window with its standard error, given all windows of the job (its own among them)."""
-    blocks = sum(each.blocks for each in paces)
-    usual = sum(each.blocks * each.wander for each in paces) / blocks
+    blocks = sum(each.blocks for each in windows)
+    usual = sum(each.blocks * each.variability for each in windows) / blocks
     # n blocks tell a variance to a part of sqrt(2 / n): its upper end, for luck would end a window that looks calm
     usual *= 1 + math.sqrt(2 / blocks)
-    own = (pace.blocks * pace.wander + PRIOR_BLOCKS * usual) / (pace.blocks + PRIOR_BLOCKS)
-    error = math.hypot(math.sqrt(own / pace.length_s), TIMING_S / pace.length_s)
-    return Rate(pace.middle_s, pace.rate, pace.rate * error)
+    own = (window.blocks * window.variability + PRIOR_BLOCKS * usual) / (window.blocks + PRIOR_BLOCKS)
+    error = math.hypot(math.sqrt(own / window.length_s), TIMING_S / window.length_s)
+    return RateEstimate(window.middle_s, window.rate, window.rate * error)
 
 
-def rate_at(rates: Sequence[Rate], at_s: float) -> Rate:
+def rate_at(rates: Sequence[RateEstimate], at_s: float) -> RateEstimate:
     """The rate at a moment: on a line through all of them if one fits, else between the two around it."""
     if len(rates) > 3:
         weights = [rate.se**-2 for rate in rates]
@@ -94,11 +93,11 @@ def rate_at(rates: Sequence[Rate], at_s: float) -> Rate:
         misfit = sum(o * o for o in off) / (len(rates) - 2)
         if misfit < MISFIT:
             error = math.sqrt(max(1.0, misfit) * (1 / total + (at_s - mean_s) ** 2 / sxx))
-            return Rate(at_s, mean + tilt * (at_s - mean_s), error)
+            return RateEstimate(at_s, mean + tilt * (at_s - mean_s), error)
     before = max((rate for rate in rates if rate.at_s <= at_s), key=lambda rate: rate.at_s, default=None)
     after = min((rate for rate in rates if rate.at_s > at_s), key=lambda rate: rate.at_s, default=None)
     if before is None or after is None:
         return before or after or rates[0]
     share = (at_s - before.at_s) / (after.at_s - before.at_s)
     value = before.value + share * (after.value - before.value)
-    return Rate(at_s, value, math.hypot((1 - share) * before.se, share * after.se))
+    return RateEstimate(at_s, value, math.hypot((1 - share) * before.se, share * after.se))
