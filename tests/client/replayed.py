@@ -18,19 +18,19 @@ MIDNIGHT = datetime(2020, 4, 20, tzinfo=timezone.utc)
 LAUNCH = """\
 import json, sys, time
 from carbontui import paths, units
-from carbontui.job import launch, options
+from carbontui.job import launch, spec
 from carbontui.verbs import run
 told = json.loads(sys.argv[1])
 job, directory = launch.prepare_dir("replay")
 origin = time.time() + 0.5
 print(job, flush=True)
-run.start_and_follow(options.Options(
+run.start_and_follow(spec.Options(
     job=job, name="replay", dir=str(directory), argv=tuple(told["argv"]), cwd=told["cwd"],
     log=str(directory / "run.log"), socket=str(paths.socket_path(job)), created_s=origin,
     zone="DE", grid=told["grid"], budget=told["budget"], work_s=told["work_s"], steps=told["steps"],
     ref_rate=told["steps"] / told["work_s"], cap=False, requeue=told["requeue"], max_pause_s=1e6,
-    replay=options.Replay(start_s=units.from_iso(told["start"]), speed=told["speed"], wall_origin_s=origin),
-    simulated=options.Simulated(),
+    replay=spec.Replay(start_s=units.from_iso(told["start"]), speed=told["speed"], wall_origin_s=origin),
+    simulated=spec.Simulated(),
 ), detach=not told["front"], hold=False)
 """
 

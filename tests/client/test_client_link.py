@@ -70,6 +70,50 @@ def test_a_step_is_timed_for_every_beat(supervisor, launch, finish):
     finish(process, code=-signal.SIGTERM)
 
 
+def test_the_last_steps_are_told_though_the_link_never_gets_a_turn(supervisor, launch, finish):
+    process = launch(
+        """
+        import carbontui, threading, time
+        from carbontui.client import api
+
+        class BusyMachine:
+            asleep = threading.Event()
+            def __getattr__(self, name):
+                return getattr(poll, name)
+            def poll(self, timeout):
+                self.asleep.set()
+                threading.Event().wait()
+
+        carbontui.step()
+        while not api.gate.connected:
+            time.sleep(0.001)
+        poll, api._link._poll = api._link._poll, BusyMachine()
+        api._link.changed()
+        BusyMachine.asleep.wait()
+        for _ in range(59):
+            carbontui.step()
+        """
+    )
+    finish(process)
+    supervisor.wait(lambda: supervisor.ranks and not supervisor.live(), what="the end of the connection")
+    assert supervisor.last().step == 60
+
+
+def test_a_training_over_before_its_link_has_run_is_told_of(supervisor, launch, finish):
+    process = launch(
+        """
+        import carbontui, threading
+        from carbontui.client import link
+        link.Link.start = lambda self: None
+        for _ in range(5):
+            carbontui.step()
+        """
+    )
+    finish(process)
+    supervisor.wait(lambda: supervisor.ranks and not supervisor.live(), what="the end of the connection")
+    assert (len(supervisor.ranks), supervisor.last().step, supervisor.ranks[0].bad) == (1, 5, [])
+
+
 def test_asked_is_said_at_once_while_no_step_ends(tmp_path, supervisor, launch, finish):
     process = launch(
         """
