@@ -16,6 +16,8 @@ from carbontui.client.link import Link, start_time
 
 _METRICS_MAX = 32
 _COUNT_MAX = 2**53
+GOODBYE_S = 0.5
+"""The longest that a supervisor which has stopped reading can delay the end of a training."""
 gate = Gate()
 _link: Optional[Link] = None
 _ranks: List[Any] = []
@@ -133,7 +135,7 @@ def _first_step() -> None:
     gate.quiesce = device.quiesce
     gate.on_mark, gate.on_unmark = _mark, _unmark
     link = _link
-    gate.on_leave = lambda: link.flush(0.5)
+    gate.on_leave = lambda: link.flush(GOODBYE_S)
     gate.on_boundary = _distribute
     _distribute()
     atexit.register(_goodbye, os.getpid())
@@ -183,7 +185,7 @@ def _unmark() -> None:
 def _goodbye(pid: int) -> None:
     """The last steps count too; the ranks thread must not outlive the interpreter."""
     if _link is not None and pid == os.getpid():
-        _link.flush(0.2)
+        _link.flush(GOODBYE_S)
         for ranks in _ranks:
             ranks.stop()
 

@@ -25,6 +25,8 @@ from carbontui.client.gate import Gate
 BEAT_S = 1.0
 KNOCK_MAX_S = 1.0
 """The longest pause between two attempts to connect: a new supervisor should find its job within a second."""
+SENTENCE_S = 2.0
+"""The longest wait for our own thread to finish a message; it needs microseconds once it runs."""
 FLOOD_LINES = 16
 RATE_WINDOW_S = 10.0
 
@@ -88,7 +90,8 @@ class Link:
         self._knock_s = 0.05
         self._rate: Deque[Tuple[float, int]] = deque(maxlen=32)
         self._rate_for: Tuple[Any, ...] = ()
-        self._sent = threading.Event()
+        self._talk = threading.Lock()
+        """Held by whoever talks: this thread, never while it waits, or the training thread with its last words."""
         gate.on_change = self.changed
         gate.on_ack = self.ack
         self.thread = threading.Thread(target=self._run, name="carbontui-link", daemon=True)
@@ -101,7 +104,6 @@ class Link:
     def changed(self) -> None:
         """Something a supervisor should hear of at once."""
         self._changed = True
-        self._sent.clear()
         with contextlib.suppress(OSError):  # full: it is awake anyway
             os.write(self._wake_w, b"!")
 
@@ -110,10 +112,29 @@ class Link:
         self.changed()
 
     def flush(self, timeout_s: float) -> None:
-        """Give the last words this long to leave."""
-        if self._sock is not None and self.thread.is_alive():
-            self.changed()
-            self._sent.wait(timeout_s)
+        """Say the last words from the calling thread: on a busy machine ours may not run again before the process ends.
+
+        They are safe once they lie in the socket, read or not, so this takes a moment; `timeout_s` is for a peer that
+        has let its socket fill up.
+        """
+        if not self._talk.acquire(timeout=SENTENCE_S):
+            return
+        end = time.monotonic() + timeout_s
+        try:
+            self._changed = True
+            if self._sock is None:
+                self._knock(time.monotonic())
+            while self._sock is not None:
+                self._say(time.monotonic())
+                room = select.poll()
+                room.register(self._sock, select.POLLOUT)
+                left_s = end - time.monotonic()
+                if not (self._out or self._changed) or left_s <= 0 or not room.poll(left_s * 1000):
+                    return
+        except Exception:  # nobody there, or no more: the training ends all the same
+            self._drop()
+        finally:
+            self._talk.release()
 
     def abandon(self) -> None:
         """In the child of a fork: close our copies; never shutdown(), which would end the parent's connection."""
@@ -131,9 +152,11 @@ class Link:
             try:
                 self._turn()
             except (OSError, Refused, wire.BadMessage):
-                self._drop()
+                with self._talk:
+                    self._drop()
             except Exception:  # whatever it is, training goes on and so does the link
-                self._drop()
+                with self._talk:
+                    self._drop()
                 time.sleep(KNOCK_MAX_S)
             if sys.is_finalizing():
                 return
@@ -141,11 +164,12 @@ class Link:
     def _turn(self) -> None:
         now = time.monotonic()
         tick_at = self.gate.tick()
-        if self._sock is None and now >= self._knock_at:
-            self._knock(now)
-        if self._sock is not None:
-            self._say(now)
-        at = self._knock_at if self._sock is None else self._beat_at
+        with self._talk:
+            if self._sock is None and now >= self._knock_at:
+                self._knock(now)
+            if self._sock is not None:
+                self._say(now)
+            at = self._knock_at if self._sock is None else self._beat_at
         if tick_at is not None:
             at = min(at, tick_at)
         # rounded up: a poll that wakes a hair early would spin until the time has come
@@ -188,7 +212,6 @@ class Link:
                     self._changed, self._beat_at = False, now + BEAT_S
                     self._out = wire.encode("obs", self._observe(now))
                 else:
-                    self._sent.set()
                     break
             try:
                 self._out = self._out[self._sock.send(self._out) :]
