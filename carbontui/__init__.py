@@ -10,7 +10,7 @@ Every function here is a no-op without a supervisor. Importing this module start
 nothing but the standard library; the connection is made at the first step.
 """
 
-__version__ = "0.1.0"
-__all__ = ["level", "on_checkpoint", "paused", "report", "step"]
+__all__ = ["__version__", "level", "on_checkpoint", "paused", "report", "step"]
 
 from carbontui.client.api import level, on_checkpoint, paused, report, step
+from carbontui.client.version import __version__

@@ -10,14 +10,14 @@ import contextlib
 import difflib
 import importlib
 import io
-import math
 import os
 import sys
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
 from carbontui import __version__
+from carbontui.verbs.failure import Failure
 
 # verb -> module of carbontui.verbs that defines a click command of that name (a dash becomes an underscore)
 VERBS: dict[str, str] = {
@@ -44,27 +44,6 @@ VERBS: dict[str, str] = {
     "stop": "overrule",
     "zones": "grid",
 }
-
-
-class Failure(click.ClickException):
-    """One clear line on stderr and a documented exit code."""
-
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.code = exit_code
-
-    def show(self, file: object = None) -> None:
-        click.echo(f"carbontui: {self.message}", err=True)
-
-
-class Finite(click.FloatRange):
-    """A number within a range; 'nan' and 'inf' are no numbers here."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if number is not None and not math.isfinite(number):
-            self.fail(f"{value!r} is no finite number.", param, ctx)
-        return number
 
 
 class Verbs(click.Group):
@@ -113,7 +92,7 @@ def cli(ctx: click.Context, readonly: bool) -> None:
 
 def main() -> NoReturn:
     """Entry point: wrong use is one line and exit 2, never a traceback."""
-    _mend_streams()
+    _repair_streams()
     try:
         cli.main(prog_name="carbontui", standalone_mode=False)
         sys.stdout.flush()
@@ -139,7 +118,7 @@ def main() -> NoReturn:
         sys.exit(4 if isinstance(error, PermissionError) else 1)
 
 
-def _mend_streams() -> None:
+def _repair_streams() -> None:
     """A closed stream becomes /dev/null; a character the locale lacks (LANG=C) becomes '?', never an error."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -150,5 +129,4 @@ def _mend_streams() -> None:
 
 
 if __name__ == "__main__":
-    # as the module the verbs import: their Failure must be the very class that main() catches
-    importlib.import_module("carbontui.cli").main()
+    main()

@@ -15,7 +15,6 @@ import msgspec
 
 from carbontui import paths
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 

@@ -17,10 +17,10 @@ sys.path.insert(0, str(HERE.parent / "tests" / "tui"))
 from fake import FakeSupervisor, past_levels, scene  # noqa: E402
 
 from carbontui import units  # noqa: E402
-from carbontui.tui import Target  # noqa: E402
 from carbontui.tui.app import CarbonApp  # noqa: E402
 from carbontui.tui.glyphs import BLOCKS  # noqa: E402
 from carbontui.tui.screens.dashboard import Dashboard  # noqa: E402
+from carbontui.tui.target import Target  # noqa: E402
 
 PICTURES = {
     "dashboard": ("running", 1, (120, 40), [], "carbon-dark"),

@@ -112,7 +112,7 @@ def _first_step() -> None:
     if not path or os.name != "posix":
         gate.enabled = False
         return
-    from carbontui import __version__
+    from carbontui.client.version import __version__
 
     if _unloaded_before():
         sys.stderr.write(

@@ -7,46 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from carbontui import protocol
 
 if TYPE_CHECKING:
     from carbontui.tui.screens.station import Seen
-
-
-class Job(Protocol):
-    """What `Target.of` needs to know of a job's record."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def socket(self) -> Path: ...
-    def status(self) -> protocol.Status: ...
-    def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One job to look at. `status` and `read_log` are what its files say; of one that is over, that is all there is."""
-
-    job: str
-    name: str
-    socket: Path
-    status: protocol.Status | None = None
-    read_log: Callable[[protocol.LogRead], protocol.LogAnswer] | None = None
-
-    @classmethod
-    def of(cls, job: Job) -> Target:
-        return cls(job.id, job.name, job.socket, job.status(), job.read_log)
-
-    @property
-    def over(self) -> bool:
-        return self.status is not None and self.status.state not in protocol.LIVE_STATES
+    from carbontui.tui.target import Target
 
 
 def run(target: Target, *, readonly: bool = False, mouse: bool = True, ascii: bool = False) -> int:

@@ -10,8 +10,8 @@ from typing import Any
 from textual.binding import Binding, BindingType
 
 from carbontui import protocol, units
-from carbontui.tui import Target
 from carbontui.tui.picture import Picture
+from carbontui.tui.target import Target
 
 DANGEROUS = frozenset({"pause", "boost", "resume", "cap", "pause_for", "boost_for", "commit", "stop"})
 

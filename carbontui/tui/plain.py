@@ -7,9 +7,10 @@ import contextlib
 from typing import TextIO
 
 from carbontui import link, protocol, units
-from carbontui.tui import Target, words
+from carbontui.tui import words
 from carbontui.tui.account_words import summary
 from carbontui.tui.picture import Picture, fold, offline
+from carbontui.tui.target import Target
 
 
 class PlainNarrator:

@@ -10,9 +10,9 @@ import time
 import click
 
 from carbontui import __version__, link
-from carbontui.cli import Failure
 from carbontui.job import store
 from carbontui.verbs import talk
+from carbontui.verbs.failure import Failure
 
 RESTART_WAIT_S = 20.0
 
@@ -47,13 +47,14 @@ def offer_restart(job: store.Job) -> None:
 def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, ascii_only: bool = False) -> int:
     """The dashboard of one job until the person leaves; the exit code."""
     from carbontui import tui
+    from carbontui.tui.target import Target
 
     found = talk.find(job)
     if found.foreign:
         raise Failure(f"job {found.id} runs on {found.host}; try: ssh -t {found.host} carbontui attach {found.id}", 3)
     if not readonly and found.live:
         offer_restart(found)
-    return tui.run(tui.Target.of(found), readonly=readonly, mouse=mouse, ascii=ascii_only)
+    return tui.run(Target.of(found), readonly=readonly, mouse=mouse, ascii=ascii_only)
 
 
 @click.command()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from carbontui import protocol
-from carbontui.cli import Failure
 from carbontui.verbs import talk
+from carbontui.verbs.failure import Failure
 
 
 @click.command(short_help="Measure speed against watts on the running job.")

@@ -14,8 +14,8 @@ from typing import Literal
 import click
 
 from carbontui import __version__, config, paths
-from carbontui.cli import Failure
 from carbontui.verbs import talk
+from carbontui.verbs.failure import Failure
 
 Verdict = Literal["ok", "note", "missing"]
 FIRST_LOOK_S = 6.0

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from carbontui import config
-from carbontui.cli import Failure
 from carbontui.grid import choose, opening, typical
 from carbontui.grid import zones as places
 from carbontui.grid.feed import Feed
@@ -21,6 +20,7 @@ from carbontui.grid.live import SourceState
 from carbontui.grid.settings import GridSettings, KeyFileError
 from carbontui.grid.types import Outlook
 from carbontui.units import fmt_duration, iso
+from carbontui.verbs.failure import Failure
 from carbontui.verbs.place import sure_zone
 
 AHEAD_S = 24 * 3600.0

@@ -14,9 +14,9 @@ import msgspec
 from rich.cells import set_cell_size
 
 from carbontui import protocol, units
-from carbontui.cli import Failure
 from carbontui.job import store
 from carbontui.verbs import talk
+from carbontui.verbs.failure import Failure
 
 FOLLOW_S = 0.3
 LOG_LINE_MAX = 1 << 20

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from carbontui import protocol, units
-from carbontui.cli import Failure
 from carbontui.job import store
 from carbontui.verbs import talk
+from carbontui.verbs.failure import Failure
 
 STOP_WAIT_S = 90.0
 

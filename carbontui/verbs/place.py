@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from carbontui.cli import Failure
 from carbontui.grid import zones
+from carbontui.verbs.failure import Failure
 
 NAMED = 6
 """Candidates offered where the clock does not tell."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carbontui import config, link, units
-from carbontui.cli import Failure, Finite
+from carbontui.verbs.failure import Failure, Finite
 
 if TYPE_CHECKING:
     from carbontui.job import spec as options

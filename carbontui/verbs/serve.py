@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from carbontui.cli import Failure
 from carbontui.verbs import talk
+from carbontui.verbs.failure import Failure
 
 CHUNK_B = 65536
 

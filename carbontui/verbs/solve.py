@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
-from carbontui.cli import Failure, Finite
+from carbontui.verbs.failure import Failure, Finite
 
 if TYPE_CHECKING:
     from carbontui.plan import Evaluation, Frontier, Plan, Problem

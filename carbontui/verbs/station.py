@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carbontui import config, units
-from carbontui.cli import Failure
 from carbontui.job import store
 from carbontui.verbs import talk
+from carbontui.verbs.failure import Failure
 
 if TYPE_CHECKING:
     from carbontui.power.messages import Reading, Readings

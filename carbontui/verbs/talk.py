@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from carbontui import link, protocol
-from carbontui.cli import Failure
 from carbontui.job import store
+from carbontui.verbs.failure import Failure
 
 RETRY_S = 15.0
 T = TypeVar("T")

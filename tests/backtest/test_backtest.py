@@ -13,11 +13,11 @@ from carbontui import units
 from carbontui.backtest import assumed_job as whatif
 from carbontui.backtest import issued as known
 from carbontui.backtest import run as backtest
-from carbontui.cli import Failure
 from carbontui.grid import recorded
 from carbontui.grid.types import Row, Series
 from carbontui.plan import ProblemError, evaluate
 from carbontui.verbs.backtest import backtest as verb
+from carbontui.verbs.failure import Failure
 
 START = units.from_iso("2030-01-01T00:00:00Z")
 

@@ -10,13 +10,13 @@ from click.testing import CliRunner
 from grid_site import Site, good
 
 from carbontui import config
-from carbontui.cli import Failure
 from carbontui.grid.feed import Feed
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.shell.grid import open_feed
 from carbontui.verbs import doctor
 from carbontui.verbs import grid as grid_verb
+from carbontui.verbs.failure import Failure
 from carbontui.verbs.place import find_zone, sure_zone
 from carbontui.verbs.run import run as run_verb
 

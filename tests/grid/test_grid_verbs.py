@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from grid_site import Answer, Site, good
 
-from carbontui.cli import Failure
 from carbontui.verbs import grid as verbs
+from carbontui.verbs.failure import Failure
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from textual.message import Message
 from textual.pilot import Pilot
 
 from carbontui import protocol, units
-from carbontui.tui import Target
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.glyphs import BLOCKS, Glyphs
 from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.target import Target
 
 WAIT_S = 20.0
 

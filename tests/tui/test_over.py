@@ -13,11 +13,11 @@ from msgspec import structs
 
 from carbontui import protocol
 from carbontui.job import runlog
-from carbontui.tui import Target
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.glyphs import BLOCKS
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.log import LogScreen
+from carbontui.tui.target import Target
 
 TRACE = "step 60\nTraceback (most recent call last):\nRuntimeError: out of memory\n"
 

@@ -29,7 +29,8 @@ SHOW = (
     "from pathlib import Path\n"
     "if sys.argv[2:] == ['nohup']: signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
     "from carbontui import tui\n"
-    "sys.exit(tui.run(tui.Target('k7q2mz', 'charlm', Path(sys.argv[1]))))\n"
+    "from carbontui.tui.target import Target\n"
+    "sys.exit(tui.run(Target('k7q2mz', 'charlm', Path(sys.argv[1]))))\n"
 )
 
 

@@ -19,11 +19,12 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from carbontui import link, protocol, units
-from carbontui.tui import Target, keys, words
+from carbontui.tui import keys, words
 from carbontui.tui.feed import Feed
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
 from carbontui.tui.picture import Choice, Picture, offline
+from carbontui.tui.target import Target
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
