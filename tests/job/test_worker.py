@@ -1,14 +1,20 @@
 """What the worker offers beside a plan: other budgets that can be carried out, around what a person has said."""
 
-import math
+import json
 
+import msgspec
 import pytest
 
 from carbontui import plan
+from carbontui.job.worker import handle
 from carbontui.job.worker import process as worker
+from carbontui.job.worker.messages import Pauses, PlanAsk, PreviewAsk
 
 LEVELS = [("pause", 20.0, 0.0), ("full", 400.0, 1.0)]
 STEP_S = 900.0
+
+
+AN_HOUR = Pauses(max_pause_s=3600.0, pausing=(0,))
 
 
 def problem(slots=96, work_slots=24):
@@ -27,37 +33,35 @@ def pauses_s(levels):
 
 
 def test_no_budget_is_offered_whose_plan_pauses_longer_than_allowed():
-    free = worker.solve_plan({"problem": problem()})["frontier"]
-    assert max(s for point in free for s in pauses_s(point["levels"])) > 2 * 3600
-    limits = {"max_pause_s": 3600.0, "still_s": 0.0, "pausing": [0]}
-    answer = worker.solve_plan({"problem": problem(), "pauses": limits})
-    assert len(answer["frontier"]) > 3
-    for point in answer["frontier"]:
-        assert all(s <= 3601 for s in pauses_s(point["levels"]))
-        levels = [level for level, count in point["levels"] for _ in range(count)]
+    free = worker.solve_plan(PlanAsk(problem=problem())).frontier
+    assert max(s for point in free for s in pauses_s(point.levels)) > 2 * 3600
+    answer = worker.solve_plan(PlanAsk(problem=problem(), pauses=AN_HOUR))
+    assert len(answer.frontier) > 3
+    for point in answer.frontier:
+        assert all(s <= 3601 for s in pauses_s(point.levels))
+        levels = [level for level, count in point.levels for _ in range(count)]
         did = plan.evaluate(plan.problem_from_dict(problem()), levels)
         assert did.feasible
-        assert (did.gco2, did.finish_s) == pytest.approx((point["gco2_g"], point["finish_s"]))
+        assert (did.gco2, did.finish_s) == pytest.approx((point.gco2_g, point.finish_s))
 
 
-def test_later_and_no_better_is_no_offer():
-    limits = {"max_pause_s": 3600.0, "pausing": [0]}
-    answer = worker.solve_plan({"problem": problem(), "curve": problem(slots=192), "pauses": limits})
-    worth = [point["objective"] for point in answer["frontier"]]
+def test_later_and_no_better_is_not_shown():
+    answer = worker.solve_plan(PlanAsk(problem=problem(), curve=problem(slots=192), pauses=AN_HOUR))
+    worth = [point.objective for point in answer.frontier]
     assert worth == sorted(worth, reverse=True)
-    later = [point for point in answer["frontier"] if point["finish_s"] > answer["plan"]["finish_s"]]
-    assert all(point["objective"] < answer["plan"]["objective"] for point in later)
+    later = [point for point in answer.frontier if point.finish_s > answer.plan.finish_s]
+    assert all(point.objective < answer.plan.objective for point in later)
 
 
-def test_offers_and_previews_are_made_around_a_persons_word():
-    fixed = {str(k): 1 for k in range(8)}
-    answer = worker.solve_plan({"problem": problem(), "fixed": fixed})
-    assert answer["frontier"] and all(point["levels"][0][0] == 1 for point in answer["frontier"])
-    assert all(point["levels"][0][1] >= 8 for point in answer["frontier"])
-    assert worker.preview_plan({"problem": problem(), "fixed": fixed})["plan"]["levels"][:8] == [1] * 8
-    held = {str(k): 0 for k in range(8)}
-    paused = worker.preview_plan({"problem": problem(), "fixed": held})["plan"]
-    assert paused["levels"][:8] == [0] * 8 and math.isclose(paused["late_s"], 0)
+def test_other_budgets_and_previews_are_made_around_a_persons_word():
+    fixed = dict.fromkeys(range(8), 1)
+    answer = worker.solve_plan(PlanAsk(problem=problem(), fixed=fixed))
+    assert answer.frontier and all(point.levels[0][0] == 1 for point in answer.frontier)
+    assert all(point.levels[0][1] >= 8 for point in answer.frontier)
+    assert worker.preview_plan(PreviewAsk(problem=problem(), fixed=fixed)).plan.levels[:8] == (1,) * 8
+    held = dict.fromkeys(range(8), 0)
+    paused = worker.preview_plan(PreviewAsk(problem=problem(), fixed=held)).plan
+    assert paused.levels[:8] == (0,) * 8 and paused.finish_s <= 96 * STEP_S
 
 
 def test_breaking_pauses_one_by_one_is_never_worse_than_breaking_them_all_at_once():
@@ -68,10 +72,43 @@ def test_breaking_pauses_one_by_one_is_never_worse_than_breaking_them_all_at_onc
 
 
 def test_a_person_may_pause_longer_than_any_plan_and_to_the_very_end():
-    limits = {"max_pause_s": 3600.0, "pausing": [0]}
-    fixed = {str(k): 0 for k in range(12)}
-    offers = worker.solve_plan({"problem": problem(), "fixed": fixed, "pauses": limits})["frontier"]
-    assert offers and all(point["levels"][0][0] == 0 and point["levels"][0][1] >= 12 for point in offers)
-    whole = {str(k): 0 for k in range(96)}
-    answer = worker.solve_plan({"problem": problem(), "fixed": whole, "pauses": limits})
-    assert answer["frontier"] == [] and answer["plan"]["late_s"] > 0
+    fixed = dict.fromkeys(range(12), 0)
+    offers = worker.solve_plan(PlanAsk(problem=problem(), fixed=fixed, pauses=AN_HOUR)).frontier
+    assert offers and all(point.levels[0][0] == 0 and point.levels[0][1] >= 12 for point in offers)
+    answer = worker.solve_plan(PlanAsk(problem=problem(), fixed=dict.fromkeys(range(96), 0), pauses=AN_HOUR))
+    assert answer.frontier == () and answer.plan.finish_s > 96 * STEP_S
+
+
+@pytest.fixture
+async def live(tmp_path):
+    """A real worker process, behind its handle."""
+    made = handle.WorkerHandle(tmp_path, lambda _: None)
+    yield made
+    made.drop()
+
+
+async def test_a_plan_crosses_to_the_worker_and_back_whole(live):
+    ask = PlanAsk(problem=problem(), fixed={0: 1, 90: 0}, pauses=AN_HOUR, uncertainty=0.05, currency="EUR")
+    assert await live.plan(ask) == worker.solve_plan(ask)
+    preview = PreviewAsk(problem=problem(), fixed={3: 0})
+    assert await live.preview(preview) == worker.preview_plan(preview)
+
+
+async def test_a_problem_that_is_none_is_refused_in_words_and_the_worker_stays(live):
+    with pytest.raises(handle.WorkFailed, match="work_s"):
+        await live.plan(PlanAsk(problem=problem() | {"work_s": "much"}))
+    assert (await live.preview(PreviewAsk(problem=problem()))).plan.finish_s > 0
+
+
+def test_questions_of_another_version_are_read_by_name_and_refused_by_their_id():
+    asked = {"id": 7, "kind": "plan", "problem": problem(), "fixed": {"0": 1}, "frontier": True, "of_later": [1]}
+    told = worker.answer(json.dumps(asked).encode())
+    assert (told.id, told.ok) == (7, True)
+    # what the version before reads of an answer
+    plain = msgspec.json.decode(told.answer)
+    assert plain["plan"]["levels"][0] == 1 and {"gco2", "lower_bound", "stage"} <= plain["plan"].keys()
+    assert {"name", "gco2", "cost", "finish_s", "violations"} <= plain["baselines"][0].keys()
+    assert {"finish_s", "gco2_g", "cost", "kwh", "levels"} <= plain["frontier"][0].keys()
+    told = worker.answer(b'{"id": 8, "kind": "dream", "problem": {}}')
+    assert (told.id, told.ok) == (8, False) and "dream" in told.error
+    assert not worker.answer(b"[]").ok

@@ -1,7 +1,7 @@
 """The package is replaced on disk while a job runs: processes of both versions then serve it, and nothing is lost.
 
-The other version is the wheel beside this file. `site/carbontui` is what the processes of the job import; swapping it is
-the upgrade (or the downgrade). What runs already keeps the code it has; what is started from then on has the other.
+The other version is the wheel beside this file. `site/carbontui` is what the processes of the job import; swapping it
+is the upgrade (or the downgrade). What runs already keeps the code it has; what is started from then on has the other.
 """
 
 import json

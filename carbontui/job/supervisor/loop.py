@@ -41,7 +41,7 @@ from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.job.supervisor.shell.keeper_handle import Guard
 from carbontui.job.supervisor.shell.sensors import Senses
 from carbontui.job.supervisor.shell.server import Peer, Server
-from carbontui.job.worker.handle import Workbench
+from carbontui.job.worker.handle import WorkerHandle
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import Reading
 from carbontui.power.simulated import SimulatedSpec
@@ -85,7 +85,7 @@ class Supervisor:
             job=options.job,
             monitor=real_replay or not options.cap,
         )
-        self.workbench = Workbench(self.dir, self.log)
+        self.worker = WorkerHandle(self.dir, self.log)
         self.planner = planner.Planner(self)
         self.trial = Trial(self)
         self.senses = Senses(self)
@@ -179,7 +179,7 @@ class Supervisor:
         confined = self.faults.confined
         with confined("giving limits back"):
             await self._close_agent()
-        self.workbench.drop()
+        self.worker.drop()
         with confined("the end of the replay"):
             if self.clock.replay and self._ended_mono is not None:
                 await self.settle()
@@ -363,7 +363,7 @@ class Supervisor:
         if self.journal.aside is not None and self.journal.aside.name not in self.missing:
             memory.mend(self)
         self.teller.write_snapshot()
-        self.workbench.drop_if_idle()
+        self.worker.drop_if_idle()
         await self.server.keep_open()
 
 

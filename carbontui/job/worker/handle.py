@@ -11,20 +11,34 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
+from carbontui.job.worker.messages import (
+    Answer,
+    Ask,
+    ForecastAsk,
+    GridData,
+    PlanAnswer,
+    PlanAsk,
+    PreviewAnswer,
+    PreviewAsk,
+)
+
 IDLE_S = 60.0
+ANSWER_S = 30.0
+PREVIEW_S = 10.0
 LINE_MAX = 16 * 1024 * 1024
+T = TypeVar("T")
 
 
 class WorkFailed(RuntimeError):
     """The worker said no, died, or took too long; the text says which."""
 
 
-class Workbench:
-    """`await ask(kind, ...)` gives the worker's answer or raises WorkFailed."""
+class WorkerHandle:
+    """Every question waits for its turn, and raises WorkFailed when there is no answer to it."""
 
     def __init__(self, cwd: Path, log: Callable[[str], None], *, idle_s: float = IDLE_S) -> None:
         self._cwd = cwd
@@ -37,34 +51,49 @@ class Workbench:
         self._id = 0
         self._used_s = 0.0
 
-    async def ask(self, kind: str, timeout_s: float = 30.0, **payload: Any) -> dict[str, Any]:
-        """Ask and wait for the turn; a worker that dies is replaced for the next question."""
+    async def plan(self, ask: PlanAsk, timeout_s: float = ANSWER_S) -> PlanAnswer:
+        """The plan to follow from now on, with baselines, explanation and frontier. Raises WorkFailed."""
+        return await self._ask(ask, PlanAnswer, timeout_s)
+
+    async def preview(self, ask: PreviewAsk, timeout_s: float = PREVIEW_S) -> PreviewAnswer:
+        """What another budget or price would give. Raises WorkFailed."""
+        return await self._ask(ask, PreviewAnswer, timeout_s)
+
+    async def forecast(self, ask: ForecastAsk, timeout_s: float = ANSWER_S) -> GridData:
+        """Mean and band of the coming slots, for `Feed.adopt`. Raises WorkFailed."""
+        return await self._ask(ask, GridData, timeout_s)
+
+    async def _ask(self, ask: Ask, answer: type[T], timeout_s: float) -> T:
+        """Ask and wait; a worker that dies is replaced for the next question."""
+        kind = str(ask.__struct_config__.tag)
         async with self._turn:
             self._used_s = time.monotonic()
             try:
-                return await asyncio.wait_for(self._ask(kind, payload), timeout_s)
+                told = await asyncio.wait_for(self._exchange(ask), timeout_s)
+                if told.ok:
+                    return msgspec.json.decode(told.answer, type=answer)
             except asyncio.TimeoutError:
                 self.drop()
                 raise WorkFailed(f"{kind}: no answer within {timeout_s:.0f} s") from None
-            except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+            except (OSError, asyncio.IncompleteReadError) as error:
                 self.drop()
                 raise WorkFailed(f"{kind}: the worker died ({error})") from None
+            except ValueError as error:  # a line too long or unreadable: what follows it cannot be trusted
+                self.drop()
+                raise WorkFailed(f"{kind}: the worker's answer cannot be used ({error})") from None
             except asyncio.CancelledError:
                 self.drop()  # its answer to the abandoned question must not meet the next one
                 raise
+            raise WorkFailed(f"{kind}: {told.error}")
 
-    async def _ask(self, kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    async def _exchange(self, ask: Ask) -> Answer:
         if self._writer is None:
             await self._start()
         assert self._writer is not None and self._reader is not None
         self._id += 1
-        self._writer.write(msgspec.json.encode({"id": self._id, "kind": kind, **payload}) + b"\n")
+        self._writer.write(msgspec.json.encode(msgspec.structs.replace(ask, id=self._id)) + b"\n")
         await self._writer.drain()
-        line = await self._reader.readuntil(b"\n")
-        answer = msgspec.json.decode(line)
-        if not answer["ok"]:
-            raise WorkFailed(f"{kind}: {answer['error']}")
-        return dict(answer["answer"])
+        return msgspec.json.decode(await self._reader.readuntil(b"\n"), type=Answer)
 
     async def _start(self) -> None:
         ours, theirs = socket.socketpair()

@@ -8,38 +8,51 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
 
 import msgspec
 
 from carbontui import plan
+from carbontui.job.worker.messages import (
+    Answer,
+    Ask,
+    ForecastAsk,
+    GridData,
+    Pauses,
+    PlanAnswer,
+    PlanAsk,
+    PreviewAnswer,
+    PreviewAsk,
+    ProblemFile,
+    Rival,
+    Solved,
+)
 from carbontui.plan.results import run_lengths
 from carbontui.protocol import FRONTIER_POINTS_MAX
 
 
-def solve_plan(ask: dict[str, Any]) -> dict[str, Any]:
-    """A plan for `problem` around `fixed` slots, no pause longer than asked; `kept` stays unless the new one gains more
-    than `uncertainty`. The frontier is that of `curve`, the same problem with a later deadline."""
-    problem = plan.problem_from_dict(ask["problem"])
-    fixed = _fixed(ask)
-    chosen, changed = plan.replan(problem, ask.get("kept"), ask.get("uncertainty", 0.0), fixed, **ask.get("pauses", {}))
-    answer: dict[str, Any] = {"plan": chosen.to_dict(), "changed": changed}
-    answer["baselines"] = [baseline.to_dict() for baseline in chosen.baselines or plan.baselines(problem)]
-    currency = ask.get("currency")
-    answer["explanation"] = plan.explain(problem, chosen, start_s=ask.get("start_s"), currency=currency)
-    if ask.get("frontier", True):
-        points = curve(ask.get("curve", ask["problem"]), fixed, ask.get("pauses", {}))
-        # a point later than the plan and no better than it is no offer
-        better = [p for p in points if p["finish_s"] < chosen.finish_s or p["objective"] < chosen.objective]
-        answer["frontier"] = better
-    return answer
+def solve_plan(ask: PlanAsk) -> PlanAnswer:
+    """A plan around the fixed slots, no pause longer than asked, with the frontier of `ask.curve`.
+
+    Raises plan.ProblemError for a problem that is none.
+    """
+    problem = plan.problem_from_dict(ask.problem)
+    chosen, changed = _replan(problem, ask, ask.kept, ask.uncertainty)
+    points = curve(ask.curve or ask.problem, ask.fixed, ask.pauses)
+    return PlanAnswer(
+        plan=_solved(chosen),
+        changed=changed,
+        baselines=tuple(map(_rival, chosen.baselines or plan.baselines(problem))),
+        explanation=plan.explain(problem, chosen, start_s=ask.start_s, currency=ask.currency),
+        # a point later than the plan and no better than it is not worth showing
+        frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < chosen.objective),
+    )
 
 
 def curve(
-    problem: dict[str, Any], fixed: dict[int, int] | None = None, pauses: dict[str, Any] | None = None
-) -> list[dict[str, Any]]:
+    problem: ProblemFile, fixed: Mapping[int, int] | None = None, pauses: Pauses | None = None
+) -> list[plan.FrontierPoint]:
     """The frontier of a problem around the `fixed` slots, every point with no pause longer than asked.
 
     Empty where it is too large to draw one, which is no reason to be without a plan.
@@ -49,21 +62,21 @@ def curve(
         found = plan.frontier(whole, fixed).points
     except plan.ProblemError:
         return []
-    points = [_allowed(whole, point, pauses or {}, fixed) for point in thin(found)]
+    points = [_allowed(whole, point, pauses or Pauses(), fixed) for point in thin(found)]
     kept: list[plan.FrontierPoint] = []
     for point in sorted(filter(None, points), key=lambda point: (point.finish_s, point.objective)):
         if not kept or point.objective < kept[-1].objective:
             kept.append(point)
-    return [point.to_dict() for point in kept]
+    return kept
 
 
 def _allowed(
-    problem: plan.Problem, point: plan.FrontierPoint, pauses: dict[str, Any], fixed: dict[int, int] | None
+    problem: plan.Problem, point: plan.FrontierPoint, pauses: Pauses, fixed: Mapping[int, int] | None
 ) -> plan.FrontierPoint | None:
     """The point with pauses that are too long broken; None where that cannot be carried out."""
     levels = tuple(level for level, count in point.levels for _ in range(count))
     levels += (-1,) * (len(problem.dur_s) - len(levels))
-    shorter = plan.broken(problem, levels, **pauses, fixed=fixed)
+    shorter = plan.broken(problem, levels, pauses.max_pause_s, pauses.still_s, pauses.pausing, fixed)
     if shorter == levels:
         return point
     did = plan.evaluate(problem, shorter)
@@ -74,22 +87,41 @@ def _allowed(
     return plan.FrontierPoint(did.finish_s, did.gco2, did.cost, did.kwh, did.objective, runs)
 
 
-def preview_plan(ask: dict[str, Any]) -> dict[str, Any]:
-    """The plan another budget or carbon price would give around `fixed` slots; nothing kept, no frontier."""
-    problem = plan.problem_from_dict(ask["problem"])
-    chosen, _ = plan.replan(problem, None, fixed=_fixed(ask), **ask.get("pauses", {}))
-    return {"plan": chosen.to_dict(), "explanation": ""}
+def preview_plan(ask: PreviewAsk) -> PreviewAnswer:
+    """The plan another budget or carbon price would give around the fixed slots; nothing kept, no frontier."""
+    chosen, _ = _replan(plan.problem_from_dict(ask.problem), ask)
+    return PreviewAnswer(plan=_solved(chosen))
 
 
-def _fixed(ask: dict[str, Any]) -> dict[int, int] | None:
-    return {int(k): int(v) for k, v in ask.get("fixed", {}).items()} or None
-
-
-def forecast(ask: dict[str, Any]) -> dict[str, Any]:
+def forecast(ask: ForecastAsk) -> GridData:
     """Mean and band of the coming slots from history and published issues."""
     from carbontui.grid import forecast as forecaster
 
-    return forecaster.answer(ask["request"])
+    return forecaster.answer(ask.request)
+
+
+def _replan(
+    problem: plan.Problem, ask: PlanAsk | PreviewAsk, kept: tuple[int, ...] | None = None, uncertainty: float = 0.0
+) -> tuple[plan.Plan, bool]:
+    limits = ask.pauses
+    return plan.replan(
+        problem,
+        kept,
+        uncertainty,
+        ask.fixed,
+        max_pause_s=limits.max_pause_s,
+        still_s=limits.still_s,
+        pausing=limits.pausing,
+    )
+
+
+def _solved(chosen: plan.Plan) -> Solved:
+    return Solved(**{name: getattr(chosen, name) for name in Solved.__struct_fields__})
+
+
+def _rival(baseline: plan.Baseline) -> Rival:
+    did = baseline.evaluation
+    return Rival(baseline.name, did.finish_s, did.gco2, did.cost, did.violations)
 
 
 def thin(points: Sequence[plan.FrontierPoint]) -> list[plan.FrontierPoint]:
@@ -101,24 +133,37 @@ def thin(points: Sequence[plan.FrontierPoint]) -> list[plan.FrontierPoint]:
     return [points[round(i * last / (most - 1))] for i in range(most)]
 
 
-WORK: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "plan": solve_plan,
-    "preview": preview_plan,
-    "forecast": forecast,
-}
+class _Id(msgspec.Struct):
+    """All that must be readable of a question to refuse it."""
+
+    id: int = 0
+
+
+def answer(line: bytes) -> Answer:
+    """The answer to one line; a question that cannot be read or answered is refused with the reason.
+
+    A plan that fails must not take the worker along: the supervisor says so and keeps what it has.
+    """
+    number = 0
+    try:
+        number = msgspec.json.decode(line, type=_Id).id
+        ask = msgspec.json.decode(line, type=Ask)
+        return Answer(id=number, ok=True, answer=msgspec.Raw(msgspec.json.encode(_work(ask))))
+    except Exception as error:
+        return Answer(id=number, ok=False, error=f"{type(error).__name__}: {error}")
+
+
+def _work(ask: Ask) -> PlanAnswer | PreviewAnswer | GridData:
+    if isinstance(ask, PlanAsk):
+        return solve_plan(ask)
+    return preview_plan(ask) if isinstance(ask, PreviewAsk) else forecast(ask)
 
 
 def serve(connection: socket.socket) -> None:
     """Answer requests one by one until the supervisor closes its end."""
     with connection, connection.makefile("rb") as lines:
         for line in lines:
-            ask = msgspec.json.decode(line)
-            try:
-                answer = {"id": ask["id"], "ok": True, "answer": WORK[ask["kind"]](ask)}
-            except Exception as error:
-                # a plan that fails must not take the worker along; the supervisor says so and keeps what it has
-                answer = {"id": ask["id"], "ok": False, "error": f"{type(error).__name__}: {error}"}
-            connection.sendall(msgspec.json.encode(answer) + b"\n")
+            connection.sendall(msgspec.json.encode(answer(line)) + b"\n")
 
 
 def main() -> None:

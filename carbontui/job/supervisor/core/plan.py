@@ -7,6 +7,7 @@ respawn through the journal, so that a new supervisor knows at once what was pla
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,8 @@ import msgspec
 from carbontui import protocol, units
 from carbontui.job.supervisor.core.control import STILL, Level
 from carbontui.job.supervisor.core.problem import Setup
+from carbontui.job.worker.messages import PlanAnswer, PreviewAnswer, Rival
+from carbontui.plan.results import FrontierPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Plan:
                 return self.table.get(name), self.edges_s[later] if upcoming else None, upcoming
         return self.table.get(name), None, None
 
-    def kept(self, setup: Setup) -> list[int] | None:
+    def kept(self, setup: Setup) -> tuple[int, ...] | None:
         """This plan's levels on the slots of a new problem; None when a level no longer exists."""
         index_of = {level.name: index for index, level in enumerate(setup.levels)}
         levels: list[int] = []
@@ -62,7 +65,7 @@ class Plan:
             else:
                 return None
             at += duration
-        return levels
+        return tuple(levels)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -85,20 +88,22 @@ class Plan:
             return None
 
 
-def from_answer(setup: Setup, answer: dict[str, Any], made_at_s: float, deadline_s: float | None = None) -> Plan:
+def from_answer(
+    setup: Setup, answer: PlanAnswer | PreviewAnswer, made_at_s: float, deadline_s: float | None = None
+) -> Plan:
     """The worker's answer as a plan on absolute time. `deadline_s` is given where the problem goes on beyond it."""
     deadline = setup.deadline_s if deadline_s is None else deadline_s
-    solved = answer["plan"]
-    levels = list(solved["levels"]) + [-1] * (len(setup.durations) - len(solved["levels"]))
-    finish_s = setup.start_s + solved["finish_s"]
+    solved = answer.plan
+    levels = solved.levels + (-1,) * (len(setup.durations) - len(solved.levels))
+    finish_s = setup.start_s + solved.finish_s
     names: list[str] = []
     edges = [setup.start_s]
     for level, duration in zip(levels, setup.durations, strict=False):
         edges.append(edges[-1] + duration)
         names.append("" if level < 0 or edges[-2] >= finish_s else setup.levels[level].name)
     table = {level.name: level for level in setup.levels}
-    bases = answer.get("baselines", [])
-    run_now = next((entry for entry in bases if entry["name"] == "run now"), None)
+    bases = answer.baselines if isinstance(answer, PlanAnswer) else ()
+    run_now = next((entry for entry in bases if entry.name == "run now"), None)
     view = protocol.PlanView(
         made_at=units.iso(made_at_s),
         start=units.iso(setup.start_s),
@@ -108,22 +113,22 @@ def from_answer(setup: Setup, answer: dict[str, Any], made_at_s: float, deadline
         levels=run_lengths(names),
         table=tuple(level_info(level) for level in setup.levels),
         finish=units.iso(finish_s),
-        gco2_g=solved["gco2"],
-        cost=solved["cost"],
-        kwh=solved["kwh"],
-        avoided_g=run_now["gco2"] - solved["gco2"] if run_now else None,
+        gco2_g=solved.gco2,
+        cost=solved.cost,
+        kwh=solved.kwh,
+        avoided_g=run_now.gco2 - solved.gco2 if run_now else None,
         late_s=max(0.0, finish_s - deadline),
-        certificate=protocol.Certificate(solved["lower_bound"], solved["gap"], int(solved["stage"])),
-        explanation=answer.get("explanation", ""),
+        certificate=protocol.Certificate(solved.lower_bound, solved.gap, solved.stage),
+        explanation=answer.explanation if isinstance(answer, PlanAnswer) else "",
         baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in bases),
     )
     return Plan(tuple(names), tuple(edges), table, view)
 
 
-def _baseline(entry: dict[str, Any], start_s: float, deadline_s: float) -> protocol.Baseline:
-    finish_s = start_s + entry["finish_s"]
-    feasible = finish_s <= deadline_s + 1.0 and not entry["violations"]
-    return protocol.Baseline(entry["name"], entry["gco2"], entry["cost"], units.iso(finish_s), feasible)
+def _baseline(entry: Rival, start_s: float, deadline_s: float) -> protocol.Baseline:
+    finish_s = start_s + entry.finish_s
+    feasible = finish_s <= deadline_s + 1.0 and not entry.violations
+    return protocol.Baseline(entry.name, entry.gco2, entry.cost, units.iso(finish_s), feasible)
 
 
 def said_late(plan: Plan) -> Plan:
@@ -157,7 +162,7 @@ SAME_FINISH_S = 60.0
 
 
 def frontier_view(
-    points: list[dict[str, Any]],
+    points: Sequence[FrontierPoint],
     setup: Setup,
     plan: protocol.PlanView,
     budget_start_s: float,
@@ -177,10 +182,10 @@ def frontier_view(
     chosen = point(units.from_iso(plan.finish) - budget_start_s, plan.gco2_g, plan.cost, plan.kwh, plan.levels)
     shown = [chosen]
     for found in points:
-        finish_s = offset + found["finish_s"]
+        finish_s = offset + found.finish_s
         if abs(finish_s - chosen.finish_s) > SAME_FINISH_S:
-            coded = tuple((setup.levels[level].name, count) for level, count in found["levels"] if level >= 0)
-            shown.append(point(finish_s, found["gco2_g"], found["cost"], found["kwh"], coded))
+            coded = tuple((setup.levels[level].name, count) for level, count in found.levels if level >= 0)
+            shown.append(point(finish_s, found.gco2_g, found.cost, found.kwh, coded))
     shown.sort(key=lambda entry: entry.finish_s)
     return protocol.Frontier(tuple(shown), shown.index(chosen), reference_s)
 

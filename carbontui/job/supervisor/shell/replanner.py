@@ -17,6 +17,7 @@ from carbontui.job.supervisor.core import plan as planning
 from carbontui.job.supervisor.core import problem
 from carbontui.job.supervisor.core.control import FULL, OFF, STILL, Level
 from carbontui.job.worker.handle import WorkFailed
+from carbontui.job.worker.messages import ForecastAsk, Pauses, PlanAnswer, PlanAsk, PreviewAsk
 
 if TYPE_CHECKING:
     from carbontui.job.supervisor.loop import Supervisor
@@ -31,7 +32,6 @@ LATE_TOLERANCE_S = 60.0
 LATE_TOLERANCE = 0.01
 PLAN_NOISE = 0.05
 """Relative standard error of a difference between two slots' forecasts: what a new plan must win by."""
-PREVIEW_TIMEOUT_S = 10.0
 FORECAST_EVERY_S = 900.0
 CURVE_REACH = 1.5
 """How far beyond the budget the frontier goes: what a looser one would save must be seen before it is given."""
@@ -251,14 +251,14 @@ class Planner:
             risk=0.15 if job.options.cautious else 0.0,
         )
 
-    def _pauses(self, setup: problem.Setup, now: float) -> dict[str, object]:
+    def _pauses(self, setup: problem.Setup, now: float) -> Pauses:
         """How long a pause may be, and how much of the present one is over; a start that waits is no pause."""
         since = self._job.control.still_since_s
-        return {
-            "max_pause_s": self._job.options.max_pause_s,
-            "still_s": 0.0 if since is None else now - since,
-            "pausing": [i for i, level in enumerate(setup.levels) if level.kind in ("pause", "unload")],
-        }
+        return Pauses(
+            max_pause_s=self._job.options.max_pause_s,
+            still_s=0.0 if since is None else now - since,
+            pausing=tuple(i for i, level in enumerate(setup.levels) if level.kind in ("pause", "unload")),
+        )
 
     def _level_now(self, now: float, started: bool) -> str:
         """The level the job is really at, and since when its group (running or not) has lasted."""
@@ -294,8 +294,7 @@ class Planner:
             curve = self.setup(now, max(end, min(self._curve_end_s(deadline), reach)), left)
             assert curve is not None
             fixed = planning.fixed_slots(job.overrides.current, job.overrides.until_s, setup)
-            answer = await job.workbench.ask(
-                "plan",
+            ask = PlanAsk(
                 problem=setup.problem,
                 curve=curve.problem,
                 kept=self.plan.kept(setup) if self.plan else None,
@@ -305,7 +304,7 @@ class Planner:
                 uncertainty=PLAN_NOISE,
                 pauses=self._pauses(setup, now),
             )
-            self._adopt(setup, answer, why, left, deadline)
+            self._adopt(setup, await job.worker.plan(ask), why, left, deadline)
         except WorkFailed as error:
             self.note = f"no new plan: {error}"
             job.log(self.note)
@@ -316,7 +315,7 @@ class Planner:
         finally:
             job.wake()
 
-    def _adopt(self, setup: problem.Setup, answer: dict[str, object], why: str, left: float, deadline: float) -> None:
+    def _adopt(self, setup: problem.Setup, answer: PlanAnswer, why: str, left: float, deadline: float) -> None:
         job = self._job
         now = job.clock.now()
         self.note = ""
@@ -329,11 +328,9 @@ class Planner:
         spent = planning.Spent(
             job.sums.gco2_g or 0.0, job.sums.cost.value if job.sums.cost else 0.0, job.books.ledger.wall_kwh
         )
-        points = answer.get("frontier")
-        if isinstance(points, list):
-            self.frontier = planning.frontier_view(
-                points, setup, self.plan.view, job.start_s, job.progress.total_s, spent
-            )
+        self.frontier = planning.frontier_view(
+            answer.frontier, setup, self.plan.view, job.start_s, job.progress.total_s, spent
+        )
         job.journal.keep("plan", self.plan.to_dict())
         job.event(
             "plan",
@@ -355,7 +352,7 @@ class Planner:
             return
         self._forecast_s = now
         try:
-            job.feed.adopt(await job.workbench.ask("forecast", request=request))
+            job.feed.adopt(await job.worker.forecast(ForecastAsk(request=request)))
         except WorkFailed as error:
             job.log(f"no own forecast: {error}")
         job.senses.look(job.clock.now())
@@ -382,13 +379,10 @@ class Planner:
         if setup is None:
             return refused("nothing is left to plan")
         setup = planning.with_price(setup, ask.carbon_price)
+        fixed = planning.fixed_slots(job.overrides.current, job.overrides.until_s, setup)
         try:
-            answer = await job.workbench.ask(
-                "preview",
-                PREVIEW_TIMEOUT_S,
-                problem=setup.problem,
-                fixed=planning.fixed_slots(job.overrides.current, job.overrides.until_s, setup),
-                pauses=self._pauses(setup, now),
+            answer = await job.worker.preview(
+                PreviewAsk(problem=setup.problem, fixed=fixed, pauses=self._pauses(setup, now))
             )
         except WorkFailed as error:
             return refused(str(error))

@@ -1,0 +1,117 @@
+"""What supervisor and worker say to each other: one JSON line each way, `{"id", "kind", ...}` and `{"id", "ok", ...}`.
+
+Both are normally of one version. After an upgrade on disk a supervisor with the old code starts a worker with the new:
+fields go by name, unknown ones are ignored and new ones have defaults; a question that cannot be read is refused, by
+its id, and the plan in force stays.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+from msgspec import Struct
+
+from carbontui.plan.results import FrontierPoint, Violation
+
+ProblemFile = dict[str, object]
+"""A planning problem in its public form (carbontui.problem/1): `plan.problem_from_dict` reads and checks it."""
+GridData = dict[str, object]
+"""History and published forecasts as `Feed.forecast_request` makes them, or the answer `Feed.adopt` takes: the grid's
+own form, nothing to look into here."""
+
+
+class Pauses(Struct, frozen=True, omit_defaults=True):
+    """How long a pause may be. `still_s` of the present one are over; `pausing` are the level indices that count as one
+    (None: all that do not run)."""
+
+    max_pause_s: float = math.inf
+    still_s: float = 0.0
+    pausing: tuple[int, ...] | None = None
+
+
+class PlanAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="plan"):
+    """A plan for `problem` and the frontier of `curve`, the same problem with a later deadline (None: `problem`)."""
+
+    id: int = 0
+    problem: ProblemFile
+    curve: ProblemFile | None = None
+    kept: tuple[int, ...] | None = None
+    """Level index per slot of the plan in force; it stays unless the new one gains more than `uncertainty`."""
+    fixed: dict[int, int] = {}
+    """Level index by slot, where a person has decided."""
+    uncertainty: float = 0.0
+    """Relative standard error of a difference between two slots' forecasts."""
+    pauses: Pauses = Pauses()
+    start_s: float | None = None
+    """Epoch seconds of slot 0, for the words of the explanation."""
+    currency: str | None = None
+
+
+class PreviewAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="preview"):
+    """The plan that another budget or price would give; nothing is kept, no frontier is drawn."""
+
+    id: int = 0
+    problem: ProblemFile
+    fixed: dict[int, int] = {}
+    pauses: Pauses = Pauses()
+
+
+class ForecastAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="forecast"):
+    """Mean and band of the coming slots, from history and published issues."""
+
+    id: int = 0
+    request: GridData
+
+
+Ask = PlanAsk | PreviewAsk | ForecastAsk
+
+
+class Solved(Struct, frozen=True):
+    """A schedule with its figures and proof, as `plan.results.Plan`: levels per slot (-1 after the finish), `gco2` in
+    grams, `finish_s` from slot 0."""
+
+    levels: tuple[int, ...]
+    finish_s: float
+    gco2: float
+    cost: float
+    kwh: float
+    objective: float
+    lower_bound: float
+    gap: float
+    stage: int
+
+
+class Rival(Struct, frozen=True):
+    """What a simple policy would do on the same problem."""
+
+    name: str
+    finish_s: float
+    gco2: float
+    cost: float
+    violations: tuple[Violation, ...] = ()
+
+
+class PlanAnswer(Struct, frozen=True, kw_only=True):
+    """Answer to PlanAsk. `changed`: the plan differs from the kept one."""
+
+    plan: Solved
+    changed: bool = True
+    baselines: tuple[Rival, ...] = ()
+    explanation: str = ""
+    frontier: tuple[FrontierPoint, ...] = ()
+
+
+class PreviewAnswer(Struct, frozen=True, kw_only=True):
+    """Answer to PreviewAsk."""
+
+    plan: Solved
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """The line back: the answer's own form when `ok`, else why not."""
+
+    id: int
+    ok: bool
+    answer: msgspec.Raw = msgspec.Raw(b"null")
+    error: str = ""
