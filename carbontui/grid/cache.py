@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import random
 import re
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -28,7 +29,10 @@ DISK_S = 3.0
 LOCK_S = 10.0
 CLOCK_S = 60.0
 AFTER_FAULT_S = 60.0
-"""A provider that failed is left alone this long by every job of the machine."""
+"""A provider that failed is left alone this long by every job of the machine, twice as long after each further fault,
+at most for its window."""
+JITTER = 0.1
+"""Windows end up to this share later, so that machines that were started together do not ask together for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,23 @@ class Entry:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A data set of a provider that takes one request in `spacing_s`, whatever the question or the zone."""
+
+    name: str
+    spacing_s: float
+
+
 class Cache:
     """Entries under one directory (None: kept in memory only)."""
 
-    def __init__(self, directory: Path | None, now: Callable[[], float]) -> None:
+    def __init__(
+        self, directory: Path | None, now: Callable[[], float], chance: Callable[[], float] = random.random
+    ) -> None:
         self._directory = directory
         self._now = now
+        self._chance = chance
         self._memory: dict[str, Entry] = {}
         self._issues: dict[str, issues.Issues] = {}
 
@@ -57,8 +72,9 @@ class Cache:
         key: str,
         window_s: float,
         fetch: Callable[[Entry], Awaitable[tuple[Series, tuple[str, ...]]]],
+        turn: Turn | None = None,
     ) -> Entry:
-        """The entry of `key`, asked for anew through `fetch` when its window is over.
+        """The entry of `key`, asked for anew through `fetch` when its window is over and its data set's turn has come.
 
         `fetch` gets the old entry. A fault leaves the old answer in place and is told in `fault`; never raises.
         """
@@ -69,15 +85,33 @@ class Cache:
             entry = await self.peek(key)
             if self._closed(entry):
                 return entry
+            due_s = await self._take_turn(turn) if turn else 0.0
+            if due_s > self._now():
+                waits = (f"asked again in {due_s - self._now():.0f} s: its data sets take one request at a time",)
+                return replace(entry, next_s=due_s, notes=entry.notes if entry.series else waits)
             try:
                 series, notes = await fetch(entry)
                 now_s = self._now()
-                entry = Entry(replace(series, fetched_at_s=now_s), now_s, now_s + window_s, "", notes)
+                open_s = now_s + window_s * (1 + JITTER * self._chance())
+                entry = Entry(replace(series, fetched_at_s=now_s), now_s, open_s, "", notes)
             except GridError as error:
-                wait_s = error.retry_after_s or AFTER_FAULT_S
+                wait_s = error.retry_after_s or _back_off(entry, window_s)
                 entry = replace(entry, asked_at_s=self._now(), next_s=self._now() + wait_s, fault=str(error))
+            except Exception as error:  # one provider's fault, or ours in reading it, must not cost the others
+                wait_s, fault = _back_off(entry, window_s), f"its answer could not be read ({type(error).__name__})"
+                entry = replace(entry, asked_at_s=self._now(), next_s=self._now() + wait_s, fault=fault)
             await self._store(key, entry)
         return entry
+
+    async def _take_turn(self, turn: Turn) -> float:
+        """Take the data set's turn; when it is another's, the time at which it is free again."""
+        key = f"turn-{turn.name}"
+        async with self._locked(key):
+            last_s, now_s = (await self.peek(key)).asked_at_s, self._now()
+            if last_s - CLOCK_S <= now_s < last_s + turn.spacing_s:
+                return last_s + turn.spacing_s
+            await self._store(key, Entry(asked_at_s=now_s))
+        return 0.0
 
     def _closed(self, entry: Entry) -> bool:
         """Whether the window is still that of the last request; one made in the future was made by a clock since set
@@ -151,6 +185,12 @@ class Cache:
             except OSError:
                 return
         raise Unreachable("another job has been asking the provider for too long")
+
+
+def _back_off(entry: Entry, window_s: float) -> float:
+    """How long to stay away after a fault: twice as long as the last time, between a minute and the window."""
+    before_s = entry.next_s - entry.asked_at_s if entry.fault else 0.0
+    return max(AFTER_FAULT_S, min(2 * before_s, window_s))
 
 
 def _open_lock(path: Path) -> int:

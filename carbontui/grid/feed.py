@@ -174,7 +174,8 @@ class Feed:
         return cells, source, how
 
     def _source_title(self) -> str:
-        return self._live.source.title if self._live and self._live.source else "published"
+        shown = (self._live.published or self._live.history) if self._live else None
+        return shown.source if shown else "published"
 
     def _price(self, start_s: float, step_s: float, slots: int) -> tuple[float | None, ...]:
         """Day-ahead prices where known, beyond them the same time of the last known day, else the flat price."""

@@ -11,11 +11,13 @@ import email.utils
 import ipaddress
 import json
 import logging
+import math
 import os
 import socket
 import ssl
 import threading
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,6 +32,8 @@ from carbontui.grid.faults import BadAnswer, Busy, Denied, GridError, NotFound, 
 NAME_S = 2.0
 ANSWER_S = 6.0
 SIZE_MAX = 16 * 1024 * 1024
+BLOCK = 64 * 1024
+"""What is unpacked at a time: a compressed body never stands in memory much beyond the limit."""
 REDIRECTS_MAX = 3
 ATTEMPTS = 2
 BUSY_S = 300.0
@@ -112,28 +116,36 @@ class Http:
         *,
         headers: Mapping[str, str] | None = None,
         auth: tuple[str, str] | None = None,
+        keyed: bool = True,
+        patience: float = 1.0,
+        busy_s: float = BUSY_S,
     ) -> Reply:
-        """One answer with status 200, tried again once with back-off where that may help. Raises GridError."""
+        """One answer with status 200, tried again once with back-off where that may help. Raises GridError.
+
+        `keyed`: whether a key came along that may be refused; `patience`: times the usual deadline; `busy_s`: how long
+        to stay away after a 429 that names no time.
+        """
+        question = _Question(
+            url, dict(params or {}), dict(headers or {}), auth, keyed, patience * self._answer_s, busy_s
+        )
         async for attempt in stamina.retry_context(
             on=_worth_retrying,
             attempts=ATTEMPTS,
-            timeout=self._answer_s,
+            timeout=question.answer_s,
             wait_initial=0.3,
             wait_max=2.0,
             wait_jitter=0.5,
         ):
             with attempt:
-                return await self._once(url, params, headers or {}, auth)
+                return await self._once(question)
         raise AssertionError("the loop above returns or raises")
 
-    async def _once(
-        self, url: str, params: Mapping[str, str] | None, headers: Mapping[str, str], auth: tuple[str, str] | None
-    ) -> Reply:
-        host = host_of(url)
+    async def _once(self, question: _Question) -> Reply:
+        host = host_of(question.url)
         try:
-            return await asyncio.wait_for(self._follow(url, params, headers, auth), self._answer_s)
+            return await asyncio.wait_for(self._follow(question), question.answer_s)
         except asyncio.TimeoutError:
-            raise Unreachable(f"{host} did not answer within {self._answer_s:g} s") from None
+            raise Unreachable(f"{host} did not answer within {question.answer_s:g} s") from None
         except httpx.ConnectError:
             raise Unreachable(f"{host} refused the connection") from None
         except httpx.HTTPError as error:
@@ -141,26 +153,20 @@ class Http:
         except (httpx.InvalidURL, ssl.SSLError, OSError, ValueError) as error:
             raise Unreachable(f"{host} cannot be asked ({type(error).__name__})") from None
 
-    async def _follow(
-        self, url: str, params: Mapping[str, str] | None, headers: Mapping[str, str], auth: tuple[str, str] | None
-    ) -> Reply:
-        target = httpx.URL(url, params=dict(params)) if params else httpx.URL(url)
-        tls = await in_thread(_tls, deadline_s=self._answer_s)
-        async with httpx.AsyncClient(verify=tls, timeout=self._answer_s, follow_redirects=False) as client:
+    async def _follow(self, question: _Question) -> Reply:
+        target = httpx.URL(question.url, params=question.params) if question.params else httpx.URL(question.url)
+        tls = await in_thread(_tls, deadline_s=question.answer_s)
+        async with httpx.AsyncClient(verify=tls, timeout=question.answer_s, follow_redirects=False) as client:
             for _ in range(REDIRECTS_MAX + 1):
-                request = await self._request(client, target, headers)
-                response = await client.send(request, auth=auth, stream=True)
+                request = await self._request(client, target, question.headers)
+                response = await client.send(request, auth=question.auth, stream=True)
                 try:
                     if response.has_redirect_location:
                         onward = target.join(response.headers["location"])
-                        if onward.host != target.host:
-                            # following would hand the key to whoever is named there
-                            raise BadAnswer(f"{target.host} sends us on to {onward.host}; not followed")
-                        if onward.scheme != target.scheme and onward.scheme != "https":
-                            raise BadAnswer(f"{target.host} sends us on to {onward.scheme}, unencrypted; not followed")
+                        _check_onward(target, onward)
                         target = onward
                         continue
-                    return await self._read(response, target.host)
+                    return await self._read(response, target.host, question)
                 finally:
                     await response.aclose()
         raise BadAnswer(f"{target.host} redirects in circles")
@@ -199,18 +205,15 @@ class Http:
         self._names[host, port] = (time.monotonic(), address)
         return address
 
-    async def _read(self, response: httpx.Response, host: str) -> Reply:
-        body = b""
-        if response.status_code < 500:
-            async for part in response.aiter_bytes():
-                body += part
-                if len(body) > SIZE_MAX:
-                    raise BadAnswer(f"{host} sent more than {SIZE_MAX // 2**20} MiB")
+    async def _read(self, response: httpx.Response, host: str, question: _Question) -> Reply:
+        body = await _body(response, host) if response.status_code < 500 else b""
         self._note_clock(response)
         status = response.status_code
         if status == 429:
-            wait_s = _retry_after(response.headers.get("retry-after"))
+            wait_s = _retry_after(response.headers.get("retry-after"), question.busy_s)
             raise Busy(f"{host} asks us to come back in {wait_s:.0f} s (429)", wait_s)
+        if status == 403 and not question.keyed:
+            raise Denied(f"{host} needs no key, but refuses requests from here (403)")
         if status in (401, 403):
             raise Denied(f"{host} refuses the key or asks for one ({status})")
         if status == 404:
@@ -231,6 +234,57 @@ class Http:
             self.skew_s = there_s - time.time()
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One request and how it is to be treated."""
+
+    url: str
+    params: dict[str, str]
+    headers: dict[str, str]
+    auth: tuple[str, str] | None
+    keyed: bool
+    answer_s: float
+    busy_s: float
+
+
+async def _body(response: httpx.Response, host: str) -> bytes:
+    """The body, unpacked block by block. Raises BadAnswer beyond SIZE_MAX, however small it was on the way."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", ""):
+        raise BadAnswer(f"{host} sent a body packed as {encoding[:20]!r}, which was not asked for")
+    unpacked = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
+    body = bytearray()
+    async for part in response.aiter_raw():
+        while part:
+            if unpacked is None:
+                body += part
+                part = b""
+            else:
+                try:
+                    body += unpacked.decompress(part, BLOCK)
+                except zlib.error:
+                    raise BadAnswer(f"{host} sent a broken or cut-off body") from None
+                part = unpacked.unconsumed_tail
+            if len(body) > SIZE_MAX:
+                raise BadAnswer(f"{host} sent more than {SIZE_MAX // 2**20} MiB")
+    if unpacked is not None and not unpacked.eof and body:
+        raise BadAnswer(f"{host} sent a broken or cut-off body")
+    return bytes(body)
+
+
+def _check_onward(target: httpx.URL, onward: httpx.URL) -> None:
+    """A redirect is followed on the same host and port, or from plain to encrypted on the standard ports: anything else
+    would hand the key to whoever listens there. Raises BadAnswer."""
+    if onward.host != target.host:
+        raise BadAnswer(f"{target.host} sends us on to {onward.host}; not followed")
+    if onward.scheme != target.scheme and onward.scheme != "https":
+        raise BadAnswer(f"{target.host} sends us on to {onward.scheme}, unencrypted; not followed")
+    upgraded = onward.scheme != target.scheme
+    ports = [url.port or (443 if url.scheme == "https" else 80) for url in (target, onward)]
+    if ports != [80, 443] if upgraded else ports[0] != ports[1]:
+        raise BadAnswer(f"{target.host} sends us on to its port {ports[1]}; not followed")
+
+
 def _date(response: httpx.Response, name: str) -> float | None:
     try:
         return email.utils.parsedate_to_datetime(response.headers[name]).timestamp()
@@ -247,9 +301,9 @@ def _proxied() -> bool:
     return any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
 
 
-def _retry_after(text: str | None) -> float:
-    """Seconds of a Retry-After header (a number or a date), between 1 s and a day."""
-    wait_s = BUSY_S
+def _retry_after(text: str | None, otherwise_s: float = BUSY_S) -> float:
+    """Seconds of a Retry-After header (a number or a date), between 1 s and a day; what is no time: `otherwise_s`."""
+    wait_s = otherwise_s
     if text:
         try:
             wait_s = float(text)
@@ -257,8 +311,8 @@ def _retry_after(text: str | None) -> float:
             try:
                 wait_s = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
             except (ValueError, TypeError):
-                wait_s = BUSY_S
-    return min(86400.0, max(1.0, wait_s if wait_s == wait_s else BUSY_S))
+                wait_s = otherwise_s
+    return min(86400.0, max(1.0, wait_s)) if math.isfinite(wait_s) else otherwise_s
 
 
 def _what(body: bytes) -> str:

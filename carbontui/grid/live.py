@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, overload
 
 from carbontui.grid import choose, issues
-from carbontui.grid.cache import Cache, Entry
+from carbontui.grid.cache import Cache, Entry, Turn
 from carbontui.grid.faults import GridError, NoData
 from carbontui.grid.http import Http
 from carbontui.grid.providers.base import Provider
@@ -99,6 +99,9 @@ class Live:
             self._next_s = max(self._now() + 5.0, min(opens))
 
     def _remarks(self) -> list[str]:
+        shown = self.published or self.history
+        if self.source is not None and shown is not None and shown.source != self.source.title:
+            return [f"no values for {self.zone}: shown is {shown.source}"]
         skew_s = self.http.skew_s
         if skew_s is not None and abs(skew_s) > SKEW_S:
             side = "behind" if skew_s > 0 else "ahead of"
@@ -124,9 +127,11 @@ class Live:
         async def ahead(old: Entry) -> tuple[Series, tuple[str, ...]]:
             return await provider.forecast(zone, now_s + AHEAD_S, now_s)
 
-        asked = [self._cache.ask(f"{base}-history", provider.window_s, recent)] if provider.remembers else []
+        asked = []
+        if provider.remembers:
+            asked.append(self._cache.ask(f"{base}-history", provider.window_s, recent, _turn(provider, "history")))
         if provider.foresees:
-            asked.append(self._cache.ask(f"{base}-forecast", provider.window_s, ahead))
+            asked.append(self._cache.ask(f"{base}-forecast", provider.window_s, ahead, _turn(provider, "forecast")))
         answers = await asyncio.gather(*asked)
         opens += [entry.next_s for entry in answers]
         history = answers[0] if provider.remembers else Entry()
@@ -192,7 +197,7 @@ class Live:
                     raise fault
                 return _joined(old.series, found, self._now()), notes
 
-            entry = await self._cache.ask(key, BACKFILL_S, older)
+            entry = await self._cache.ask(key, BACKFILL_S, older, _turn(provider, "history"))
         if entry.series is not None:
             self.history = _joined(entry.series, self.history, self._now())
         return entry
@@ -208,7 +213,7 @@ class Live:
                 found, notes = await provider.forecast(self.zone, now_s + 2 * DAY_S, now_s)
                 return _joined(old.series, found, now_s), notes
 
-            entry = await self._cache.ask(key, provider.window_s, ahead)
+            entry = await self._cache.ask(key, provider.window_s, ahead, _turn(provider, "forecast"))
             opens.append(entry.next_s)
             good = entry.series is not None and _end(entry.series) > now_s
             word: Literal["answers", "fails", "stale"] = "answers" if good else "fails" if entry.fault else "stale"
@@ -227,6 +232,15 @@ class Live:
         return SourceState(provider.name, provider.title, "not asked", provider.signal, note=provider.limits)
 
 
+def _turn(provider: Provider, question: str) -> Turn | None:
+    return Turn(f"{provider.name}-{question}", provider.spacing_s) if provider.spacing_s else None
+
+
+def _kind(series: Series) -> tuple[str, str, str | None]:
+    """What must agree for two answers to be one series."""
+    return series.signal, series.source, series.currency
+
+
 def _end(series: Series | None) -> float:
     return series.rows[-1].start_s + series.rows[-1].dur_s if series and series.rows else 0.0
 
@@ -237,7 +251,7 @@ def _joined(older: Series | None, newer: Series, now_s: float) -> Series: ...
 def _joined(older: Series, newer: Series | None, now_s: float) -> Series: ...
 def _joined(older: Series | None, newer: Series | None, now_s: float) -> Series:
     """Rows of both, the newer answer winning where they overlap; two months are kept."""
-    if older is None or newer is None or older.signal != newer.signal or older.currency != newer.currency:
+    if older is None or newer is None or _kind(older) != _kind(newer):
         only = newer or older
         assert only is not None
         return only

@@ -18,6 +18,8 @@ KEY_NAMES = (
     "ENTSOE_TOKEN",
     "EIA_API_KEY",
 )
+ALSO_CALLED = {"WATTTIME_USERNAME": "WATTTIME_USER"}
+"""Names under which a provider's own client reads the same key."""
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -67,10 +69,12 @@ def read_keys(path: Path, environment: Mapping[str, str] = os.environ) -> Mappin
         name, separator, value = line.strip().partition("=")
         if not name or name.startswith("#"):
             continue
-        if not separator or name.strip() not in KEY_NAMES:
+        own = next((key for key, other in ALSO_CALLED.items() if name.strip() == other), name.strip())
+        if not separator or own not in KEY_NAMES:
             raise KeyFileError(f"{path}, line {number}: expected NAME=value with one of {', '.join(KEY_NAMES)}")
-        keys[name.strip()] = value.strip().strip("\"'")
+        keys[own] = value.strip().strip("\"'")
     # a line end that came along with a pasted key would make every request a broken one
-    given = {name: environment.get(name, "").strip() for name in KEY_NAMES}
+    given = {name: (environment.get(name) or environment.get(ALSO_CALLED.get(name, ""), "")) for name in KEY_NAMES}
+    given = {name: value.strip() for name, value in given.items()}
     keys.update({name: value for name, value in given.items() if value})
     return MappingProxyType(keys)

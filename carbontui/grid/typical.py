@@ -77,6 +77,11 @@ def has_hours(zone: str) -> bool:
     return zone in _profiles() or (country != "US" and country in _profiles())
 
 
+def is_own(zone: str) -> bool:
+    """Whether what is known is of this very zone, not of the country that it is a part of."""
+    return zone in _profiles() or zone in yearly_means()
+
+
 @lru_cache(maxsize=64)
 def profile(zone: str) -> Profile | None:
     """Typical days of the zone or its country, else its country's yearly mean (flat, without a band), else None."""

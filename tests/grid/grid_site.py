@@ -124,7 +124,8 @@ def good(name: str, now_s: float, value: Callable[[float], float | None] = level
 
     def neso(request: Request) -> Answer:
         begin, end = now_s - 86400, now_s + 172800
-        if "/fw48h" not in request.path:
+        first, until = request.path.split("/intensity/")[1].split("/")[:2]
+        if until != "fw48h" and first != iso(now_s):
             begin, end = now_s - 13 * 86400, now_s
         records = [
             {

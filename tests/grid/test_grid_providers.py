@@ -221,7 +221,7 @@ async def test_the_three_shapes_of_neso_and_a_wrong_region(site: Site) -> None:
     regional = good("neso", NOW)
     site.respond = regional
     first = (await provider.forecast("GB-13", NOW + 86400, NOW))[0]
-    assert site.seen[-1].path.endswith("/fw48h/regionid/13")
+    assert site.seen[-1].path.endswith(f"/{iso(NOW)}/{iso(NOW + 86400)}/regionid/13")
     site.respond = lambda request: told({"data": [json.loads(regional(request).body)["data"]]})
     assert (await provider.forecast("GB-13", NOW + 86400, NOW))[0].rows == first.rows
     past = (await provider.history("GB-13", NOW - 86400, NOW, NOW))[0].rows

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any, ClassVar
 
 from carbontui.grid import clean, typical
 from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
-from carbontui.grid.http import Http
+from carbontui.grid.http import BUSY_S, Http, Reply
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Series, Signal
 
 HOUR_S = 3600.0
 DAY_S = 86400.0
 # what a mistaken shape raises when it is taken apart; anything else would be a bug of ours
-SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
+ROWS_MAX = 200_000
+"""Of one answer: a year of five-minute values and more; beyond it something is wrong with the answer."""
 
 
 class Provider:
@@ -35,6 +38,12 @@ class Provider:
     """The longest stretch of history one request may ask for."""
     late_s: ClassVar[float] = 3 * HOUR_S
     """How old its newest value usually is at most; older ones count as stale."""
+    patience: ClassVar[float] = 1.0
+    """How many times longer than usual its answers may take."""
+    busy_s: ClassVar[float] = BUSY_S
+    """How long to stay away after a 429 that names no time."""
+    spacing_s: ClassVar[float] = 0.0
+    """Least time between two requests of this machine to one of its data sets, whatever the question or the zone."""
     foresees: ClassVar[bool] = True
     remembers: ClassVar[bool] = True
     limits: ClassVar[str] = ""
@@ -58,6 +67,34 @@ class Provider:
             raise Denied(f"{self.title} needs a key: set {name}")
         return value
 
+    async def get(
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
+    ) -> Reply:
+        """One answer of the provider; `path` follows its base URL, unless it is a whole URL. Raises GridError."""
+        return await self.http.get(self._url(path), params, headers=headers, auth=auth, **self._manner())
+
+    async def json(
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
+    ) -> Any:
+        """The decoded JSON body of one answer. Raises GridError."""
+        return await self.http.json(self._url(path), params, headers=headers, auth=auth, **self._manner())
+
+    def _url(self, path: str) -> str:
+        return path if path.startswith(("http://", "https://")) else f"{self.url}/{path}"
+
+    def _manner(self) -> dict[str, Any]:
+        return {"keyed": bool(self.keys), "patience": self.patience, "busy_s": self.busy_s}
+
     async def now(self, zone: str, now_s: float) -> tuple[Series, tuple[str, ...]]:
         """The newest value alone."""
         series, notes = await self.history(zone, now_s - 6 * HOUR_S, now_s, now_s)
@@ -75,14 +112,17 @@ class Provider:
         self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float, generated_at_s: float | None = None
     ) -> tuple[Series, tuple[str, ...]]:
         """Rows read and cleaned; a shape that does not fit becomes BadAnswer. Raises GridError."""
-        usual = typical.profile(zone)
+        # the mean of a country says nothing of one of its islands: Tasmania is no 550 g
+        usual = typical.profile(zone) if typical.is_own(zone) else None
         usual_g = usual.at(now_s)[0] if usual and self.signal != "price" else None
         try:
-            raw = list(read())
+            raw = list(itertools.islice(read(), ROWS_MAX + 1))
         except GridError:
             raise
         except SHAPE_FAULTS as error:
             raise BadAnswer(f"{self.title} sent an answer of another form ({type(error).__name__})") from None
+        if len(raw) > ROWS_MAX:
+            raise BadAnswer(f"{self.title} sent more than {ROWS_MAX} values")
         try:
             rows, notes = clean.clean(raw, signal=self.signal, now_s=now_s, usual_g=usual_g)
         except (NoData, BadAnswer) as error:

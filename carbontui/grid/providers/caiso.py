@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, NoData
+from carbontui.grid.http import Reply
 from carbontui.grid.providers.base import HOUR_S, SHAPE_FAULTS, Provider, number, stamp, utc
 from carbontui.grid.types import Series, Signal
 
@@ -40,19 +41,25 @@ class Caiso(Provider):
         there = datetime.fromtimestamp(end_s, tz=ZoneInfo("America/Los_Angeles"))
         today = datetime.fromtimestamp(now_s, tz=there.tzinfo).date()
         folder = "current" if there.date() == today else f"history/{there:%Y%m%d}"
-        reply = await self.http.get(f"{self.url}/{folder}/co2.csv")
-        if folder == "current" and reply.modified_s is not None and reply.modified_s < now_s:
-            # the file bears no date: one left over from another day would pass for today's
-            there = datetime.fromtimestamp(reply.modified_s, tz=there.tzinfo)
-        co2 = reply.body
-        supply = (await self.http.get(f"{self.url}/{folder}/fuelsource.csv")).body
-        return self.series(zone, lambda: _intensity(co2, supply, there), now_s)
+        fresh = {"_": f"{now_s:.0f}"}  # else a copy of hours ago may come from a cache on the way
+        co2, supply = [await self.get(f"{folder}/{name}.csv", fresh) for name in ("co2", "fuelsource")]
+        return self.series(zone, lambda: _intensity(_dated(co2, there, now_s), _dated(supply, there, now_s)), now_s)
 
 
-def _intensity(co2: bytes, supply: bytes, day: datetime) -> Iterator[clean.Raw]:
-    power = dict(_sums(supply, day))
-    for start_s, tonnes_per_h in _sums(co2, day):
-        megawatts = power.get(start_s)
+def _dated(reply: Reply, day: datetime, now_s: float) -> dict[float, float]:
+    """Sums by epoch seconds. The files bear no date: one left over from another day would pass for this one's."""
+    if reply.modified_s is not None and reply.modified_s < day.timestamp():
+        day = datetime.fromtimestamp(reply.modified_s, tz=day.tzinfo)
+    sums = dict(_sums(reply.body, day))
+    if sums and max(sums) > now_s + clean.AHEAD_S:
+        # for some minutes after midnight the file is still that of the day before
+        sums = dict(_sums(reply.body, day - timedelta(days=1)))
+    return sums
+
+
+def _intensity(co2: dict[float, float], supply: dict[float, float]) -> Iterator[clean.Raw]:
+    for start_s, tonnes_per_h in co2.items():
+        megawatts = supply.get(start_s)
         if megawatts and megawatts > 0:
             yield start_s, 300.0, 1000 * tonnes_per_h / megawatts, "actual"
 
@@ -69,10 +76,12 @@ def _sums(body: bytes, day: datetime) -> Iterator[tuple[float, float]]:
             continue
         hour, minute = cells[0].strip().split(":")
         moment = day.replace(hour=int(hour), minute=int(minute), second=0, microsecond=0, fold=0)
-        # in autumn 01:xx comes twice; the order in the file is the only hint
+        # in autumn 01:xx comes twice, and a closing 00:00 is the next day's; the order in the file is the only hint
         start_s = moment.timestamp()
         if start_s <= last_s:
             start_s = moment.replace(fold=1).timestamp()
+        if start_s <= last_s:
+            start_s = (moment + timedelta(days=1)).timestamp()
         last_s = start_s
         yield start_s, sum(value for value in values if value is not None)
 
@@ -103,7 +112,7 @@ class CaisoPrice(Provider):
             "startdatetime": stamp(begin.timestamp(), "%Y%m%dT%H:%M-0000"),
             "enddatetime": stamp(end_s, "%Y%m%dT%H:%M-0000"),
         }
-        body = (await self.http.get(f"{self.url}/SingleZip", params)).body
+        body = (await self.get("SingleZip", params)).body
         return self.series(zone, lambda: _prices(_unzipped(body)), now_s, now_s)
 
 

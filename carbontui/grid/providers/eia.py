@@ -13,9 +13,9 @@ from carbontui.grid.types import Series, Signal
 
 FUELS = {
     "COL": "coal", "NG": "gas", "OIL": "oil", "NUC": "nuclear", "WAT": "hydro", "WND": "wind", "SUN": "solar",
-    "GEO": "geothermal", "OTH": "other", "UNK": "other",
+    "GEO": "geothermal", "OTH": "other", "UNK": "other", "SNB": "solar", "WNB": "wind",
 }  # fmt: skip
-"""Storage (BAT, PS and hybrids) is no source."""
+"""SNB and WNB are sun and wind with a battery beside them; storage alone (BAT, PS, OES, UES) is no source."""
 
 
 class Eia(Provider):
@@ -50,7 +50,7 @@ class Eia(Provider):
             "length": "5000",
             "api_key": self.key("EIA_API_KEY"),
         }
-        data = await self.http.json(f"{self.url}/v2/electricity/rto/fuel-type-data/data/", params)
+        data = await self.json("v2/electricity/rto/fuel-type-data/data/", params)
         return self.series(zone, lambda: self._read(data, zone), now_s)
 
     def _read(self, data: Any, zone: str) -> Iterator[clean.Raw]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.faults import BadAnswer, Denied, NoData
+from carbontui.grid.faults import BadAnswer, Denied, NoData, NotFound
 from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, steps, utc
 from carbontui.grid.types import Series, Signal
 
@@ -34,8 +34,8 @@ class ElectricityMaps(Provider):
             try:
                 data = await self._ask("past-range", zone, span)
                 return self.series(zone, lambda: self._read(data, zone, "data"), now_s)
-            except (Denied, BadAnswer):
-                # a free plan answers 401 or 400 here; what is long past it will never have
+            except (Denied, BadAnswer, NotFound):
+                # a free plan answers 401, 400 or 404 here; what is long past it will never have
                 if end_s < now_s - 25 * HOUR_S:
                     raise
         data = await self._ask("history", zone)
@@ -49,7 +49,7 @@ class ElectricityMaps(Provider):
     async def _ask(self, what: str, zone: str, more: dict[str, str] | None = None) -> Any:
         params = {"zone": zone, "shouldUseFallbackCallerLookup": "false", **(more or {})}
         headers = {"auth-token": self.key("ELECTRICITYMAPS_TOKEN")}
-        return await self.http.json(f"{self.url}/carbon-intensity/{what}", params, headers=headers)
+        return await self.json(f"carbon-intensity/{what}", params, headers=headers)
 
     def _read(self, data: Any, zone: str, part: str) -> Iterator[clean.Raw]:
         if isinstance(data, dict) and data.get("status") == "no-data":

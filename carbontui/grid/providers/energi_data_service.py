@@ -22,6 +22,7 @@ class EnergiDataService(Provider):
     signal: ClassVar[Signal] = "average_direct"
     licence: ClassVar[str] = "CC BY 4.0, Energinet (www.energidataservice.dk)"
     window_s: ClassVar[float] = 300.0
+    spacing_s: ClassVar[float] = 65.0  # one request per data set, minute and address since 2025-08-26, else 429
     reach_s: ClassVar[float] = 7 * DAY_S
     limits: ClassVar[str] = "forecast to the end of this or the next day"
 
@@ -39,8 +40,8 @@ class EnergiDataService(Provider):
         return self.series(zone, read, now_s, now_s)
 
     async def _ask(self, dataset: str, zone: str, column: str, start_s: float, end_s: float) -> Any:
-        return await self.http.json(
-            f"{self.url}/dataset/{dataset}",
+        return await self.json(
+            f"dataset/{dataset}",
             {
                 # `timezone=utc` is what makes start and end mean UTC
                 "start": stamp(start_s, "%Y-%m-%dT%H:%M"),

@@ -31,6 +31,7 @@ class EnergyCharts(Provider):
     signal: ClassVar[Signal] = "average_lifecycle"
     licence: ClassVar[str] = "Fraunhofer ISE, Energy-Charts"
     window_s: ClassVar[float] = 900.0
+    patience: ClassVar[float] = 3.0  # for hours at a time it answers, but late
     reach_s: ClassVar[float] = 14 * DAY_S
     limits: ClassVar[str] = "forecast ends with the day"
 
@@ -40,11 +41,11 @@ class EnergyCharts(Provider):
 
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         span = {"start": stamp(start_s), "end": stamp(end_s)}
-        data = await self.http.json(f"{self.url}/co2eq", {"country": zone.lower(), **span})
+        data = await self.json("co2eq", {"country": zone.lower(), **span})
         return self.series(zone, lambda: self._read(data, "co2eq", "actual"), now_s)
 
     async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        data = await self.http.json(f"{self.url}/co2eq", {"country": zone.lower()})
+        data = await self.json("co2eq", {"country": zone.lower()})
         return self.series(zone, lambda: self._read(data, "co2eq_forecast", "forecast"), now_s, now_s)
 
     def _read(self, data: Any, column: str, kind: str) -> Iterator[clean.Raw]:
@@ -59,6 +60,7 @@ class EnergyChartsPrice(Provider):
     base: ClassVar[str] = "https://api.energy-charts.info"
     signal: ClassVar[Signal] = "price"
     licence: ClassVar[str] = "CC BY 4.0, Bundesnetzagentur | SMARD.de via Energy-Charts"
+    patience: ClassVar[float] = EnergyCharts.patience
     window_s: ClassVar[float] = 900.0
     currency: str | None = "EUR"
 
@@ -68,7 +70,7 @@ class EnergyChartsPrice(Provider):
 
     async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         span = {"start": stamp(now_s - 12 * HOUR_S), "end": stamp(end_s)}
-        data = await self.http.json(f"{self.url}/price", {"bzn": PRICE_ZONES[zone], **span})
+        data = await self.json("price", {"bzn": PRICE_ZONES[zone], **span})
         return self.series(zone, lambda: columns(self.title, data, "price", "forecast", 1e-3), now_s, now_s)
 
 

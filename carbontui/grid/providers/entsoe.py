@@ -28,7 +28,10 @@ FUELS = {
     "B08": "coal", "B09": "geothermal", "B11": "hydro", "B12": "hydro", "B13": "hydro", "B14": "nuclear",
     "B15": "biomass", "B16": "solar", "B17": "other", "B18": "wind", "B19": "wind", "B20": "other",
 }  # fmt: skip
-_DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?")
+_DURATION = re.compile(r"PT(?:(\d{1,2})H)?(?:(\d{1,4})M)?")
+STEP_S = (60.0, DAY_S)
+PERIOD_MAX_S = 366 * DAY_S
+"""A year is the most that one answer of the platform holds."""
 
 
 class Entsoe(Provider):
@@ -41,6 +44,7 @@ class Entsoe(Provider):
     licence: ClassVar[str] = "ENTSO-E Transparency Platform"
     keys: ClassVar[tuple[str, ...]] = ("ENTSOE_TOKEN",)
     window_s: ClassVar[float] = 900.0
+    busy_s: ClassVar[float] = 660.0  # who asks too often is shut out for ten minutes
     foresees: ClassVar[bool] = False
     late_s: ClassVar[float] = 12 * HOUR_S
     reach_s: ClassVar[float] = 14 * DAY_S
@@ -59,7 +63,7 @@ class Entsoe(Provider):
         form = "%Y%m%d%H00"
         span = {"periodStart": stamp(start_s, form), "periodEnd": stamp(end_s + HOUR_S, form)}
         token = {"securityToken": self.key("ENTSOE_TOKEN")}
-        return (await self.http.get(f"{self.url}/api", {**params, **span, **token})).body
+        return (await self.get("api", {**params, **span, **token})).body
 
 
 class EntsoePrice(Entsoe):
@@ -82,12 +86,16 @@ class EntsoePrice(Entsoe):
         return self.series(zone, lambda: _prices(_tree(body)), now_s, now_s)
 
 
-def _tree(body: bytes) -> ElementTree.Element:
-    # a document type is never sent by the platform and is where XML attacks live
-    if b"<!DOCTYPE" in body or b"<!ENTITY" in body:
+class _Plain(ElementTree.TreeBuilder):
+    """A document type is never sent by the platform and is where XML attacks live: refused in every encoding."""
+
+    def doctype(self, *_: object) -> None:
         raise BadAnswer("ENTSO-E sent a document type, which is refused")
+
+
+def _tree(body: bytes) -> ElementTree.Element:
     try:
-        root = ElementTree.fromstring(body)
+        root: ElementTree.Element = ElementTree.fromstring(body, ElementTree.XMLParser(target=_Plain()))
     except ElementTree.ParseError:
         raise BadAnswer("ENTSO-E sent a broken or cut-off document") from None
     for element in root.iter():
@@ -115,6 +123,8 @@ def _points(series: ElementTree.Element, value: str) -> Iterator[tuple[float, fl
         if not match or not any(match.groups()):
             raise BadAnswer("ENTSO-E sent a resolution that is not understood")
         step_s = 3600.0 * int(match[1] or 0) + 60.0 * int(match[2] or 0)
+        if not STEP_S[0] <= step_s <= STEP_S[1] or not 0 <= end_s - start_s <= PERIOD_MAX_S:
+            raise BadAnswer("ENTSO-E sent a period or a resolution that cannot be right")
         given = {int(_text(point, "position")): float(_text(point, value)) for point in period.findall("Point")}
         last: float | None = None
         for position in range(1, round((end_s - start_s) / step_s) + 1):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.faults import BadAnswer, NoData
-from carbontui.grid.providers.base import DAY_S, Provider, number, rows_of, stamp, utc
+from carbontui.grid.faults import BadAnswer, GridError, NoData
+from carbontui.grid.providers.base import DAY_S, SHAPE_FAULTS, Provider, number, rows_of, stamp, utc
 from carbontui.grid.types import Series, Signal
 
 
@@ -27,20 +28,28 @@ class Neso(Provider):
         return zone == "GB" or _region(zone) is not None
 
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        span = f"{stamp(start_s)}/{stamp(end_s)}"
-        data = await self.http.json(f"{self.url}/{self._path(zone, span)}")
-        return self.series(zone, lambda: self._read(data, zone, "past", now_s), now_s)
+        return await self._ask(zone, f"{stamp(start_s)}/{stamp(end_s)}", "past", now_s)
 
     async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        data = await self.http.json(f"{self.url}/{self._path(zone, f'{stamp(now_s)}/fw48h')}")
-        return self.series(zone, lambda: self._read(data, zone, "ahead", now_s), now_s, now_s)
+        # the nation's forecast ends after 48 h, those of the regions reach further
+        ahead = "fw48h" if zone == "GB" else stamp(end_s)
+        return await self._ask(zone, f"{stamp(now_s)}/{ahead}", "ahead", now_s)
 
-    def _path(self, zone: str, span: str) -> str:
+    async def _ask(self, zone: str, span: str, part: str, now_s: float) -> tuple[Series, tuple[str, ...]]:
         region = _region(zone)
-        return f"intensity/{span}" if region is None else f"regional/intensity/{span}/regionid/{region}"
+        made_s = now_s if part == "ahead" else None
+        if region is not None:
+            data = await self.json(f"regional/intensity/{span}/regionid/{region}")
+            if not _blank(data, region):
+                return self.series(zone, lambda: self._read(data, region, part, now_s), now_s, made_s)
+        nation = await self.json(f"intensity/{span}")
+        series, notes = self.series(zone, lambda: self._read(nation, None, part, now_s), now_s, made_s)
+        if region is None:
+            return series, notes
+        why = f"{self.title} has no values for {zone}: Great Britain as a whole is shown"
+        return replace(series, source=f"{self.title}, Great Britain as a whole"), (why, *notes)
 
-    def _read(self, data: Any, zone: str, part: str, now_s: float) -> Iterator[clean.Raw]:
-        region = _region(zone)
+    def _read(self, data: Any, region: int | None, part: str, now_s: float) -> Iterator[clean.Raw]:
         for record in _records(data, region):
             start_s = utc(record["from"])
             values = record["intensity"]
@@ -58,6 +67,17 @@ class Neso(Provider):
 def _region(zone: str) -> int | None:
     country, _, part = zone.partition("-")
     return int(part) if country == "GB" and part.isdigit() and 1 <= int(part) <= 17 else None
+
+
+def _blank(data: Any, region: int) -> bool:
+    """Whether a region is answered with zeros of an empty mix, as region 1 has been since spring 2026."""
+    try:
+        records = _records(data, region)
+        return bool(records) and not any(
+            record["intensity"].get("forecast") or record.get("generationmix") for record in records
+        )
+    except (GridError, *SHAPE_FAULTS):
+        return False  # what is wrong with it is said where it is read
 
 
 def _records(data: Any, region: int | None) -> list[Any]:

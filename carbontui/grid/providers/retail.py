@@ -41,7 +41,7 @@ class OctopusAgile(Provider):
         span = {"period_from": stamp(now_s - 12 * HOUR_S), "period_to": stamp(end_s), "page_size": "100"}
         records: list[Any] = []
         for page in range(1, PAGES_MAX + 1):
-            data = await self.http.json(url, {**span, "page": str(page)})
+            data = await self.json(url, {**span, "page": str(page)})
             records += rows_of(data, "results")
             if not data.get("next"):
                 break
@@ -74,7 +74,7 @@ class Awattar(Provider):
     async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         base = self.url if zone == "DE" or self.url != self.base else "https://api.awattar.at"
         span = {"start": f"{(now_s - 12 * HOUR_S) * 1000:.0f}", "end": f"{end_s * 1000:.0f}"}
-        data = await self.http.json(f"{base}/v1/marketdata", span)
+        data = await self.json(f"{base}/v1/marketdata", span)
         return self.series(zone, lambda: self._read(data), now_s, now_s)
 
     def _read(self, data: Any) -> Iterator[clean.Raw]:

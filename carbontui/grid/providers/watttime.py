@@ -50,9 +50,7 @@ class WattTime(Provider):
         for renewed in (False, True):
             token = await self._login(now_s, renewed)
             try:
-                return await self.http.json(
-                    f"{self.url}/v3/{what}", params, headers={"Authorization": f"Bearer {token}"}
-                )
+                return await self.json(f"v3/{what}", params, headers={"Authorization": f"Bearer {token}"})
             except Denied:
                 # the token may have run out early: log in once more, then believe it
                 if renewed:
@@ -63,7 +61,7 @@ class WattTime(Provider):
         if self._token and not renew and now_s - self._token[0] < TOKEN_S:
             return self._token[1]
         who = (self.key("WATTTIME_USERNAME"), self.key("WATTTIME_PASSWORD"))
-        data = await self.http.json(f"{self.url}/login", auth=who)
+        data = await self.json("login", auth=who)
         token = data.get("token") if isinstance(data, dict) else None
         if not isinstance(token, str):
             raise BadAnswer(f"{self.title} sent no token at login")
