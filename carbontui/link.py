@@ -1,4 +1,4 @@
-"""The viewer's end of job.sock: an asyncio `Link` for the screen, a blocking `ask` for one question.
+"""The viewer's end of job.sock: an asyncio `ViewerLink` for the screen, a blocking `ask` for one question.
 
 Both check that the peer runs as this user before a byte is sent, exchange hello and welcome, and bound every line.
 
@@ -148,8 +148,8 @@ def _decode(line: bytes) -> protocol.ToViewer | None:
         raise Broken(f"the supervisor sent what this version cannot read: {error}") from None
 
 
-class Link:
-    """One connection to a supervisor. Make it with `await Link.connect(path)`; close it with `close()`."""
+class ViewerLink:
+    """One connection to a supervisor. Make it with `await ViewerLink.connect(path)`; close it with `close()`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: protocol.Welcome) -> None:
         import asyncio
@@ -164,7 +164,7 @@ class Link:
         self._pump = asyncio.create_task(self._read_all(), name="link reader")
 
     @classmethod
-    async def connect(cls, path: Path, timeout_s: float = HELLO_TIMEOUT_S) -> Link:
+    async def connect(cls, path: Path, timeout_s: float = HELLO_TIMEOUT_S) -> ViewerLink:
         """Connect, check the peer, say hello. Raises LinkError (see the tree above)."""
         import asyncio
 
@@ -174,7 +174,7 @@ class Link:
             raise NoAnswer(f"the supervisor at {path} did not answer within {timeout_s:g} s") from None
 
     @classmethod
-    async def _open(cls, path: Path) -> Link:
+    async def _open(cls, path: Path) -> ViewerLink:
         import asyncio
 
         try:

@@ -21,7 +21,7 @@ PARKED = 0.138
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class AssumedJob:
     """A problem without its slots and its work: levels, switches, dwell, where the job stands, weights."""
 
     shape: Problem
@@ -31,7 +31,7 @@ class Setup:
         return replace(self.shape, dur_s=tuple(dur_s), ci_g_per_kwh=tuple(ci_g_per_kwh), work_s=work_s)
 
 
-def load_setup(path: str | Path) -> Setup:
+def load_job(path: str | Path) -> AssumedJob:
     """A JSON file in the problem format without `slots` and `work_s` (they are ignored when there). Raises
     ProblemError."""
     try:
@@ -42,16 +42,16 @@ def load_setup(path: str | Path) -> Setup:
         raise ProblemError("levels", f"{path} is not JSON ({error})") from None
     if not isinstance(data, dict):
         raise ProblemError("levels", f"{path} is not a JSON object")
-    return setup_from_dict(data)
+    return job_from_dict(data)
 
 
-def setup_from_dict(data: dict[str, Any]) -> Setup:
+def job_from_dict(data: dict[str, Any]) -> AssumedJob:
     """A setup from the JSON-able form; ProblemError names the field."""
     placeholder = {"slots": {"dur_s": [1.0], "ci_g_per_kwh": [0.0]}, "work_s": 0.0}
-    return Setup(problem_from_dict(data | placeholder))
+    return AssumedJob(problem_from_dict(data | placeholder))
 
 
-def assumed(full_w: float, caps: bool, running: bool) -> Setup:
+def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
     """Off, pause, full and (with `caps`) three caps of a board that draws `full_w` flat out; `running`: it is on
     already."""
     levels = [Level("off", 0.0, 0.0), Level("pause", PARKED * full_w, 0.0)]
@@ -71,7 +71,7 @@ def assumed(full_w: float, caps: bool, running: bool) -> Setup:
                 time[i][j] = PAUSE_S
         time[i][i] = 0.0
     watts = SWITCH_W / 650.0 * full_w
-    return Setup(
+    return AssumedJob(
         Problem(
             dur_s=(1.0,),
             ci_g_per_kwh=(0.0,),

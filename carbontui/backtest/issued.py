@@ -29,7 +29,7 @@ LEAST_HISTORY_S = 60 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Issue:
+class ForecastIssue:
     """A published forecast: values hold from their start to the next one's."""
 
     issued_s: float
@@ -44,13 +44,13 @@ class Issue:
         return self.values[max(0, bisect_right(self.starts, moment) - 1)]
 
 
-class Outlook(Protocol):
+class Predictor(Protocol):
     """Expected intensity per slot between the edges, as it would have been given at edges[0]."""
 
     def __call__(self, edges: Sequence[float]) -> list[float]: ...
 
 
-def load_issues(path: str | Path) -> list[Issue]:
+def load_issues(path: str | Path) -> list[ForecastIssue]:
     """CSV `issue_utc,target_utc,forecast[,...]`, plain or .gz, by time of issue. Raises ProblemError naming the
     line."""
     path = Path(path)
@@ -78,13 +78,16 @@ def load_issues(path: str | Path) -> list[Issue]:
         raise ProblemError("issued", f"{path} is not a CSV text file ({error})") from None
     if not rows:
         raise ProblemError("issued", f"{path} has no rows")
-    return [Issue(at, tuple(sorted(said)), tuple(said[t] for t in sorted(said))) for at, said in sorted(rows.items())]
+    return [
+        ForecastIssue(at, tuple(sorted(said)), tuple(said[t] for t in sorted(said)))
+        for at, said in sorted(rows.items())
+    ]
 
 
-class Published:
+class PublishedForecast:
     """The last issue before now; with `nowcast` its present error is carried forward, fading hour by hour."""
 
-    def __init__(self, grid: Grid, issues: list[Issue], nowcast: bool = True) -> None:
+    def __init__(self, grid: Grid, issues: list[ForecastIssue], nowcast: bool = True) -> None:
         self.grid, self.issues, self.nowcast = grid, issues, nowcast
         self.times = [issue.issued_s for issue in issues]
 
@@ -98,10 +101,10 @@ class Published:
         return [present, *said[1:]]
 
 
-class Own:
+class OwnForecast:
     """carbontui's own forecaster, fitted on what came before and fitted again every four weeks."""
 
-    def __init__(self, grid: Grid, issues: list[Issue]) -> None:
+    def __init__(self, grid: Grid, issues: list[ForecastIssue]) -> None:
         self.grid, self.issues = grid, issues
         self.times = [issue.issued_s for issue in issues]
         self.model: Any = None
@@ -124,8 +127,7 @@ class Own:
     def _forecast(self, begin: float, end: float) -> tuple[float, list[float]]:
         if begin in self.given and begin + len(self.given[begin][1]) * self.grid.step_s >= end:
             return self.given[begin]
-        from carbontui.grid.forecast import Forecaster
-        from carbontui.grid.forecast import Issue as Given
+        from carbontui.grid.forecast import Forecaster, Issue
 
         until = bisect_right(self.grid.starts, begin - 1.0)
         if self.model is None or not 0 <= begin - self.fitted_s < REFIT_S:
@@ -139,7 +141,7 @@ class Own:
             self.grid.values[since:until],
             int((end - begin) // self.grid.step_s) + 2,
             published=[
-                Given(_aware(i.issued_s), tuple(map(_aware, i.starts)), i.values) for i in self.issues[low:high]
+                Issue(_aware(i.issued_s), tuple(map(_aware, i.starts)), i.values) for i in self.issues[low:high]
             ],
         )
         self.given = {begin: (begin, [float(value) for value in found.mean])}

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from carbontui.backtest.assumed_job import Grid, Setup, boundaries
-from carbontui.backtest.issued import LEAST_HISTORY_S, Issue, Outlook, Own, Published
+from carbontui.backtest.assumed_job import AssumedJob, Grid, boundaries
+from carbontui.backtest.issued import LEAST_HISTORY_S, ForecastIssue, OwnForecast, Predictor, PublishedForecast
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError
@@ -37,7 +37,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PolicyOutcome:
     """What a policy did in one case: its schedule and the judge's figures."""
 
     levels: tuple[int, ...]
@@ -48,11 +48,11 @@ Policy = Callable[[Case], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Report:
+class BacktestReport:
     """All outcomes by start and policy; 'run now' and 'perfect foresight' are always among them."""
 
     cases: list[Case]
-    outcomes: dict[str, list[Outcome]]
+    outcomes: dict[str, list[PolicyOutcome]]
     about: dict[str, Any] = field(default_factory=dict)
 
     def summary(self) -> dict[str, dict[str, float | None]]:
@@ -100,26 +100,26 @@ class Report:
 
 def run(
     grid: Grid,
-    setup: Setup,
+    job: AssumedJob,
     work_s: float,
     slack: float,
     starts: int,
     seed: int = 1,
-    issues: list[Issue] | None = None,
+    issues: list[ForecastIssue] | None = None,
     own: bool = True,
     slot_s: float | None = None,
     progress: Callable[[int], None] = lambda done: None,
-) -> Report:
+) -> BacktestReport:
     """Try every policy from `starts` random starts. Raises ProblemError when the data do not cover enough time."""
     slot = slot_s or default_slot(work_s)
-    cases = _cases(grid, setup, work_s, slack, starts, seed, issues, slot, own)
+    cases = _cases(grid, job, work_s, slack, starts, seed, issues, slot, own)
     policies = _policies(grid, issues or [], own)
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in policies}
+    outcomes: dict[str, list[PolicyOutcome]] = {name: [] for name in policies}
     for done, case in enumerate(cases):
         for name, policy in policies.items():
             levels = tuple(policy(case))
             figures = evaluate(case.problem, levels)
-            outcomes[name].append(Outcome(_until_done(case.problem, levels, figures), figures))
+            outcomes[name].append(PolicyOutcome(_until_done(case.problem, levels, figures), figures))
         progress(done + 1)
     about = {
         "grid": grid.series.source,
@@ -128,9 +128,9 @@ def run(
         "slack": slack,
         "slot_s": slot,
         "seed": seed,
-        "levels": [level.name for level in setup.shape.levels],
+        "levels": [level.name for level in job.shape.levels],
     }
-    return Report(cases, outcomes, about)
+    return BacktestReport(cases, outcomes, about)
 
 
 def default_slot(work_s: float) -> float:
@@ -150,12 +150,12 @@ def _until_done(problem: Problem, levels: Sequence[int], figures: Evaluation) ->
 
 def _cases(
     grid: Grid,
-    setup: Setup,
+    job: AssumedJob,
     work_s: float,
     slack: float,
     count: int,
     seed: int,
-    issues: list[Issue] | None,
+    issues: list[ForecastIssue] | None,
     slot_s: float,
     own: bool,
 ) -> list[Case]:
@@ -173,7 +173,7 @@ def _cases(
         edges = boundaries(start, start + horizon, slot_s)
         if grid.covers(start, edges[-1]):
             durations = [b - a for a, b in itertools.pairwise(edges)]
-            good.append(Case(tuple(edges), setup.problem(durations, grid.slots(edges), work_s)))
+            good.append(Case(tuple(edges), job.problem(durations, grid.slots(edges), work_s)))
             if len(good) == count:
                 break
     if not good:
@@ -186,7 +186,7 @@ def _cases(
     return sorted(good, key=lambda case: case.edges[0])
 
 
-def _policies(grid: Grid, issues: list[Issue], own: bool) -> dict[str, Policy]:
+def _policies(grid: Grid, issues: list[ForecastIssue], own: bool) -> dict[str, Policy]:
     policies: dict[str, Policy] = {
         "run now": lambda case: (),
         "perfect foresight": lambda case: solve(case.problem, compare=False).levels,
@@ -199,18 +199,20 @@ def _policies(grid: Grid, issues: list[Issue], own: bool) -> dict[str, Policy]:
         "threshold 30/70": lambda case: _threshold(grid, case, _quantile(grid, case, 0.3), _quantile(grid, case, 0.7)),
     }
     if issues:
-        published = Published(grid, issues)
-        policies["window, published forecast"] = lambda case: _window(case, Published(grid, issues, nowcast=False))
+        published = PublishedForecast(grid, issues)
+        policies["window, published forecast"] = lambda case: _window(
+            case, PublishedForecast(grid, issues, nowcast=False)
+        )
         policies["rolling, published forecast"] = lambda case: rolling(case, published)
     if own:
-        forecaster = Own(grid, issues)
+        forecaster = OwnForecast(grid, issues)
         policies["rolling, own forecast" + (" and published" if issues else "")] = lambda case: rolling(
             case, forecaster
         )
     return policies
 
 
-def rolling(case: Case, expect: Outlook) -> list[int]:
+def rolling(case: Case, expect: Predictor) -> list[int]:
     """Plan in every slot for the rest of the job on what is expected then, and do the first slot of the plan."""
     whole = case.problem
     levels: list[int] = []
@@ -247,7 +249,7 @@ def _best_constant(case: Case) -> tuple[int, ...]:
     return min(held, key=lambda b: b.evaluation.objective).levels if held else ()
 
 
-def _window(case: Case, expect: Outlook) -> tuple[int, ...]:
+def _window(case: Case, expect: Predictor) -> tuple[int, ...]:
     """The start that a forecast made at the beginning calls best; run without a break from there."""
     expected = replace(case.problem, ci_g_per_kwh=tuple(expect(case.edges)))
     window = [b for b in baselines(expected) if b.name == "best window" and b.evaluation.feasible]

@@ -24,7 +24,7 @@ ReadLog = Callable[[protocol.LogRead], protocol.LogAnswer]
 Post = Callable[[PictureArrived | ConnectionChanged | LogArrived], object]
 
 
-class Feed:
+class JobFeed:
     """One job's news. `run()` until cancelled; `request()` for everything that has an answer."""
 
     def __init__(self, socket: Path, post: Post, read_log: ReadLog | None = None, rate_hz: float = 1.0) -> None:
@@ -33,7 +33,7 @@ class Feed:
         self._post = post
         self._read_file = read_log
         self._rate_hz = rate_hz
-        self._link: link.Link | None = None
+        self._link: link.ViewerLink | None = None
         self.picture: Picture | None = None
         self.over = False
 
@@ -52,7 +52,7 @@ class Feed:
         tries = 0
         while True:
             try:
-                self._link = await link.Link.connect(self._socket)
+                self._link = await link.ViewerLink.connect(self._socket)
                 tries = 0
                 self._post(ConnectionChanged(Connection("live")))
                 await self._follow(self._link)
@@ -78,7 +78,7 @@ class Feed:
         if self._read_file is not None:
             self._post(LogArrived(self._read_file(protocol.LogRead(0, -LOG_BEGIN_B)).text, True))
 
-    async def _follow(self, wire: link.Link) -> None:
+    async def _follow(self, wire: link.ViewerLink) -> None:
         await wire.send(protocol.View(self._rate_hz))
         reading = asyncio.create_task(self._read_log(wire), name="log reader")
         try:
@@ -95,7 +95,7 @@ class Feed:
         finally:
             reading.cancel()
 
-    async def _read_log(self, wire: link.Link) -> None:
+    async def _read_log(self, wire: link.ViewerLink) -> None:
         """Follow the end of run.log by offset; after a gap the tail begins anew."""
         offset, fresh = -LOG_BEGIN_B, True
         while True:

@@ -110,7 +110,7 @@ async def _follow(target: Target, narrator: PlainNarrator) -> int:
     tries = 0
     while True:
         try:
-            wire = await link.Link.connect(target.socket)
+            wire = await link.ViewerLink.connect(target.socket)
         except (link.NotOurs, link.VersionMismatch, link.RequestRefused) as error:
             narrator.said(str(error))
             return 3

@@ -10,7 +10,7 @@ from typing import Protocol
 from carbontui import protocol
 
 
-class Job(Protocol):
+class JobRecord(Protocol):
     """What `Target.of` needs to know of a job's record."""
 
     @property
@@ -34,7 +34,7 @@ class Target:
     read_log: Callable[[protocol.LogRead], protocol.LogAnswer] | None = None
 
     @classmethod
-    def of(cls, job: Job) -> Target:
+    def of(cls, job: JobRecord) -> Target:
         return cls(job.id, job.name, job.socket, job.status(), job.read_log)
 
     @property

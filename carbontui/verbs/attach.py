@@ -86,8 +86,8 @@ def open_default(*, readonly: bool) -> int:
     if live:
         chosen = tui.choose([talk.live_status(job) for job in live])
     else:
-        from carbontui.verbs.station import Watch
+        from carbontui.verbs.station import StationWatch
 
-        with Watch() as watch:
+        with StationWatch() as watch:
             chosen = tui.station(watch.seen)
     return 0 if chosen is None else open_screen(chosen, readonly=readonly)

@@ -12,7 +12,7 @@ from carbontui import units
 from carbontui.verbs.failure import Failure, Finite
 
 if TYPE_CHECKING:
-    from carbontui.backtest.run import Report
+    from carbontui.backtest.run import BacktestReport
 
 
 @click.command(short_help="What plans would have saved on recorded grid data.")
@@ -39,7 +39,7 @@ def backtest(
     as_json: bool,
 ) -> None:
     """Try run-now, threshold tools and rolling plans on recorded grid data, with only what was known at the time."""
-    from carbontui.backtest.assumed_job import Grid, assumed, load_setup
+    from carbontui.backtest.assumed_job import Grid, assumed, load_job
     from carbontui.backtest.issued import load_issues
     from carbontui.backtest.run import run
     from carbontui.grid import recorded
@@ -52,9 +52,9 @@ def backtest(
     try:
         grid = Grid(recorded.load(actual))
         issues = load_issues(issued) if issued else None
-        setup = load_setup(levels_file) if levels_file else assumed(watts, caps=False, running=False)
+        job = load_job(levels_file) if levels_file else assumed(watts, caps=False, running=False)
         report = run(
-            grid, setup, units.parse_duration(work), slack, starts, seed=seed, issues=issues, own=own, progress=progress
+            grid, job, units.parse_duration(work), slack, starts, seed=seed, issues=issues, own=own, progress=progress
         )
     except ProblemError as error:
         raise Failure(str(error), 2) from None
@@ -66,7 +66,7 @@ def backtest(
         _show(report)
 
 
-def _show(report: Report) -> None:
+def _show(report: BacktestReport) -> None:
     from rich.console import Console
     from rich.table import Table
 

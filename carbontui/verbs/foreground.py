@@ -59,7 +59,7 @@ def summary(status: protocol.Status) -> str:
     return f"{status.state}: " + ", ".join(parts) + (f" ({how.how})" if how else "")
 
 
-class Front:
+class Foreground:
     """Follows one job until its end."""
 
     def __init__(self, directory: Path, out: BinaryIO, say_line: Callable[[str], None] = say) -> None:

@@ -231,7 +231,7 @@ def check_grid(path: str) -> None:
 def start_and_follow(job: options.Options, *, detach: bool, hold: bool | None = None) -> None:
     """Start the job; then print its id, attach the screen, or stay in front. Raises LaunchError."""
     from carbontui.job import launch, store
-    from carbontui.verbs.foreground import Front, say
+    from carbontui.verbs.foreground import Foreground, say
 
     if detach:
         launch.start(job, hold=hold)
@@ -250,7 +250,7 @@ def start_and_follow(job: options.Options, *, detach: bool, hold: bool | None = 
                 look, end = f"carbontui attach {job.job}", f"carbontui stop {job.job}"
                 click.echo(f"\ncarbontui: {job.name} goes on; look: {look}, end it: {end}", err=True)
             raise
-    front = Front(Path(job.dir), sys.stdout.buffer)
+    front = Foreground(Path(job.dir), sys.stdout.buffer)
     front.listen()
     launch.start(job, hold=hold)
     say(f"job {job.job} ({job.name}); look with: carbontui attach {job.job}")

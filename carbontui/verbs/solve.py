@@ -95,13 +95,13 @@ def _made_up(
 ) -> tuple[Problem, float, str]:
     """Problem, epoch seconds of its start, and one line on where its numbers come from. It ends `beyond_s` after the
     deadline."""
-    from carbontui.backtest.assumed_job import Grid, assumed, boundaries, load_setup
+    from carbontui.backtest.assumed_job import Grid, assumed, boundaries, load_job
     from carbontui.grid import recorded, typical
     from carbontui.job import budget as budgets
 
     if not work or not (zone or grid_file):
         raise Failure("what shall be planned? Give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
-    setup = load_setup(levels_file) if levels_file else assumed(watts, caps=True, running=False)
+    job = load_job(levels_file) if levels_file else assumed(watts, caps=True, running=False)
     about = f"levels of {levels_file}" if levels_file else f"assumed speed at lower watts, {watts:.0f} W flat out"
     try:
         work_s = units.parse_duration(work)
@@ -120,7 +120,7 @@ def _made_up(
     edges = boundaries(start_s, deadline_s, slot_s)
     durations = [b - a for a, b in pairwise(edges)]
     if grid is not None:
-        return setup.problem(durations, grid.slots(edges), work_s), start_s, f"{grid.series.source}; {about}"
+        return job.problem(durations, grid.slots(edges), work_s), start_s, f"{grid.series.source}; {about}"
     try:
         first = start_s // slot_s * slot_s
         outlook = typical.outlook(zone or "", first, slot_s, len(durations) + 1)
@@ -130,7 +130,7 @@ def _made_up(
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         raise Failure(f"typical days of {zone} do not cover the whole time that is planned", 2)
-    return setup.problem(durations, known, work_s), start_s, f"{outlook.source}, not live; {about}"
+    return job.problem(durations, known, work_s), start_s, f"{outlook.source}, not live; {about}"
 
 
 def _late_by(deadline_s: float, plan: Plan) -> Plan:

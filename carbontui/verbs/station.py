@@ -27,7 +27,7 @@ MENDED_WAIT_S = 5.0
 Fact = tuple[str, str, bool]
 
 
-class Watch:
+class StationWatch:
     """Boards and grid, followed by a thread with a loop of its own between `with` and its end."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Watch:
         self._leave = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="station watch", daemon=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> StationWatch:
         self._thread.start()
         return self
 

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from carbontui import units
-from carbontui.backtest import assumed_job as whatif
-from carbontui.backtest import issued as known
 from carbontui.backtest import run as backtest
+from carbontui.backtest.assumed_job import Grid, assumed
+from carbontui.backtest.issued import ForecastIssue, OwnForecast, PublishedForecast, load_issues
 from carbontui.grid import recorded
 from carbontui.grid.types import Row, Series
 from carbontui.plan import ProblemError, evaluate
@@ -28,12 +28,12 @@ def value(hour):
 
 def grid(hours=24 * 30, of=value):
     rows = tuple(Row(START + 3600 * h, 3600.0, of(h)) for h in range(hours))
-    return whatif.Grid(Series("XX", "average_direct", rows, "made for a test"))
+    return Grid(Series("XX", "average_direct", rows, "made for a test"))
 
 
 def issues(hours=24 * 30, error=1.0):
     return [
-        known.Issue(
+        ForecastIssue(
             START + 86400 * day,
             tuple(START + 3600 * (24 * day + h) for h in range(96)),
             tuple(value(24 * day + h) * error for h in range(96)),
@@ -44,8 +44,8 @@ def issues(hours=24 * 30, error=1.0):
 
 @pytest.fixture(scope="module")
 def report():
-    setup = whatif.assumed(650.0, caps=False, running=False)
-    return backtest.run(grid(), setup, 4 * 3600.0, 2.0, 6, seed=3, issues=issues(), own=False)
+    job = assumed(650.0, caps=False, running=False)
+    return backtest.run(grid(), job, 4 * 3600.0, 2.0, 6, seed=3, issues=issues(), own=False)
 
 
 def test_every_outcome_is_what_the_judge_says_and_nobody_is_late(report):
@@ -67,9 +67,9 @@ def test_nothing_beats_perfect_foresight_and_a_perfect_forecast_matches_it(repor
 
 
 def test_the_same_seed_gives_the_same_starts_and_another_one_others(report):
-    setup = whatif.assumed(650.0, caps=False, running=False)
-    again = backtest.run(grid(), setup, 4 * 3600.0, 2.0, 6, seed=3, issues=issues(), own=False)
-    other = backtest.run(grid(), setup, 4 * 3600.0, 2.0, 6, seed=4, issues=issues(), own=False)
+    job = assumed(650.0, caps=False, running=False)
+    again = backtest.run(grid(), job, 4 * 3600.0, 2.0, 6, seed=3, issues=issues(), own=False)
+    other = backtest.run(grid(), job, 4 * 3600.0, 2.0, 6, seed=4, issues=issues(), own=False)
     assert [c.edges for c in again.cases] == [c.edges for c in report.cases]
     assert again.summary() == report.summary()
     assert [c.edges for c in other.cases] != [c.edges for c in report.cases]
@@ -81,16 +81,22 @@ def test_a_forecast_is_made_from_nothing_later_than_now():
     def future_changed(hour):
         return value(hour) if hour <= 200 else 9.0
 
-    for expect in (known.Published(grid(), issues()), known.Published(grid(of=future_changed), issues())):
+    for expect in (
+        PublishedForecast(grid(), issues()),
+        PublishedForecast(grid(of=future_changed), issues()),
+    ):
         assert expect(edges)[0] == pytest.approx(value(200))
-    later = known.Issue(START + 3600 * 201, (START,), (1.0,))
-    assert known.Published(grid(), [*issues()[:9], later])(edges) == known.Published(grid(), issues()[:9])(edges)
-    assert known.Published(grid(of=future_changed), issues())(edges) == known.Published(grid(), issues())(edges)
+    later = ForecastIssue(START + 3600 * 201, (START,), (1.0,))
+    assert PublishedForecast(grid(), [*issues()[:9], later])(edges) == PublishedForecast(grid(), issues()[:9])(edges)
+    assert PublishedForecast(grid(of=future_changed), issues())(edges) == PublishedForecast(grid(), issues())(edges)
 
 
 def test_the_present_error_of_a_forecast_fades():
     edges = [START + 3600 * h for h in range(200, 240)]
-    off, plain = known.Published(grid(), issues(error=1.2)), known.Published(grid(), issues(error=1.2), nowcast=False)
+    off, plain = (
+        PublishedForecast(grid(), issues(error=1.2)),
+        PublishedForecast(grid(), issues(error=1.2), nowcast=False),
+    )
     corrected, raw = off(edges), plain(edges)
     near, far = abs(corrected[1] - value(201)), abs(raw[1] - value(201))
     assert near < far
@@ -103,15 +109,13 @@ def test_an_issue_that_ends_goes_on_with_its_last_day():
 
 
 def test_slots_average_fine_data_and_hold_coarse_data():
-    fine = whatif.Grid(
-        Series("XX", "average_direct", tuple(Row(START + 900 * i, 900.0, float(i)) for i in range(8)), "made")
-    )
+    fine = Grid(Series("XX", "average_direct", tuple(Row(START + 900 * i, 900.0, float(i)) for i in range(8)), "made"))
     assert fine.slots([START, START + 3600, START + 7200]) == [1.5, 5.5]
     assert fine.slots([START + 450, START + 900]) == [0.0]
     holed = Series("XX", "average_direct", (Row(START, 900.0, 1.0), Row(START + 1800, 900.0, 2.0)), "holed")
-    assert not whatif.Grid(holed).covers(START, START + 2700)
+    assert not Grid(holed).covers(START, START + 2700)
     with pytest.raises(ProblemError):
-        whatif.Grid(holed).slots([START, START + 2700])
+        Grid(holed).slots([START, START + 2700])
 
 
 def test_the_command_prints_every_start(tmp_path):
@@ -151,26 +155,26 @@ def test_bad_files_are_one_line(tmp_path, name, content, named):
 
 
 def test_the_own_forecast_rolls_without_being_late_and_without_looking_ahead():
-    setup = whatif.assumed(650.0, caps=True, running=False)
-    report = backtest.run(grid(24 * 75), setup, 3 * 3600.0, 2.0, 2, seed=1)
+    job = assumed(650.0, caps=True, running=False)
+    report = backtest.run(grid(24 * 75), job, 3 * 3600.0, 2.0, 2, seed=1)
     name = "rolling, own forecast"
     assert all(outcome.figures.late_s == 0 for outcome in report.outcomes[name])
     assert report.summary()[name]["captured_pct"] > 50
     edges = [START + 3600 * h for h in range(24 * 70, 24 * 70 + 8)]
     changed = grid(24 * 75, of=lambda hour: value(hour) if hour <= 24 * 70 else 7.0)
-    assert known.Own(grid(24 * 75), [])(edges) == known.Own(changed, [])(edges)
+    assert OwnForecast(grid(24 * 75), [])(edges) == OwnForecast(changed, [])(edges)
 
 
 def test_a_file_that_is_too_short_says_how_much_is_missing():
     with pytest.raises(ProblemError, match=r"holds 20 days; .* needs 60 days of history before it; --no-own"):
-        backtest.run(grid(24 * 20), whatif.assumed(650.0, caps=True, running=False), 8 * 3600.0, 2.0, 2, seed=1)
+        backtest.run(grid(24 * 20), assumed(650.0, caps=True, running=False), 8 * 3600.0, 2.0, 2, seed=1)
 
 
 def test_running_now_has_a_schedule_too_and_nothing_is_captured_where_nothing_can_be_saved(report):
     first = report.to_dict()["starts"][0]["policies"]["run now"]
     assert first["levels"] == [[2, 4 * 2]], "full, in half-hour slots"
-    setup = whatif.assumed(650.0, caps=False, running=False)
-    flat = backtest.run(grid(of=lambda hour: 300.0), setup, 4 * 3600.0, 2.0, 2, own=False)
+    job = assumed(650.0, caps=False, running=False)
+    flat = backtest.run(grid(of=lambda hour: 300.0), job, 4 * 3600.0, 2.0, 2, own=False)
     assert {row["captured_pct"] for row in flat.summary().values()} == {None}
 
 
@@ -178,7 +182,7 @@ def test_forecast_files_of_a_spreadsheet_are_read_and_broken_ones_named(tmp_path
     text = "issue_utc,target_utc,forecast\n2030-01-01T00:00:00Z,2030-01-01T01:00:00Z,300\n"
     path, packed = tmp_path / "issued.csv", tmp_path / "issued.csv.gz"
     path.write_text(text, encoding="utf-8-sig")
-    assert known.load_issues(path)[0].values == (300.0,)
+    assert load_issues(path)[0].values == (300.0,)
     whole = gzip.compress(text.encode() * 50)
     for broken, at in (
         (whole[:-20], packed),
@@ -187,6 +191,6 @@ def test_forecast_files_of_a_spreadsheet_are_read_and_broken_ones_named(tmp_path
     ):
         at.write_bytes(broken)
         with pytest.raises(ProblemError, match="issued"):
-            known.load_issues(at)
+            load_issues(at)
         with pytest.raises(ValueError, match="issued"):
             recorded.load(at)

@@ -49,8 +49,8 @@ def main() -> None:
                 for caps in (False, True):
                     if caps and slack != 2.0:
                         continue
-                    setup = assumed(650.0, caps=caps, running=False)
-                    report = run(grid, setup, hours * 3600.0, slack, asked.starts, seed=7, issues=issues)
+                    job = assumed(650.0, caps=caps, running=False)
+                    report = run(grid, job, hours * 3600.0, slack, asked.starts, seed=7, issues=issues)
                     grams = {
                         name: [round(o.figures.gco2, 3) for o in outcomes] for name, outcomes in report.outcomes.items()
                     }

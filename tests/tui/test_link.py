@@ -66,7 +66,7 @@ async def test_hello_says_viewer_and_answers_come_back_by_id(tmp_path: Path) -> 
         await reader.read()
 
     async with serving(tmp_path / "s", serve):
-        wire = await link.Link.connect(tmp_path / "s")
+        wire = await link.ViewerLink.connect(tmp_path / "s")
         pause, boost = await asyncio.gather(
             wire.request(protocol.Cmd(0, "pause")), wire.request(protocol.Cmd(0, "boost"))
         )
@@ -82,7 +82,7 @@ async def test_news_stream_ends_with_a_typed_error(tmp_path: Path) -> None:
         writer.write(line(t="delta", seq=1, status=STATUS) + line(t="delta", seq=2))
 
     async with serving(tmp_path / "s", serve):
-        wire = await link.Link.connect(tmp_path / "s")
+        wire = await link.ViewerLink.connect(tmp_path / "s")
         got = []
         with pytest.raises(link.Broken):
             async for message in wire.messages():
@@ -111,7 +111,7 @@ async def test_a_bad_welcome_is_named(tmp_path: Path, reply: bytes, error: type[
 
     async with serving(tmp_path / "s", serve):
         with pytest.raises(error) as caught:
-            await link.Link.connect(tmp_path / "s")
+            await link.ViewerLink.connect(tmp_path / "s")
         with pytest.raises(error):
             await asyncio.to_thread(link.ask, tmp_path / "s", protocol.StatusAsk(0), 5.0)
     assert "\n" not in str(caught.value)
@@ -119,7 +119,7 @@ async def test_a_bad_welcome_is_named(tmp_path: Path, reply: bytes, error: type[
 
 async def test_nobody_there_and_nobody_answering(tmp_path: Path) -> None:
     with pytest.raises(link.NoSupervisor):
-        await link.Link.connect(tmp_path / "none")
+        await link.ViewerLink.connect(tmp_path / "none")
     with pytest.raises(link.NoSupervisor):
         link.ask(tmp_path / "none", protocol.StatusAsk(0))
     stale = socket.socket(socket.AF_UNIX)
@@ -133,7 +133,7 @@ async def test_nobody_there_and_nobody_answering(tmp_path: Path) -> None:
 
     async with serving(tmp_path / "s", mute):
         with pytest.raises(link.NoAnswer):
-            await link.Link.connect(tmp_path / "s", timeout_s=0.1)
+            await link.ViewerLink.connect(tmp_path / "s", timeout_s=0.1)
         with pytest.raises(link.NoAnswer):
             await asyncio.to_thread(link.ask, tmp_path / "s", protocol.StatusAsk(0), 0.1)
 
@@ -150,7 +150,7 @@ async def test_a_socket_of_another_user_is_refused_before_a_byte_is_sent(
         uid = link.os.getuid()
         monkeypatch.setattr(link.os, "getuid", lambda: uid + 1)
         with pytest.raises(link.NotOurs):
-            await link.Link.connect(tmp_path / "s")
+            await link.ViewerLink.connect(tmp_path / "s")
         assert await heard == b""
 
 

@@ -58,9 +58,9 @@ def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
     monkeypatch.setenv("CARBONTUI_LEASE_DIR", str(tmp_path / "leases"))
     monkeypatch.setenv("CARBONTUI_OFFLINE", "1")
     monkeypatch.setenv("CARBONTUI_ZONE", "DE")
-    from carbontui.verbs.station import Watch
+    from carbontui.verbs.station import StationWatch
 
-    with Watch() as watch:
+    with StationWatch() as watch:
         seen = until(lambda: (s := watch.seen()) and not any("..." in fact[1] for fact in s.facts) and s, 30)
         thread = watch._thread
     assert not thread.is_alive()

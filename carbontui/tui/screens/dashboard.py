@@ -20,7 +20,7 @@ from textual.widgets import Footer, Static
 
 from carbontui import link, protocol, units
 from carbontui.tui import keys, words
-from carbontui.tui.feed import Feed
+from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
 from carbontui.tui.picture import Choice, Picture, offline
@@ -65,7 +65,7 @@ class Dashboard(Screen[str | None]):
         self.target = target
         self.glyphs = glyphs
         self.readonly = readonly
-        self.feed = Feed(target.socket, self.post_message, target.read_log)
+        self.feed = JobFeed(target.socket, self.post_message, target.read_log)
         self.picture: Picture | None = None
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
         self.choice: Choice | None = None

@@ -10,10 +10,10 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from carbontui import link, protocol
-from carbontui.tui.feed import Feed
+from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.loglines import LogLines, LogRow
-from carbontui.tui.widgets.cells import Cells, Row, spread
+from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
 PAGE_B = 64 * 1024
 FOLLOW_EVERY_S = 0.5
@@ -27,10 +27,10 @@ class LogPage(Cells):
     title = ""
     place = ""
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         shown = self.rows[self.top : self.top + height - 1]
         head = spread(width, [(f" {self.title}", "title")], [(f"{self.place} ", "dim")])
-        rows: list[Row] = [head]
+        rows: list[CellRow] = [head]
         for row in shown:
             rows.append([(" ", "text"), *row])
         return rows
@@ -52,7 +52,7 @@ class LogScreen(Screen[None]):
         Binding("escape,q,l", "leave", "back", id="log_back", key_display="q", tooltip="Return to the dashboard"),
     ]
 
-    def __init__(self, feed: Feed, glyphs: Glyphs, title: str) -> None:
+    def __init__(self, feed: JobFeed, glyphs: Glyphs, title: str) -> None:
         super().__init__()
         self._feed, self.glyphs, self._title = feed, glyphs, title
         self._lines = LogLines(keep=20_000)

@@ -15,13 +15,13 @@ from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import Cells, Row, width_of
+from carbontui.tui.widgets.cells import CellRow, Cells, width_of
 
 
 class Page(Cells):
     """Fixed rows."""
 
-    def __init__(self, rows: list[Row], glyphs: Glyphs) -> None:
+    def __init__(self, rows: list[CellRow], glyphs: Glyphs) -> None:
         super().__init__(glyphs)
         self._page = rows
         self.styles.height = "auto"
@@ -29,11 +29,11 @@ class Page(Cells):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return sum(len(folded(row, width)) for row in self._page)
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         return [line for row in self._page for line in folded(row, width)]
 
 
-def folded(row: Row, width: int) -> list[Row]:
+def folded(row: CellRow, width: int) -> list[CellRow]:
     """A row that is too long, on several: its last text goes on below itself, or below the row where that is narrow."""
     if width_of(row) <= width or not row:
         return [row]
@@ -53,7 +53,7 @@ class Read(ModalScreen[None]):
         Binding("escape,q,i,d,question_mark,enter", "leave", "back", id="read_back", tooltip="Return to the dashboard")
     ]
 
-    def __init__(self, title: str, rows: list[Row], glyphs: Glyphs) -> None:
+    def __init__(self, title: str, rows: list[CellRow], glyphs: Glyphs) -> None:
         super().__init__()
         self._title, self._page_rows, self.glyphs = title, rows, glyphs
 
@@ -67,9 +67,9 @@ class Read(ModalScreen[None]):
         self.dismiss(None)
 
 
-def help_rows(screen: Screen[str | None], glyphs: Glyphs) -> list[Row]:
+def help_rows(screen: Screen[str | None], glyphs: Glyphs) -> list[CellRow]:
     """Every key that works on this screen now, and the marks of numbers and charts."""
-    rows: list[Row] = []
+    rows: list[CellRow] = []
     for key, active in screen.active_bindings.items():
         binding = active.binding
         if binding.id and binding.tooltip and active.node is screen:
@@ -121,10 +121,10 @@ def number_name(field: str) -> str:
     return NUMBERS.get(field, field)
 
 
-def source_rows(picture: Picture, age_s: float) -> list[Row]:
+def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
     """The provenance of every number, the certificate of the plan, and all notices."""
     status = picture.status
-    rows: list[Row] = []
+    rows: list[CellRow] = []
     for field, found in sorted(status.provenance.items()):
         mark = words.MARKS[found.how] or " "
         old = "" if found.age_s is None else f", {units.fmt_duration(found.age_s + age_s)} old"
@@ -139,9 +139,9 @@ def source_rows(picture: Picture, age_s: float) -> list[Row]:
     return rows
 
 
-def ability_rows(answer: protocol.AbilitiesAnswer) -> list[Row]:
+def ability_rows(answer: protocol.AbilitiesAnswer) -> list[CellRow]:
     """The capability table by device, then the speed curve of this job."""
-    rows: list[Row] = []
+    rows: list[CellRow] = []
     device = None
     for found in answer.rows:
         if found.device != device:
@@ -156,10 +156,10 @@ def ability_rows(answer: protocol.AbilitiesAnswer) -> list[Row]:
     return rows
 
 
-def _plan_rows(plan: protocol.PlanView | None) -> list[Row]:
+def _plan_rows(plan: protocol.PlanView | None) -> list[CellRow]:
     if plan is None:
         return []
-    rows: list[Row] = [[], [("the plan", "title")]]
+    rows: list[CellRow] = [[], [("the plan", "title")]]
     rows += [[(line, "text")] for line in plan.explanation.splitlines() if line.strip()]
     if plan.certificate is not None:
         gap = f"{plan.certificate.gap:.2%} at most above the best plan of its forecast"

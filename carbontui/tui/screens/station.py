@@ -15,7 +15,7 @@ from carbontui import protocol
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.screens.choose import Picker, job_row
 from carbontui.tui.screens.read import folded
-from carbontui.tui.widgets.cells import Cells, Row
+from carbontui.tui.widgets.cells import CellRow, Cells
 
 LOOK_EVERY_S = 2.0
 
@@ -28,15 +28,15 @@ class Seen:
     jobs: tuple[protocol.Status, ...] = ()
 
 
-class Facts(Cells):
+class StationFacts(Cells):
     """`show(seen)`: one row per fact, folded where it is long."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[CellRow, ...] = ()
 
     def show(self, seen: Seen) -> None:
         alive = sum(job.state in protocol.LIVE_STATES for job in seen.jobs)
         head = "no job is running here" if not alive else f"jobs running here: {alive}"
-        rows: list[Row] = [[], [("  carbontui", "title"), (f"  {head}", "text")], []]
+        rows: list[CellRow] = [[], [("  carbontui", "title"), (f"  {head}", "text")], []]
         for what, told, fine in seen.facts:
             rows.append([(f"  {what:<9} ", "dim"), (told, "text" if fine else "warning")])
         begin = "carbontui run -- python train.py · see first: carbontui demo"
@@ -47,7 +47,7 @@ class Facts(Cells):
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
         return sum(len(folded(row, width)) for row in self.rows)
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         return [line for row in self.rows for line in folded(row, width)]
 
 
@@ -74,7 +74,7 @@ class Station(Picker):
         self._shown: tuple[protocol.Status, ...] | None = None
 
     def compose(self) -> ComposeResult:
-        yield Facts(self.glyphs, id="facts")
+        yield StationFacts(self.glyphs, id="facts")
         yield OptionList(id="jobs")
         yield Footer(compact=True, show_command_palette=False)
 
@@ -93,7 +93,7 @@ class Station(Picker):
         self.app.call_from_thread(self._show, seen)
 
     def _show(self, seen: Seen) -> None:
-        self.query_one(Facts).show(seen)
+        self.query_one(StationFacts).show(seen)
         if seen.jobs == self._shown:
             return
         self._shown = seen.jobs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Choice, Picture
-from carbontui.tui.widgets.cells import Row, spread, width_of
+from carbontui.tui.widgets.cells import CellRow, spread, width_of
 from carbontui.tui.widgets.frontier_chart import FrontierChart
 
 
@@ -19,7 +19,7 @@ class BudgetSlider(FrontierChart):
         self.picture, self.choice = picture, choice
         self.show(picture.frontier, choice.index if choice else None)
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         picture, frontier = self.picture, self.frontier
         if picture is None or frontier is None or len(frontier.points) < 2:
             return [self._fixed(width)]
@@ -29,7 +29,7 @@ class BudgetSlider(FrontierChart):
         if self.choice is None and picture.status.budget and picture.status.budget.factor:
             word = f"{picture.status.budget.factor:.2f}×"
         columns = width - 10
-        cells: Row = []
+        cells: CellRow = []
         knob, mark = self._x(index, columns), self._x(chosen, columns) if chosen is not None else None
         looking = self.choice is not None and index != chosen
         ink = "preview" if looking else "strong"
@@ -40,17 +40,17 @@ class BudgetSlider(FrontierChart):
                 cells.append((self.glyphs.mark, "strong"))
             else:
                 cells.append((self.glyphs.track, "dim" if x < knob else "faint"))
-        rows: list[Row] = [[(" ", "text"), *cells, (f" {word:>8}", ink)]]
+        rows: list[CellRow] = [[(" ", "text"), *cells, (f" {word:>8}", ink)]]
         return [*rows, *self._told(picture, frontier, index, width)][:height]
 
-    def _fixed(self, width: int) -> Row:
+    def _fixed(self, width: int) -> CellRow:
         budget = self.picture.status.budget if self.picture else None
         if budget is None or not budget.work_known:
             return [(" work unknown: say --steps or --work", "dim")]
         factor = f"{budget.factor:.2f}×" if budget.factor else ""
         return spread(width, [(f" budget {factor}", "dim")], self._deadline())
 
-    def _deadline(self) -> Row:
+    def _deadline(self) -> CellRow:
         picture = self.picture
         if picture is None or picture.status.budget is None or not picture.status.budget.deadline:
             return []
@@ -68,7 +68,7 @@ class BudgetSlider(FrontierChart):
         columns = max(2, self.content_size.width - 10)
         return min(last, max(0, round((x - 1) / (columns - 1) * last)))
 
-    def _told(self, picture: Picture, frontier: protocol.Frontier, index: int, width: int) -> list[Row]:
+    def _told(self, picture: Picture, frontier: protocol.Frontier, index: int, width: int) -> list[CellRow]:
         choice, now = self.choice, picture.now_s
         budget = picture.status.budget
         point = choice.point if choice else frontier.points[index]
@@ -76,7 +76,7 @@ class BudgetSlider(FrontierChart):
         finish = start + point.finish_s
         if choice is None or frontier.chosen is None or index == frontier.chosen:
             # of the plan in force, which the frontier's own point may differ from: a plan is kept for a small gain
-            done: Row = [(" finish ", "dim"), (words.finish(picture.status, now), "text")]
+            done: CellRow = [(" finish ", "dim"), (words.finish(picture.status, now), "text")]
             limit = self._deadline()
             if width_of([*done, *limit]) + 2 > width:
                 limit = [("due ", "dim"), *limit[1:]]
@@ -86,7 +86,7 @@ class BudgetSlider(FrontierChart):
         base = frontier.points[frontier.chosen]
         later = point.finish_s - base.finish_s
         less = point.gco2_g - base.gco2_g
-        told: Row = [
+        told: CellRow = [
             (" CO₂ ", "dim"),
             (_signed(less, units.fmt_grams(abs(less))), "running" if less <= 0 else "warning"),
             ("  finish ", "dim"),
@@ -94,12 +94,12 @@ class BudgetSlider(FrontierChart):
         ]
         currency = picture.status.cost.currency if picture.status.cost else ""
         money = point.cost - base.cost
-        second: Row = [(" ends ", "dim"), (words.clock(finish, now), "preview")]
+        second: CellRow = [(" ends ", "dim"), (words.clock(finish, now), "preview")]
         if currency:
             second += [("  cost ", "dim"), (_signed(money, units.fmt_money(abs(money), currency)), "text")]
         return [told, second]
 
-    def _keys(self, width: int) -> Row:
+    def _keys(self, width: int) -> CellRow:
         return [("← → move the budget", "faint")] if width >= 30 else []
 
 

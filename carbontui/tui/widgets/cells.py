@@ -23,7 +23,7 @@ from carbontui.tui.glyphs import BLOCKS, Glyphs, plain
 Ink = str | Style
 """The name of a colour of the theme ('running', or 'running/band' for one colour on another), or a ready style."""
 Span = tuple[str, Ink]
-Row = list[Span]
+CellRow = list[Span]
 
 _BOLD = frozenset({"strong", "title"})
 _BACK = {"hatch": "hatch-back", "banner": "banner-back"}
@@ -41,7 +41,7 @@ class Cells(Widget):
         self._drawn: Size = Size(0, 0)
         self._inks: dict[str, Style] = {}
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         """The rows of a drawing of this size; missing rows and cells are blank."""
         raise NotImplementedError
 
@@ -105,11 +105,11 @@ class Cells(Widget):
         # the theme's variables, not component classes: those would be styled for each drawing before the first paint
         return Color.parse(self.app.theme_variables[f"ink-{name}"]).rich_color
 
-    def heading(self, width: int, left: str, right: str = "", ink: Ink = "dim") -> Row:
+    def heading(self, width: int, left: str, right: str = "", ink: Ink = "dim") -> CellRow:
         """A quiet rule with a title on it and a word at its right end."""
         right = right if len(right) + len(left) + 6 <= width else ""
         rule = self.glyphs.rule
-        tail: Row = [(f" {right} ", ink), (rule, "faint")] if right else []
+        tail: CellRow = [(f" {right} ", ink), (rule, "faint")] if right else []
         used = 3 + len(left) + (len(right) + 3 if right else 0)
         return [(rule + " ", "faint"), (left, "title"), (" " + rule * max(0, width - used), "faint"), *tail]
 
@@ -162,11 +162,11 @@ def changed(old: list[tuple[str, Ink]], new: list[tuple[str, Ink]]) -> tuple[int
     return start, end
 
 
-def width_of(row: Row) -> int:
+def width_of(row: CellRow) -> int:
     return sum(cell_len(text) for text, _ in row)
 
 
-def spread(width: int, left: Row, right: Row) -> Row:
+def spread(width: int, left: CellRow, right: CellRow) -> CellRow:
     """Left and right ends of one line; the right end gives way when both do not fit."""
     gap = width - width_of(left) - width_of(right)
     return [*left, (" " * gap, "text"), *right] if gap >= 2 else left

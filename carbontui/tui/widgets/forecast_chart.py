@@ -10,7 +10,7 @@ import math
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import Cells, Ink, Row
+from carbontui.tui.widgets.cells import CellRow, Cells, Ink
 from carbontui.tui.widgets.levels import Past, planned, table
 from carbontui.tui.widgets.scale import GUTTER, Window, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
@@ -28,7 +28,7 @@ class ForecastChart(Cells):
         self.picture, self.past, self.preview = picture, past, preview
         self.redraw()
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         if self.picture is None:
             return [self.heading(width, "carbon intensity")]
         rows = [self._title(self.picture, width)]
@@ -89,7 +89,7 @@ class ForecastChart(Cells):
                 if row[column][0] == " ":
                     row[column] = (self.glyphs.dotted, "dim")
 
-    def _title(self, picture: Picture, width: int) -> Row:
+    def _title(self, picture: Picture, width: int) -> CellRow:
         band, now = picture.series.intensity, picture.status.intensity
         right = ""
         if band is not None:

@@ -9,7 +9,7 @@ from textual.message import Message
 
 from carbontui import protocol, units
 from carbontui.tui import words
-from carbontui.tui.widgets.cells import Cells, Ink, Row
+from carbontui.tui.widgets.cells import CellRow, Cells, Ink
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _GUTTER = 8
@@ -35,7 +35,7 @@ class FrontierChart(Cells):
         self.frontier, self.picked = frontier, picked
         self.redraw()
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         frontier = self.frontier
         rows = [self.heading(width, "frontier", "CO₂ against finish")]
         if frontier is None or len(frontier.points) < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui.tui.glyphs import BLOCKS, Glyphs
 from carbontui.tui.loglines import LogLines
-from carbontui.tui.widgets.cells import Cells, Row
+from carbontui.tui.widgets.cells import CellRow, Cells
 
 
 class LogTail(Cells):
@@ -23,8 +23,8 @@ class LogTail(Cells):
     def show(self) -> None:
         self.redraw()
 
-    def draw(self, width: int, height: int) -> list[Row]:
-        rows: list[Row] = [self.heading(width, "output", "l: all of it")]
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        rows: list[CellRow] = [self.heading(width, "output", "l: all of it")]
         newest = self.lines.rows(height - 1)
         if not newest:
             return [*rows, [(" nothing was written" if self.over else " nothing written yet", "dim")]]

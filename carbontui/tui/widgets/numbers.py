@@ -7,7 +7,7 @@ from itertools import pairwise
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import Cells, Row
+from carbontui.tui.widgets.cells import CellRow, Cells
 
 _LABEL = 8
 _VALUE = 10
@@ -22,7 +22,7 @@ class Numbers(Cells):
         self.picture = picture
         self.redraw()
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         picture, self._width = self.picture, width
         if picture is None:
             return [self.heading(width, "so far")]
@@ -39,7 +39,7 @@ class Numbers(Cells):
 
     _width = 0
 
-    def _line(self, label: str, value: str, mark: str = "", note: str = "", ink: str = "text") -> Row:
+    def _line(self, label: str, value: str, mark: str = "", note: str = "", ink: str = "text") -> CellRow:
         return [
             (f" {label:<{_LABEL}}", "dim"),
             (f"{value:>{_VALUE}}", ink),
@@ -47,7 +47,7 @@ class Numbers(Cells):
             (f" {note}" if len(note) <= self._width - _LABEL - _VALUE - 4 else "", "dim"),
         ]
 
-    def _account(self, status: protocol.Status) -> list[Row]:
+    def _account(self, status: protocol.Status) -> list[CellRow]:
         m = words.mark
         rows = [
             self._line("energy", units.fmt_kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")),
@@ -64,7 +64,7 @@ class Numbers(Cells):
             rows.append(self._line("cost", units.fmt_money(status.cost.value, status.cost.currency), m(status, "cost")))
         return rows
 
-    def _training(self, picture: Picture, width: int) -> list[Row]:
+    def _training(self, picture: Picture, width: int) -> list[CellRow]:
         status = picture.status
         total = f"of {words.count(status.steps_total)}" if status.steps_total else ""
         if status.steps_total:

@@ -10,7 +10,7 @@ from rich.cells import set_cell_size
 from carbontui.tui import words
 from carbontui.tui.messages import Connection
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import Cells, Row, spread, width_of
+from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 
 _NAME_LEAST = 8
 
@@ -27,13 +27,13 @@ class StateBar(Cells):
         self.picture, self.connection, self.age = picture, connection, words.age(age_s)
         self.redraw()
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         picture = self.picture
         if picture is None:
             return [[(" carbontui", "title"), (f"  {self.connection.text or 'connecting'}", "dim")]]
         status = picture.status
         ink = words.STATE_STYLE[status.state]
-        left: Row = [(f" {self.glyphs.states[status.state]} ", ink), (status.state.upper(), ink)]
+        left: CellRow = [(f" {self.glyphs.states[status.state]} ", ink), (status.state.upper(), ink)]
         table = picture.plan.table if picture.plan else ()
         if status.level and status.state in ("running", "throttled"):
             if any(info.name == status.level and info.kind in words.STILL for info in table):
@@ -51,12 +51,12 @@ class StateBar(Cells):
             rows = [*rows[:space], *[[] for _ in range(space - len(rows))], [(f" {told}".ljust(width), "banner")]]
         return rows
 
-    def _first(self, left: Row, width: int) -> Row:
+    def _first(self, left: CellRow, width: int) -> CellRow:
         assert self.picture is not None
         status = self.picture.status
         link, ink = self._link()
-        name: Row = [(status.name, "strong"), (f" {status.job}@{status.host}", "dim")]
-        end: Row = [("  ", "text"), (link, ink), (" ", "text")]
+        name: CellRow = [(status.name, "strong"), (f" {status.job}@{status.host}", "dim")]
+        end: CellRow = [("  ", "text"), (link, ink), (" ", "text")]
         room = width - width_of(left) - width_of(end) - 2
         if width_of(name) > room:
             name = [(status.name, "strong")]
@@ -79,7 +79,7 @@ class StateBar(Cells):
             return f"data {self.age} old", "warning"
         return ("read only" if self.readonly else "live"), "dim"
 
-    def _rest(self, width: int, rows: int) -> list[Row]:
+    def _rest(self, width: int, rows: int) -> list[CellRow]:
         """The reason, and what comes next: side by side on one row, else beneath each other."""
         assert self.picture is not None
         status = self.picture.status
@@ -93,5 +93,5 @@ class StateBar(Cells):
             (told,) = textwrap.wrap(status.reason.text, width - 4, max_lines=1, placeholder=" …") or [""]
             return [spread(width, [(f"   {told}", "text")], [(f"{after} ", "dim")])]
         reason = textwrap.wrap(status.reason.text, width - 4, max_lines=rows - 1, placeholder=" …")
-        lines: list[Row] = [[(f"   {line}", "text")] for line in reason]
+        lines: list[CellRow] = [[(f"   {line}", "text")] for line in reason]
         return [*lines, [(f"   {after}", "dim")]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carbontui.tui.widgets.cells import Cells, Row
+from carbontui.tui.widgets.cells import CellRow, Cells
 
 
 class StatusLine(Cells):
@@ -23,7 +23,7 @@ class StatusLine(Cells):
         self.told = None
         self.redraw()
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         if self.told is not None:
             return [[(" " + self.told[0], self.told[1])]]
         if not self.notices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui.tui.account_words import summary
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import Cells, Row
+from carbontui.tui.widgets.cells import CellRow, Cells
 
 
 class Summary(Cells):
@@ -16,10 +16,10 @@ class Summary(Cells):
         self.picture = picture
         self.redraw()
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         if self.picture is None:
             return []
-        rows: list[Row] = [self.heading(width, "the job is over", "q leaves")]
+        rows: list[CellRow] = [self.heading(width, "the job is over", "q leaves")]
         inks = {"avoided": "running"}
         for label, told in summary(self.picture):
             rows.append([(f" {label:<9} ", "dim"), (told, inks.get(label, "text"))])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from carbontui import units
 from carbontui.tui.glyphs import Glyphs
-from carbontui.tui.widgets.cells import Ink, Row
+from carbontui.tui.widgets.cells import CellRow, Ink
 from carbontui.tui.widgets.scale import GUTTER, Window, hours, nice_top
 
 
@@ -58,7 +58,7 @@ def _cell(column: Column, row: int, is_now: bool, glyphs: Glyphs) -> tuple[str, 
     return char, ink
 
 
-def with_scale(plotted: list[list[tuple[str, Ink]]], top: float) -> list[Row]:
+def with_scale(plotted: list[list[tuple[str, Ink]]], top: float) -> list[CellRow]:
     """The plot with its scale in the gutter, round values only."""
     rows = len(plotted)
     labels = {0: top}
@@ -67,14 +67,14 @@ def with_scale(plotted: list[list[tuple[str, Ink]]], top: float) -> list[Row]:
     round_one = next((y for y in middle if (top * (rows - y) / rows) % 10 == 0), None)
     if round_one is not None:
         labels[round_one] = top * (rows - round_one) / rows
-    framed: list[Row] = []
+    framed: list[CellRow] = []
     for y, cells in enumerate(plotted):
         label = f"{labels[y]:.0f}" if y in labels else ""
         framed.append([(f"{label:>{GUTTER - 1}} ", "dim"), *cells])
     return framed
 
 
-def axis(view: Window, now: int | None) -> Row:
+def axis(view: Window, now: int | None) -> CellRow:
     """Hours under the columns; 'now' under its marker takes the place of an hour it would touch."""
     cells: list[tuple[str, Ink]] = [(" ", "dim")] * view.columns
     labels = [(column, label, "dim") for column, label in hours(view)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import Cells, Ink, Row
+from carbontui.tui.widgets.cells import CellRow, Cells, Ink
 from carbontui.tui.widgets.levels import Past, planned, table
 from carbontui.tui.widgets.scale import GUTTER, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
@@ -23,7 +23,7 @@ class WattChart(Cells):
         self.picture, self.past, self.preview = picture, past, preview
         self.redraw()
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         if self.picture is None:
             return [self.heading(width, "power")]
         status = self.picture.status
@@ -78,7 +78,7 @@ class WattChart(Cells):
             if char == " " and x % 2 == 0:
                 row[x] = (self.glyphs.dash, ink)
 
-    def _title(self, width: int, parked: float | None) -> Row:
+    def _title(self, width: int, parked: float | None) -> CellRow:
         assert self.picture is not None
         status = self.picture.status
         now = "power"

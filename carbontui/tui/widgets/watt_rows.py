@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui import protocol, units
 from carbontui.tui import words
-from carbontui.tui.widgets.cells import Cells, Row, spread
+from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
 
 class WattRows(Cells):
@@ -25,18 +25,18 @@ class WattRows(Cells):
         pairs = (gpus + 1) // 2
         return pairs if pairs <= most and width >= 76 else 1
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(self, width: int, height: int) -> list[CellRow]:
         if not self.with_heading:
             return self._boards(width, height)
         some = bool(self.status and self.status.gpus)
         head = self.heading(width, "boards", "  parked   cap" if some else "")
         if some:
-            key: Row = [(f" {self.glyphs.tick}", "paused"), (" parked ", "dim")]
+            key: CellRow = [(f" {self.glyphs.tick}", "paused"), (" parked ", "dim")]
             key += [(f" {self.glyphs.tick}", "capped"), (" cap ", "dim")]
             head = [*head[:-2], *key, head[-1]]
         return [head, *self._boards(width, height - 1)]
 
-    def _boards(self, width: int, height: int) -> list[Row]:
+    def _boards(self, width: int, height: int) -> list[CellRow]:
         status = self.status
         if status is None:
             return []
@@ -50,7 +50,7 @@ class WattRows(Cells):
             half = (width - 2) // 2
             rows = []
             for i in range(height):
-                row: Row = []
+                row: CellRow = []
                 for index in (i, i + (len(gpus) + 1) // 2):
                     if index < len(gpus):
                         row += [*_padded(self._board(index, gpus[index], half, top), half), ("  ", "text")]
@@ -61,7 +61,7 @@ class WattRows(Cells):
     def _host(self, status: protocol.Status) -> str:
         return f"{units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')} for CPU and memory"
 
-    def _board(self, index: int, gpu: protocol.Gpu, width: int, top: float) -> Row:
+    def _board(self, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         assert self.status is not None
         name = _short(gpu.name)
         number = index if gpu.index is None else gpu.index
@@ -84,18 +84,18 @@ class WattRows(Cells):
             *self._gauge(gpu, space - 3, top, ink if ink in ("paused", "capped") else "running"),
         ]
 
-    def _gauge(self, gpu: protocol.Gpu, width: int, top: float, ink: str) -> Row:
+    def _gauge(self, gpu: protocol.Gpu, width: int, top: float, ink: str) -> CellRow:
         """A bar to watts now, a tick at the parked line and one at the cap."""
         if width < 4:
             return []
         filled = round((gpu.power_w or 0.0) / top * width)
-        cells: Row = [(self.glyphs.track, ink if x < filled else "faint") for x in range(width)]
+        cells: CellRow = [(self.glyphs.track, ink if x < filled else "faint") for x in range(width)]
         for watts, tick_ink in ((gpu.parked_w, "paused"), (gpu.limit_w, "capped")):
             if watts:
                 cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (self.glyphs.tick, tick_ink)
         return cells
 
-    def _together(self, gpus: tuple[protocol.Gpu, ...], width: int) -> Row:
+    def _together(self, gpus: tuple[protocol.Gpu, ...], width: int) -> CellRow:
         powers = [g.power_w for g in gpus if g.power_w is not None]
         limits = [g.limit_w for g in gpus if g.limit_w is not None]
         blind = len(gpus) - len(powers)
@@ -103,7 +103,7 @@ class WattRows(Cells):
         each += f", {blind} unknown" if powers and blind else ""
         limit = f" / {units.fmt_watts(sum(limits))}" if limits and len(limits) == len(gpus) else ""
         total = units.fmt_watts(sum(powers)) if powers and not blind else "–"
-        left: Row = [(f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim"), (f"{total}{limit}", "text")]
+        left: CellRow = [(f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim"), (f"{total}{limit}", "text")]
         return spread(width, left, [(each, "dim")])
 
 
@@ -115,6 +115,6 @@ def _short(name: str) -> str:
     return short[:12]
 
 
-def _padded(row: Row, width: int) -> Row:
+def _padded(row: CellRow, width: int) -> CellRow:
     used = sum(len(text) for text, _ in row)
     return [*row, (" " * max(0, width - used), "text")]
