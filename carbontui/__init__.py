@@ -1,4 +1,4 @@
-"""carbontui inside a training script: tell it where a step ends, and the rest is done from outside.
+"""carbontui inside a training script: tell it where a step ends; everything else is done from outside.
 
     import carbontui
 

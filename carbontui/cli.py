@@ -108,7 +108,7 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        # whoever read has left; the interpreter must not stumble over what is still in the buffer
+        # the reader of stdout is gone: give the interpreter somewhere to flush its buffer to
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

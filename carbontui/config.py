@@ -1,6 +1,6 @@
 """Settings and their precedence: command line, then CARBONTUI_* in the environment, then config.toml, then defaults.
 
-Each field's meaning stands beneath it; `carbontui doctor` prints where each value came from.
+Each field is documented below it; `carbontui doctor` prints where each value came from.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used; the text names the file or variable, the value and the mend."""
+    """A setting that cannot be used; the text names the file or variable, the value and the repair."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,7 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     objective: Literal["carbon", "cost"] = "carbon"
     """What a plan minimises."""
     carbon_price: NonNegative | None = None
-    """Currency per tonne of CO2; with objective cost it makes the mix."""
+    """Currency per tonne of CO2; with objective cost it sets the balance of the two."""
     gpu_price: NonNegative | None = None
     """Currency per GPU hour held (rent); added to cost."""
     currency: str | None = None
@@ -98,12 +98,12 @@ def load(overrides: dict[str, Any] | None = None, path: Path | None = None) -> L
     for field in Settings.__struct_fields__:
         value = getattr(settings, field)
         if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(_explain(f"{value} is no finite number - at `$.{field}`", origin, source))
+            raise ConfigError(_explain(f"{value} is not a finite number - at `$.{field}`", origin, source))
     return Loaded(settings, origin)
 
 
 def _explain(message: str, origin: dict[str, str], source: Path) -> str:
-    """One line that names where the bad value stands."""
+    """One line that names where the bad value was set."""
     for field, where in origin.items():
         if f"$.{field}`" in message or f"`{field}`" in message:
             place = {"config.toml": str(source), "environment": _ENV.get(field, field)}.get(where, f"--{field}")

@@ -6,9 +6,9 @@ Both check that the peer runs as this user before a byte is sent, exchange hello
     ├── NoSupervisor     nobody listens there (respawning, or the job is over)
     ├── NotOurs          the socket belongs to another user
     ├── VersionMismatch  the supervisor speaks another major version
-    ├── RequestRefused   it answered, and would not
-    ├── NoAnswer         it listens, and said nothing in time
-    └── Broken           the connection ended, or what came was no protocol
+    ├── RequestRefused   it refused the request
+    ├── NoAnswer         it listens, but did not answer in time
+    └── Broken           the connection ended, or was not the protocol
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 HELLO_TIMEOUT_S = 3.0
 ANSWER_TIMEOUT_S = 5.0
 PENDING_MAX = 64
-"""Unread snaps and deltas held here before we stop reading; the supervisor then drops on its side."""
+"""Unread snaps and deltas buffered before reading stops; the supervisor then drops messages on its side."""
 
 Request = (
     protocol.Cmd
@@ -58,7 +58,7 @@ News = protocol.Snap | protocol.Delta
 
 
 class LinkError(Exception):
-    """Base: one line for people."""
+    """Base class; the text is one line for people."""
 
 
 class NoSupervisor(LinkError):
@@ -78,19 +78,19 @@ class VersionMismatch(LinkError):
 
 
 class RequestRefused(LinkError):
-    """The supervisor could not use the message; the text is its own."""
+    """The supervisor refused the message; the text is its reason."""
 
 
 class NoAnswer(LinkError):
-    """The supervisor listens, and did not answer in time."""
+    """The supervisor listens, but did not answer in time."""
 
 
 class Broken(LinkError):
-    """The connection ended, or what came over it was no protocol."""
+    """The connection ended, or did not carry the protocol."""
 
 
 def whoami() -> str:
-    """user@tty of this process, shown beside its overrides; without one user@address (ssh) or user@script."""
+    """user@tty of this process, shown beside its overrides; without a terminal user@address (ssh) or user@script."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -115,7 +115,7 @@ def _hello() -> protocol.Hello:
 
 
 def _check_peer(sock: Any, path: Path) -> None:
-    """Refuse a socket whose listener runs as somebody else (SO_PEERCRED: pid, uid, gid)."""
+    """Raise NotOurs for a socket whose listener runs as another user (SO_PEERCRED: pid, uid, gid)."""
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     if uid != os.getuid():
         raise NotOurs(f"{path} is served by uid {uid}, not by you")
@@ -145,7 +145,7 @@ def _decode(line: bytes) -> protocol.ToViewer | None:
     try:
         return protocol.decode_to_viewer(line)
     except protocol.BadMessage as error:
-        raise Broken(f"the supervisor sent what this version cannot read: {error}") from None
+        raise Broken(f"the supervisor sent a message this version cannot read: {error}") from None
 
 
 class ViewerLink:
@@ -228,7 +228,7 @@ class ViewerLink:
             yield message
 
     async def close(self) -> None:
-        """Hang up; requests under way fail with Broken."""
+        """Close the connection; pending requests fail with Broken."""
         import asyncio
 
         self._pump.cancel()
@@ -286,9 +286,9 @@ async def _read_known(reader: asyncio.StreamReader) -> protocol.ToViewer:
 
 
 def ask(path: Path, message: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
-    """One question over a connection of its own, with plain sockets: for commands, without asyncio.
+    """One request over its own connection, on a blocking socket: for verbs, which need no asyncio.
 
-    The answer's type belongs to the message's. Raises LinkError (see the tree above).
+    The message decides the type of its answer (`StatusAsk`: `StatusAnswer`). Raises LinkError (see the tree above).
     """
     with _conversation(path, timeout_s) as (sock, lines, _welcome):
         sock.sendall(protocol.encode(msgspec.structs.replace(message, id=1)))
@@ -323,7 +323,7 @@ def snap(path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> protocol.Snap:
 
 @contextlib.contextmanager
 def _conversation(path: Path, timeout_s: float) -> Iterator[tuple[socket.socket, _Lines, protocol.Welcome]]:
-    """A connection with hello and welcome said; what goes wrong inside leaves as a LinkError."""
+    """A connection after hello and welcome; every fault inside is raised as a LinkError."""
     end = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         lines = _Lines(sock, end)

@@ -48,7 +48,7 @@ def job_dir(job_id: str) -> Path:
 def private_dir(path: Path) -> Path:
     """Make `path` (0700) and prove that it is ours: no symlink, our uid, closed to others.
 
-    Raises PermissionError with the mend when it is not.
+    Raises PermissionError, naming the repair, when it is not.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = path.lstat()

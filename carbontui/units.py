@@ -34,7 +34,7 @@ def iso(epoch_s: float) -> str:
 def from_iso(text: str) -> float:
     """Epoch seconds of an RFC 3339 time; a time without a zone is refused.
 
-    Raises ValueError when the text is no such time.
+    Raises ValueError when the text is not such a time.
     """
     try:
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
@@ -118,7 +118,7 @@ def fmt_grams(grams: float | None) -> str:
 
 
 def fmt_money(value: float, currency: str) -> str:
-    """'1.24 EUR'; the currency is always said."""
+    """'1.24 EUR'; the currency is always named."""
     return f"{value:,.2f} {currency}"
 
 
@@ -133,7 +133,7 @@ def fmt_clock(epoch_s: float, now_s: float) -> str:
 
 
 def clock_name(epoch_s: float) -> str:
-    """'CET': the name of the local clock then, which is that of whoever says a time."""
+    """'CET': the name of the local clock then, which is the clock of whoever states a time."""
     return datetime.fromtimestamp(epoch_s).astimezone().tzname() or ""
 
 

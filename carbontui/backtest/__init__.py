@@ -1,1 +1,1 @@
-"""What carbontui would have saved on recorded grids: a job that does not exist, planned with what was known when."""
+"""What carbontui would have saved on recorded grids: an assumed job, planned with what was known at the time."""

@@ -1,4 +1,4 @@
-"""A job that does not exist yet: its levels and switches, laid over a piece of grid to make a planning problem."""
+"""A job that does not exist yet: its levels and switches, combined with grid intensities to a planning problem."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from carbontui.grid.types import Series
 from carbontui.plan.problem import Level, Problem, ProblemError, problem_from_dict
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
+"""Seconds to pause and to resume, and watts while switching (at 650 W flat out); assumed, not measured."""
 CURVE = ((1.0, 1.0), (0.838, 0.965), (0.689, 0.9), (0.537, 0.775))
 """Share of the full watts and speed; an assumed concave curve, not measured on hardware: calibrate your own job."""
 PARKED = 0.138
@@ -22,12 +23,12 @@ PARKED = 0.138
 
 @dataclass(frozen=True, slots=True)
 class AssumedJob:
-    """A problem without its slots and its work: levels, switches, dwell, where the job stands, weights."""
+    """A problem without its slots and its work: levels, switches, dwell times, initial level, weights."""
 
     shape: Problem
 
     def problem(self, dur_s: list[float], ci_g_per_kwh: list[float], work_s: float) -> Problem:
-        """The problem of `work_s` on these slots."""
+        """The problem of `work_s` seconds of flat-out work on these slots (seconds and gCO2/kWh of each)."""
         return replace(self.shape, dur_s=tuple(dur_s), ci_g_per_kwh=tuple(ci_g_per_kwh), work_s=work_s)
 
 
@@ -46,14 +47,14 @@ def load_job(path: str | Path) -> AssumedJob:
 
 
 def job_from_dict(data: dict[str, Any]) -> AssumedJob:
-    """A setup from the JSON-able form; ProblemError names the field."""
+    """The job from decoded JSON. Raises ProblemError naming the field."""
     placeholder = {"slots": {"dur_s": [1.0], "ci_g_per_kwh": [0.0]}, "work_s": 0.0}
     return AssumedJob(problem_from_dict(data | placeholder))
 
 
 def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
-    """Off, pause, full and (with `caps`) three caps of a board that draws `full_w` flat out; `running`: it is on
-    already."""
+    """Off, pause, full and (with `caps`) three caps of a board that draws `full_w` flat out; `running`: the
+    job has started already."""
     levels = [Level("off", 0.0, 0.0), Level("pause", PARKED * full_w, 0.0)]
     levels += [
         Level("full" if speed == 1 else f"cap {share * full_w:.0f} W", share * full_w, speed)
@@ -64,7 +65,7 @@ def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
     for i in range(count):
         for j in range(count):
             if j == 0 or (i == 0 and j == 1):
-                time[i][j] = None  # off is left for good, and only to run
+                time[i][j] = None  # a started job is never off again, and off leads only to running
             elif i == 1 and j > 1:
                 time[i][j] = RESUME_S
             elif i > 1 and j == 1:
@@ -97,7 +98,7 @@ def boundaries(start_s: float, deadline_s: float, slot_s: float) -> list[float]:
 
 
 class Grid:
-    """A recorded series ready to be averaged over any interval; finer rows are averaged, coarser ones held."""
+    """A recorded series (gCO2/kWh, epoch seconds) to be averaged over any interval: coarse rows are held."""
 
     def __init__(self, series: Series) -> None:
         self.series = series
@@ -121,7 +122,7 @@ class Grid:
         return self.series.rows[0].dur_s
 
     def covers(self, start_s: float, end_s: float) -> bool:
-        """Whether every moment of the interval is known."""
+        """Whether the series covers the whole interval."""
         first, last = bisect_right(self.starts, start_s) - 1, bisect_right(self.starts, end_s - 1e-6) - 1
         if first < 0 or self.ends[last] < end_s - 1e-6:
             return False
@@ -132,9 +133,9 @@ class Grid:
         return (self._integral(end_s) - self._integral(start_s)) / (end_s - start_s)
 
     def slots(self, edges: list[float]) -> list[float]:
-        """Mean of each slot between the edges. Raises ProblemError when some of it is not known."""
+        """Mean of each slot between the edges. Raises ProblemError when the series does not cover them."""
         if not self.covers(edges[0], edges[-1]):
-            raise ProblemError("grid", f"{self.series.source} does not cover the whole time that is planned")
+            raise ProblemError("grid", f"{self.series.source} does not cover the whole time to be planned")
         return [self.mean(a, b) for a, b in pairwise(edges)]
 
     def _integral(self, moment: float) -> float:

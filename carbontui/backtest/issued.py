@@ -1,7 +1,7 @@
-"""What was known at a moment of the past: published issues with their error of the hour, and our own forecast of then.
+"""What was known at a moment in the past: published forecasts with their error at that hour, and our own forecast.
 
 Everything here takes `now_s` and looks at nothing later, except that the value of the running slot counts as known,
-as a live feed would have it.
+as it does in a live feed.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ from carbontui.plan.problem import ProblemError
 from carbontui.units import from_iso
 
 NOWCAST_FADE = 0.9
-"""Share of a published forecast's present error that is left an hour later (facts: measured on CarbonCast)."""
+"""Share of a published forecast's present error that remains an hour later, measured on the CarbonCast data set."""
 ISSUES_S = 28 * 86400.0
+"""Published issues of this long before now are given to the forecaster."""
 REFIT_S = 28 * 86400.0
+"""The forecaster is fitted again after this long."""
 LEAST_HISTORY_S = 60 * 86400.0
+"""The forecaster is not fitted on less."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastIssue:
-    """A published forecast: values hold from their start to the next one's."""
+    """A published forecast, gCO2/kWh: `values[i]` holds from `starts[i]` (epoch seconds) to the next start."""
 
     issued_s: float
     starts: tuple[float, ...]
     values: tuple[float, ...]
 
     def at(self, moment: float) -> float:
-        """The value for a moment; past the issue's end, the same hour of its last day."""
+        """gCO2/kWh at `moment` (epoch seconds); past the issue's end, the same hour of its last day."""
         end = self.starts[-1] + 3600.0
         while moment >= end and len(self.starts) >= 24:
             moment -= 86400.0
@@ -45,7 +48,7 @@ class ForecastIssue:
 
 
 class Predictor(Protocol):
-    """Expected intensity per slot between the edges, as it would have been given at edges[0]."""
+    """Expected gCO2/kWh of each slot between `edges` (epoch seconds; one value fewer), as known at `edges[0]`."""
 
     def __call__(self, edges: Sequence[float]) -> list[float]: ...
 
@@ -68,7 +71,7 @@ def load_issues(path: str | Path) -> list[ForecastIssue]:
                 try:
                     value = float(row["forecast"])
                     if not 0 <= value < 5000:
-                        raise ValueError(f"{value} is no intensity in gCO2/kWh")
+                        raise ValueError(f"{value} is not an intensity in gCO2/kWh")
                     rows.setdefault(from_iso(row["issue_utc"]), {})[from_iso(row["target_utc"])] = value
                 except (ValueError, TypeError) as error:
                     raise ProblemError("issued", f"{path} line {line}: {error}") from None
@@ -85,7 +88,7 @@ def load_issues(path: str | Path) -> list[ForecastIssue]:
 
 
 class PublishedForecast:
-    """The last issue before now; with `nowcast` its present error is carried forward, fading hour by hour."""
+    """The last issue before now; with `nowcast` its present error is carried forward and fades by the hour."""
 
     def __init__(self, grid: Grid, issues: list[ForecastIssue], nowcast: bool = True) -> None:
         self.grid, self.issues, self.nowcast = grid, issues, nowcast
@@ -102,7 +105,7 @@ class PublishedForecast:
 
 
 class OwnForecast:
-    """carbontui's own forecaster, fitted on what came before and fitted again every four weeks."""
+    """carbontui's own forecaster, fitted on the past alone and again every four weeks."""
 
     def __init__(self, grid: Grid, issues: list[ForecastIssue]) -> None:
         self.grid, self.issues = grid, issues

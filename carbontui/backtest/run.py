@@ -2,7 +2,7 @@
 
 Every schedule is judged on the realised intensity by `plan.evaluate`. Rolling policies plan again in every slot, the
 running slot's intensity known, all later ones forecast; threshold tools look at the present value and the last week,
-and are forced to run when the rest no longer fits. Nobody is late unless flat out is.
+and are forced to run when the remaining work no longer fits. No policy is late unless flat out is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from carbontui.units import iso
 
 WEEK_S = 7 * 86400.0
 WORSE = 0.005
-"""A job counts as made worse when it emits this share more than running now."""
+"""A job counts as made worse when it emits more than running now by over this share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What a policy did in one case: its schedule and the judge's figures."""
+    """What a policy did in one case: the level index of each slot and the figures of `evaluate`."""
 
     levels: tuple[int, ...]
     figures: Evaluation
@@ -110,7 +110,9 @@ def run(
     slot_s: float | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> BacktestReport:
-    """Try every policy from `starts` random starts. Raises ProblemError when the data do not cover enough time."""
+    """Try every policy on a job of `work_s` (seconds flat out) from `starts` random starts with `slack` times the work.
+
+    Raises ProblemError when the data do not cover enough time."""
     slot = slot_s or default_slot(work_s)
     cases = _cases(grid, job, work_s, slack, starts, seed, issues, slot, own)
     policies = _policies(grid, issues or [], own)
@@ -142,7 +144,7 @@ def _until_done(problem: Problem, levels: Sequence[int], figures: Evaluation) ->
     clock, out = 0.0, []
     for k, duration in enumerate(problem.dur_s):
         said = levels[k] if k < len(levels) else -1
-        # what a policy leaves unsaid is flat out, to the judge and so to the reader
+        # slots beyond a policy's schedule run flat out, as `evaluate` takes them
         out.append(-1 if clock >= figures.finish_s - 1e-9 else problem.fastest if said < 0 else said)
         clock += duration
     return tuple(out)
@@ -161,7 +163,6 @@ def _cases(
 ) -> list[Case]:
     """Random starts on the data's own steps, each with a week of past and all of its future known, in order of time."""
     horizon = work_s * slack
-    # half a minute of slack keeps a resume from making the tightest budget impossible
     first = grid.start_s + max(WEEK_S, LEAST_HISTORY_S if own else 0.0)
     if issues:
         first = max(first, issues[0].issued_s)
@@ -213,7 +214,7 @@ def _policies(grid: Grid, issues: list[ForecastIssue], own: bool) -> dict[str, P
 
 
 def rolling(case: Case, expect: Predictor) -> list[int]:
-    """Plan in every slot for the rest of the job on what is expected then, and do the first slot of the plan."""
+    """In every slot plan the rest of the job on the forecast of that moment, and execute the first slot of the plan."""
     whole = case.problem
     levels: list[int] = []
     current, age, done, resumes = whole.initial_level, whole.initial_age_slots, 0.0, 0
@@ -250,14 +251,14 @@ def _best_constant(case: Case) -> tuple[int, ...]:
 
 
 def _window(case: Case, expect: Predictor) -> tuple[int, ...]:
-    """The start that a forecast made at the beginning calls best; run without a break from there."""
+    """The best start by the forecast made at the beginning; run without a break from there."""
     expected = replace(case.problem, ci_g_per_kwh=tuple(expect(case.edges)))
     window = [b for b in baselines(expected) if b.name == "best window" and b.evaluation.feasible]
     return window[0].levels if window else ()
 
 
 def _quantile(grid: Grid, case: Case, q: float) -> float:
-    """Of the values of the week before the start."""
+    """The q-quantile of the intensities of the week before the start, gCO2/kWh."""
     end = bisect_right(grid.starts, case.edges[0] - 1.0)
     start = bisect_right(grid.starts, case.edges[0] - WEEK_S)
     week = sorted(grid.values[start:end])

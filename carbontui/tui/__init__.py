@@ -1,6 +1,6 @@
 """The screen: a stateless viewer of job.sock. `run` shows one job, `choose` lets a person pick one of several.
 
-It may be killed at any moment; nothing that must survive lives here.
+It may be killed at any moment, so it keeps nothing that must survive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(target: Target, *, readonly: bool = False, mouse: bool = True, ascii: bool = False) -> int:
-    """The dashboard until the person leaves it; 0. On a pipe or a dumb terminal: one line per change instead."""
+    """The dashboard until the person leaves it; returns 0. On a pipe or a dumb terminal one line per change instead."""
     from carbontui.tui import terminal
 
     why = terminal.why_plain()
@@ -36,7 +36,7 @@ def run(target: Target, *, readonly: bool = False, mouse: bool = True, ascii: bo
 
 
 def station(look: Callable[[], Seen], *, ascii: bool = False, mouse: bool = True) -> str | None:
-    """The screen without a job; the id of a job a person opens from it, None when they leave."""
+    """The screen without a running job; the id of the job opened from it, None when the person leaves."""
     from carbontui.tui import terminal
 
     terminal.prefer_still()
@@ -48,7 +48,7 @@ def station(look: Callable[[], Seen], *, ascii: bool = False, mouse: bool = True
 
 
 def choose(statuses: Sequence[protocol.Status], *, ascii: bool = False, mouse: bool = True) -> str | None:
-    """The id of the job a person picks; None when they leave, or when there is no terminal to ask on."""
+    """The id of the job a person picks; None when they leave, or when there is no terminal."""
     from carbontui.tui import terminal
 
     if terminal.why_plain():

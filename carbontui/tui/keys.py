@@ -1,4 +1,4 @@
-"""The dashboard's keys, and what a person's words become before they are sent."""
+"""The dashboard's keys, and how typed text becomes the arguments of a command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BINDINGS: list[BindingType] = [
     Binding("shift+right", "budget(10)", "looser by ten", id="looser10", show=False, tooltip="Ten steps looser"),
     Binding("home", "budget(-10000)", "tightest budget", id="tightest", show=False, tooltip="The tightest budget"),
     Binding("end", "budget(10000)", "loosest budget", id="loosest", show=False, tooltip="The loosest budget"),
-    Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget looked at the budget in force"),
+    Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget shown the budget in force"),
     Binding("escape", "back", "back", id="back", show=False, tooltip="Return to the budget in force"),
     Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
     Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
@@ -55,7 +55,7 @@ def budget_text(point: protocol.FrontierPoint, frontier: protocol.Frontier) -> s
 
 
 def until_args(text: str) -> dict[str, Any]:
-    """'30m' as a duration, anything else as a time for the supervisor to read."""
+    """'30m' as a duration, anything else as a time for the supervisor to parse."""
     try:
         return {"for_s": units.parse_duration(text)}
     except ValueError:
@@ -66,7 +66,7 @@ _CLOCK = re.compile(r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+)?([01]?\d|2[0-
 
 
 def check_until(text: str) -> None:
-    """Raises ValueError for what is no time, while the question is still open; the supervisor judges the rest."""
+    """Raises ValueError for text that is not a time, while the prompt is still open; the supervisor checks the rest."""
     said = text.strip()
     if said.lower() == "next" or _CLOCK.fullmatch(said):
         return
@@ -74,10 +74,11 @@ def check_until(text: str) -> None:
         with contextlib.suppress(ValueError):
             read(said)
             return
-    raise ValueError(f"{said!r} is no time; say 30m, 18:00, fri 09:00 or next")
+    raise ValueError(f"{said!r} is not a time; use 30m, 18:00, fri 09:00 or next")
 
 
 def farewell(target: Target, picture: Picture | None) -> str:
+    """The line printed when the screen is left; '' for a job that is over."""
     if picture is None or picture.over:
         return ""
     if picture.status.reason.code == "stop":

@@ -21,7 +21,7 @@ class Picture:
 
     @property
     def now_s(self) -> float:
-        """The job's clock, epoch seconds; a replay runs faster than life."""
+        """The job's clock, epoch seconds; a replay runs faster than real time."""
         return units.from_iso(self.series.now)
 
     @property

@@ -14,7 +14,7 @@ from carbontui.tui.target import Target
 
 
 class PlainNarrator:
-    """`take` every snap and delta in order; what a person should know of the change goes to the stream."""
+    """`take` every snap and delta in order; writes a line to the stream for each change worth reading."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -25,7 +25,7 @@ class PlainNarrator:
         self.picture: Picture | None = None
 
     def take(self, message: protocol.Snap | protocol.Delta) -> bool:
-        """Tell what changed; False when a message is missing, so that `view` must be sent again."""
+        """Narrate the change; False when a message is missing, so that `view` must be sent again."""
         picture = fold(self.picture, message)
         if picture is None:
             return False
@@ -33,7 +33,7 @@ class PlainNarrator:
         return True
 
     def tell(self, picture: Picture) -> None:
-        """Tell what this picture has that the last one had not."""
+        """Narrate what differs from the previous picture."""
         self.picture = picture
         status, now = picture.status, picture.now_s
         state = f"{status.state}: {status.reason.text}"
@@ -56,12 +56,12 @@ class PlainNarrator:
             self._finished = True
             self._summary(picture)
 
-    def said(self, text: str) -> None:
-        """A line that comes from no picture: connection lost, detached."""
+    def write(self, text: str) -> None:
+        """One line, at once: also for what is in no picture (connection lost, detached)."""
         print(text, file=self._stream, flush=True)
 
     def _say(self, now_s: float, text: str) -> None:
-        self.said(f"{words.clock(now_s, now_s)} {text}")
+        self.write(f"{words.clock(now_s, now_s)} {text}")
 
     def _changed(self, what: str, text: str, now: float, first: str | None = None) -> None:
         if self._told.get(what, first) != text:
@@ -87,7 +87,7 @@ class PlainNarrator:
 
     def _summary(self, picture: Picture) -> None:
         for label, told in summary(picture, spelt=True):
-            self.said(f"{label}: {told}")
+            self.write(f"{label}: {told}")
 
 
 def _joined(*parts: str) -> str:
@@ -95,14 +95,14 @@ def _joined(*parts: str) -> str:
 
 
 def follow(target: Target, stream: TextIO) -> int:
-    """Tell the job's changes until it is over (0) or ctrl-c detaches (0); 3 when nobody answers it."""
+    """Narrate the job's changes; exit code 0 when it is over or ctrl-c detaches, 3 when it refuses this viewer."""
     narrator = PlainNarrator(stream)
     if target.over and target.status is not None:
         narrator.tell(offline(target.status))
         return 0
     with contextlib.suppress(KeyboardInterrupt):
         return asyncio.run(_follow(target, narrator))
-    narrator.said(f"detached; the training goes on (carbontui attach {target.job})")
+    narrator.write(f"detached; the training goes on (carbontui attach {target.job})")
     return 0
 
 
@@ -112,12 +112,12 @@ async def _follow(target: Target, narrator: PlainNarrator) -> int:
         try:
             wire = await link.ViewerLink.connect(target.socket)
         except (link.NotOurs, link.VersionMismatch, link.RequestRefused) as error:
-            narrator.said(str(error))
+            narrator.write(str(error))
             return 3
         except link.LinkError as error:
             tries += 1
             if tries == 1:
-                narrator.said(f"{error}; the training goes on, trying again")
+                narrator.write(f"{error}; the training goes on, trying again")
             await asyncio.sleep(min(2.0, 0.1 * tries))
             continue
         tries = 0
@@ -129,6 +129,6 @@ async def _follow(target: Target, narrator: PlainNarrator) -> int:
                 elif narrator.picture is not None and narrator.picture.over:
                     return 0
         except link.LinkError:
-            narrator.said("reconnecting; the training goes on")
+            narrator.write("reconnecting; the training goes on")
         finally:
             await wire.close()

@@ -1,4 +1,4 @@
-"""What a screen is opened on: one job's socket, and what its files say."""
+"""What a screen is opened on: the socket of one job, and its files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from carbontui import protocol
 
 
 class JobRecord(Protocol):
-    """What `Target.of` needs to know of a job's record."""
+    """What `Target.of` reads of a job on disk."""
 
     @property
     def id(self) -> str: ...
@@ -25,7 +25,7 @@ class JobRecord(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One job to look at. `status` and `read_log` are what its files say; of one that is over, that is all there is."""
+    """One job to look at. `status` and `read_log` come from its files: all there is once the job is over."""
 
     job: str
     name: str

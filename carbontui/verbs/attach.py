@@ -15,10 +15,11 @@ from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
 
 RESTART_WAIT_S = 20.0
+"""Seconds the keeper has to start a supervisor of the new version."""
 
 
 def offer_restart(job: store.Job) -> None:
-    """After an upgrade: the supervisor still runs what was installed when it started. Training never notices."""
+    """After an upgrade the supervisor still runs the old version: offer to restart it. The training does not notice."""
     try:
         running = link.version(job.socket)
     except link.LinkError:
@@ -45,7 +46,7 @@ def offer_restart(job: store.Job) -> None:
 
 
 def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, ascii_only: bool = False) -> int:
-    """The dashboard of one job until the person leaves; the exit code."""
+    """The dashboard of one job until it is left; the exit code. Raises Failure for an unknown or foreign job."""
     from carbontui import tui
     from carbontui.tui.target import Target
 
@@ -65,15 +66,15 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
 @click.pass_context
 def attach(ctx: click.Context, job: str | None, readonly: bool, no_mouse: bool, ascii_only: bool) -> None:
     """Open the screen of a job; q leaves it running."""
-    # said before the verb it must hold as well: a key that changes something would be a broken promise
+    # --readonly before the verb must hold as well: no key may change anything then
     readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
     sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
 
 
 def open_default(*, readonly: bool) -> int:
-    """What bare `carbontui` does: the only live job, a chooser of several, or the station; what is picked is opened.
+    """What bare `carbontui` does: the only live job, a chooser of several, or the station, and the job chosen.
 
-    Without a terminal there is nobody to ask: several jobs are exit 2 with the list, none is exit 3.
+    Without a terminal nobody can choose: Failure with exit 2 and the list for several jobs, exit 3 for none.
     """
     from carbontui import tui
     from carbontui.tui import terminal

@@ -1,4 +1,4 @@
-"""`backtest`: what each policy would have emitted on recorded data, before anyone trusts a plan."""
+"""`backtest`: what each policy would have emitted on recorded grid data."""
 
 from __future__ import annotations
 

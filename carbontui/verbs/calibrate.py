@@ -1,4 +1,4 @@
-"""Measure how fast the running job is at which watts, on the job itself."""
+"""`calibrate`: measure the speed of the running job at each power limit, on the job itself."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def calibrate(job: str | None, show: bool, as_json: bool) -> None:
         error = answer.error if isinstance(answer, protocol.Result) else None
         raise Failure(error or "refused", getattr(answer, "exit_code", 0) or 1)
     if as_json and answer.data is None:
-        raise Failure("the supervisor is of another version and gives no curve; without --json it shows one", 3)
+        raise Failure("the supervisor is of another version and sends no data; leave out --json to see the curve", 3)
     click.echo(talk.as_json(answer.data) if as_json else answer.text)

@@ -19,7 +19,7 @@ BUDGET = "2x"
 FLAT_OUT_WALL_S = 42.0
 """Wall seconds of the training flat out; with the budget of 2x the demo takes about twice that."""
 START = "2020-04-23T13:00:00Z"
-"""A Thursday afternoon: the two days and nights that follow differ widely, and the forecast sees it (April 2020)."""
+"""A Thursday afternoon in April 2020: intensity varies widely over the next two days, and the forecast shows it."""
 MEASURE_STEPS = 30
 HEADROOM = 1.15
 """The measurement runs on an idle machine; under the supervisor and a screen a step takes a little longer."""
@@ -40,7 +40,7 @@ def measure(script: Path) -> tuple[float, float]:
 
 
 def has_nvidia() -> bool:
-    """Whether a real NVIDIA board answers, asked in a process of its own: a hung driver must not hang the demo."""
+    """Whether a real NVIDIA board answers; asked in a separate process, as a hung driver must not hang the demo."""
     code = "import pynvml as n; n.nvmlInit(); raise SystemExit(0 if n.nvmlDeviceGetCount() else 1)"
     try:
         return (
@@ -99,8 +99,8 @@ def demo(seconds: float, detach: bool) -> None:
             simulated=None if real else options.Simulated(),
         )
         click.echo(
-            f"{steps} steps stand for 24 h of training, replayed {speed:.0f} times faster than life on recorded German "
-            f"grid data; about {startup + seconds:.0f} s to go",
+            f"{steps} steps stand for 24 h of training, replayed {speed:.0f} times faster than real time on recorded "
+            f"German grid data; about {startup + seconds:.0f} s to go",
             err=True,
         )
         run.start_and_follow(spec, detach=detach, hold=False)

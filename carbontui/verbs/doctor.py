@@ -1,4 +1,4 @@
-"""`doctor`: what was found on this machine, and the exact command that mends what is missing."""
+"""`doctor`: what was found on this machine, and the exact command that fixes what is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_LOOK_S = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report; `mend` is an exact command or ''."""
+    """One line of the report; `mend` is the exact command that fixes it, or ''; the name is the key of --json."""
 
     area: str
     verdict: Verdict
@@ -35,7 +35,7 @@ class Finding:
 
 
 def state_findings() -> list[Finding]:
-    """The state directory, and whether a home on a network keeps the journal from its fast mode."""
+    """The state directory; on a network file system the journal works without its write-ahead log."""
     from carbontui.job import journal
 
     where = paths.state_dir()
@@ -66,7 +66,7 @@ def socket_findings() -> list[Finding]:
 
 
 def logout_findings() -> list[Finding]:
-    """Whether a job outlives the logout: logind may kill what a user leaves behind."""
+    """Whether a job outlives the logout: logind may kill a user's processes then."""
     if not shutil.which("loginctl") or not Path("/run/systemd/system").exists():
         return [Finding("logout", "ok", "no systemd-logind here: jobs outlive the logout")]
     user = os.environ.get("USER") or str(os.getuid())
@@ -102,7 +102,7 @@ def settings_findings() -> list[Finding]:
 
 
 def grid_findings() -> list[Finding]:
-    """The zone, and what is known of it without asking the network."""
+    """The grid zone; nothing is fetched."""
     from carbontui.grid import zones
     from carbontui.verbs.place import find_zone
     from carbontui.verbs.run import settings_for
@@ -119,7 +119,7 @@ def grid_findings() -> list[Finding]:
 
 
 async def power_findings(mend: bool) -> list[Finding]:
-    """GPUs, CPU and what may be set, as the agent sees them; stale limits, restored with --mend."""
+    """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --mend."""
     from carbontui.job import store
     from carbontui.power import capability, leases
     from carbontui.power.handle import AgentHandle
@@ -164,11 +164,11 @@ async def power_findings(mend: bool) -> list[Finding]:
     return found
 
 
-@click.command(short_help="What was found here, and the command that mends what is not.")
+@click.command(short_help="What was found here, and the command that fixes what is missing.")
 @click.option("--mend", is_flag=True, help="Give back power limits a dead job left behind.")
 @click.option("--json", "as_json", is_flag=True, help="The findings as a list.")
 def doctor(mend: bool, as_json: bool) -> None:
-    """Say what was found here, and the exact command that mends what is missing."""
+    """Report what was found here, and the exact command that fixes what is missing."""
     findings = [Finding("carbontui", "ok", __version__)]
     findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
     findings += asyncio.run(power_findings(mend))
@@ -179,6 +179,6 @@ def doctor(mend: bool, as_json: bool) -> None:
         for finding in findings:
             click.echo(f"{mark[finding.verdict]}  {finding.area:<10} {finding.text}")
             if finding.mend and finding.verdict != "ok":
-                click.echo(f"{'':>21}mend: {finding.mend}")
+                click.echo(f"{'':>21}fix: {finding.mend}")
     if any(finding.area == "limits" and finding.verdict == "missing" for finding in findings):
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""`run` without a terminal: stays in front, copies run.log to stdout, narrates on stderr, exits as the child did."""
+"""`run` without a terminal: stays in front, copies run.log to stdout, narrates on stderr, exits with its code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNLOADED_EXIT = 85
 
 
 def exit_code(job: store.Job) -> int:
-    """The child's own code; 128 + n for a signal; 85 when it unloaded under --requeue; 1 when nobody saw it."""
+    """The child's own code; 128 + n for a signal; 85 when it unloaded under --requeue; 1 when no exit was seen."""
     record = job.exit
     if record is None:
         return 1
@@ -38,7 +38,7 @@ def say(line: str) -> None:
 
 
 def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
-    """What a person reading a log wants to know of a change."""
+    """The lines a reader of the log needs about a change of status."""
     if old is None or (old.state, old.reason.text) != (new.state, new.reason.text):
         yield f"{new.state}: {new.reason.text}"
     for notice in new.notices:
@@ -47,7 +47,7 @@ def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
 
 
 def summary(status: protocol.Status) -> str:
-    """One line at the end."""
+    """The account of the job in one line, for its end."""
     parts = [units.fmt_kwh(status.energy_wall_kwh)]
     if status.gco2_g is not None:
         parts.append(f"{units.fmt_grams(status.gco2_g)} CO2")
@@ -60,7 +60,7 @@ def summary(status: protocol.Status) -> str:
 
 
 class Foreground:
-    """Follows one job until its end."""
+    """Follows one job until it ends: signals in, output and narration out."""
 
     def __init__(self, directory: Path, out: BinaryIO, say_line: Callable[[str], None] = say) -> None:
         self.directory = directory
@@ -71,12 +71,12 @@ class Foreground:
         self._log: BinaryIO | None = None
 
     def listen(self) -> None:
-        """Take signals over from now on; call it before the job is started."""
+        """Take over the forwarded signals; call it before the job is started, so that none is lost."""
         for number in FORWARDED:
             signal.signal(number, lambda got, _frame: self._pending.append(got))
 
     def forward(self, job: store.Job) -> None:
-        """Pass what has come in on to the child's process group."""
+        """Pass pending signals on to the child's process group."""
         while self._pending:
             number = self._pending.pop(0)
             child = job.alive("child")
@@ -94,7 +94,7 @@ class Foreground:
                 self.out.write(data)
                 self.out.flush()
             except BrokenPipeError:
-                # whoever read our stdout has left; the job goes on, and so does its log
+                # the reader of our stdout is gone; the job and its log go on
                 self.out = Path(os.devnull).open("wb")  # noqa: SIM115
                 return
 
@@ -110,13 +110,13 @@ class Foreground:
         return job
 
     def follow(self) -> int:
-        """Until the job's end; returns the exit code."""
+        """Follow until the job has ended; the exit code for this process."""
         ended: float | None = None
         while True:
             job = self.look()
             if job is not None and (job.exit is not None or not job.live):
                 ended = ended or time.monotonic()
-                # the supervisor closes the books after the child's end
+                # the supervisor completes the account after the child has ended
                 if not job.alive("keeper") or time.monotonic() - ended > CLOSING_S:
                     break
             time.sleep(POLL_S)

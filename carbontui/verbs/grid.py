@@ -1,4 +1,4 @@
-"""`grid` and `zones`: what is known of the electricity where the machine stands, and how well."""
+"""`grid` and `zones`: what is known of the local grid, from which source, and how fresh it is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def settings_of(loaded: config.Settings) -> GridSettings:
-    """What a feed that someone looks at may use. Raises Failure for keys and URLs that cannot be used."""
+    """The settings of a feed for a verb. Raises Failure for keys and URLs that cannot be used."""
     try:
         return opening.settings(currency=loaded.currency, price_per_kwh=loaded.price_per_kwh)
     except KeyFileError as error:
@@ -54,7 +54,7 @@ def grid(zone: str | None, as_json: bool, record: Path | None) -> None:
     place = sure_zone(zone or loaded.zone)
     settings = settings_of(loaded)
     http = Http(record=_recorder(record, settings)) if record else None
-    # a recording wants fresh answers, so it does not look into the cache
+    # a recording needs fresh answers, so it bypasses the cache
     feed = opening.open_feed(place.key, settings=settings, now=time.time, http=http, cached=record is None)
     asyncio.run(feed.refresh())
     now_s = time.time()
@@ -69,7 +69,7 @@ def grid(zone: str | None, as_json: bool, record: Path | None) -> None:
 
 
 def _recorder(directory: Path, settings: GridSettings) -> Callable[[str, bytes], None]:
-    """Writes bodies as they come; every key, and any token a login gave, is blotted out."""
+    """A callback that writes each answer to a file: keys are replaced, answers that hold a login token are skipped."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Verbs that look and change nothing: ls, status, log, plan; and rm, which forgets what is over."""
+"""Verbs that only read: ls, status, log, plan; and rm, which deletes finished jobs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from carbontui.verbs.failure import Failure
 
 FOLLOW_S = 0.3
 LOG_LINE_MAX = 1 << 20
-"""Bytes of one JSON text; a longer line of the output is given in pieces."""
+"""Bytes of output in one JSON object; a longer line is split over several."""
 
 
 def line(status: protocol.Status) -> str:
-    """One job on one line."""
-    # by cells, not characters: a name may hold wide ones
+    """One job on one line, for `ls`."""
+    # padded by terminal cells, not characters: a name may hold wide ones
     parts = [f"{status.job}  {set_cell_size(status.name, 20)} {status.state:<10}"]
     if status.power_w is not None and status.state in protocol.LIVE_STATES:
         parts.append(units.fmt_watts(status.power_w))
     if status.state not in protocol.LIVE_STATES and not any(p.how == "replay" for p in status.provenance.values()):
-        # a replay's clock is not ours
+        # a replay's clock is not the wall clock
         parts.append(f"{units.fmt_clock(units.from_iso(status.measured_at), time.time()):>9}")
     if status.step:
         parts.append(f"step {status.step:,}" + (f"/{status.steps_total:,}" if status.steps_total else ""))
@@ -39,13 +39,13 @@ def line(status: protocol.Status) -> str:
 
 
 def report(status: protocol.Status) -> list[str]:
-    """A status for people."""
+    """A status as aligned rows for a terminal."""
     rows: list[tuple[str, str]] = [("state", f"{status.state}: {status.reason.text}")]
     now = units.from_iso(status.measured_at)
     if status.next:
         level = "back to the plan" if status.next.level == "plan" else status.next.level
         rows.append(("next", f"{level} at {units.fmt_clock(units.from_iso(status.next.at), now)}"))
-    # of a job that is over nothing is capped, drawn or overruled any more
+    # a finished job draws no power, and has neither cap nor override
     live = status.state in protocol.LIVE_STATES
     if status.override and live:
         rows.append(("override", f"{status.override.mode} by {status.override.by}"))
@@ -146,7 +146,7 @@ def log(job: str | None, follow: bool, lines: int | None, as_json: bool) -> None
 
 
 def _opened(job: store.Job, wait: bool) -> BinaryIO:
-    """The output; with `wait`, once there is one: a start that waits for the plan's word has written nothing."""
+    """The output file; `wait` waits for it, as a delayed start has written nothing yet. Raises Failure (3) if none."""
     while True:
         try:
             return job.log.open("rb")
@@ -162,7 +162,7 @@ def _opened(job: store.Job, wait: bool) -> BinaryIO:
 
 
 def _pieces(file: BinaryIO, job: store.Job, follow: bool) -> Iterator[bytes]:
-    """What the file holds from here on; with `follow`, what comes until the job ends."""
+    """The rest of the file; with `follow`, what is appended until the job ends, too."""
     while True:
         over = not follow or (fresh := store.load(job.dir)) is None or not fresh.live
         while piece := file.read(65536):
@@ -176,7 +176,7 @@ def _objects(pieces: Iterable[bytes], offset: int) -> Iterator[bytes]:
     """A JSON object for each line of the output; a carriage return ends one too (progress bars)."""
     rest = b""
     for piece in pieces:
-        # of a \r at the end nobody knows yet whether a \n follows
+        # a \r at the end may yet be followed by its \n
         lines = (rest + piece).splitlines(keepends=True)
         rest = lines.pop() if not lines[-1].endswith(b"\n") and len(lines[-1]) < LOG_LINE_MAX else b""
         for line in lines:
@@ -213,7 +213,7 @@ def plan(job: str | None, as_json: bool) -> None:
         click.echo(f"{units.fmt_clock(at, now):>10}  {shown:<12} {units.fmt_duration(seconds)}")
         at += seconds
     finish = units.fmt_clock(ends, now)
-    # the name of the clock: the box may not live where its user does
+    # names the clock: the machine may be in another time zone than its user
     to_come = f"finished; {units.fmt_grams(snap.plan.gco2_g)} CO2 to come"
     click.echo(f"{finish:>10}  {to_come} (times: {units.clock_name(at)})")
     if snap.plan.certificate:

@@ -1,4 +1,4 @@
-"""Verbs with which a person overrules: pause, boost, cap, resume (auto), budget, stop."""
+"""Verbs that override the plan: pause, boost, cap, resume (auto), budget, stop."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
 
 STOP_WAIT_S = 90.0
+"""Seconds until `stop` gives up waiting: INT, TERM and KILL are 30 s apart, and the account is completed after."""
 
 
 def until(for_text: str | None, until_text: str | None) -> dict[str, Any]:
-    """--for and --until as arguments of a command."""
+    """The options --for and --until as arguments of a command. Raises Failure (2) for a time that cannot be read."""
     if for_text and until_text:
         raise Failure("--for and --until exclude each other", 2)
     if for_text:
         try:
             seconds = units.parse_duration(for_text)
             if seconds <= 0:
-                raise ValueError(f"{for_text!r} is no time at all")
+                raise ValueError(f"{for_text!r} is not longer than zero")
             return {"for_s": seconds}
         except ValueError as error:
             raise Failure(f"--for: {error}", 2) from None
@@ -42,11 +43,11 @@ def until(for_text: str | None, until_text: str | None) -> dict[str, Any]:
 
 
 def command(job: str | None, verb: protocol.Verb, args: dict[str, Any]) -> None:
-    """Send it; the answer's line on stdout, a refusal on stderr with its exit code."""
+    """Send one command; prints the answer. Raises Failure with the supervisor's reason and exit code when refused."""
     found = talk.find(job)
     answer = talk.ask(found, protocol.Cmd(1, verb, args))
     if not isinstance(answer, protocol.Result):
-        raise Failure(f"job {found.id} answered something else", 1)
+        raise Failure(f"job {found.id} gave an unexpected answer", 1)
     if not answer.ok:
         raise Failure(answer.error or "refused", answer.exit_code or 1)
     click.echo(answer.text)
@@ -132,13 +133,13 @@ def stop(job: str | None, now: bool, yes: bool) -> None:
         keeper = found.alive("keeper")
         if error.code != 3 or keeper is None:
             raise
-        # nobody answers for it: the keeper runs the same stop order on a signal
+        # no supervisor answers: the keeper runs the same stop sequence on a signal
         os.kill(keeper, signal.SIGUSR1 if now else signal.SIGTERM)
     wait_gone(found)
 
 
 def wait_gone(found: store.Job) -> None:
-    """Until the child is gone and the books are closed (limits are back by then)."""
+    """Wait until the child has ended and the account is complete; power limits are restored by then."""
     due = time.monotonic() + STOP_WAIT_S
     while time.monotonic() < due:
         fresh = store.load(found.dir)
@@ -146,7 +147,7 @@ def wait_gone(found: store.Job) -> None:
             break
         time.sleep(0.1)
     else:
-        raise Failure(f"job {found.id} is still there after {STOP_WAIT_S:.0f} s", 1)
+        raise Failure(f"job {found.id} is still running after {STOP_WAIT_S:.0f} s", 1)
     state = (store.load(found.dir) or found).status().state
     click.echo(f"job {found.id} {state}")
     for text in talk.lease_warnings():

@@ -6,13 +6,13 @@ from carbontui.grid import zones
 from carbontui.verbs.failure import Failure
 
 NAMED = 6
-"""Candidates offered where the clock does not tell."""
+"""Candidates named where the time zone does not settle it."""
 
 
 def find_zone(wanted: str | None) -> tuple[zones.Zone | None, str]:
-    """The zone asked for or configured, else the one the clock is sure of; (None, why) when it is not known.
+    """The zone asked for or configured, else the one the time zone settles; (None, why) when it is not known.
 
-    Raises Failure (wrong use) for a name that is no zone, with the nearest ones.
+    Raises Failure (wrong use) for an unknown zone, naming the nearest ones.
     """
     if wanted:
         try:
@@ -24,7 +24,7 @@ def find_zone(wanted: str | None) -> tuple[zones.Zone | None, str]:
         return candidates[0], ""
     names = ", ".join(zone.key for zone in candidates[:NAMED])
     # what to do comes first: a screen may have no room for the names
-    return None, "the grid zone is not known; tell it with --zone or CARBONTUI_ZONE" + (
+    return None, "the grid zone is not known; set it with --zone or CARBONTUI_ZONE" + (
         f" (perhaps {names})" if names else ""
     )
 

@@ -28,7 +28,7 @@ def duration(text: str, option: str) -> float:
 
 
 def current_directory() -> str:
-    """The folder the command runs in; one that was removed under the shell is refused."""
+    """The folder the command runs in. Raises Failure when it has been removed."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -42,7 +42,7 @@ def job_name(argv: tuple[str, ...]) -> str:
 
 
 def free_name(name: str) -> str:
-    """The name, or where a job of that name runs the first free 'name-2', 'name-3' (a second seed of a script)"""
+    """The name; while a job of that name runs, the first free one of 'name-2', 'name-3' ..."""
     from carbontui.job import store
 
     taken = {job.name for job in store.jobs() if job.live and not job.foreign}
@@ -50,7 +50,7 @@ def free_name(name: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """A name goes to terminals and messages as it is: printable and short, else refused."""
+    """The name, which is printed as it is. Raises Failure unless it is printable and short."""
     if len(name) > NAME_MAX or not name.isprintable():
         raise Failure(f"--name: at most {NAME_MAX} printable characters", 2)
     return name
@@ -74,7 +74,7 @@ def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
 
 
 def warn_of_keys() -> None:
-    """Say now what the job could say only on its screen: that it goes on without the keys of this file."""
+    """Warn now, not only on the screen, that the job goes on without the keys of this file."""
     from carbontui.grid.settings import KeyFileError, keys_file, read_keys
 
     try:
@@ -160,10 +160,10 @@ def run(
     key, zone_why = zone_for(settings.zone, grid_file is not None)
     if grid_file is not None:
         check_grid(grid_file)
-    # everything that can be refused is refused before anything of the job exists
+    # all checks come before anything of the job exists
     work_s = duration(work, "--work") if work else None
     if work_s == 0:
-        raise Failure("--work: no work at all; leave it out when it is not known", 2)
+        raise Failure("--work: must be longer than zero; leave it out when it is not known", 2)
     title = checked_name(name) if name else free_name(job_name(command))
     max_pause_s = duration(settings.max_pause, "--max-pause")
     cwd = current_directory()
@@ -244,7 +244,7 @@ def start_and_follow(job: options.Options, *, detach: bool, hold: bool | None = 
             launch.start(job, hold=hold)
             sys.exit(attach.open_screen(job.job))
         except KeyboardInterrupt:
-            # before the screen is up ctrl-c looks like the end of the job, and is none
+            # ctrl-c before the screen is up does not end the job: say so
             found = store.load(Path(job.dir))
             if found is not None and found.live:
                 look, end = f"carbontui attach {job.job}", f"carbontui stop {job.job}"

@@ -1,4 +1,4 @@
-"""`serve --stdio`: the socket's protocol on stdin and stdout, so that ssh can carry it."""
+"""`serve --stdio`: the socket's protocol on stdin and stdout, for use over ssh."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHUNK_B = 65536
 
 
 async def bridge(path: str) -> None:
-    """Copy both ways until either side closes. Reads of stdin run in a thread: a file or pipe alike."""
+    """Copy both ways until either side closes. A thread reads stdin, as asyncio cannot watch a file. Raises OSError."""
     reader, writer = await asyncio.open_unix_connection(path)
     loop = asyncio.get_running_loop()
 
@@ -33,7 +33,7 @@ async def bridge(path: str) -> None:
     upward = asyncio.ensure_future(up())
     await down()
     upward.cancel()
-    # the thread may still sit in read(); leaving through os._exit does not wait for it
+    # os._exit does not wait for the thread that may still block in read()
     sys.stdout.flush()
     os._exit(0)
 

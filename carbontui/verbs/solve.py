@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from carbontui.plan import Evaluation, Frontier, Plan, Problem
 
 DEFAULT_FULL_W = 300.0
+"""Board watts flat out where none are given; an assumption, named as such in the output."""
 
 
 @click.command(short_help="Plan without running: --work on a --zone, or a problem file.")
@@ -61,7 +62,7 @@ def solve(
             with_frontier = True
             found = plan.solve(problem, tol=tol)
             if found.late_s:
-                # what lies beyond the deadline meets the grid of its own hours, not that of the last one before it
+                # work after the deadline is charged with the intensity of its own hours, not of the last hour before it
                 deadline_s = problem.deadline_s
                 problem, _, _ = _made_up(*asked, now_s, found.late_s)
                 found = _late_by(deadline_s, plan.solve(problem, tol=tol))
@@ -93,14 +94,14 @@ def _made_up(
     now_s: float,
     beyond_s: float = 0.0,
 ) -> tuple[Problem, float, str]:
-    """Problem, epoch seconds of its start, and one line on where its numbers come from. It ends `beyond_s` after the
-    deadline."""
+    """Problem, epoch seconds of its start, and one line on where its numbers come from. The problem
+    ends `beyond_s` after the deadline."""
     from carbontui.backtest.assumed_job import Grid, assumed, boundaries, load_job
     from carbontui.grid import recorded, typical
     from carbontui.job import budget as budgets
 
     if not work or not (zone or grid_file):
-        raise Failure("what shall be planned? Give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
+        raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
     job = load_job(levels_file) if levels_file else assumed(watts, caps=True, running=False)
     about = f"levels of {levels_file}" if levels_file else f"assumed speed at lower watts, {watts:.0f} W flat out"
     try:
@@ -112,7 +113,7 @@ def _made_up(
         raise Failure(str(error), 2) from None
     assert deadline_s is not None
     if deadline_s <= start_s:
-        raise Failure(f"budget {budget!r} is over before the start", 2)
+        raise Failure(f"budget {budget!r} ends before the start", 2)
     deadline_s += beyond_s
     slot_s = 900.0 if deadline_s - start_s <= 10 * 86400 else 3600.0
     if deadline_s - start_s > 60 * 86400:
@@ -129,12 +130,12 @@ def _made_up(
     values = [outlook.value_at(edge + 1e-3) for edge in edges[:-1]]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
-        raise Failure(f"typical days of {zone} do not cover the whole time that is planned", 2)
+        raise Failure(f"typical days of {zone} do not cover the whole time to be planned", 2)
     return job.problem(durations, known, work_s), start_s, f"{outlook.source}, not live; {about}"
 
 
 def _late_by(deadline_s: float, plan: Plan) -> Plan:
-    """The plan, and what it is compared with, late by what they need beyond `deadline_s` (seconds from the start)."""
+    """The plan and its baselines, each late by the time it needs beyond `deadline_s` (seconds from the start)."""
     baselines = tuple(
         replace(rival, evaluation=replace(rival.evaluation, late_s=max(0.0, rival.evaluation.finish_s - deadline_s)))
         for rival in plan.baselines
@@ -151,7 +152,7 @@ def _show(problem: Problem, plan: Plan, curve: Frontier | None, text: str, about
     proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
     console.print(f"Certificate: {proof} {plan.gap:.3%} better (stage {plan.stage}).", style="dim")
     console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
-    table = Table(title="This plan and what else one could do", title_justify="left")
+    table = Table(title="This plan and its alternatives", title_justify="left")
     rows: list[tuple[str, Plan | Evaluation]] = [("plan", plan), *((b.name, b.evaluation) for b in plan.baselines)]
     with_cost = any(figures.cost for _, figures in rows)
     for name, justify in (("", "left"), ("CO2", "right"), ("energy", "right"), ("finish", "right"), ("late", "right")):
@@ -178,7 +179,7 @@ def _show(problem: Problem, plan: Plan, curve: Frontier | None, text: str, about
 def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> object:
     from rich.table import Table
 
-    table = Table(title="Frontier: the later it may finish, the less it emits", title_justify="left")
+    table = Table(title="Frontier: a later finish emits less", title_justify="left")
     for name in ("finish", "CO2", "energy", *(("cost",) if with_cost else ()), "how"):
         table.add_column(name, justify="left" if name == "how" else "right")
     points = list(curve)
@@ -198,7 +199,7 @@ def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> objec
 
 
 def _course(problem: Problem, runs: Sequence[tuple[int, int]], finish_s: float) -> str:
-    """'wait 45 min · cap 161 W 10 h 30': how long each level is held, in turn."""
+    """'wait 45 min · cap 161 W 10 h 30': each level and how long it is held, in order."""
     said, slot, at = [], 0, 0.0
     for level, slots in runs:
         begun, at = at, at + sum(problem.dur_s[slot : slot + slots])

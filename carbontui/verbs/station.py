@@ -1,6 +1,6 @@
-"""What bare `carbontui` looks at while no job runs: boards, host, grid and the jobs that are over.
+"""What bare `carbontui` shows while no job runs: boards, host, grid and finished jobs.
 
-An agent reads the boards in its own process, as it does for a job; it monitors and sets nothing. It leaves with the
+An agent reads the boards in its own process, as it does for a job; it only monitors, and ends with the
 screen.
 """
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from carbontui.tui.screens.station import Seen
 
 FINISHED_SHOWN = 20
-MENDED_WAIT_S = 5.0
+LEAVE_WAIT_S = 5.0
 Fact = tuple[str, str, bool]
 
 
 class StationWatch:
-    """Boards and grid, followed by a thread with a loop of its own between `with` and its end."""
+    """Boards and grid, kept up to date by a thread with its own event loop while the context is open."""
 
     def __init__(self) -> None:
         self._readings: Readings | None = None
-        self._grid: tuple[Fact, ...] = (("grid", "asking ...", True),)
-        self._mended: tuple[Fact, ...] = ()
+        self._grid: tuple[Fact, ...] = (("grid", "connecting ...", True),)
+        self._restored: tuple[Fact, ...] = ()
         self._fault = ""
         self._loop = asyncio.new_event_loop()
         self._leave = asyncio.Event()
@@ -46,21 +46,21 @@ class StationWatch:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._leave.set)
-        self._thread.join(MENDED_WAIT_S)
+        self._thread.join(LEAVE_WAIT_S)
 
     def seen(self) -> Seen:
-        """One look: jobs from disk and their sockets, the rest as last read."""
+        """What the screen shows now: jobs from disk and their sockets, the rest as last read."""
         from carbontui.tui.screens.station import Seen
 
         jobs = store.jobs()
         shown = [job for job in jobs if job.live] + [job for job in jobs if not job.live][:FINISHED_SHOWN]
-        return Seen((*self._boards(), *self._mended, *self._grid), tuple(talk.live_status(job) for job in shown))
+        return Seen((*self._boards(), *self._restored, *self._grid), tuple(talk.live_status(job) for job in shown))
 
     def _boards(self) -> tuple[Fact, ...]:
         if self._fault:
             return (("boards", self._fault, False),)
         if self._readings is None or not self._readings.mono_s:
-            return (("boards", "looking ...", True),)
+            return (("boards", "reading ...", True),)
         found = [_board(reading) for reading in self._readings.devices]
         host = self._readings.host
         if host.cpu_w is not None:
@@ -74,7 +74,7 @@ class StationWatch:
         try:
             self._loop.run_until_complete(self._follow())
         except Exception as error:
-            # a screen that only looks must not fall over what it looks at
+            # a fault of a sensor is shown; it must not end the screen
             self._fault = f"cannot be read: {error}"
 
     async def _follow(self) -> None:
@@ -83,7 +83,7 @@ class StationWatch:
 
         if leases.stale_leases():
             outcomes = await asyncio.to_thread(leases.restore_stale)
-            self._mended = tuple(("limits", f"{o.uuid}: {o.text or o.code}", o.ok) for o in outcomes)
+            self._restored = tuple(("limits", f"{o.uuid}: {o.text or o.code}", o.ok) for o in outcomes)
         grid = asyncio.ensure_future(self._follow_grid())
         handle = AgentHandle(log=lambda _line: None, cwd=Path("/"), job="station", monitor=True)
         try:

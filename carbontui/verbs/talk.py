@@ -13,11 +13,12 @@ from carbontui.job import store
 from carbontui.verbs.failure import Failure
 
 RETRY_S = 15.0
+"""Seconds a verb waits for a supervisor that is being replaced; the keeper needs about six to notice and restart it."""
 T = TypeVar("T")
 
 
 def find(wanted: str | None) -> store.Job:
-    """The job meant; wrong or ambiguous: exit 2 with the list, none at all: exit 3."""
+    """The job meant. Raises Failure: 2 with the list for an unknown or ambiguous name, 3 when none runs."""
     try:
         return store.find(wanted)
     except store.NoSuchJob as error:
@@ -25,18 +26,18 @@ def find(wanted: str | None) -> store.Job:
 
 
 def ask(job: store.Job, message: Any, timeout_s: float = 10.0) -> Any:
-    """One request and its answer. A supervisor that is being replaced is waited for; then exit 3."""
+    """One request and its answer. Waits RETRY_S for a supervisor that is being replaced, then raises Failure (3)."""
     return _patiently(job, lambda: link.ask(job.socket, message, timeout_s))
 
 
 def snap(job: store.Job) -> protocol.Snap:
-    """Everything a screen would show of a live job."""
+    """Everything a screen would show of a live job. Raises Failure (3) when no supervisor answers."""
     return _patiently(job, lambda: link.snap(job.socket))
 
 
 def _patiently(job: store.Job, once: Callable[[], T]) -> T:
     if job.foreign:
-        raise Failure(f"job {job.id} runs on {job.host}; say this there", 3)
+        raise Failure(f"job {job.id} runs on {job.host}; run this command there", 3)
     due = time.monotonic() + RETRY_S
     while True:
         try:
@@ -70,10 +71,10 @@ def as_json(value: Any) -> str:
 def lease_warnings() -> list[str]:
     """Power limits that a dead job left behind on this machine, one line each.
 
-    A job with a supervisor has none: the agent that follows a dead one takes the lease over.
+    A job whose supervisor lives leaves none: the next agent takes over the lease of a dead one.
     """
     from carbontui.power import leases
 
     guarded = {job.id for job in store.jobs() if job.alive("supervisor")}
     stale = (lease for lease in leases.stale_leases() if lease.job not in guarded)
-    return [f"{lease.text}; mend: carbontui doctor --mend, or {lease.fix}" for lease in stale]
+    return [f"{lease.text}; to restore it: carbontui doctor --mend, or {lease.fix}" for lease in stale]

@@ -66,7 +66,7 @@ def test_a_cap_that_cannot_be_set_is_refused_with_the_mend(capped_house) -> None
     done = house.cli("cap", "300W", job.id)
     assert done.returncode == 4
     assert "nvidia-smi -i GPU-" in done.stderr
-    assert "mend: give the container" in house.cli("doctor").stdout or os.geteuid() != 0
+    assert "fix: give the container" in house.cli("doctor").stdout or os.geteuid() != 0
     assert sim.get("writes") == 0
 
 

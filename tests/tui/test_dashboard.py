@@ -138,7 +138,7 @@ async def test_a_cap_that_is_no_power_is_not_sent(stage: Any) -> None:
 async def test_a_time_that_is_none_is_said_while_the_question_is_open(stage: Any, text: str) -> None:
     async with stage() as s:
         await s.pilot.press("P", *text, "enter")
-        await s.until(lambda: "is no time" in s.text())
+        await s.until(lambda: "is not a time" in s.text())
         assert isinstance(s.app.screen, Ask)
         for key in ("fri 9:00", "18:05", "next", "1h30m", "2030-01-01T00:00:00Z"):
             check_until(key)

@@ -11,12 +11,12 @@ import pytest
 REFUSED = [
     (["run", "--carbon-price", "nan", "--objective", "cost", "--currency", "EUR", "--", "true"], "finite"),
     (["run", "--work", "9" * 400 + "d", "--", "true"], "longer than ten years"),
-    (["run", "--work", "0h", "--", "true"], "no work at all"),
+    (["run", "--work", "0h", "--", "true"], "must be longer than zero"),
     (["run", "--max-pause", "soon", "--", "true"], "--max-pause"),
     (["run", "--name", "two\nlines", "--", "true"], "--name"),
     (["run", "--log", "/no/such/folder/run.log", "--", "true"], "--log"),
     (["solve", "--zone", "DE", "--work", "8h", "--watts", "nan"], "finite"),
-    (["pause", "--for", "0s"], "no time at all"),
+    (["pause", "--for", "0s"], "is not longer than zero"),
     (["--readonly", "pause"], "--readonly"),
 ]
 
