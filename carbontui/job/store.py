@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from carbontui import paths, proc, protocol, units
+from carbontui.job import child as children
 from carbontui.job import runlog
-from carbontui.job.supervisor.core.control import VANISHED
 
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 
@@ -103,8 +103,8 @@ class Job:
         if self.exit is not None:
             return ended(self.exit)
         if pids.keeper is None and pids.child is None and time.time() - self.started_s > 5:
-            text = VANISHED.get(saved, VANISHED["running"])
-            return {"state": "lost", "reason": protocol.Reason("vanished", text), "next": None, "exit": None}
+            state, reason = children.ending(children.Child("vanished", was=saved))
+            return {"state": state, "reason": reason, "next": None, "exit": None}
         if pids.supervisor is None and pids.child is not None:
             text = "no supervisor answers; training runs free and a new supervisor is on its way"
             if pids.keeper is None:
@@ -127,20 +127,9 @@ def snapshot(directory: Path) -> protocol.Status | None:
 
 def ended(record: dict[str, Any]) -> dict[str, Any]:
     """state, reason and exit of a Status from the keeper's exit record."""
-    code, number = record.get("code"), record.get("signal")
-    ending = protocol.Exit(code, number)
-    reason: protocol.Reason
-    if record.get("unloaded"):
-        reason = protocol.Reason("exited", "unloaded; the scheduler is to start it again")
-        return {"state": "unloaded", "reason": reason, "exit": ending, "next": None}
-    if record.get("stopped"):
-        reason = protocol.Reason("stop", "stopped by a person")
-        return {"state": "stopped", "reason": reason, "exit": ending, "next": None}
-    if number is not None:
-        reason = protocol.Reason("signalled", f"the command was ended by signal {number}")
-        return {"state": "failed", "reason": reason, "exit": ending, "next": None}
-    reason = protocol.Reason("exited", f"the command ended with exit code {code}")
-    return {"state": "done" if code == 0 else "failed", "reason": reason, "exit": ending, "next": None}
+    child = children.exited(record)
+    state, reason = children.ending(child)
+    return {"state": state, "reason": reason, "exit": protocol.Exit(child.code, child.signal), "next": None}
 
 
 def load(directory: Path) -> Job | None:

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbontui import protocol
-from carbontui.job.supervisor.core.control import Child, Control, Level, Observation, Rank, decide
+from carbontui.job.child import Child
+from carbontui.job.supervisor.core.control import Control, Level, Observation, Rank, decide
 
 PAUSE = Level("pause", "pause", 90, 0.0)
 FULL = Level("full", "full", 600, 1.0)

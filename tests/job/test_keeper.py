@@ -13,6 +13,7 @@ import time
 import pytest
 from house import until
 
+from carbontui.job.keeper import messages
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
 from carbontui.job.supervisor.core.control import Control, Observation, decide
@@ -89,14 +90,16 @@ def test_a_stop_while_unloaded_is_a_stop_and_nothing_is_to_be_started_again(tmp_
     one.stop(now=False)
     record = json.loads((tmp_path / "exit.json").read_text())
     assert record["stopped"] and not record["unloaded"]
-    one.watch.due = None
+    one.supervisor.due = None
     one.tick()
     assert one.child is None
 
 
 def test_a_supervisor_may_be_slow_to_its_first_word_but_not_for_ever(tmp_path):
     with selectors.DefaultSelector() as selector:
-        one = watch.Watch(str(tmp_path), {}, selector, lambda _: None, obey=lambda _: None, changed=lambda: None)
+        one = watch.SupervisorHandle(
+            str(tmp_path), {}, selector, lambda _: None, obey=lambda _: None, changed=lambda: None
+        )
         one.process = subprocess.Popen(["sleep", "60"])
         one._born = time.monotonic()
         one.tick(one._born + 20, wanted=False)
@@ -128,3 +131,22 @@ def test_an_unloaded_job_is_not_started_before_its_moment(tmp_path):
     assert held.read_marker() == 0.0, "at once"
     (tmp_path / "resume.json").unlink()
     assert held.read_marker() is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"[]", b"{", b'{"t":"hold","until":"soon"}', b'{"t":"hold","until":NaN}', b'{"t":"freeze"}', b'{"t":"fly"}']
+    + [b'{"t":"freeze","lease_s":-1}', b'{"t":"freeze","lease_s":true}', b"[" * 100_000],
+)
+def test_what_is_no_order_is_not_obeyed(line):
+    assert messages.decode_order(line) is None
+
+
+def test_orders_and_facts_of_another_version_are_read_by_name():
+    assert messages.decode_order(b'{"t":"stop","now":true,"gently":1}') == messages.Stop(True)
+    assert messages.decode_order(b'{"t":"hold"}') == messages.Hold(None)
+    assert messages.decode_child(b'{"t":"child","state":"running","pid":7,"mood":3}') == messages.ChildFacts(
+        "running", 7
+    )
+    facts = messages.ChildFacts("unloaded", starts=2, hold_until=5.5, exit={"code": 0})
+    assert messages.decode_child(messages.encode(facts)) == facts

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from carbontui.grid.types import Outlook
+from carbontui.job.child import Child as ControlChild
 from carbontui.job.supervisor.core import plan as planning
 from carbontui.job.supervisor.core import problem
 from carbontui.job.supervisor.core.capabilities import caps_hold, sigstop_refusal
-from carbontui.job.supervisor.core.control import Child as ControlChild
 from carbontui.job.supervisor.core.control import Control, Level, Observation, Rank, decide
 from carbontui.job.supervisor.shell.replanner import Planner
 from carbontui.power.messages import Capability, Reading

@@ -14,8 +14,9 @@ import pytest
 from house import until
 
 from carbontui import proc, protocol
+from carbontui.job.child import Child
 from carbontui.job.keeper.sigstop import Freezer
-from carbontui.job.supervisor.core.control import Child, Control, Level, Observation, Rank, decide
+from carbontui.job.supervisor.core.control import Control, Level, Observation, Rank, decide
 
 PAUSE = Level("pause", "pause", 90, 0.0)
 LOOP = "i=0; while true; do i=$((i+1)); echo $i > count; sleep 0.02; done"

@@ -17,6 +17,9 @@ import pytest
 from house import until
 
 import carbontui
+from carbontui import protocol
+from carbontui.job import store
+from carbontui.verbs import talk
 
 NEW = Path(carbontui.__file__).parent
 WHEEL = Path(__file__).parent / "carbontui-0.1.0-py3-none-any.whl"
@@ -69,6 +72,18 @@ def grid(root: Path) -> Path:
     return path
 
 
+def settle(job) -> None:
+    """Wait until every process of the job has loaded its code: the boards have been looked at, and steps are made."""
+    looked = lambda: "not answered yet" not in refused_cap(job)  # noqa: E731
+    until(looked, what="the agent's first word")
+    job.until_steps()
+
+
+def refused_cap(job) -> str:
+    """Why no cap can be set: there is no board, or nobody has looked yet."""
+    return talk.ask(store.load(job.dir), protocol.Cmd(1, "cap", {"value_w": 50.0})).error or ""
+
+
 def replace(job, role: str) -> None:
     """Kill the process of a role; returns when its successor works."""
 
@@ -93,7 +108,7 @@ def joules_written(job) -> float:
 
 def test_a_keeper_of_one_version_goes_on_with_a_supervisor_of_the_other(upgrade):
     job = upgrade.start("--budget", "20h", "--work", "10h", "--steps", "100000", "--grid", grid(upgrade.root))
-    job.until_steps()
+    settle(job)
     until(lambda: joules_written(job) > 0, what="joules in the journal")
     upgrade.cli("budget", "30h", job.id, check=True)
     assert "paused at step" in upgrade.cli("pause", job.id, check=True).stdout
@@ -121,7 +136,7 @@ def test_a_keeper_of_one_version_goes_on_with_a_supervisor_of_the_other(upgrade)
 
 def test_the_end_is_seen_and_told_whichever_version_keeps_and_whichever_serves(upgrade):
     job = upgrade.start(steps=300, code=7)
-    job.until_steps()
+    settle(job)
     upgrade.swap()
     replace(job, "supervisor")
     assert job.until_exit() | {"at": 0} == {"at": 0, "code": 7, "signal": None, "stopped": False, "unloaded": False}
@@ -133,7 +148,7 @@ def test_the_end_is_seen_and_told_whichever_version_keeps_and_whichever_serves(u
 
 def test_a_stop_reaches_the_training_across_versions(upgrade):
     job = upgrade.start()
-    job.until_steps()
+    settle(job)
     upgrade.swap()
     replace(job, "supervisor")
     assert "stopped" in upgrade.cli("stop", job.id, "--now", "--yes", check=True).stdout
@@ -156,8 +171,7 @@ def test_a_supervisor_of_one_version_plans_with_a_worker_of_the_other(upgrade):
 
 def test_a_supervisor_of_one_version_reads_an_agent_of_the_other(upgrade):
     job = upgrade.start()
-    until(lambda: job.status()["pids"]["agent"], what="an agent")
-    job.until_steps()
+    settle(job)
     upgrade.swap()
     replace(job, "agent")
     before = job.status()["energy_wall_kwh"]

@@ -4,9 +4,6 @@ It holds argv, cwd and environment in memory, starts and restarts the child, wri
 supervisor that died (EOF on the socket pair) or fell silent (6 s without a heartbeat; then it is killed first). It
 decides nothing else. Standard library only, everything imported at its start, so that an upgrade of the package on
 disk cannot hurt a running job.
-
-Lines between keeper and supervisor, JSON: the keeper says {"t": "child", ...} at every change and when a supervisor
-connects; the supervisor says beat, hold {until}, freeze {lease_s}, thaw, stop {now}, done.
 """
 
 from __future__ import annotations
@@ -26,8 +23,9 @@ from typing import Any
 
 from carbontui import proc
 from carbontui.client import inject
+from carbontui.job.keeper.messages import ChildFacts, Done, Freeze, Hold, Order, Stop, Thaw
 from carbontui.job.keeper.sigstop import Freezer
-from carbontui.job.keeper.supervisor_handle import Watch
+from carbontui.job.keeper.supervisor_handle import SupervisorHandle
 
 ALONE_S = 60.0
 """Without a supervisor's word for this long a held child (not yet started, or unloaded) is started."""
@@ -74,7 +72,9 @@ class Keeper:
         self.hold_until: float | None = time.time() + FIRST_HOLD_S if spec.get("hold") else None
         self.word_at = time.monotonic()
         """When a supervisor last said how long a held child waits: the hold's lease."""
-        self.watch = Watch(self.dir, environment, self.selector, log, obey=self.obey, changed=self.publish)
+        self.supervisor = SupervisorHandle(
+            self.dir, environment, self.selector, log, obey=self.obey, changed=self.publish
+        )
         self.freezer = Freezer(log, self.publish)
         self.stop_left: list[int] = []
         self.stop_gap_s = proc.STOP_GAP_S
@@ -169,9 +169,9 @@ class Keeper:
             if self.child and pid == self.child.pid:
                 self.child.returncode = os.waitstatus_to_exitcode(status)
                 self.child_ended(self.child.returncode)
-            elif self.watch.process and pid == self.watch.process.pid:
-                code = self.watch.process.returncode = os.waitstatus_to_exitcode(status)
-                self.watch.gone(f"ended with {code}", respawn=not self.books_closed)
+            elif self.supervisor.process and pid == self.supervisor.process.pid:
+                code = self.supervisor.process.returncode = os.waitstatus_to_exitcode(status)
+                self.supervisor.gone(f"ended with {code}", respawn=not self.books_closed)
 
     def child_ended(self, code: int) -> None:
         self.freezer.let_go("the child has ended")
@@ -265,19 +265,17 @@ class Keeper:
 
     # --- the supervisor's word ---
 
-    def obey(self, message: dict[str, Any]) -> None:
-        kind = message.get("t")
-        if kind == "hold" and self.hold_until is not None and self.child is None and not self.exit:
-            until = message.get("until")
-            self.hold_until = float(until) if until is not None else 0.0
+    def obey(self, order: Order) -> None:
+        if isinstance(order, Hold) and self.hold_until is not None and self.child is None and not self.exit:
+            self.hold_until = 0.0 if order.until is None else order.until
             self.word_at = time.monotonic()
-        elif kind == "freeze" and self.child is not None and not self.stop_left:
-            self.freezer.hold(self.child.pid, float(message["lease_s"]), time.monotonic())
-        elif kind == "thaw":
+        elif isinstance(order, Freeze) and self.child is not None and not self.stop_left:
+            self.freezer.hold(self.child.pid, order.lease_s, time.monotonic())
+        elif isinstance(order, Thaw):
             self.freezer.let_go("the supervisor said so")
-        elif kind == "stop":
-            self.stop(bool(message.get("now")))
-        elif kind == "done":
+        elif isinstance(order, Stop):
+            self.stop(order.now)
+        elif isinstance(order, Done):
             self.books_closed = True
 
     def publish(self) -> None:
@@ -288,25 +286,25 @@ class Keeper:
             state = "running"
         else:
             state = "unloaded" if self.unloaded else "waiting"
-        facts: dict[str, Any] = {
-            "t": "child",
-            "state": state,
-            "pid": self.child.pid if self.child else None,
-            "start_time": self.child_start,
-            "starts": self.starts,
-            "hold_until": self.hold_until,
-            "stopping": self.stopped_by_person,
-            "frozen": self.freezer.frozen,
-            "freeze_why": self.freezer.why,
-            "exit": self.exit,
-            "keeper": os.getpid(),
-        }
-        self.watch.say(facts)
+        facts = ChildFacts(
+            state=state,
+            pid=self.child.pid if self.child else None,
+            start_time=self.child_start,
+            starts=self.starts,
+            hold_until=self.hold_until,
+            stopping=self.stopped_by_person,
+            frozen=self.freezer.frozen,
+            freeze_why=self.freezer.why,
+            exit=self.exit,
+            keeper=os.getpid(),
+        )
+        self.supervisor.say(facts)
+        serving = self.supervisor.pid
         job = {
             **self.spec["public"],
             "pids": {
                 "keeper": [os.getpid(), proc.start_time(os.getpid())],
-                "supervisor": [self.watch.pid, proc.start_time(self.watch.pid)] if self.watch.pid else None,
+                "supervisor": [serving, proc.start_time(serving)] if serving else None,
                 "child": [self.child.pid, self.child_start] if self.child else None,
             },
         }
@@ -319,7 +317,7 @@ class Keeper:
 
     def tick(self) -> None:
         now = time.monotonic()
-        self.watch.tick(now, wanted=not self.over())
+        self.supervisor.tick(now, wanted=not self.over())
         self.freezer.tick(now)
         if self.child is None and not self.exit:
             alone = now - self.word_at >= ALONE_S
@@ -335,7 +333,7 @@ class Keeper:
     def over(self) -> bool:
         if self.ended_at is None:
             return False
-        return self.books_closed or self.watch.over or time.monotonic() - self.ended_at > LAST_WORD_S
+        return self.books_closed or self.supervisor.over or time.monotonic() - self.ended_at > LAST_WORD_S
 
     def wait_s(self) -> float:
         """Seconds until something is due; at most one second."""
@@ -343,7 +341,7 @@ class Keeper:
         due = [now + 1.0]
         if self.stop_left:
             due.append(self.stop_next)
-        due += [at for at in (self.watch.due, self.freezer.due()) if at is not None]
+        due += [at for at in (self.supervisor.due, self.freezer.due()) if at is not None]
         if self.child is None and not self.exit and self.hold_until is not None:
             due.append(now + self.hold_until - time.time())
         return max(0.0, min(due) - now)

@@ -1,4 +1,4 @@
-"""The keeper's watch over the supervisor: starts one, hears it, replaces one that died or fell silent.
+"""The keeper's end of the supervisor: starts one, hears it, replaces one that died or fell silent.
 
 Standard library only, like the keeper itself. A supervisor is dead on EOF of the socket pair and hung when it is silent
 for 6 s (then it is killed first); a fresh one may take longer to its first word, since a busy machine loads it slowly.
@@ -7,14 +7,14 @@ for 6 s (then it is killed first); a fresh one may take longer to its first word
 from __future__ import annotations
 
 import contextlib
-import json
 import selectors
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+
+from carbontui.job.keeper.messages import ChildFacts, Order, decode_order, encode
 
 SILENT_S = 6.0
 FIRST_WORD_S = 30.0
@@ -23,8 +23,8 @@ SHORT_LIFE_S = 30.0
 BURIAL_S = 1.0
 
 
-class Watch:
-    """At most one supervisor. `obey` takes its messages, `changed` is called when one has started."""
+class SupervisorHandle:
+    """At most one supervisor. `obey` takes its orders, `changed` is called when one has started."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Watch:
         selector: selectors.BaseSelector,
         log: Callable[[str], None],
         *,
-        obey: Callable[[dict[str, Any]], None],
+        obey: Callable[[Order], None],
         changed: Callable[[], None],
     ) -> None:
         self._dir = job_dir
@@ -70,11 +70,11 @@ class Watch:
         if self.process is None and self.due is not None and now >= self.due and wanted:
             self._start()
 
-    def say(self, message: dict[str, Any]) -> None:
+    def say(self, facts: ChildFacts) -> None:
         """One line to the supervisor; never waits."""
         if self._link is not None:
             with contextlib.suppress(OSError):
-                self._link.send(json.dumps(message).encode() + b"\n")
+                self._link.send(encode(facts))
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -117,8 +117,9 @@ class Watch:
         self._inbox = (self._inbox + data)[-65536:]
         *lines, self._inbox = self._inbox.split(b"\n")
         for line in lines:
-            with contextlib.suppress(ValueError, TypeError, AttributeError):
-                self._obey(json.loads(line))
+            order = decode_order(line)
+            if order is not None:
+                self._obey(order)
 
     def gone(self, why: str, *, respawn: bool = True) -> None:
         """It ended, hung up or hung: it must not act beside a successor, which is due after the back-off."""

@@ -21,6 +21,7 @@ from carbontui.grid.feed import Feed
 from carbontui.grid.types import Outlook
 from carbontui.job import budget as budgets
 from carbontui.job import journal
+from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
 from carbontui.job.spec import load as load_options
@@ -271,7 +272,7 @@ class Supervisor:
         self.senses.look(now)
         self.planner.surprise("the clock was set")
 
-    def over(self, child: control.Child, mono: float) -> bool:
+    def over(self, child: Child, mono: float) -> bool:
         """Whether the child is gone for good and viewers had a moment to see it."""
         if self.stopping:
             return True
@@ -292,7 +293,7 @@ class Supervisor:
 
     # --- deciding ---
 
-    def observe(self, now: float, mono: float, child: control.Child) -> control.Observation:
+    def observe(self, now: float, mono: float, child: Child) -> control.Observation:
         planned, next_at, next_level = self.planner.level_at(now)
         left = self.progress.left_s
         deadline = self.deadline_s()

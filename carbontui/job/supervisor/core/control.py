@@ -11,17 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from carbontui import protocol, units
+from carbontui.job.child import Child, ending
 
 LevelKind = Literal["off", "unload", "pause", "duty", "cap", "full"]
 STILL: frozenset[str] = frozenset({"off", "unload", "pause"})
 NO_BOUNDARY_S = 10.0
 """Asked to pause for this long without a step: the state says so."""
 NO_CLIENT_S = 30.0
-VANISHED = {
-    "running": "the child is gone and nobody saw its exit status",
-    "waiting": "the keeper is gone before the command was started: run it again",
-    "unloaded": "unloaded, and the keeper that would start it again is gone: run it again, from its checkpoint",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +46,6 @@ class Rank:
     step: int
     quiet_s: float
     can_unload: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """The command, as the keeper (or, without one, the process table) tells."""
-
-    state: Literal["waiting", "running", "unloaded", "exited", "vanished"]
-    age_s: float = 0.0
-    code: int | None = None
-    signal: int | None = None
-    stopped: bool = False
-    unloaded: bool = False
-    was: str = "running"
-    """What a vanished child did when it was last heard of."""
-    frozen: bool = False
-    """Its process group is stopped (SIGSTOP)."""
-    freeze_why: str = ""
-    """Why the keeper did not stop it although asked to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,12 +239,8 @@ def _observe(
 ) -> tuple[protocol.State, protocol.Reason]:
     """The state as observed, not as asked."""
     child = seen.child
-    if child.state == "vanished" and child.stopped:
-        return "stopped", protocol.Reason("stop", "stopped by a person; nobody saw its exit status")
-    if child.state == "vanished":
-        return "lost", protocol.Reason("vanished", VANISHED.get(child.was, VANISHED["running"]))
-    if child.state == "exited":
-        return _ending(child)
+    if child.state in ("vanished", "exited"):
+        return ending(child)
     if child.state == "waiting":
         return "waiting", reason
     if child.state == "unloaded":
@@ -311,14 +285,3 @@ def _cannot_hold(asked: Control, seen: Observation) -> str:
     if seen.can_freeze:
         return "asked to pause; no training step has been seen yet"
     return "asked to pause, but no training step has been seen: call carbontui.step(), or run it with --sigstop"
-
-
-def _ending(child: Child) -> tuple[protocol.State, protocol.Reason]:
-    if child.unloaded:
-        return "unloaded", protocol.Reason("exited", "unloaded; the scheduler is to start it again")
-    if child.stopped:
-        return "stopped", protocol.Reason("stop", "stopped by a person")
-    if child.signal is not None:
-        return "failed", protocol.Reason("signalled", f"the command was ended by signal {child.signal}")
-    text = f"the command ended with exit code {child.code}"
-    return ("done" if child.code == 0 else "failed"), protocol.Reason("exited", text)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core import control
+from carbontui.job.child import Child
 from carbontui.job.supervisor.shell.server import Peer
 from carbontui.power.messages import Outcome
 
@@ -36,7 +36,7 @@ class Hands:
         self.own: set[str] = set()
         """Boards that were ever watched because they were named; one of a rank that is gone stays the job's."""
 
-    def act(self, mono: float, child: control.Child) -> None:
+    def act(self, mono: float, child: Child) -> None:
         """Send what is wanted (and renew its lease), move a held start, set or give back limits."""
         job = self._job
         self.journal(job.agent.happened(), asked=False)
@@ -88,7 +88,7 @@ class Hands:
             self._name(tuple(kept["named"]), time.monotonic())
             self._job.agent.watch(self.named)
 
-    def _freeze(self, child: control.Child, *, renew: bool) -> None:
+    def _freeze(self, child: Child, *, renew: bool) -> None:
         """Have the keeper stop a program without steps, under a lease, or continue it."""
         guard, wanted = self._job.guard, self._job.control.freeze
         if wanted and (renew or not self._freezing):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from carbontui import proc
-from carbontui.job.supervisor.core.control import Child
+from carbontui.job.child import Child, exited
 
 
 class Guard:
@@ -110,14 +110,7 @@ class Guard:
         facts = self.facts
         state = facts.get("state", "waiting")
         if state == "exited":
-            ending = facts.get("exit") or {}
-            return Child(
-                "exited",
-                code=ending.get("code"),
-                signal=ending.get("signal"),
-                stopped=bool(ending.get("stopped")),
-                unloaded=bool(ending.get("unloaded")),
-            )
+            return exited(facts.get("exit") or {})
         stopping = bool(facts.get("stopping")) or self._stop_task is not None
         if state == "running" and not self.guarded and not proc.same_process(self.pid, facts.get("start_time")):
             return Child("vanished", stopped=stopping)

@@ -1,0 +1,70 @@
+"""The command as a job sees it from outside, and what its end is called: by the supervisor, and by readers of disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from carbontui import protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """The command, as the keeper (or, without one, the process table) tells."""
+
+    state: Literal["waiting", "running", "unloaded", "exited", "vanished"]
+    age_s: float = 0.0
+    code: int | None = None
+    signal: int | None = None
+    stopped: bool = False
+    unloaded: bool = False
+    was: str = "running"
+    """What a vanished child did when it was last heard of."""
+    frozen: bool = False
+    """Its process group is stopped (SIGSTOP)."""
+    freeze_why: str = ""
+    """Why the keeper did not stop it although asked to."""
+
+
+class Ending(NamedTuple):
+    """The state a job ends in, and why."""
+
+    state: protocol.State
+    reason: protocol.Reason
+
+
+VANISHED = {
+    "running": "the child is gone and nobody saw its exit status",
+    "waiting": "the keeper is gone before the command was started: run it again",
+    "unloaded": "unloaded, and the keeper that would start it again is gone: run it again, from its checkpoint",
+}
+"""Why a job is lost, by what its child did when it was last heard of."""
+
+
+def exited(record: Mapping[str, Any]) -> Child:
+    """The child of the keeper's exit record (exit.json)."""
+    code, number = record.get("code"), record.get("signal")
+    return Child(
+        "exited",
+        code=None if code is None else int(code),
+        signal=None if number is None else int(number),
+        stopped=bool(record.get("stopped")),
+        unloaded=bool(record.get("unloaded")),
+    )
+
+
+def ending(child: Child) -> Ending:
+    """What the end of a child that has exited or vanished is called."""
+    if child.state == "vanished":
+        if child.stopped:
+            return Ending("stopped", protocol.Reason("stop", "stopped by a person; nobody saw its exit status"))
+        return Ending("lost", protocol.Reason("vanished", VANISHED.get(child.was, VANISHED["running"])))
+    if child.unloaded:
+        return Ending("unloaded", protocol.Reason("exited", "unloaded; the scheduler is to start it again"))
+    if child.stopped:
+        return Ending("stopped", protocol.Reason("stop", "stopped by a person"))
+    if child.signal is not None:
+        return Ending("failed", protocol.Reason("signalled", f"the command was ended by signal {child.signal}"))
+    text = f"the command ended with exit code {child.code}"
+    return Ending("done" if child.code == 0 else "failed", protocol.Reason("exited", text))

@@ -1,0 +1,119 @@
+"""What keeper and supervisor tell each other: JSON, one object a line, its kind under "t".
+
+Either end may be of another version: unknown kinds and fields are ignored, absent ones have defaults, and an order with
+a value that cannot be is no order. Standard library only, like the keeper.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NamedTuple
+
+
+class Beat(NamedTuple):
+    """The supervisor lives."""
+
+
+class Hold(NamedTuple):
+    """A child that is not running starts at `until` (epoch seconds of the machine; None: now)."""
+
+    until: float | None = None
+
+
+class Freeze(NamedTuple):
+    """Stop the child's process group by signal, or renew that for `lease_s`."""
+
+    lease_s: float
+
+
+class Thaw(NamedTuple):
+    """Continue the process group."""
+
+
+class Stop(NamedTuple):
+    """Run the stop order; `now`: one second between its signals instead of thirty."""
+
+    now: bool = False
+
+
+class Done(NamedTuple):
+    """The books are closed: the keeper may leave."""
+
+
+Order = Beat | Hold | Freeze | Thaw | Stop | Done
+
+_KINDS: dict[str, type[Order]] = {
+    "beat": Beat,
+    "hold": Hold,
+    "freeze": Freeze,
+    "thaw": Thaw,
+    "stop": Stop,
+    "done": Done,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+class ChildFacts(NamedTuple):
+    """keeper -> supervisor, at every change and to every new supervisor: how the command is."""
+
+    state: str
+    """waiting, running, unloaded or exited."""
+    pid: int | None = None
+    start_time: int | None = None
+    """Field 22 of /proc/<pid>/stat."""
+    starts: int = 0
+    hold_until: float | None = None
+    """Epoch seconds at which a child that is not running starts."""
+    stopping: bool = False
+    """A person asked for its end."""
+    frozen: bool = False
+    freeze_why: str = ""
+    """Why it was not stopped by signal although that was asked."""
+    exit: dict[str, Any] | None = None
+    """What exit.json holds."""
+    keeper: int | None = None
+    """The keeper's pid."""
+
+
+def encode(message: Order | ChildFacts) -> bytes:
+    """One line, newline included."""
+    kind = "child" if isinstance(message, ChildFacts) else _NAMES[type(message)]
+    return json.dumps({"t": kind, **message._asdict()}).encode() + b"\n"
+
+
+def decode_order(line: bytes) -> Order | None:
+    """What the supervisor orders; None for a line that is no order of this version."""
+    found = _object(line)
+    kind = _KINDS.get(str(found.get("t")))
+    if kind is None:
+        return None
+    try:
+        order = kind(**{name: found[name] for name in kind._fields if name in found})
+    except TypeError:
+        return None
+    if isinstance(order, Hold):
+        return order if order.until is None or _finite(order.until) else None
+    if isinstance(order, Freeze):
+        return order if _finite(order.lease_s) and order.lease_s >= 0 else None
+    return order
+
+
+def decode_child(line: bytes) -> ChildFacts | None:
+    """What the keeper tells of the child; None for any other line."""
+    found = _object(line)
+    if found.get("t") != "child" or not isinstance(found.get("state"), str):
+        return None
+    return ChildFacts(**{name: found[name] for name in ChildFacts._fields if name in found})
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _finite(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,22 @@
+"""A job's end has one name, whoever tells it: the supervisor that saw it, or a reader of what it left on disk."""
+
+import pytest
+
+from carbontui.job import child, store
+from carbontui.job.supervisor.core.control import Control, Observation, decide
+
+RECORDS = [
+    ({"code": 0}, "done"),
+    ({"code": 7}, "failed"),
+    ({"signal": 9}, "failed"),
+    ({"code": 0, "stopped": True}, "stopped"),
+    ({"code": 0, "unloaded": True}, "unloaded"),
+]
+
+
+@pytest.mark.parametrize(("record", "state"), RECORDS)
+def test_supervisor_and_reader_of_the_exit_record_say_the_same(record, state):
+    _, decision = decide(Control(), Observation(now_s=0.0, mono_s=0.0, child=child.exited(record)))
+    told = store.ended(record)
+    assert (told["state"], told["reason"]) == (decision.state, decision.reason)
+    assert told["state"] == state
