@@ -44,6 +44,7 @@ PURE = {
     "carbontui.job.supervisor.core",
     "carbontui.job.budget",
     "carbontui.job.child",
+    "carbontui.job.clock",
     "carbontui.job.spec",
     "carbontui.job.worker.messages",
     "carbontui.account",
@@ -51,11 +52,13 @@ PURE = {
     "carbontui.plan",
     "carbontui.power.calibration",
     "carbontui.power.capability",
+    "carbontui.power.curve",
     "carbontui.power.messages",
+    "carbontui.power.simulated",
     "carbontui.protocol",
     "carbontui.units",
 }
-"""What the supervisor's core may import: values and pure functions."""
+"""What the supervisor's core may import, for its values and pure functions."""
 IMPURE = {
     "asyncio", "fcntl", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random", "select", "selectors",
     "shutil", "signal", "socket", "sqlite3", "subprocess", "tempfile", "threading", "time",
@@ -70,7 +73,7 @@ INSIDE_JOB = {
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop"},
     SHELL: {CORE, RECORD, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", f"{JOB}.worker.messages", *FILES},
     RECORD: {CORE, *FILES},
-    CORE: {f"{JOB}.budget", f"{JOB}.child", f"{JOB}.spec", f"{JOB}.worker.messages"},
+    CORE: {f"{JOB}.{name}" for name in ("budget", "child", "clock", "spec", "worker.messages")},
     f"{JOB}.worker": set(),
     f"{JOB}.keeper": set(),
     JOB: set(),
