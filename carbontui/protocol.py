@@ -483,7 +483,7 @@ class LogRead(Struct, tag_field="t", tag="log.read", frozen=True):
     """viewer -> supervisor: bytes of run.log from `offset` (negative: from the end), at most `max`."""
 
     id: int
-    offset: int
+    offset: Annotated[int, Meta(ge=-(2**53), le=2**53)]
     max: Annotated[int, Meta(ge=1, le=256 * 1024)] = 32 * 1024
 
 
@@ -501,7 +501,7 @@ class HistoryAsk(Struct, tag_field="t", tag="history", frozen=True):
     """viewer -> supervisor: the last `span` seconds of the job's clock in `buckets` columns."""
 
     id: int
-    span: Annotated[float, Meta(gt=0)]
+    span: Annotated[float, Meta(ge=0.001, le=1e9)]
     buckets: Annotated[int, Meta(ge=1, le=2000)]
 
 

@@ -3,12 +3,16 @@
 Tables (all times epoch seconds of the job's clock):
   event   at, wall, kind, data (JSON)        every decision, acknowledgement, override, plan, fault
   energy  t0, t1, device, joules, how, state  what each device drew over an interval, never across a change of state
+  energy_10min  start, joules, seconds        sums of the rows of energy that begin in ten minutes, all devices together
   steps   at, step, rate, loss, level         telemetry of the training loop
   grid    start, dur, value, kind, signal, source   realised intensity and prices used by the accounts
   state   key, value (JSON)                   what a respawned supervisor needs
 
 The schema's version is SQLite's user_version; the one writer migrates. A journal that cannot be written never
 hurts the job: writes are dropped, counted, and said. A damaged one is set aside and a new one begun.
+
+The file itself keeps energy_10min true, by triggers: a supervisor with the code of before an upgrade knows nothing of
+it and writes rows all the same. Where the table exists it is complete; a journal begun without one gets it from `fill`.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +39,19 @@ create table state (key text primary key, value text not null) without rowid;
 create index energy_t0 on energy (t0);
 create index event_kind on event (kind, at);
 """
+ROLLUP_S = 600
+"""Seconds of one row of energy_10min. A multiple of the accounts' bin, which no row of energy crosses."""
+_ROLLED = f"""insert into energy_10min
+select cast(t0 / {ROLLUP_S} as integer) * {ROLLUP_S}, joules, t1 - t0"""
+_ON_TOP = "on conflict (start) do update set joules = joules + excluded.joules, seconds = seconds + excluded.seconds"
+_ROLLUP = (
+    "create table energy_10min (start integer primary key, joules real not null, seconds real not null)",
+    f"create trigger energy_added after insert on energy begin {_ROLLED} from energy where rowid = new.rowid {_ON_TOP};"
+    " end",
+    "create trigger energy_removed after delete on energy begin update energy_10min"
+    " set joules = joules - old.joules, seconds = seconds - (old.t1 - old.t0)"
+    f" where start = cast(old.t0 / {ROLLUP_S} as integer) * {ROLLUP_S}; end",
+)
 
 _EVENT = "insert into event values (?,?,?,?)"
 _ENERGY = "insert into energy values (?,?,?,?,?,?)"
@@ -62,6 +80,15 @@ def filesystem_of(path: Path) -> str:
     return kind
 
 
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    """What energy_10min would hold of the rows up to one of them: (start, joules, seconds) each."""
+
+    bins: tuple[tuple[int, float, float], ...]
+    last_row: int
+    """The newest row of energy that is in them."""
+
+
 class Journal:
     """The writing end. Rows are gathered and committed by `commit()`, about every two seconds.
 
@@ -73,6 +100,8 @@ class Journal:
         self.aside: Path | None = None
         self._wall_s = wall_s
         self.dropped = 0
+        self.taken_back = 0
+        """How often rows were taken back: what was summed up before is void then."""
         self.fault = ""
         self._pending: list[tuple[str, Sequence[Any]]] = []
         self._db: sqlite3.Connection | None = None
@@ -123,7 +152,7 @@ class Journal:
         if version > SCHEMA_VERSION:
             raise sqlite3.DatabaseError(f"journal schema {version} is newer than this carbontui ({SCHEMA_VERSION})")
         if version == 0:
-            db.executescript(f"begin; {_CREATE} pragma user_version={SCHEMA_VERSION}; commit;")
+            db.executescript(f"begin; {_CREATE} {'; '.join(_ROLLUP)}; pragma user_version={SCHEMA_VERSION}; commit;")
 
     def event(self, at: float, wall: float, kind: str, **data: Any) -> None:
         self._pending.append((_EVENT, (at, wall, kind, json.dumps(data, default=str))))
@@ -160,10 +189,34 @@ class Journal:
             return None
         rows = self._select("select t0, joules, how, state from energy where device=?", device)
         self._pending.append((_DISOWN, (device,)))
+        self.taken_back += 1
         if self.commit():
             return rows
         self._pending = [each for each in self._pending if each[0] != _DISOWN]
         return None
+
+    def fill(self, rollup: Rollup) -> bool:
+        """Add energy_10min to a journal begun without one; False when that cannot be done now.
+
+        `rollup` was summed up beside us: rows that came since are added here.
+        """
+        db = self._db
+        if db is None or not self.commit():
+            return False
+        try:
+            db.execute("begin immediate")
+            if not db.execute("select 1 from sqlite_master where name='energy_10min'").fetchone():
+                for statement in _ROLLUP:
+                    db.execute(statement)
+                db.executemany("insert into energy_10min values (?,?,?)", rollup.bins)
+                db.execute(f"{_ROLLED} from energy where rowid > ? {_ON_TOP}", (rollup.last_row,))
+            db.execute("commit")
+        except sqlite3.Error as error:
+            if db.in_transaction:
+                db.execute("rollback")
+            self._mend(error, db)
+            return False
+        return True
 
     def grid_rows(self) -> list[tuple[float, float, float, str]]:
         """(start, dur, value, signal) of every row written so far."""
@@ -226,10 +279,13 @@ def _readable(db: sqlite3.Connection, table: str) -> Iterator[Sequence[Any]]:
         yield from db.execute(f"select * from {table}")
 
 
-def read(path: Path) -> sqlite3.Connection:
-    """A read-only connection for accounts, reports and scripts. Raises FileNotFoundError."""
+def read(path: Path) -> contextlib.closing[sqlite3.Connection]:
+    """`with read(path) as db`: a read-only connection for accounts, reports and scripts, closed at the block's end.
+
+    Raises FileNotFoundError.
+    """
     if not path.exists():
         raise FileNotFoundError(path)
     db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)
     db.row_factory = sqlite3.Row
-    return db
+    return contextlib.closing(db)

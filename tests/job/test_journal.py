@@ -1,4 +1,3 @@
-import contextlib
 import sqlite3
 
 import pytest
@@ -15,6 +14,8 @@ def test_rows_and_state_are_there_for_a_reader_and_a_successor(tmp_path):
     assert book.commit()
     with journal.read(tmp_path / "journal.db") as db:
         assert db.execute("select joules from energy").fetchone()[0] == 1000.0
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        db.execute("select 1")
     book.close()
     assert Journal(tmp_path / "journal.db").recall("plan") == {"levels": [1, 0]}
 
@@ -84,7 +85,7 @@ def test_damage_met_while_writing_loses_no_event_and_is_mended_once(tmp_path):
     book.event(0.0, 0.0, "state", text="x")
     book.energy(0.0, 1.0, "GPU-1", 1.0, "counter", "running")
     assert book.commit() and book.aside is not None and book.fault == ""
-    with contextlib.closing(journal.read(tmp_path / "journal.db")) as db:
+    with journal.read(tmp_path / "journal.db") as db:
         assert db.execute("select count(*) from event").fetchone()[0] == 1
         assert db.execute("select count(*) from energy").fetchone()[0] == 0  # it is in the sums that are carried on
     book.close()

@@ -404,6 +404,9 @@ class Dashboard(Screen[str | None]):
     async def _learn_past(self, span_s: float) -> None:
         try:
             answer = await self.feed.request(protocol.HistoryAsk(0, span_s, PAST_BUCKETS))
+        except link.RequestRefused as error:
+            self.answer(str(error), ok=False)  # an empty past must not pass for a job that did nothing
+            return
         except link.LinkError:
             return
         assert isinstance(answer, protocol.HistoryAnswer)

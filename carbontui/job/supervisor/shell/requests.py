@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from pathlib import Path
@@ -13,11 +12,12 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
-from carbontui.job import journal, runlog, store
+from carbontui.job import runlog, store
 from carbontui.job.supervisor.core import capabilities as abilities
 from carbontui.job.supervisor.core import override as overrides
 from carbontui.job.supervisor.core import status as picture
 from carbontui.job.supervisor.record import handover as memory
+from carbontui.job.supervisor.record.history import History, HistoryError
 from carbontui.job.supervisor.shell.calibrator import TAKES_S
 from carbontui.job.supervisor.shell.server import Peer, Sections
 from carbontui.power.messages import Capability
@@ -29,8 +29,6 @@ ACK_WAIT_S = 2.0
 ACK_LOOK_S = 0.004
 SAMPLE_WAIT_S = 0.3
 LOSS_POINTS = 240
-LEVEL_OF_STATE: dict[str, str | None] = {"paused": "pause", "unloaded": "unload", "waiting": "off", "starting": None}
-"""What stands still is that, whatever the plan calls the slot."""
 
 
 class ViewerDesk:
@@ -38,6 +36,7 @@ class ViewerDesk:
 
     def __init__(self, job: Supervisor) -> None:
         self._job = job
+        self._history = History(job.journal)
         self._sections: Sections | None = None
         self._band: tuple[object, protocol.Band | None] = (None, None)
         self._losses: list[float] = []
@@ -99,44 +98,20 @@ class ViewerDesk:
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
         return runlog.read(Path(self._job.options.log), ask)
 
-    def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer:
+    async def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer | protocol.Refused:
         """Mean watts of the last `span` seconds in `buckets` columns, from the journal."""
-        now = self._job.clock.now()
-        step = ask.span / ask.buckets
-        start = now - ask.span
-        totals: list[float | None] = [None] * ask.buckets
+        job = self._job
+        start, step = job.clock.now() - ask.span, ask.span / ask.buckets
         try:
-            with journal.read(self._job.journal.path) as db:
-                rows = db.execute("select t0, t1, joules from energy where t1 > ? and t0 < ?", (start, now)).fetchall()
-        except Exception:
-            rows = []
-        for t0, t1, joules in rows:
-            first, last = int((max(t0, start) - start) // step), int((min(t1, now) - start) // step)
-            for index in range(first, min(last, ask.buckets - 1) + 1):
-                a, b = max(t0, start + index * step), min(t1, start + (index + 1) * step)
-                if b > a and t1 > t0:
-                    totals[index] = (totals[index] or 0.0) + joules * (b - a) / (t1 - t0) / step
-        watts = protocol.Watts(units.iso(start), step, tuple(totals))
-        levels = self._levels([start + (index + 0.5) * step for index in range(ask.buckets)])
-        outlook = self._job.outlook
-        values = tuple(outlook.value_at(start + (i + 0.5) * step) if outlook else None for i in range(ask.buckets))
-        return protocol.HistoryAnswer(ask.id, watts, level=levels, intensity_g=values)
-
-    def _levels(self, moments: list[float]) -> tuple[str | None, ...]:
-        """The level observed at each of some rising moments, from the journal's changes of state."""
-        changes: list[tuple[float, str | None]] = []
-        with contextlib.suppress(Exception), journal.read(self._job.journal.path) as db:
-            for at, data in db.execute("select at, data from event where kind='state' order by at"):
-                facts = msgspec.json.decode(data)
-                changes.append((at, LEVEL_OF_STATE.get(facts["state"], facts["level"])))
-        found: list[str | None] = []
-        index, level = 0, None
-        for moment in moments:
-            while index < len(changes) and changes[index][0] <= moment:
-                level = changes[index][1]
-                index += 1
-            found.append(level)
-        return tuple(found)
+            past = await self._history.past(start, ask.span, ask.buckets)
+        except HistoryError as error:
+            job.log(str(error))
+            return protocol.Refused(str(error), ask.id)
+        watts = protocol.Watts(units.iso(start), step, past.watts)
+        values = tuple(
+            job.outlook.value_at(start + (i + 0.5) * step) if job.outlook else None for i in range(ask.buckets)
+        )
+        return protocol.HistoryAnswer(ask.id, watts, level=past.levels, intensity_g=values)
 
     # --- commands ---
 

@@ -83,7 +83,7 @@ class Desk(Protocol):
     async def status_now(self) -> protocol.Status: ...
     def sections(self) -> Sections: ...
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
-    def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer: ...
+    async def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer | protocol.Refused: ...
     def jobs(self) -> tuple[protocol.Status, ...]: ...
     def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer: ...
 
@@ -271,7 +271,7 @@ class Server:
         elif isinstance(message, protocol.LogRead):
             peer.send(self.desk.read_log(message))
         elif isinstance(message, protocol.HistoryAsk):
-            peer.send(self.desk.history(message))
+            self._spawn(peer, self._history(peer, message))
         elif isinstance(message, protocol.JobsAsk):
             peer.send(protocol.JobsAnswer(message.id, self.desk.jobs()))
         elif isinstance(message, protocol.AbilitiesAsk):
@@ -304,6 +304,9 @@ class Server:
 
     async def _status(self, peer: Peer, ask: protocol.StatusAsk) -> None:
         peer.send(protocol.StatusAnswer(ask.id, await self.desk.status_now()))
+
+    async def _history(self, peer: Peer, ask: protocol.HistoryAsk) -> None:
+        peer.send(await self.desk.history(ask))
 
     # --- viewers ---
 

@@ -1,0 +1,115 @@
+"""The past of a job: exact from sums as from rows, off the event loop, and never empty without a word."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from carbontui.job import journal
+from carbontui.job.journal import Journal
+from carbontui.job.supervisor.record import history
+
+START = 1_800_000_123.0
+DAY_S = 86400.0
+
+
+def drawn(book, *, boards=2, days=2.0, row_s=100.0):
+    """Rows as the ledger writes them: none crosses a bin of five minutes; a gap of an hour in the middle."""
+    gap = START + days * DAY_S / 2
+    for board in range(boards):
+        at = START
+        while at < START + days * DAY_S:
+            end = min(at + row_s, (at // 300 + 1) * 300)
+            if not gap <= at < gap + 3600:
+                book.energy(at, end, f"GPU-{board}", (200 + board * 50 + at % 97) * (end - at), "counter", "running")
+            at = end
+
+
+def begun_before_there_were_sums(path):
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for each in ("trigger energy_added", "trigger energy_removed", "table energy_10min"):
+            db.execute(f"drop {each}")
+
+
+@pytest.fixture
+def book(tmp_path):
+    made = Journal(tmp_path / "journal.db")
+    yield made
+    made.close()
+
+
+def row_by_row(book, *span):
+    return history.read(book.path, *span, short_s=1e9)[0].watts
+
+
+SPANS = [
+    (START, 2 * DAY_S, 240),
+    (START + 77.7, 1.9 * DAY_S, 2000),
+    (START + DAY_S, 0.5 * DAY_S, 240),
+    (START - DAY_S, 4 * DAY_S, 7),
+    (START, 1e9, 3),
+]
+
+
+@pytest.mark.parametrize("span", SPANS)
+def test_a_long_span_is_the_same_from_sums_as_from_rows(book, span):
+    drawn(book)
+    assert book.commit()
+    past, rollup = history.read(book.path, *span)
+    assert rollup is None, "the journal has its sums"
+    expected = row_by_row(book, *span)
+    assert [watts is None for watts in past.watts] == [watts is None for watts in expected]
+    known = [(a, b) for a, b in zip(past.watts, expected, strict=True) if b is not None]
+    assert known and all(a == pytest.approx(b, rel=1e-6) for a, b in known)
+
+
+async def test_a_journal_without_sums_is_summed_once_and_has_them_from_then_on(book):
+    drawn(book)
+    assert book.commit()
+    begun_before_there_were_sums(book.path)
+    expected = row_by_row(book, *SPANS[0])
+    past = history.History(book)
+    for _ in range(2):
+        assert (await past.past(*SPANS[0])).watts == pytest.approx(expected, rel=1e-6)
+    assert history.read(book.path, *SPANS[0])[1] is None
+    drawn(book, boards=1, days=0.1)
+    assert book.commit()
+    assert (await past.past(*SPANS[0])).watts == pytest.approx(row_by_row(book, *SPANS[0]), rel=1e-6)
+    past.close()
+
+
+async def test_rows_that_come_or_are_taken_back_while_it_is_summed_are_not_lost_and_not_counted(book):
+    drawn(book)
+    assert book.commit()
+    begun_before_there_were_sums(book.path)
+    _, rollup = history.read(book.path, *SPANS[0])
+    book.energy(START + 10, START + 20, "GPU-0", 5000.0, "counter", "running")
+    assert book.fill(rollup)
+    assert book.disown("GPU-1")
+    assert history.read(book.path, *SPANS[0])[0].watts == pytest.approx(row_by_row(book, *SPANS[0]), rel=1e-6)
+
+
+def test_a_supervisor_of_before_writes_rows_that_are_in_the_sums(book):
+    with closing(sqlite3.connect(book.path)) as old, old:
+        old.execute("insert into energy values (?, ?, 'GPU-0', 900.0, 'counter', 'running')", (START, START + 9))
+    with journal.read(book.path) as db:
+        assert tuple(db.execute("select joules, seconds from energy_10min").fetchone()) == (900.0, 9.0)
+
+
+async def test_a_journal_that_cannot_be_read_is_said_and_not_shown_as_an_empty_past(tmp_path, book):
+    past = history.History(book)
+    book.close()
+    (tmp_path / "journal.db").write_bytes(b"not a database at all" * 400)
+    with pytest.raises(history.HistoryError, match=r"journal\.db cannot be read"):
+        await past.past(*SPANS[0])
+    past.close()
+
+
+def test_levels_are_those_in_force_at_the_middle_of_each_column(book):
+    for at, state, level in [(-900, "running", "full"), (250, "throttled", "cap 200 W"), (650, "paused", "full")]:
+        book.event(START + at, 0.0, "state", state=state, level=level)
+    assert book.commit()
+    past, _ = history.read(book.path, START, 1000.0, 5)
+    assert past.levels == ("full", "cap 200 W", "cap 200 W", "pause", "pause")
+    past, _ = history.read(book.path, START - 2000.0, 3000.0, 3)
+    assert past.levels == (None, "full", "cap 200 W")
