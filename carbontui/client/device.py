@@ -34,6 +34,12 @@ def quiesce() -> None:
         return
 
 
+def capturing() -> bool:
+    """True while this thread's CUDA stream records a graph: nothing runs, and waiting for the device would fail."""
+    cuda = getattr(loaded_torch(), "cuda", None)
+    return cuda is not None and bool(getattr(cuda, "_initialized", False) and cuda.is_current_stream_capturing())
+
+
 def devices() -> Tuple[str, ...]:
     """NVML UUIDs of the GPUs in use, as far as this torch tells them; empty without a GPU."""
     try:

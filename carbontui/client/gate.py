@@ -125,6 +125,8 @@ class Gate:
         """Seconds spent held so far, so that a rate can leave them out."""
         self.asides = 0
         """Boundaries that are no steps: the second optimizer of a pair, say."""
+        self.framework = 0
+        """Framework loops under way that say by themselves where a step ends: the optimizer hook steps aside."""
         self.acked: Optional[Want] = None  # without its lease
         self.seen_gen = 0
         self.connected = False
@@ -142,6 +144,8 @@ class Gate:
         """Sees that the last words reach the supervisor."""
         self.quiesce: Callable[[], None] = lambda: None
         """Waits for work in flight on the device."""
+        self.capturing: Callable[[], bool] = lambda: False
+        """True while a CUDA graph is recorded, where nobody may wait for the device."""
         self.enabled = True
         self.leaving = False
         self._held_since: Optional[float] = None
@@ -172,7 +176,7 @@ class Gate:
         first, self.on_first = self.on_first, None
         if first is not None:
             first()
-        if self._busy:  # a step inside a checkpoint function is no boundary
+        if self._busy or self.capturing():  # a step inside a checkpoint function is no boundary
             return
         if self.on_boundary is not None:
             self.on_boundary()
@@ -345,7 +349,8 @@ class Gate:
     def can_save(self) -> bool:
         """A checkpoint may be taken. Not at the hook's first boundary: it lies inside optimizer.step(), and a script
         that is about to call step() itself should be met where it says."""
-        return bool(self.savers) and (self.counter is self.explicit or self.counter.done() > 1)
+        where = self.counter is self.explicit or self.framework or self.counter.done() > 1
+        return bool(self.savers) and bool(where)
 
     def step_total(self) -> int:
         """Steps of the whole training: those before this process started and its own."""

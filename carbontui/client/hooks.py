@@ -1,141 +1,76 @@
-"""Boundaries of scripts that were never changed: torch's own optimizer hooks.
+"""Boundaries of scripts that were never changed: the end of an optimizer step.
 
-A boundary is the end of an outermost optimizer step, never inside backward. The first optimizer seen counts the steps;
-others (a GAN's second one) are boundaries that count none. An explicit carbontui.step() switches all of this off.
+A boundary is the end of an outermost optimizer step, never inside backward. One optimizer counts the steps (leader.py);
+the others are boundaries that count none. An explicit carbontui.step() switches all of this off, and a framework whose
+own loop says where a step ends (frameworks/) does so while it trains.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import sys
-import threading
-import weakref
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable
 
+from carbontui.client import device
 from carbontui.client.api import gate
+from carbontui.client.around import around
+from carbontui.client.leader import Leader
 
-STALE_AFTER = 64
-"""Boundaries of others without one of the leading optimizer, after which another one leads."""
-
-_local = threading.local()
-
-
-class _Leader:
-    """Which optimizer counts the steps: the first seen, until it is gone or steps no more."""
-
-    def __init__(self) -> None:
-        self.ref: Optional[Callable[[], Any]] = None
-        self.others = 0
-
-    def worth(self, stepper: Any) -> int:
-        """Steps that a boundary of this stepper is: 1, or 0 for one beside the leader."""
-        leader = self.ref() if self.ref is not None else None
-        if leader is stepper:
-            self.others = 0
-            return 1
-        if leader is not None and self.others < STALE_AFTER:
-            self.others += 1
-            return 0
-        self.ref = weakref.ref(stepper)
-        self.others = 0
-        return 1
-
-
-_leader = _Leader()
-
-
-def _stack() -> List[Tuple[int, int]]:
-    """Steps under way in this thread, outermost first: (id of the stepper, id of the frame that runs it)."""
-    try:
-        return _local.stack  # type: ignore[no-any-return]
-    except AttributeError:
-        _local.stack = []
-        return _local.stack  # type: ignore[no-any-return]
-
-
-def _enter(stepper: Any, frame: Any) -> None:
-    stack = _stack()
-    if stack:  # a frame of the same id is one that is gone
-        stack[:] = [entry for entry in stack if entry[1] != id(frame)]
-    stack.append((id(stepper), id(frame)))
-
-
-def _leave(stepper: Any, frame: Any) -> None:
-    """A step has ended: take it off, and what an exception left above or below it; outermost means boundary."""
-    stack = _stack()
-    mine = id(stepper)
-    while stack and stack.pop()[0] != mine:
-        pass
-    if stack:  # inside another step, or one that raised and never ended? Only a frame on the stack is alive
-        alive = set()
-        while frame.f_back is not None:
-            frame = frame.f_back
-            alive.add(id(frame))
-        stack[:] = [entry for entry in stack if entry[1] in alive]
-    if not stack:
-        _boundary(stepper)
+_leader = Leader()
 
 
 def _boundary(stepper: Any) -> None:
-    if gate.counter is not gate.hooked:
-        return
-    torch = sys.modules.get("torch")
-    if torch is None or torch._C._current_graph_task_id() != -1:
-        return  # inside backward every parameter steps alone: such a script must call carbontui.step() itself
-    worth = _leader.worth(stepper)
-    if worth == 0:
-        gate.asides += 1
-    gate.hooked.step(worth)
-
-
-def _before(optimizer: Any, args: Any, kwargs: Any) -> None:
     try:
-        _enter(optimizer, sys._getframe(1))
-    except Exception:
-        return
-
-
-def _after(optimizer: Any, args: Any, kwargs: Any) -> None:
-    try:
-        _leave(optimizer, sys._getframe(1))
+        _count(stepper)
     except Exception:  # SystemExit and KeyboardInterrupt pass: they are meant
         return
 
 
-def on_optimizer(module: Any) -> List[Any]:
-    """torch.optim.optimizer has been imported; returns the handles by which torch removes the hooks."""
-    return [module.register_optimizer_step_pre_hook(_before), module.register_optimizer_step_post_hook(_after)]
+def _count(stepper: Any) -> None:
+    if gate.counter is not gate.hooked or gate.framework:
+        return
+    torch = sys.modules.get("torch")
+    if torch is None or torch._C._current_graph_task_id() != -1:
+        return  # inside backward every parameter steps alone: such a script must call carbontui.step() itself
+    if device.capturing():
+        gate.facts["captured"] = True  # this step is recorded, not done; what replays it runs no Python
+        return
+    worth = _leader.worth(stepper)
+    gate.asides += 1 - worth
+    gate.hooked.step(worth)
+
+
+def on_optimizer(module: Any) -> None:
+    """torch.optim.optimizer has been imported: every class of optimizer gets the boundary with its first object, where
+    torch wraps its step(). Not a hook of torch's: torch.compile would trace that, with breaks and warnings."""
+    plain = module.Optimizer.profile_hook_step
+    if hasattr(plain, "_carbontui"):
+        return
+
+    @functools.wraps(plain)
+    def profile_hook_step(func: Any) -> Any:
+        return around(plain(func), lambda optimizer, *args: _boundary(optimizer))
+
+    profile_hook_step._carbontui = True  # type: ignore[attr-defined]
+    module.Optimizer.profile_hook_step = staticmethod(profile_hook_step)
 
 
 def on_grad_scaler(module: Any) -> None:
-    """A module with a GradScaler has been imported: a step it skips is a boundary too, once per call."""
-    scaler = module.GradScaler
-    inner = scaler.__dict__.get("step")
-    if inner is None or hasattr(inner, "_carbontui"):
-        return
-
-    @functools.wraps(inner)
-    def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        frame = sys._getframe()
-        _enter(self, frame)
-        result = inner(self, optimizer, *args, **kwargs)
-        try:
-            _leave_scaler(self, optimizer, frame)
-        except Exception:
-            pass
-        return result
-
-    step._carbontui = True  # type: ignore[attr-defined]
-    scaler.step = step
+    """A module with a GradScaler has been imported: a step it skips is a boundary too, once per call. The step is the
+    optimizer's, so that one without a scaler before it goes on leading."""
+    inner = module.GradScaler.__dict__.get("step")
+    if inner is not None and not hasattr(inner, "_carbontui"):
+        module.GradScaler.step = around(inner, lambda scaler, optimizer, *args: _boundary(optimizer))
 
 
-def _leave_scaler(scaler: Any, optimizer: Any, frame: Any) -> None:
-    """As _leave, but the step is the optimizer's, so that one without a scaler before it goes on leading."""
-    stack = _stack()
-    while stack and stack.pop()[0] != id(scaler):
-        pass
-    stack.append((id(optimizer), id(frame)))
-    _leave(optimizer, frame)
+def on_trace_rules(module: Any) -> None:
+    """torch._dynamo has been imported: what runs at a boundary inside a compiled function is not its to compile.
+    All but the wrapper (around.py): that it must try, and give up by itself."""
+    for name in os.listdir(os.path.dirname(__file__)):
+        stem, _, ending = name.partition(".")
+        if ending in ("", "py") and stem not in ("around", "__init__", "__pycache__"):
+            module.add("carbontui.client." + stem)
 
 
 def _later(name: str) -> Callable[[Any], None]:
@@ -152,6 +87,7 @@ def _later(name: str) -> Callable[[Any], None]:
 # module name -> what to do once it has been imported; sitecustomize.py lists the same names
 WATCHED = {
     "torch.optim.optimizer": on_optimizer,
+    "torch._dynamo.trace_rules": on_trace_rules,
     "torch.amp.grad_scaler": on_grad_scaler,
     "torch.cuda.amp.grad_scaler": on_grad_scaler,
     "transformers.trainer": _later("on_transformers"),

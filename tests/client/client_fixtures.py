@@ -74,12 +74,15 @@ def launch(tmp_path: Path, hook: Path, supervisor: FakeSupervisor) -> Iterator[L
 
 
 @pytest.fixture
-def finish() -> Callable[[subprocess.Popen[str]], str]:
-    """Wait for the end and return the output; the exit code must be 0 unless said."""
+def finish(supervisor: FakeSupervisor) -> Callable[[subprocess.Popen[str]], str]:
+    """Wait for the end and return the output; the exit code must be 0 unless said. The supervisor has then heard all
+    that was said to it."""
 
     def wait(process: subprocess.Popen[str], code: int = 0, timeout_s: float = 60) -> str:
         out, _ = process.communicate(timeout=timeout_s)
         assert process.returncode == code, out
+        if supervisor.alive and supervisor.reads:
+            supervisor.wait(lambda: not any(rank.hello.pid == process.pid for rank in supervisor.live()))
         return out
 
     return wait

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import importlib
 import os
-import warnings
+import subprocess
+import sys
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from carbontui.client import hooks  # noqa: E402
+from carbontui.client import device, hooks, leader  # noqa: E402
 from carbontui.client.gate import Gate  # noqa: E402
 from carbontui.client.wire import Want  # noqa: E402
 
-
-@pytest.fixture(scope="module", autouse=True)
-def registered():
-    handles = hooks.on_optimizer(importlib.import_module("torch.optim.optimizer"))
-    plain = torch.amp.grad_scaler.GradScaler.step
-    hooks.on_grad_scaler(torch.amp.grad_scaler)
-    yield
-    torch.amp.grad_scaler.GradScaler.step = plain
-    for handle in handles:
-        handle.remove()
+KINDS = (torch.optim.SGD, torch.optim.AdamW, torch.optim.Adam, torch.optim.LBFGS)
 
 
 @pytest.fixture
 def gate(monkeypatch):
+    """A gate of its own, with the hook on every class as if torch were imported only now."""
     fresh = Gate()
     monkeypatch.setattr(hooks, "gate", fresh)
-    monkeypatch.setattr(hooks, "_leader", hooks._Leader())
-    hooks._stack().clear()
-    return fresh
+    monkeypatch.setattr(hooks, "_leader", leader.Leader())
+    module = importlib.import_module("torch.optim.optimizer")
+    plain = module.Optimizer.__dict__["profile_hook_step"]
+    steps = {kind: kind.__dict__["step"] for kind in KINDS if "step" in kind.__dict__}
+    for kind, step in steps.items():
+        bare = step
+        while hasattr(bare, "hooked"):
+            bare = bare.__wrapped__
+        kind.step = bare
+    monkeypatch.setattr(torch.amp.grad_scaler.GradScaler, "step", torch.amp.grad_scaler.GradScaler.step)
+    hooks.on_optimizer(module)
+    hooks.on_grad_scaler(torch.amp.grad_scaler)
+    yield fresh
+    module.Optimizer.profile_hook_step = plain
+    for kind, step in steps.items():
+        kind.step = step
 
 
 def pair(kind=torch.optim.SGD, **options):
@@ -99,11 +105,47 @@ def test_a_new_optimizer_leads_when_the_first_is_gone_or_idle(gate):
     assert gate.counter.done() == 5
     keep, idle = pair()
     late, busy = pair()
-    turn(keep, idle, hooks.STALE_AFTER + 2)
+    turn(keep, idle, leader.STALE_AFTER + 2)
     before = gate.counter.done()
-    turn(late, busy, hooks.STALE_AFTER + 10)
-    assert gate.counter.done() == before + 10
+    turn(late, busy, leader.STALE_AFTER + 10)
+    assert gate.counter.done() == before + leader.STALE_AFTER + 10
     del idle
+
+
+def test_trainings_in_turn_that_keep_their_optimizers_lose_no_step(gate):
+    """Six trials of a study, five folds, a pretraining and its tuning: nothing of them is freed before the end."""
+    trials = [pair() for _ in range(6)]
+    for trial in trials:
+        turn(*trial, times=60)
+    assert seen(gate) == (360, 360)
+
+
+@pytest.mark.parametrize("critic", [1, 5, 40])
+def test_a_critic_with_several_steps_an_iteration_counts_once(gate, critic):
+    first, second = pair(), pair()
+    for _ in range(100 // critic):
+        turn(*first, times=critic)
+        turn(*second)
+    turn(*first)
+    assert seen(gate) == (critic * (100 // critic) + 1, critic * (100 // critic) + 1 + 100 // critic)
+
+
+def test_an_ensemble_in_step_counts_its_first_member(gate):
+    members = [pair() for _ in range(5)]
+    for _ in range(20):
+        for member in members:
+            turn(*member)
+    assert seen(gate) == (20, 100)
+
+
+def test_phases_of_two_optimizers_in_turn_count_every_step(gate):
+    """A companion that goes on alone has been a training of its own since the leader's last step."""
+    first, second = pair(), pair()
+    for _ in range(10):
+        turn(*first)
+        turn(*second)
+    turn(*second, times=200)
+    assert gate.counter.done() == 10 + 200 + 1  # its last step beside the leader is one of those alone
 
 
 def test_an_optimizer_inside_another_is_no_boundary(gate):
@@ -164,12 +206,59 @@ def test_a_skipped_amp_step_is_a_boundary_too(gate):
 def test_compiled_steps_count(gate):
     layer, optimizer = pair()
     step = torch.compile(lambda: optimizer.step(), backend="eager")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for _ in range(4):
-            backward(layer)
-            step()
+    for _ in range(4):
+        backward(layer)
+        step()
     assert seen(gate) == (4, 4)
+
+
+COMPILED = """
+import torch, torch._dynamo.utils as dynamo
+torch.manual_seed(0)
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.AdamW(model.parameters())
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+alone = torch.compile(optimizer.step, backend="eager")
+for _ in range(5):
+    model(torch.randn(4, 8)).sum().backward()
+    alone()
+    optimizer.zero_grad()
+@torch.compile(backend="eager")
+def whole(batch):
+    model(batch).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+for _ in range(5):
+    whole(torch.randn(4, 8))
+print("breaks", sum(dynamo.counters["graph_break"].values()), dict(dynamo.counters["stats"]), flush=True)
+"""
+
+
+def test_compiling_an_optimizer_is_as_it_is_without_the_hook(supervisor, launch, finish):
+    """The same graphs and breaks, and not a warning more."""
+    plain = subprocess.run(
+        [sys.executable, "-W", "always", "-c", COMPILED], capture_output=True, text=True, timeout=100, check=True
+    )
+    hooked = finish(launch([sys.executable, "-W", "always", "-c", COMPILED]))
+    assert hooked.count("Warning") == (plain.stdout + plain.stderr).count("Warning")
+    assert hooked[hooked.index("breaks") :] == plain.stdout
+    assert supervisor.last().step == 10
+
+
+def test_no_boundary_while_a_cuda_graph_is_recorded(gate, monkeypatch):
+    """Nothing runs then, and to wait for the device would spoil the recording. A pause holds at the next real step."""
+    monkeypatch.setattr(torch.cuda, "_initialized", True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    waited = []
+    gate.quiesce, gate.capturing = lambda: waited.append(1), device.capturing
+    pair_ = pair()
+    gate.accept(Want("pause", 1, 0.2))
+    turn(*pair_, times=3)
+    gate.explicit.step()
+    assert gate.hooked.done() == 0 and waited == [] and gate.facts["captured"]
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    gate.explicit.step()
+    assert waited == [1]
 
 
 def test_zero_redundancy_counts_once(gate, tmp_path):
@@ -205,7 +294,6 @@ def test_system_exit_passes_and_other_faults_do_not(gate, monkeypatch):
     gate.accept(Want("run", 3, 60.0))
     with pytest.raises(SystemExit):
         turn(layer, optimizer)
-    assert hooks._stack() == []
 
 
 def test_an_explicit_step_silences_the_hook(gate):

@@ -1,0 +1,32 @@
+"""The wrapper around a step: alone in its file, because torch.compile must look at it and at nothing else of ours."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any, Callable
+
+_local = threading.local()
+
+
+def around(inner: Callable[..., Any], ended: Callable[..., None]) -> Callable[..., Any]:
+    """`inner`, and then `ended` with its positional arguments, unless the step was a part of another one.
+
+    The finally matters to more than errors: torch.compile leaves a frame alone that it must interrupt inside one, so
+    this is never traced, and what it wraps is compiled as it would be without it.
+    """
+
+    @functools.wraps(inner)
+    def step(*args: Any, **kwargs: Any) -> Any:
+        depth = getattr(_local, "depth", 0)
+        _local.depth = depth + 1
+        try:
+            result = inner(*args, **kwargs)
+        finally:
+            _local.depth = depth
+        if not depth:
+            ended(*args)
+        return result
+
+    step._carbontui = True  # type: ignore[attr-defined]
+    return step
