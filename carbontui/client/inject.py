@@ -41,8 +41,7 @@ def environment(
 ) -> Dict[str, str]:
     """The child's environment: `base` with the hook in front of its PYTHONPATH and what the client needs to know.
 
-    Output goes to a file, where Python would hold it back and programs would drop colour: unbuffered, coloured and 120
-    columns wide unless `base` says otherwise.
+    Output goes to a file, where Python would hold it back for kilobytes: unbuffered unless `base` says otherwise.
     """
     env = dict(base)
     # a job that is started from within another: two hooks would count every step twice
@@ -60,9 +59,19 @@ def environment(
         env.pop(name, None)
     if resume:
         env["CARBONTUI_RESUME"] = "1"
-    env["PYTHONUNBUFFERED"] = "1"
+    env.setdefault("PYTHONUNBUFFERED", "1")
+    return env
+
+
+def as_on_a_terminal(base: Mapping[str, str], columns: int) -> Dict[str, str]:
+    """For a job started on a terminal: its output goes to a file, and looks all the same as it would have there.
+
+    In colour and as wide as the terminal, unless `base` says otherwise. Elsewhere (Slurm, cron, a pipe) a program must
+    see what it would see without us.
+    """
+    env = dict(base)
     if "NO_COLOR" not in base:
         env.setdefault("FORCE_COLOR", "1")
     env.setdefault("TTY_COMPATIBLE", "1")
-    env.setdefault("COLUMNS", "120")
+    env.setdefault("COLUMNS", str(columns))
     return env

@@ -1,7 +1,8 @@
 # mypy: ignore-errors
 """Put into the training environment by carbontui: waits for torch.optim, and is silent everywhere else.
 
-Import-free on purpose: it runs at every start of a Python in the job.
+Import-free on purpose: it runs at every start of a Python in the job. Also of one that is too old for a training:
+that one must be able to read this file, and is left alone.
 """
 
 import sys
@@ -33,6 +34,7 @@ class _Watch:
 
     names = {
         "torch.optim.optimizer",
+        "torch._dynamo.trace_rules",
         "torch.amp.grad_scaler",
         "torch.cuda.amp.grad_scaler",
         "transformers.trainer",
@@ -95,21 +97,24 @@ def _install():
     # last on the path: a carbontui that this environment has installed itself comes first, and so does
     # the sitecustomize that ours stands before
     sys.path[:] = [entry for entry in sys.path if entry != here] + [here]
-    sys.meta_path.insert(0, _Watch())
+    if not _OLD:
+        sys.meta_path.insert(0, _Watch())
     me = sys.modules.pop(__name__)
     sys.path.remove(here)
     try:
         import sitecustomize  # noqa: F401
     except ImportError as error:
-        if error.name != "sitecustomize":
+        if getattr(error, "name", "sitecustomize") != "sitecustomize":
             raise
         sys.modules[__name__] = me
     finally:
         sys.path.append(here)
 
 
+_OLD = sys.version_info < (3, 8)
 try:
-    _outlive_a_full_disk()
+    if not _OLD:
+        _outlive_a_full_disk()
 except Exception:  # no run.log of ours, or output of another kind: it stays as it was
     pass
 _install()

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from carbontui import paths, proc
+from carbontui.client import inject
 from carbontui.job import spec as opts
 from carbontui.job import store
 
@@ -93,10 +94,14 @@ def start(options: opts.Options, *, hold: bool | None = None) -> int:
             "cwd": options.cwd,
         },
     }
+    environment = dict(os.environ)
+    if sys.stdout.isatty():
+        environment = inject.as_on_a_terminal(environment, shutil.get_terminal_size((120, 24)).columns)
     with (directory / "carbontui.log").open("ab") as log:
         keeper = subprocess.Popen(
             [sys.executable, "-m", "carbontui.job.keeper", options.job],
             cwd=directory,
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -13,7 +13,9 @@ from carbontui.client import inject
 
 ROOT = Path(__file__).parents[2]
 PYENV = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-PYTHONS = sorted(str(p) for v in ("3.9", "3.10", "3.12", "3.13", "3.14") for p in PYENV.glob(f"{v}.*/bin/python"))
+PYTHONS = sorted(
+    str(p) for v in ("3.8", "3.9", "3.10", "3.12", "3.13", "3.14") for p in PYENV.glob(f"{v}.*/bin/python")
+)
 
 STEPS = """
 import sys, time, carbontui
@@ -45,7 +47,44 @@ def test_the_environment_keeps_what_the_user_set(tmp_path):
     assert "FORCE_COLOR" not in env and "CARBONTUI_RESUME" not in env
     again = inject.environment(env, hook_dir=tmp_path, socket="/s", job="j", marker="/m", resume=True)
     assert again["PYTHONPATH"] == env["PYTHONPATH"] and again["CARBONTUI_RESUME"] == "1"
-    assert inject.environment({}, hook_dir=tmp_path, socket="/s", job="j", marker="/m")["FORCE_COLOR"] == "1"
+
+
+def test_a_script_sees_a_terminal_only_where_its_job_was_started_on_one(tmp_path):
+    """Escape codes in the output file of a Slurm job, and lines of a width nobody has, are ours to keep out."""
+    told = {"hook_dir": tmp_path, "socket": "/s", "job": "j", "marker": "/m"}
+    plain = inject.environment({}, **told)
+    assert not {"FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"} & set(plain)
+    assert plain["PYTHONUNBUFFERED"] == "1"
+    assert inject.environment({"PYTHONUNBUFFERED": ""}, **told)["PYTHONUNBUFFERED"] == ""
+    shown = inject.as_on_a_terminal({"HOME": "/h"}, 97)
+    assert (shown["FORCE_COLOR"], shown["COLUMNS"], shown["HOME"]) == ("1", "97", "/h")
+    assert "FORCE_COLOR" not in inject.as_on_a_terminal({"NO_COLOR": "1"}, 97)
+    assert inject.as_on_a_terminal({"COLUMNS": "200"}, 97)["COLUMNS"] == "200"
+
+
+OLD = sorted(str(p) for v in ("2.7", "3.6", "3.7") for p in PYENV.glob(f"{v}.*/bin/python"))
+
+
+@pytest.mark.parametrize("python", OLD, ids=lambda p: Path(p).parents[1].name)
+def test_a_helper_on_an_old_python_runs_as_if_nothing_were_there(python, supervisor, launch, finish, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "sitecustomize.py").write_text("import sys; sys.theirs_ran = True\n")
+    code = "import sys; print('%d %s' % (len(sys.meta_path), getattr(sys, 'theirs_ran', False)))"
+    alone = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()[0]
+    assert finish(launch([python, "-c", code], PYTHONPATH=str(theirs))) == f"{alone} True\n"
+    assert finish(launch([python, "-c", code])) == f"{alone} False\n"
+    script = """
+import carbontui
+@carbontui.on_checkpoint
+def save():
+    pass
+carbontui.report(loss=1.0)
+carbontui.step()
+print("%s %s" % (carbontui.paused(), carbontui.level()))
+"""
+    assert finish(launch(script.strip(), python=python)) == "False None\n"
+    assert supervisor.ranks == []
 
 
 def test_a_job_started_from_within_another_has_nothing_of_it(tmp_path):
