@@ -38,11 +38,12 @@ def from_iso(text: str) -> float:
     """
     try:
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
-    except ValueError:
+        epoch_s = moment.timestamp()
+    except (ValueError, OverflowError):  # overflow: the first and last hours of the calendar, in some zones
         raise ValueError(f"{text[:40]!r} is not a time; write it like 2030-02-11T08:00:00Z") from None
     if moment.tzinfo is None:
         raise ValueError(f"time {text!r} has no zone; write it like 2030-02-11T08:00:00Z")
-    return moment.timestamp()
+    return epoch_s
 
 
 def parse_duration(text: str) -> float:
@@ -122,14 +123,21 @@ def fmt_money(value: float, currency: str) -> str:
     return f"{value:,.2f} {currency}"
 
 
+YEAR_IN_DOUBT_S = 180 * 86400.0
+"""A day and a month further away than this may be of two years."""
+
+
 def fmt_clock(epoch_s: float, now_s: float) -> str:
-    """'14:15' today, 'Fri 14:15' within the week, '24 Dec 14:15' later: local time, for people."""
+    """'14:15' today, 'Fri 14:15' within the week, '24 Dec 14:15' later, '24 Dec 2031 14:15' where the year is in doubt:
+    local time, for people."""
     at, now = datetime.fromtimestamp(epoch_s), datetime.fromtimestamp(now_s)
     if at.date() == now.date():
         return f"{at:%H:%M}"
     if abs(epoch_s - now_s) < 6 * 86400:
         return f"{at:%a %H:%M}"
-    return f"{at.day} {at:%b %H:%M}"
+    if abs(epoch_s - now_s) < YEAR_IN_DOUBT_S:
+        return f"{at.day} {at:%b %H:%M}"
+    return f"{at.day} {at:%b %Y %H:%M}"
 
 
 def clock_name(epoch_s: float) -> str:

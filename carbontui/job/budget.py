@@ -7,8 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+import msgspec
+
 from carbontui import units
 
+FACTOR_MAX = 1000.0
+LONGEST_S = 366 * 86400.0
+"""No budget ends later than this after it is given: a year too many is a typing error, and every slot up to the
+deadline costs memory and time."""
+PAST_S = 60.0
+"""A deadline that has passed by less was still to come when it was typed."""
+DEFAULT = "1.0x"
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _CLOCK = re.compile(r"(?:(mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+)?(\d{1,2}):(\d{2})", re.IGNORECASE)
 
@@ -38,9 +47,7 @@ def parse(text: str, now_s: float) -> Budget:
     cleaned = text.strip().lower()
     if re.fullmatch(r"\d+(\.\d+)?x", cleaned):
         factor = float(cleaned[:-1])
-        if not 1 <= factor <= 1000:
-            raise ValueError(f"budget {text!r}: a multiple of flat-out is between 1x and 1000x")
-        return Budget("factor", factor, text.strip())
+        return checked(Budget("factor", factor, text.strip()), now_s)
     clock = _CLOCK.fullmatch(cleaned)
     if clock:
         return Budget("deadline", _next(clock[1], int(clock[2]), int(clock[3]), now_s, text), text.strip())
@@ -48,12 +55,45 @@ def parse(text: str, now_s: float) -> Budget:
         seconds = units.parse_duration(cleaned)
     except ValueError:
         try:
-            return Budget("deadline", units.from_iso(text), text.strip())
+            moment = units.from_iso(text)
         except ValueError:
             raise ValueError(f'budget {text!r} is not understood; write 1.8x, 18h or "fri 09:00"') from None
-    if not 0 < seconds <= 366 * 86400:
-        raise ValueError(f"budget {text!r}: a duration is between 1s and 366d")
-    return Budget("duration", seconds, text.strip())
+        return checked(Budget("deadline", moment, text.strip()), now_s)
+    return checked(Budget("duration", seconds, text.strip()), now_s)
+
+
+def checked(budget: Budget, now_s: float) -> Budget:
+    """The same budget if it can be one at `now_s`. Raises ValueError naming the value and the bounds."""
+    value, name = budget.value, f"budget {budget.text!r}"
+    if budget.kind == "factor" and not 1 <= value <= FACTOR_MAX:
+        raise ValueError(f"{name}: a multiple of flat-out is between 1x and {FACTOR_MAX:g}x")
+    if budget.kind == "duration" and not 0 < value <= LONGEST_S:
+        raise ValueError(f"{name}: a duration is between 1s and 366d")
+    if budget.kind == "deadline" and not value >= now_s - PAST_S:
+        raise ValueError(f"{name}: that time is over already")
+    if budget.kind == "deadline" and not value <= now_s + LONGEST_S:
+        raise ValueError(f"{name}: that is more than 366 days away")
+    return budget
+
+
+def stored(text: str, start_s: float) -> tuple[Budget, str]:
+    """(budget, '') of a job's options, read when the job began at `start_s`; what cannot be a budget is the default
+    one, with the words for it."""
+    try:
+        return parse(text, start_s), ""
+    except ValueError as error:
+        return parse(DEFAULT, start_s), f"{DEFAULT} in place of the stored budget ({error})"
+
+
+def restored(kept: object, start_s: float, now_s: float) -> Budget:
+    """What a predecessor kept. Raises ValueError when that is no budget of a job that began at `start_s`."""
+    try:
+        budget = msgspec.convert(kept, Budget)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"the kept budget cannot be used: {error}") from None
+    # given at some moment since the start: its deadline may be over by now, and no further away than from now
+    early = min(start_s, now_s)
+    return checked(budget, early if budget.value <= now_s else now_s)
 
 
 def _next(day: str | None, hour: int, minute: int, now_s: float, text: str) -> float:
@@ -79,6 +119,9 @@ def parse_until(text: str, now_s: float) -> float | Literal["next"]:
     if clock:
         return _next(clock[1], int(clock[2]), int(clock[3]), now_s, text)
     try:
-        return units.from_iso(text)
+        moment = units.from_iso(text)
     except ValueError:
         raise ValueError(f'{text!r} is not understood; write 18:00, "fri 09:00" or next') from None
+    if not moment <= now_s + LONGEST_S:
+        raise ValueError(f"{text!r} is more than 366 days away")
+    return moment

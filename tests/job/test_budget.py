@@ -49,8 +49,49 @@ def test_what_is_no_budget_is_refused_by_name(text):
         budget.parse(text, NOW)
 
 
+REFUSED = [
+    ("0001-01-01T00:00:00Z", "over already"),
+    ("0001-01-01T00:00:00", "not understood"),
+    ("1970-01-01T00:00:00Z", "over already"),
+    ("2027-11-30T00:00:00Z", "366 days"),
+    ("2300-01-01T00:00:00Z", "366 days"),
+    ("367d", "366d"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), REFUSED)
+def test_a_deadline_that_only_a_typing_error_can_mean_is_refused(text, why):
+    with pytest.raises(ValueError, match=why):
+        budget.parse(text, NOW)
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, float("nan"), float("inf"), NOW + 400 * 86400, 0.0, "soon", None])
+@pytest.mark.parametrize("kind", ["deadline", "factor", "duration", "wish"])
+def test_a_kept_budget_that_cannot_be_one_is_not_taken_over(kind, value):
+    with pytest.raises(ValueError):
+        budget.restored({"kind": kind, "value": value, "text": "t"}, NOW - 3600, NOW)
+
+
+def test_a_kept_deadline_that_has_passed_is_still_the_budget():
+    kept = {"kind": "deadline", "value": NOW - 600, "text": "09:50"}
+    assert budget.restored(kept, NOW - 3600, NOW).value == NOW - 600
+
+
+def test_a_stored_budget_that_cannot_be_one_is_the_default_and_named():
+    found, why = budget.stored("2300-01-01T00:00:00Z", NOW)
+    assert (found.kind, found.value) == ("factor", 1.0) and "2300" in why
+    assert budget.stored("18h", NOW)[1] == ""
+
+
+def test_a_day_more_than_half_a_year_away_is_said_with_its_year(berlin):
+    assert units.fmt_clock(NOW + 366 * 86400, NOW) == "19 Nov 2027 11:00"
+    assert units.fmt_clock(NOW + 30 * 86400, NOW) == "18 Dec 11:00"
+
+
 def test_until(berlin):
     assert budget.parse_until("next", NOW) == "next"
     assert units.iso(budget.parse_until("18:00", NOW)) == "2026-11-18T17:00:00.000Z"
     with pytest.raises(ValueError, match="not understood"):
         budget.parse_until("later", NOW)
+    with pytest.raises(ValueError, match="366 days"):
+        budget.parse_until("9999-12-31T23:59:59Z", NOW)

@@ -75,7 +75,9 @@ class Supervisor:
         self.learned = Learned()
         self.overrides = overrides.Overrides()
         self.control = control.Control()
-        self.budget = budgets.parse(options.budget, self.start_s)
+        self.budget, refused = budgets.stored(options.budget, self.start_s)
+        if refused:
+            self.log(refused)
         self.feed: Feed = forecasting.open_feed(options, self.clock, self.log)
         simulated = SimulatedSpec(count=options.simulated.count) if options.simulated else None
         real_replay = self.clock.replay and simulated is None

@@ -34,7 +34,7 @@ def restore(job: Supervisor) -> None:
         job.hands.restore(recall("boards"))
     with confined("the kept budget"):
         if text := recall("budget"):
-            job.budget = budget.Budget(**text)
+            job.budget = budget.restored(text, job.start_s, job.clock.now())
     with confined("the kept plan"):
         job.planner.restore(recall("plan"))
     with confined("the kept account"):
