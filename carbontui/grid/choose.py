@@ -1,7 +1,8 @@
 """Which sources a zone has, in the order they are tried. One signal: average never falls back to marginal.
 
-Without a key first, because their forecasts are free and open: NESO, Energi Data Service, Energy-Charts; then what a
-key opens: Electricity Maps, ENTSO-E, EIA; then CAISO's file of today; then typical days.
+Without a key first where the forecast is free and open: NESO, Energi Data Service, Energy-Charts; then Electricity Maps
+for who has a key; then what operators publish of their own fuel mix, live but without a forecast; then what a key opens
+hours late: ENTSO-E, EIA; then typical days.
 """
 
 from __future__ import annotations
@@ -9,18 +10,33 @@ from __future__ import annotations
 from carbontui.grid.http import Http
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.providers.caiso import Caiso, CaisoPrice
+from carbontui.grid.providers.eco2mix import Eco2mix
 from carbontui.grid.providers.eia import Eia
+from carbontui.grid.providers.eirgrid import Eirgrid
 from carbontui.grid.providers.electricity_maps import ElectricityMaps
 from carbontui.grid.providers.energi_data_service import EnergiDataPrice, EnergiDataService
 from carbontui.grid.providers.energy_charts import EnergyCharts, EnergyChartsPrice
 from carbontui.grid.providers.entsoe import Entsoe, EntsoePrice
+from carbontui.grid.providers.ercot import Ercot
+from carbontui.grid.providers.hydro_quebec import HydroQuebec
+from carbontui.grid.providers.ieso import Ieso
+from carbontui.grid.providers.miso import Miso
 from carbontui.grid.providers.neso import Neso
+from carbontui.grid.providers.nyiso import Nyiso
+from carbontui.grid.providers.ons import Ons
+from carbontui.grid.providers.ree import Ree
 from carbontui.grid.providers.retail import Awattar, OctopusAgile
+from carbontui.grid.providers.spp import Spp
+from carbontui.grid.providers.taipower import Taipower
+from carbontui.grid.providers.transpower import Transpower
 from carbontui.grid.providers.watttime import WattTime
 from carbontui.grid.settings import GridSettings
 
+OPERATORS: tuple[type[Provider], ...] = (
+    Caiso, Nyiso, Ercot, Miso, Spp, Ieso, HydroQuebec, Eco2mix, Ree, Eirgrid, Ons, Transpower, Taipower,
+)  # fmt: skip
 AVERAGE: tuple[type[Provider], ...] = (
-    Neso, EnergiDataService, EnergyCharts, ElectricityMaps, Entsoe, Eia, Caiso,
+    Neso, EnergiDataService, EnergyCharts, ElectricityMaps, *OPERATORS, Entsoe, Eia,
 )  # fmt: skip
 MARGINAL: tuple[type[Provider], ...] = (WattTime,)
 PRICE: tuple[type[Provider], ...] = (

@@ -30,15 +30,16 @@ AHEAD_S = 900.0
 
 
 def clean(
-    raw: Iterable[Raw], *, signal: Signal, now_s: float, usual_g: float | None = None
+    raw: Iterable[Raw], *, signal: Signal, now_s: float, usual_g: float | None = None, zeros: bool = False
 ) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """Rows fit for a Series, and notes on what was mended. `usual_g`: the zone's usual level, to notice a unit slip.
+    """Rows fit for a Series, and notes on what was mended. `usual_g`: the zone's usual level, to notice a unit slip;
+    `zeros`: whether an average may be 0 g (a mix of wind and water at the stack).
 
     Raises NoData when nothing is left, BadAnswer when the whole answer is in another unit.
     """
     rows, notes = _ordered(raw)
     if signal != "price":
-        rows = _plausible(rows, signal, notes, usual_g)
+        rows = _plausible(rows, signal, notes, usual_g, zeros)
         rows = _stuck(rows, notes)
     rows = _not_ahead(rows, now_s, notes, signal)
     if not rows:
@@ -76,11 +77,12 @@ def _not_ahead(rows: list[Row], now_s: float, notes: list[str], signal: Signal) 
     return kept
 
 
-def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float | None) -> list[Row]:
+def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float | None, zeros: bool) -> list[Row]:
     # marginal rates are zero at times (curtailed wind and sun); an average of zero is a fault of the source
-    sound = [row for row in rows if row.value > 0 or (row.value == 0 and signal == "marginal")]
+    zeros = zeros or signal == "marginal"
+    sound = [row for row in rows if row.value > 0 or (row.value == 0 and zeros)]
     if len(sound) < len(rows):
-        what = "below 0 g" if signal == "marginal" else "of 0 g or below"
+        what = "below 0 g" if zeros else "of 0 g or below"
         notes.append(f"{len(rows) - len(sound)} values {what} left out as faults")
         rows = sound
     if not rows:

@@ -20,8 +20,6 @@ REFRESH_S = 30.0
 """However many sources are silent, a refresh ends."""
 DAY_S = 86400.0
 AHEAD_S = 4 * DAY_S
-OVERLAP_S = DAY_S
-"""How far back every request looks again: sources revise their values for a day."""
 DEPTH_S = 56 * DAY_S
 """History worth collecting for the forecast, one stretch per window."""
 BACKFILL_S = 300.0
@@ -114,7 +112,7 @@ class Live:
 
         async def recent(old: Entry) -> tuple[Series, tuple[str, ...]]:
             held = old.series.rows if old.series else ()
-            start_s = max(now_s - provider.reach_s, held[-1].start_s - OVERLAP_S if held else 0.0)
+            start_s = max(now_s - provider.reach_s, held[-1].start_s - provider.overlap_s if held else 0.0)
             try:
                 series, notes = await provider.history(zone, start_s, now_s, now_s)
             except NoData:

@@ -46,7 +46,19 @@ NAMES = {
     "AU-QLD": "Australia, Queensland",
     "CA-ON": "Canada, Ontario",
     "CA-QC": "Canada, Quebec",
-    "BR-CS": "Brazil central and south",
+    "BR-CS": "Brazil, centre and south-east",
+    "BR-S": "Brazil, south",
+    "BR-NE": "Brazil, north-east",
+    "BR-N": "Brazil, north",
+    "GB-NIR": "Northern Ireland",
+    "ES-CE": "Spain, Ceuta",
+    "ES-ML": "Spain, Melilla",
+    "ES-IB-MA": "Spain, Mallorca",
+    "ES-CN-TE": "Spain, Tenerife",
+    "ES-CN-GC": "Spain, Gran Canaria",
+    "ES-CN-FVLZ": "Spain, Fuerteventura and Lanzarote",
+    "ES-CN-LP": "Spain, La Palma",
+    "ES-CN-HI": "Spain, El Hierro",
 }
 # the regions NESO publishes: the fourteen of the distribution networks, then England, Scotland, Wales
 GB_REGIONS = (
@@ -61,6 +73,7 @@ ALIASES = {
     "CAISO": "US-CAL-CISO", "CISO": "US-CAL-CISO", "CALIFORNIA": "US-CAL-CISO", "PJM": "US-MIDA-PJM",
     "MISO": "US-MIDW-MISO", "NYISO": "US-NY-NYIS", "ISO-NE": "US-NE-ISNE", "ISONE": "US-NE-ISNE",
     "ERCOT": "US-TEX-ERCO", "TEXAS": "US-TEX-ERCO", "SPP": "US-CENT-SWPP", "BPA": "US-NW-BPAT",
+    "IESO": "CA-ON", "ONTARIO": "CA-ON", "QUEBEC": "CA-QC", "QUÉBEC": "CA-QC", "NORTHERN IRELAND": "GB-NIR",
     "DE-LU": "DE", "HOLLAND": "NL", "SE3": "SE-SE3", "SE4": "SE-SE4", "NO1": "NO-NO1", "NO2": "NO-NO2",
 }  # fmt: skip
 

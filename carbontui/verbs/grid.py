@@ -25,6 +25,8 @@ from carbontui.verbs.place import sure_zone
 
 AHEAD_S = 24 * 3600.0
 BARS = "▁▂▃▄▅▆▇█"
+UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
+"""Sources written from their documentation alone: no answer of the real service was at hand."""
 
 
 def settings_of(loaded: config.Settings) -> GridSettings:
@@ -118,7 +120,7 @@ def _data(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) ->
 def _source(state: SourceState, now_s: float) -> dict[str, Any]:
     age_s = round(now_s - state.fetched_at_s, 1) if state.fetched_at_s else None
     told = {"name": state.name, "title": state.title, "state": state.state, "signal": state.signal}
-    return {**told, "age_s": age_s, "note": state.note}
+    return {**told, "age_s": age_s, "note": state.note, "documentation_only": state.name in UNRECORDED}
 
 
 def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -> list[str]:
@@ -140,6 +142,7 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -
     for state in feed.sources:
         age = f", {fmt_duration(now_s - state.fetched_at_s)} ago" if state.fetched_at_s else ""
         note = f"  {state.note}" if state.note else ""
+        note += "  (documentation only)" if state.name in UNRECORDED else ""
         lines.append(f"  {state.title:36} {state.state}{age}{note}")
     return lines
 

@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from urllib.parse import parse_qs, urlsplit
 from zoneinfo import ZoneInfo
 
+import operators
 import pytest
 
 from carbontui.grid.choose import EVERY
@@ -27,7 +28,7 @@ ZONE_OF = {
     "neso": "GB", "energi-data-service": "DK-DK1", "energy-charts": "DE", "electricity-maps": "FR", "entsoe": "NL",
     "eia": "US-NY-NYIS", "caiso": "US-CAL-CISO", "watttime": "US-CAL-CISO", "energi-data-price": "DK-DK2",
     "energy-charts-price": "DE", "awattar": "DE", "octopus-agile": "GB", "caiso-price": "US-CAL-CISO",
-    "entsoe-price": "NL",
+    "entsoe-price": "NL", **operators.ZONE_OF,
 }  # fmt: skip
 assert set(ZONE_OF) == {kind.name for kind in EVERY}
 
@@ -280,6 +281,14 @@ def good(name: str, now_s: float, value: Callable[[float], float | None] = level
         "energy-charts-price": charts, "electricity-maps": maps, "watttime": watttime, "eia": eia, "caiso": caiso,
         "caiso-price": oasis, "entsoe": entsoe, "entsoe-price": entsoe, "octopus-agile": agile, "awattar": awattar,
     }  # fmt: skip
+    if name in operators.ZONE_OF:
+        body_of = operators.shapes(now_s, value)[name]
+
+        def operator(request: Request) -> Answer:
+            body = body_of(request)
+            return Answer(b"", 404) if body is None else Answer(body)
+
+        return operator
     return shapes[name]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
@@ -17,7 +18,7 @@ from carbontui.grid.types import Series, Signal
 HOUR_S = 3600.0
 DAY_S = 86400.0
 # what a mistaken shape raises when it is taken apart; anything else would be a bug of ours
-SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
+SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, csv.Error)
 ROWS_MAX = 200_000
 """Of one answer: a year of five-minute values and more; beyond it something is wrong with the answer."""
 
@@ -44,6 +45,12 @@ class Provider:
     """How long to stay away after a 429 that names no time."""
     spacing_s: ClassVar[float] = 0.0
     """Least time between two requests of this machine to one of its data sets, whatever the question or the zone."""
+    overlap_s: ClassVar[float] = DAY_S
+    """How far back every request looks again, because it revises its values."""
+    zeros: ClassVar[bool] = False
+    """Whether 0 g is a value; of most averages it is a fault."""
+    recorded: ClassVar[bool] = True
+    """Whether an answer of the real service was at hand when it was written; else only its documentation was."""
     foresees: ClassVar[bool] = True
     remembers: ClassVar[bool] = True
     limits: ClassVar[str] = ""
@@ -124,7 +131,7 @@ class Provider:
         if len(raw) > ROWS_MAX:
             raise BadAnswer(f"{self.title} sent more than {ROWS_MAX} values")
         try:
-            rows, notes = clean.clean(raw, signal=self.signal, now_s=now_s, usual_g=usual_g)
+            rows, notes = clean.clean(raw, signal=self.signal, now_s=now_s, usual_g=usual_g, zeros=self.zeros)
         except (NoData, BadAnswer) as error:
             raise type(error)(f"{self.title}: {error}") from None
         made = Series(zone, self.signal, rows, self.title, self.licence, self.currency, generated_at_s)

@@ -26,7 +26,7 @@ class ElectricityMaps(Provider):
 
     @classmethod
     def covers(cls, zone: str) -> bool:
-        return not zone.startswith("GB-")
+        return not zone.removeprefix("GB-").isdigit()  # NESO's regions are none of its zones
 
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         if start_s < now_s - 25 * HOUR_S:

@@ -21,6 +21,7 @@ class EnergiDataService(Provider):
     base: ClassVar[str] = "https://api.energidataservice.dk"
     signal: ClassVar[Signal] = "average_direct"
     licence: ClassVar[str] = "CC BY 4.0, Energinet (www.energidataservice.dk)"
+    recorded: ClassVar[bool] = False
     window_s: ClassVar[float] = 300.0
     spacing_s: ClassVar[float] = 65.0  # one request per data set, minute and address since 2025-08-26, else 429
     reach_s: ClassVar[float] = 7 * DAY_S

@@ -60,6 +60,7 @@ class EnergyChartsPrice(Provider):
     base: ClassVar[str] = "https://api.energy-charts.info"
     signal: ClassVar[Signal] = "price"
     licence: ClassVar[str] = "CC BY 4.0, Bundesnetzagentur | SMARD.de via Energy-Charts"
+    recorded: ClassVar[bool] = False
     patience: ClassVar[float] = EnergyCharts.patience
     window_s: ClassVar[float] = 900.0
     currency: str | None = "EUR"

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, NoData
 from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, stamp, utc
+from carbontui.grid.providers.decode import from_xml, text_of
 from carbontui.grid.providers.mix import intensity_g_per_kwh
 from carbontui.grid.types import Series, Signal
 
@@ -86,20 +87,8 @@ class EntsoePrice(Entsoe):
         return self.series(zone, lambda: _prices(_tree(body)), now_s, now_s)
 
 
-class _Plain(ElementTree.TreeBuilder):
-    """A document type is never sent by the platform and is where XML attacks live: refused in every encoding."""
-
-    def doctype(self, *_: object) -> None:
-        raise BadAnswer("ENTSO-E sent a document type, which is refused")
-
-
 def _tree(body: bytes) -> ElementTree.Element:
-    try:
-        root: ElementTree.Element = ElementTree.fromstring(body, ElementTree.XMLParser(target=_Plain()))
-    except ElementTree.ParseError:
-        raise BadAnswer("ENTSO-E sent a broken or cut-off document") from None
-    for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]  # the namespace changes with every version of the schema
+    root = from_xml(body, "ENTSO-E")
     if root.tag.startswith("Acknowledgement"):
         raise NoData("ENTSO-E has no data for these hours")
     if not root.tag.endswith("MarketDocument"):
@@ -108,10 +97,7 @@ def _tree(body: bytes) -> ElementTree.Element:
 
 
 def _text(element: ElementTree.Element, path: str) -> str:
-    found = element.findtext(path)
-    if found is None:
-        raise BadAnswer(f"ENTSO-E sent a document without {path}")
-    return found.strip()
+    return text_of(element, path, "ENTSO-E")
 
 
 def _points(series: ElementTree.Element, value: str) -> Iterator[tuple[float, float, float]]:

@@ -64,6 +64,7 @@ class Awattar(Provider):
     base: ClassVar[str] = "https://api.awattar.de"
     signal: ClassVar[Signal] = "price"
     licence: ClassVar[str] = "aWATTar"
+    recorded: ClassVar[bool] = False
     window_s: ClassVar[float] = 1800.0
     currency: str | None = "EUR"
 

@@ -23,6 +23,7 @@ class WattTime(Provider):
     base: ClassVar[str] = "https://api.watttime.org"
     signal: ClassVar[Signal] = "marginal"
     licence: ClassVar[str] = "WattTime, not to be republished"
+    recorded: ClassVar[bool] = False
     keys: ClassVar[tuple[str, ...]] = ("WATTTIME_USERNAME", "WATTTIME_PASSWORD")
     window_s: ClassVar[float] = 300.0
     reach_s: ClassVar[float] = 7 * DAY_S

@@ -1,0 +1,61 @@
+"""EirGrid and SONI (Ireland): no key; the operators' own CO2 intensity every 15 min, and their forecast of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from carbontui.grid import clean
+from carbontui.grid.faults import BadAnswer
+from carbontui.grid.providers.base import DAY_S, Provider, number, rows_of
+from carbontui.grid.providers.frame import LocalClock
+from carbontui.grid.types import Series, Signal
+
+REGIONS = {"IE": "ROI", "GB-NIR": "NI"}
+HERE = ZoneInfo("Europe/Dublin")
+
+
+class Eirgrid(Provider):
+    """Local stamps, null where nothing has come yet; imports are counted as the operators count them."""
+
+    name: ClassVar[str] = "eirgrid"
+    title: ClassVar[str] = "EirGrid Smart Grid Dashboard"
+    base: ClassVar[str] = "https://www.smartgriddashboard.com/api"
+    signal: ClassVar[Signal] = "average_direct"
+    licence: ClassVar[str] = "EirGrid Group"
+    recorded: ClassVar[bool] = False
+    window_s: ClassVar[float] = 900.0
+    reach_s: ClassVar[float] = 7 * DAY_S
+    limits: ClassVar[str] = "forecast to the end of the next day at most"
+
+    @classmethod
+    def covers(cls, zone: str) -> bool:
+        return zone in REGIONS
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        data = await self._ask(zone, start_s, end_s, "co2intensity")
+        return self.series(zone, lambda: self._read(data, zone, "actual", now_s), now_s)
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        data = await self._ask(zone, now_s, now_s + DAY_S, "co2intensityforecast")
+        return self.series(zone, lambda: self._read(data, zone, "forecast", now_s), now_s, now_s)
+
+    async def _ask(self, zone: str, start_s: float, end_s: float, area: str) -> Any:
+        first, last = (datetime.fromtimestamp(at, tz=HERE) for at in (start_s, end_s))
+        days = {"datefrom": f"{first:%Y-%m-%d}", "dateto": f"{last + timedelta(days=1):%Y-%m-%d}"}
+        how = {"region": REGIONS[zone], "chartType": "default", "dateRange": "day", "areas": area}
+        return await self.json("chart/", {**how, **days})
+
+    def _read(self, data: Any, zone: str, kind: str, now_s: float) -> Iterator[clean.Raw]:
+        clock = LocalClock(HERE)
+        for record in rows_of(data, "Rows"):
+            if record["Region"] != REGIONS[zone]:
+                raise BadAnswer(f"{self.title} answered for {record['Region']}, not {REGIONS[zone]}")
+            word = record["FieldName"].upper()
+            if "CO2" not in word or "INTENSITY" not in word or ("FORECAST" in word) != (kind == "forecast"):
+                continue
+            start_s = clock(datetime.strptime(record["EffectiveTime"], "%d-%b-%Y %H:%M:%S"))
+            if kind == "forecast" or start_s <= now_s:
+                yield start_s, 900.0, number(record["Value"]), kind

@@ -1,0 +1,147 @@
+"""The frame of every source that publishes its fuel mix: such a provider says where to ask and how to read a row.
+
+`request` brings the bodies, `read` takes megawatts by the operator's own words out of one of them, the frame makes
+rows: words become fuels, fuels an intensity, stamps intervals. A new operator is one page (see nyiso.py), a row in
+choose.py and an answer in its real form in tests/grid/operators.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from datetime import date, datetime, timedelta
+from typing import ClassVar, NamedTuple
+from zoneinfo import ZoneInfo
+
+from carbontui.grid import clean
+from carbontui.grid.faults import BadAnswer, NoData, NotFound
+from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, steps
+from carbontui.grid.providers.mix import intensity_g_per_kwh
+from carbontui.grid.types import Series, Signal
+
+STRANGE_SHARE = 0.05
+"""Of what is generated may go by a word we do not know; with more the mix is not known."""
+
+
+class Power(NamedTuple):
+    """What one kind of plant gave in the interval that begins at start_s; None where it has not come in."""
+
+    start_s: float
+    word: str
+    megawatts: float | None
+
+
+class MixProvider(Provider):
+    """One operator's published generation by fuel, turned into direct emissions per kWh generated."""
+
+    signal: ClassVar[Signal] = "average_direct"
+    foresees: ClassVar[bool] = False
+    window_s: ClassVar[float] = 300.0
+    reach_s: ClassVar[float] = DAY_S
+    overlap_s: ClassVar[float] = 2 * HOUR_S
+    limits: ClassVar[str] = "no forecast, imports not counted"
+    zeros: ClassVar[bool] = True
+
+    zones: ClassVar[Mapping[str, str]]
+    """Our zone -> what the operator calls it."""
+    fuels: ClassVar[Mapping[str, str | None]]
+    """The operator's word -> a fuel of `mix.FACTORS`; None for what is no source: storage, exchanges, sums."""
+    time_zone: ClassVar[str] = "UTC"
+    step_s: ClassVar[float] = 300.0
+    keeps_s: ClassVar[float | None] = None
+    """How far back it can be asked; older stretches are not asked for."""
+
+    @classmethod
+    def covers(cls, zone: str) -> bool:
+        return zone in cls.zones
+
+    def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
+        """The bodies that hold the stretch. Raises GridError."""
+        raise NotImplementedError
+
+    def read(self, body: bytes, zone: str) -> Iterable[Power]:
+        """What one body says, in the order in which it says it. Any exception of shape becomes a BadAnswer."""
+        raise NotImplementedError
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        if self.keeps_s is not None and end_s < now_s - self.keeps_s:
+            raise NoData(f"{self.title} keeps nothing that old")
+        bodies = [body async for body in self.request(zone, start_s, end_s, now_s)]
+        if not bodies:
+            raise NoData(f"{self.title} has no answer for these days")
+        return self.series(zone, lambda: self._rows(p for body in bodies for p in self.read(body, zone)), now_s)
+
+    async def daily(self, path: str, start_s: float, end_s: float) -> AsyncIterator[bytes]:
+        """The files of the local days in the stretch; `path` is a pattern of strftime. A day without one is left out;
+        raises NotFound when none has."""
+        missing: NotFound | None = None
+        found = False
+        for day in self.days(start_s, end_s):
+            try:
+                body = (await self.get(day.strftime(path))).body
+            except NotFound as error:
+                missing = error
+                continue
+            found = True
+            yield body
+        if missing and not found:
+            raise missing
+
+    def days(self, start_s: float, end_s: float) -> list[date]:
+        """The operator's calendar days that the stretch touches."""
+        first, last = (datetime.fromtimestamp(at, tz=ZoneInfo(self.time_zone)).date() for at in (start_s, end_s - 1))
+        return [first + timedelta(days=k) for k in range((last - first).days + 1)]
+
+    def clock(self) -> LocalClock:
+        """Reads the operator's own stamps; one for each body."""
+        return LocalClock(ZoneInfo(self.time_zone))
+
+    def _rows(self, powers: Iterable[Power]) -> Iterator[clean.Raw]:
+        mixes: dict[float, dict[str, float]] = {}
+        unknown: dict[float, float] = {}
+        broken: set[float] = set()
+        words: set[str] = set()
+        for start_s, word, megawatts in powers:
+            mix = mixes.setdefault(start_s, {})
+            if megawatts is None:
+                broken.add(start_s)
+            elif word not in self.fuels:
+                words.add(word)
+                unknown[start_s] = unknown.get(start_s, 0.0) + max(0.0, megawatts)
+            elif (fuel := self.fuels[word]) is not None:
+                mix[fuel] = mix.get(fuel, 0.0) + megawatts
+        starts = sorted(mixes)
+        most = max((len(mix) for mix in mixes.values()), default=0)
+        known = False
+        for start_s, length in zip(starts, steps(starts, self.step_s), strict=True):
+            mix = mixes[start_s]
+            generated, strange = sum(power for power in mix.values() if power > 0), unknown.get(start_s, 0.0)
+            if strange > STRANGE_SHARE * (generated + strange):
+                continue
+            known = True
+            # an interval in which a fuel is missing would look cleaner or dirtier than it was
+            if 2 * len(mix) >= most and start_s not in broken:
+                yield start_s, length, intensity_g_per_kwh(mix, self.signal), "estimated"
+        if unknown and not known:
+            raise BadAnswer(f"{self.title} names fuels that are not known here: {', '.join(sorted(words))[:80]}")
+
+
+class LocalClock:
+    """Local stamps to epoch seconds, in the order of a body: in autumn an hour comes twice, only the order tells."""
+
+    def __init__(self, zone: ZoneInfo) -> None:
+        self._zone = zone
+        self._last_s = float("-inf")
+
+    def __call__(self, naive: datetime) -> float:
+        """Epoch seconds; the second of two readings where the first would go back."""
+        at_s = naive.replace(tzinfo=self._zone, fold=0).timestamp()
+        if at_s < self._last_s:
+            at_s = max(at_s, naive.replace(tzinfo=self._zone, fold=1).timestamp())
+        self._last_s = max(at_s, self._last_s)
+        return at_s
+
+
+def amount(text: str) -> float | None:
+    """Megawatts of a cell: thousands may be set off by commas; empty and dashes are None. Raises ValueError."""
+    cleaned = text.replace(",", "").strip()
+    return float(cleaned) if cleaned not in ("", "-", "N/A") else None

@@ -1,0 +1,165 @@
+"""Operators' own fuel mixes: what the frame does with them, and the traps of each one's form."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import operators
+import pytest
+from grid_site import Answer, Request, Site, good, iso, level, told
+
+from carbontui.grid import zones
+from carbontui.grid.choose import AVERAGE, EVERY, OPERATORS
+from carbontui.grid.faults import BadAnswer, NoData
+from carbontui.grid.providers.base import Provider
+from carbontui.grid.providers.frame import MixProvider
+from carbontui.grid.providers.mix import FACTORS, intensity_g_per_kwh
+
+NOW = 1896998400.0 + 20 * 3600
+PAGE_MAX = 100
+
+
+def made(name: str, site: Site) -> Provider:
+    return next(kind for kind in EVERY if kind.name == name)(site.http(), site.settings())
+
+
+def test_every_operator_is_one_page() -> None:
+    import carbontui.grid.providers as folder
+
+    for kind in OPERATORS:
+        page = Path(folder.__file__).parent / f"{kind.__module__.rpartition('.')[2]}.py"
+        assert len(page.read_text().splitlines()) <= PAGE_MAX or kind.name == "caiso", page
+
+
+def test_every_zone_of_an_operator_can_be_named() -> None:
+    for kind in OPERATORS:
+        covered = [key for key in zones.every() if kind.covers(key)]
+        assert covered, kind.name
+        if issubclass(kind, MixProvider):
+            assert set(kind.zones) <= set(zones.every()), kind.name
+            assert all(zones.every()[key].name != key for key in kind.zones)
+
+
+def test_every_word_of_an_operator_is_a_fuel_of_the_table() -> None:
+    for kind in OPERATORS:
+        if issubclass(kind, MixProvider):
+            assert {fuel for fuel in kind.fuels.values() if fuel} <= set(FACTORS), kind.name
+
+
+def test_at_least_ten_more_operators_answer_without_a_key() -> None:
+    new = [kind for kind in AVERAGE if kind in OPERATORS and not kind.keys and kind.name != "caiso"]
+    fresh = {key for kind in new for key in zones.every() if kind.covers(key)}
+    # countries and operators that no keyless source covered before; parts of one counted once
+    assert len({key if key.startswith(("US-", "CA-", "GB-")) else key[:2] for key in fresh} - {"FR", "ES", "IE"}) >= 9
+
+
+def test_burnt_fuels_count_at_the_stack_and_over_their_life() -> None:
+    mix = {"coal": 1000.0, "gas": 1000.0, "wind": 2000.0, "solar": -5.0}
+    assert intensity_g_per_kwh(mix, "average_direct") == pytest.approx((760 + 370) / 4)
+    assert intensity_g_per_kwh(mix, "average_lifecycle") == pytest.approx((820 + 490 + 22) / 4)
+    assert all(factor.direct_g <= factor.lifecycle_g or fuel == "oil" for fuel, factor in FACTORS.items())
+    assert all(factor.source for factor in FACTORS.values())
+
+
+async def test_new_york_reads_single_days_and_whole_months(site: Site) -> None:
+    site.respond = good("nyiso", NOW)
+    await made("nyiso", site).history("US-NY-NYIS", NOW - 86400, NOW, NOW)
+    assert [request.path.rpartition("/")[2] for request in site.seen] == [
+        "20300210rtfuelmix.csv",
+        "20300211rtfuelmix.csv",
+    ]
+    day = good("nyiso", NOW)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name in ("20300109", "20300110"):
+            archive.writestr(f"{name}rtfuelmix.csv", day(Request(f"/{name}rtfuelmix.csv", {}, {})).body)
+    site.respond = lambda request: Answer(out.getvalue())
+    end_s = datetime(2030, 1, 11, tzinfo=ZoneInfo("America/New_York")).timestamp()
+    rows = (await made("nyiso", site).history("US-NY-NYIS", end_s - 86400, end_s, NOW))[0].rows
+    assert site.seen[-1].path.endswith("/20300101rtfuelmix_csv.zip") and len(rows) == 2 * 288
+    assert rows[-1].start_s == end_s - 300 and rows[-1].value == pytest.approx(level(rows[-1].start_s), rel=1e-4)
+
+
+@pytest.mark.parametrize(("name", "zone"), [("nyiso", "America/New_York"), ("ree", "Europe/Madrid")])
+@pytest.mark.parametrize("month", [3, 11])
+async def test_days_of_23_and_25_hours_have_no_gap_and_no_hour_twice(
+    site: Site, name: str, zone: str, month: int
+) -> None:
+    here = ZoneInfo(zone)
+    day = {("nyiso", 3): 10, ("nyiso", 11): 3, ("ree", 3): 31, ("ree", 11): 27}[name, month]
+    month = 10 if (name, month) == ("ree", 11) else month
+    noon = datetime(2030, month, day, 23, 30, tzinfo=here).timestamp()
+    site.respond = good(name, noon)
+    rows = (await made(name, site).history(operators.ZONE_OF[name], noon - 86400, noon, noon))[0].rows
+    assert all(b.start_s - a.start_s == 300 for a, b in pairwise(rows)), [
+        iso(a.start_s) for a, b in pairwise(rows) if b.start_s - a.start_s != 300
+    ]
+    assert all(row.value == pytest.approx(level(row.start_s), rel=1e-4) for row in rows)
+
+
+async def test_the_spanish_marks_of_the_hour_that_comes_twice_are_read(site: Site) -> None:
+    stamps = ["2030-10-27 2A:55", "2030-10-27 2B:00", "2030-10-27 2B:05", "2030-10-27 3:00"]
+    rows = [{"ts": ts, "dem": 100, "car": 50, "eol": 50} for ts in stamps]
+    site.respond = lambda request: Answer(f"null({json.dumps({'valoresHorariosGeneracion': rows})});".encode())
+    now_s = datetime(2030, 10, 27, 12, tzinfo=ZoneInfo("Europe/Madrid")).timestamp()
+    found = (await made("ree", site).history("ES", now_s - 3600, now_s, now_s))[0].rows
+    actual = [iso(row.start_s) for row in found if not row.suspect]
+    assert actual == ["2030-10-27T00:55Z", "2030-10-27T01:00Z", "2030-10-27T01:05Z", "2030-10-27T02:00Z"]
+
+
+async def test_turbines_of_islands_without_a_pipeline_burn_oil(site: Site) -> None:
+    rows = [{"ts": "2030-02-11 10:00", "dem": 100, "cc": 50, "eol": 50}]
+    site.respond = lambda request: Answer(f"null({json.dumps({'valoresHorariosGeneracion': rows})});".encode())
+    provider = made("ree", site)
+    assert (await provider.history("ES-CN-TE", NOW - 3600, NOW, NOW))[0].rows[0].value == pytest.approx(733 / 2)
+    assert (await provider.history("ES-IB-MA", NOW - 3600, NOW, NOW))[0].rows[0].value == pytest.approx(370 / 2)
+    start_s = (await provider.history("ES-CN-TE", NOW - 3600, NOW, NOW))[0].rows[0].start_s
+    assert iso(start_s) == "2030-02-11T10:00Z"  # the Canaries keep the time of Lisbon
+
+
+async def test_a_fuel_that_is_not_known_makes_no_mix(site: Site) -> None:
+    def mix(antimatter_mw: float) -> Answer:
+        rows = [
+            {"INTERVALEST": "2030-02-11 02:00:00 PM", "CATEGORY": word, "ACT": str(power)}
+            for word, power in (("Coal", 6000), ("Wind", 4000), ("Antimatter", antimatter_mw))
+        ]
+        return told({"Fuel": {"Type": rows}})
+
+    site.respond = lambda request: mix(256)
+    provider = made("miso", site)
+    rows = (await provider.history("US-MIDW-MISO", NOW - 3600, NOW, NOW))[0].rows
+    assert rows[0].value == pytest.approx(0.6 * 760)
+    site.respond = lambda request: mix(2560)
+    with pytest.raises(BadAnswer, match="Antimatter"):
+        await provider.history("US-MIDW-MISO", NOW - 3600, NOW, NOW)
+
+
+async def test_what_a_source_does_not_keep_is_not_asked_for(site: Site) -> None:
+    with pytest.raises(NoData, match="nothing that old"):
+        await made("ercot", site).history("US-TEX-ERCO", NOW - 9 * 86400, NOW - 8 * 86400, NOW)
+    assert site.seen == []
+
+
+async def test_an_hour_of_wind_and_water_alone_is_zero_at_the_stack(site: Site) -> None:
+    site.respond = good("ons", NOW, lambda t: 0.0)
+    rows = (await made("ons", site).history("BR-NE", NOW - 3600, NOW, NOW))[0].rows
+    assert [row.value for row in rows] == [0.0]
+
+
+async def test_hours_of_quebec_that_have_not_come_are_no_zeros(site: Site) -> None:
+    site.respond = good("hydro-quebec", NOW)
+    rows = (await made("hydro-quebec", site).history("CA-QC", NOW - 86400, NOW, NOW))[0].rows
+    assert rows[-1].start_s <= NOW - 3600 and min(row.value for row in rows) > 100
+
+
+async def test_a_map_of_ireland_for_the_other_part_is_refused(site: Site) -> None:
+    real = good("eirgrid", NOW)
+    site.respond = lambda request: Answer(real(request).body.replace(b'"NI"', b'"ROI"'))
+    with pytest.raises(BadAnswer, match="ROI, not NI"):
+        await made("eirgrid", site).forecast("GB-NIR", NOW + 86400, NOW)
