@@ -69,6 +69,7 @@ ReasonCode = Literal[
     "vanished",  # the child is gone and nobody saw its exit status
 ]
 How = Literal["measured", "integrated", "estimated", "default", "forecast", "simulated", "replay"]
+LevelKind = Literal["off", "unload", "pause", "duty", "cap", "full"]
 
 
 # --- what `status --json` prints -------------------------------------------------------------------------------
@@ -248,7 +249,7 @@ class LevelInfo(Struct, frozen=True):
     """A level of the plan: watts of the devices at the level, speed relative to the reference."""
 
     name: str
-    kind: Literal["off", "unload", "pause", "duty", "cap", "full"]
+    kind: LevelKind
     power_w: float
     speed: float
     cap_w: float | None = None

@@ -1,17 +1,17 @@
 """The job's clock: live, or a replay that runs N times faster than life from a chosen moment on.
 
-Grid, plan, accounts and screen live on this clock; leases, sockets and heartbeats on the machine's.
+Grid, plan, accounts and screen live on this clock; leases, sockets and heartbeats on the machine's. It is a rule, not
+a clock itself: whoever asks says what the wall clock shows.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`now()` in epoch seconds of the job. A live clock has speed 1 and no origin."""
+    """Maps wall time to the job's time and back, in epoch seconds. A live clock has speed 1 and no origin."""
 
     speed: float = 1.0
     wall_origin_s: float = 0.0
@@ -20,9 +20,6 @@ class Clock:
     @property
     def replay(self) -> bool:
         return self.wall_origin_s != 0.0
-
-    def now(self) -> float:
-        return self.at_wall(time.time())
 
     def at_wall(self, wall_s: float) -> float:
         """The job's time at a wall time."""
@@ -35,8 +32,3 @@ class Clock:
         if not self.replay:
             return job_s
         return self.wall_origin_s + (job_s - self.job_origin_s) / self.speed
-
-    @staticmethod
-    def replaying(start_s: float, speed: float, wall_s: float | None = None) -> Clock:
-        """A replay that shows `start_s` now and runs `speed` times faster than life."""
-        return Clock(speed, time.time() if wall_s is None else wall_s, start_s)

@@ -1,4 +1,4 @@
-"""What the sums of the books cost a tick, by the length of the job: microseconds after one bin has got a few joules.
+"""What the sums of the account cost a tick, by the length of the job: microseconds after one bin has got a few joules.
 
 python tests/bench/bench_books.py
 """
@@ -16,7 +16,7 @@ from carbontui.grid.types import Row
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.record.accounting import Books
+from carbontui.job.supervisor.record.accounting import Accounting
 
 TICKS = 50
 
@@ -29,17 +29,17 @@ def tick_us(days: int, folder: Path) -> float:
         job="b", name="b", dir=str(folder), argv=("true",), cwd=str(folder), log="", socket="", created_s=start,
         currency="EUR", price_per_kwh=0.3,
     )  # fmt: skip
-    books = Books(spec, Clock(), Journal(folder / f"{days}.db"), "boot")
+    account = Accounting(spec, Clock(), Journal(folder / f"{days}.db"), "boot")
     for index in range(bins):
         at = start + index * accounts.BIN_S
-        books.ledger.add("g", at, at + accounts.BIN_S, 2e5 + index % 7, "counter", "running", 0.0, gpu=True)
+        account.ledger.add("g", at, at + accounts.BIN_S, 2e5 + index % 7, "counter", "running", 0.0, gpu=True)
     rows = [Row(start + k * 900.0, 900.0, 300.0 + k % 90, "actual") for k in range(bins // 3 - 8)]
-    books.realised(rows, "average_direct", "bench")
+    account.realised(rows, "average_direct", "bench")
     spent = []
     for tick in range(TICKS):
-        books.ledger.add("g", end - 1.0, end, 700.0, "counter", "running", 0.0, gpu=True)
+        account.ledger.add("g", end - 1.0, end, 700.0, "counter", "running", 0.0, gpu=True)
         begun = time.perf_counter()
-        books.sums(start_s=start, done_s=0.9 * (end - start) + tick, full_wall_w=800.0, nowcast=310.0, gpus=1)
+        account.totals(start_s=start, done_s=0.9 * (end - start) + tick, full_wall_w=800.0, nowcast=310.0, gpus=1)
         spent.append(1e6 * (time.perf_counter() - begun))
     return statistics.median(spent)
 

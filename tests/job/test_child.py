@@ -3,7 +3,8 @@
 import pytest
 
 from carbontui.job import child, store
-from carbontui.job.supervisor.core.control import Control, Observation, decide
+from carbontui.job.supervisor.core.control import Asked, decide
+from carbontui.job.supervisor.core.observation import Observation
 
 RECORDS = [
     ({"code": 0}, "done"),
@@ -16,7 +17,7 @@ RECORDS = [
 
 @pytest.mark.parametrize(("record", "state"), RECORDS)
 def test_supervisor_and_reader_of_the_exit_record_say_the_same(record, state):
-    _, decision = decide(Control(), Observation(now_s=0.0, mono_s=0.0, child=child.exited(record)))
+    _, decision = decide(Asked(), Observation(now_s=0.0, mono_s=0.0, child=child.exited(record)))
     told = store.ended(record)
     assert (told["state"], told["reason"]) == (decision.state, decision.reason)
     assert told["state"] == state

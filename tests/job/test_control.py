@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from carbontui import protocol
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core.control import Control, Level, Observation, Rank, decide
+from carbontui.job.supervisor.core.control import Asked, decide
+from carbontui.job.supervisor.core.levels import Level
+from carbontui.job.supervisor.core.observation import Observation, Rank
 
 PAUSE = Level("pause", "pause", 90, 0.0)
 FULL = Level("full", "full", 600, 1.0)
@@ -30,45 +32,45 @@ def override(mode, value=None, until=None):
 
 
 def test_a_planned_pause_is_asked_for_and_observed_only_when_every_rank_stands():
-    asked, decision = decide(Control(), seen(PAUSE))
-    assert (asked.mode, asked.gen, decision.want_changed, decision.state) == ("pause", 1, True, "pausing")
+    asked, decision = decide(Asked(), seen(PAUSE))
+    assert (asked.mode, asked.gen, decision.state) == ("pause", 1, "pausing")
     ranks = [rank("paused", 1), replace(rank("asked", 1), rank=1)]
     assert decide(asked, seen(PAUSE, ranks))[1].state == "pausing"
     ranks = [rank("paused", 1), replace(rank("paused", 1), rank=1)]
     again, decision = decide(asked, seen(PAUSE, ranks))
-    assert decision.state == "paused" and not decision.want_changed and again.gen == 1
+    assert decision.state == "paused" and again.gen == 1
 
 
 def test_a_person_wins_over_the_plan_and_is_named():
-    asked, decision = decide(Control(), seen(PAUSE, override=override("boost")))
+    asked, decision = decide(Asked(), seen(PAUSE, override=override("boost")))
     assert asked.mode == "run" and decision.state == "running"
     assert decision.reason.code == "override" and "ada@pts/1" in decision.reason.text
-    assert decide(Control(), seen(FULL, override=override("pause")))[0].mode == "pause"
+    assert decide(Asked(), seen(FULL, override=override("pause")))[0].mode == "pause"
 
 
 def test_unknown_work_or_zone_never_pauses_but_keeps_a_cap():
     why = protocol.Reason("no_work", "flat out: the amount of work is not known yet")
-    asked, decision = decide(Control(), seen(PAUSE, free=why))
+    asked, decision = decide(Asked(), seen(PAUSE, no_shifting=why))
     assert asked.mode == "run" and decision.reason.code == "no_work"
-    assert decide(Control(), seen(CAP, free=why, can_cap=True))[0].limit_w == 300
+    assert decide(Asked(), seen(CAP, no_shifting=why, can_cap=True))[0].limit_w == 300
 
 
 def test_no_plan_yet_means_flat_out():
-    asked, decision = decide(Control(), seen(None))
+    asked, decision = decide(Asked(), seen(None))
     assert asked.mode == "run" and decision.state == "running"
 
 
 def test_no_slack_left_runs_whatever_the_plan_says():
-    asked, decision = decide(Control(), seen(PAUSE, must_run=True))
+    asked, decision = decide(Asked(), seen(PAUSE, must_run=True))
     assert asked.mode == "run" and decision.reason.code == "deadline"
 
 
 def test_a_person_may_pause_beyond_the_deadline():
-    assert decide(Control(), seen(FULL, must_run=True, override=override("pause")))[0].mode == "pause"
+    assert decide(Asked(), seen(FULL, must_run=True, override=override("pause")))[0].mode == "pause"
 
 
 def test_the_longest_pause_ends_and_is_not_begun_again_until_the_plan_ran():
-    asked, _ = decide(Control(), seen(PAUSE, max_pause_s=600))
+    asked, _ = decide(Asked(), seen(PAUSE, max_pause_s=600))
     late = replace(seen(PAUSE, [rank("paused", 1)], max_pause_s=600), now_s=1000 + 601)
     asked, decision = decide(asked, late)
     assert asked.mode == "run" and decision.reason.code == "max_pause"
@@ -81,47 +83,47 @@ def test_the_longest_pause_ends_and_is_not_begun_again_until_the_plan_ran():
 
 def test_a_start_that_waits_is_no_pause():
     waiting = Child("waiting")
-    asked, _ = decide(Control(), seen(OFF, (), waiting, next_at_s=90_000.0, max_pause_s=600))
+    asked, _ = decide(Asked(), seen(OFF, (), waiting, next_at_s=90_000.0, max_pause_s=600))
     _, decision = decide(asked, replace(seen(OFF, (), waiting, next_at_s=90_000.0, max_pause_s=600), now_s=50_000.0))
     assert decision.state == "waiting" and decision.hold_until_s == 90_000.0
 
 
 def test_unload_needs_a_checkpoint_function_else_it_is_a_pause():
-    assert decide(Control(), seen(UNLOAD))[0].mode == "pause"
-    asked, _ = decide(Control(), seen(UNLOAD, [rank(can_unload=True)], next_at_s=5000.0))
+    assert decide(Asked(), seen(UNLOAD))[0].mode == "pause"
+    asked, _ = decide(Asked(), seen(UNLOAD, [rank(can_unload=True)], next_at_s=5000.0))
     assert asked.mode == "unload" and asked.not_before_s == 5000.0
 
 
 def test_a_start_that_waits_is_held_until_the_plan_begins_and_released_by_boost():
     waiting = Child("waiting")
-    _, decision = decide(Control(), seen(OFF, (), waiting, next_at_s=4000.0, next_level="full"))
+    _, decision = decide(Asked(), seen(OFF, (), waiting, next_at_s=4000.0, next_level="full"))
     assert decision.state == "waiting" and decision.hold_until_s == 4000.0 and decision.reason.code == "plan_wait"
-    _, decision = decide(Control(), seen(OFF, (), waiting, next_at_s=4000.0, override=override("boost")))
+    _, decision = decide(Asked(), seen(OFF, (), waiting, next_at_s=4000.0, override=override("boost")))
     assert decision.hold_until_s is None
 
 
 def test_a_rank_that_heard_a_predecessor_is_outranked():
-    asked, decision = decide(Control(gen=3), seen(FULL, [rank("paused", 9)]))
-    assert asked.gen == 10 and asked.mode == "run" and decision.want_changed
+    asked, _ = decide(Asked(gen=3), seen(FULL, [rank("paused", 9)]))
+    assert asked.gen == 10 and asked.mode == "run"
 
 
 def test_no_boundary_is_said_after_a_while():
-    asked, _ = decide(Control(), seen(PAUSE))
+    asked, _ = decide(Asked(), seen(PAUSE))
     stuck = replace(seen(PAUSE, [replace(rank("asked", 1), quiet_s=42.0)]), mono_s=50 + 42)
     _, decision = decide(asked, stuck)
     assert decision.state == "pausing" and decision.reason.code == "no_boundary" and "42 s" in decision.reason.text
 
 
 def test_a_cap_is_a_limit_only_where_it_can_be_set():
-    asked, decision = decide(Control(), seen(CAP, can_cap=True))
-    assert asked.limit_w == 300 and decision.limit_changed and decision.state == "throttled"
-    asked, decision = decide(Control(), seen(CAP, can_cap=False))
+    asked, decision = decide(Asked(), seen(CAP, can_cap=True))
+    assert asked.limit_w == 300 and decision.state == "throttled"
+    asked, decision = decide(Asked(), seen(CAP, can_cap=False))
     assert asked.limit_w is None and decision.state == "running"
 
 
 def test_a_cap_that_no_board_holds_is_not_called_one():
     capped = override("cap", 300.0)
-    asked, _ = decide(Control(), seen(FULL, override=capped, can_cap=True))
+    asked, _ = decide(Asked(), seen(FULL, override=capped, can_cap=True))
     refused = seen(FULL, override=capped, can_cap=True, refused_w=300.0, refused_why="no effect")
     _, decision = decide(asked, refused)
     assert decision.state == "running" and decision.reason.text.startswith("not capped at 300 W")
@@ -131,9 +133,9 @@ def test_a_cap_that_no_board_holds_is_not_called_one():
 
 
 def test_the_end_gives_everything_back():
-    asked, _ = decide(Control(), seen(CAP, can_cap=True))
+    asked, _ = decide(Asked(), seen(CAP, can_cap=True))
     asked, decision = decide(asked, seen(CAP, (), Child("exited", code=0), can_cap=True))
-    assert asked.limit_w is None and decision.limit_changed and decision.state == "done"
+    assert asked.limit_w is None and decision.state == "done"
     assert decide(asked, seen(CAP, (), Child("exited", signal=9)))[1].state == "failed"
     assert decide(asked, seen(CAP, (), Child("exited", code=0, stopped=True)))[1].state == "stopped"
     assert decide(asked, seen(CAP, (), Child("vanished")))[1].state == "lost"
@@ -154,7 +156,7 @@ rank_states = st.sampled_from(["running", "asked", "paused", "checkpointing", "u
     )
 )
 def test_whatever_happens_generations_grow_and_a_pause_has_a_cause(events):
-    control = Control()
+    asked = Asked()
     for step, (planned, word, state, gen, must, free, can_cap) in enumerate(events):
         why = protocol.Reason("no_zone", "zone unknown") if free else None
         observed = Observation(
@@ -165,17 +167,17 @@ def test_whatever_happens_generations_grow_and_a_pause_has_a_cause(events):
             planned=planned,
             override=word,
             must_run=must,
-            free=why,
+            no_shifting=why,
             can_cap=can_cap,
         )
-        before = control
-        control, decision = decide(control, observed)
-        assert control.gen >= before.gen
-        if (control.mode, control.duty) != (before.mode, before.duty):
-            assert control.gen > before.gen and decision.want_changed
-        if control.mode != "run":
+        before = asked
+        asked, _ = decide(asked, observed)
+        assert asked.gen >= before.gen
+        if (asked.mode, asked.duty) != (before.mode, before.duty):
+            assert asked.gen > before.gen
+        if asked.mode != "run":
             person = word is not None and word.mode == "pause"
             planned_still = planned is not None and planned.kind in ("pause", "unload", "off")
             assert person or (planned_still and not must and not free and word is None)
-        if control.limit_w is not None:
+        if asked.limit_w is not None:
             assert can_cap

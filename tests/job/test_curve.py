@@ -12,8 +12,9 @@ from carbontui.job import store
 @pytest.fixture
 def job(house):
     """Two hours of work under the default budget; every day is dirty at this hour and clean two hours later."""
-    hour = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
-    rows = [(hour + timedelta(hours=h), 900 if h % 24 < 2 or h % 24 > 21 else 20) for h in range(-480, 48)]
+    now = datetime.now(timezone.utc).replace(second=0, microsecond=0)
+    quarter = now.replace(minute=now.minute // 15 * 15)  # from the full hour on, the dirty time would be over too soon
+    rows = [(quarter + timedelta(hours=h), 900 if h % 24 < 2 or h % 24 > 21 else 20) for h in range(-480, 48)]
     text = "".join(f"{t:%Y-%m-%dT%H:%M:%SZ},{v}\n" for t, v in rows)
     (house.root / "dirty_now.csv").write_text("time_utc,carbon_g_per_kwh\n" + text)
     job = house.start("--grid", "dirty_now.csv", "--zone", "DE", "--work", "2h")

@@ -15,6 +15,7 @@ import pytest
 from house import House, until
 
 from carbontui import proc
+from carbontui.job import store
 
 LEASE_S = 15.0
 
@@ -367,6 +368,7 @@ def test_a_full_disk_hurts_neither_training_nor_supervisor(tmp_path, house):
 def test_another_hosts_job_is_listed_and_never_touched(house):
     job = house.start(steps=20)
     job.until_exit()
+    until(lambda: not store.load(job.dir).live, what="the keeper's last word")
     record = json.loads((job.dir / "job.json").read_text())
     record["host"] = "elsewhere"
     (job.dir / "job.json").write_text(json.dumps(record))

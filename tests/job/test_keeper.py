@@ -16,8 +16,9 @@ from house import until
 from carbontui.job.keeper import messages
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
-from carbontui.job.supervisor.core.control import Control, Observation, decide
-from carbontui.job.supervisor.shell import keeper_handle as guard
+from carbontui.job.supervisor.core.control import Asked, decide
+from carbontui.job.supervisor.core.observation import Observation
+from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 
 RUN = """\
 import sys
@@ -111,7 +112,7 @@ def test_a_supervisor_may_be_slow_to_its_first_word_but_not_for_ever(tmp_path):
 async def test_a_keeper_that_dies_while_the_command_is_unloaded_is_named_as_the_reason():
     ours, theirs = socket.socketpair()
     told = asyncio.Event()
-    one = guard.Guard(theirs.detach(), lambda _: None, told.set)
+    one = KeeperHandle(theirs.detach(), lambda _: None, told.set)
     one.open()
     ours.sendall(b'{"t":"child","state":"unloaded","pid":null}\n')
     await asyncio.wait_for(told.wait(), 5)
@@ -119,7 +120,7 @@ async def test_a_keeper_that_dies_while_the_command_is_unloaded_is_named_as_the_
     told.clear()
     ours.close()
     await asyncio.wait_for(told.wait(), 5)
-    _, decision = decide(Control(), Observation(now_s=0.0, mono_s=0.0, child=one.child()))
+    _, decision = decide(Asked(), Observation(now_s=0.0, mono_s=0.0, child=one.child()))
     assert decision.state == "lost" and "run it again" in decision.reason.text
 
 

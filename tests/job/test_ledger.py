@@ -11,9 +11,9 @@ from carbontui.account import accounts
 from carbontui.job import spec as options
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.record.accounting import Books
-from carbontui.job.supervisor.record.energy_ledger import Ledger
-from carbontui.job.supervisor.record.watt_history import Columns
+from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
+from carbontui.job.supervisor.record.watt_history import WattHistory
 
 pieces = st.lists(
     st.tuples(st.floats(0.1, 2000.0), st.floats(0.0, 1e7), st.sampled_from(["running", "paused"])),
@@ -25,7 +25,7 @@ pieces = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(pieces, st.lists(st.floats(10.0, 900.0), min_size=1, max_size=8))
 def test_rows_bins_and_total_agree(spans, grid):
-    ledger = Ledger(pue=1.2)
+    ledger = EnergyLedger(pue=1.2)
     at, wall = 1_000_000.0, 0.0
     for seconds, joules, state in spans:
         ledger.add("GPU-1", at, at + seconds, joules, "counter", state, wall, gpu=True)
@@ -44,7 +44,7 @@ def test_rows_bins_and_total_agree(spans, grid):
 
 
 def test_a_row_ends_where_the_state_changes_and_where_a_bin_ends():
-    ledger = Ledger()
+    ledger = EnergyLedger()
     ledger.add("g", 0.0, 100.0, 10.0, "counter", "running", 0.0, gpu=True)
     ledger.add("g", 100.0, 200.0, 10.0, "counter", "running", 1.0, gpu=True)
     ledger.add("g", 200.0, 250.0, 1.0, "counter", "paused", 2.0, gpu=True)
@@ -56,7 +56,7 @@ def test_a_row_ends_where_the_state_changes_and_where_a_bin_ends():
 
 def test_an_idle_gpu_before_the_start_counts_only_when_asked():
     for count_idle, kwh in ((False, 0.0), (True, 1.0)):
-        ledger = Ledger(count_idle=count_idle)
+        ledger = EnergyLedger(count_idle=count_idle)
         ledger.add("g", 0.0, 60.0, 3.6e6, "counter", "waiting", 0.0, gpu=True)
         assert ledger.gpu_kwh == pytest.approx(kwh)
         assert len(ledger.drain(everything=True)) == 1
@@ -115,36 +115,36 @@ def test_sums_of_the_books_equal_the_plain_sum_to_the_last_bit(tmp_path_factory,
         job="b", name="b", dir="", argv=(), cwd="", log="", socket="", created_s=start_s, pue=1.3, currency="EUR"
     )
     folder = tmp_path_factory.getbasetemp()
-    books = Books(spec, Clock(), Journal(folder / "no" / "such.db"), "boot")
+    account = Accounting(spec, Clock(), Journal(folder / "no" / "such.db"), "boot")
     for kind, index, number, known in [*steps, ("?", 7, 5e3, None), ("?", 3, 4e3, 80.0)]:
         start = 300.0 * index
         if kind == "j":
-            books.ledger.bins[start] += number
+            account.ledger.bins[start] += number
         elif kind == "g":
-            books.intensity[start] = number
+            account.intensity[start] = number
         elif kind == "p":
-            books.price[start] = number
+            account.price[start] = number
         else:
-            sums = books.sums(start_s=start_s, done_s=number, full_wall_w=700.0, nowcast=known, gpus=1)
-            joules = sorted(books.ledger.bins.items())
-            grams = units.joules_to_kwh(plain(joules, books.intensity, known)) * 1.3
+            sums = account.totals(start_s=start_s, done_s=number, full_wall_w=700.0, nowcast=known, gpus=1)
+            joules = sorted(account.ledger.bins.items())
+            grams = units.joules_to_kwh(plain(joules, account.intensity, known)) * 1.3
             if sums.gco2_g is None:
-                assert known is None and not any(at in books.intensity for at, j in joules if j)
+                assert known is None and not any(at in account.intensity for at, j in joules if j)
             else:
                 assert sums.gco2_g == grams
             if sums.avoided_g is not None:
-                flat_out = plain(seconds(start_s, start_s + number), books.intensity, known)
+                flat_out = plain(seconds(start_s, start_s + number), account.intensity, known)
                 assert sums.avoided_g == units.joules_to_kwh(700.0 * flat_out) - grams
             if sums.cost is not None:
-                assert sums.cost.value == round(units.joules_to_kwh(plain(joules, books.price, None)) * 1.3, 9)
+                assert sums.cost.value == round(units.joules_to_kwh(plain(joules, account.price, None)) * 1.3, 9)
 
 
 def test_a_successor_goes_on_with_the_same_books():
-    ledger = Ledger()
+    ledger = EnergyLedger()
     ledger.add("g", 0.0, 700.0, 5.0, "counter", "running", 0.0, gpu=True)
     ledger.add("g", 700.0, 800.0, 2.0, "counter", "paused", 1.0, gpu=True)
     written = [(t0, t1, joules, state) for t0, t1, _, joules, _, state in ledger.drain()]
-    other = Ledger()
+    other = EnergyLedger()
     other.restore(ledger.to_dict(), written, 2.0)
     assert other.gpu_j == ledger.gpu_j and dict(other.bins) == pytest.approx(dict(ledger.bins))
     assert [row[2:] for row in other.drain(everything=True)] == [row[2:] for row in ledger.drain(everything=True)]
@@ -152,25 +152,25 @@ def test_a_successor_goes_on_with_the_same_books():
 
 def test_what_is_taken_back_is_gone_from_rows_and_sums_alike(tmp_path):
     spec = options.Options(job="t", name="t", dir="", argv=(), cwd="", log="", socket="", created_s=0.0)
-    books = Books(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
+    account = Accounting(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
     for board, watts in (("GPU-ours", 300.0), ("GPU-theirs", 500.0)):
         for at in range(0, 700, 10):
             joules = 10 * watts
-            books.ledger.add(board, 1e6 + at, 1e6 + at + 10, joules, "counter", "running", float(at), gpu=True)
-            books.columns.add(board, 1e6 + at, 1e6 + at + 10, joules)
-    books.write()
-    assert books.disown(["GPU-theirs"]) == pytest.approx(350_000.0)
-    books.write(everything=True)
-    books.journal.commit()
-    rows = books.journal.energy_rows()
+            account.ledger.add(board, 1e6 + at, 1e6 + at + 10, joules, "counter", "running", float(at), gpu=True)
+            account.watts.add(board, 1e6 + at, 1e6 + at + 10, joules)
+    account.write()
+    assert account.disown(["GPU-theirs"]) == pytest.approx(350_000.0)
+    account.write(everything=True)
+    account.journal.commit()
+    rows = account.journal.energy_rows()
     assert sum(row[2] for row in rows) == pytest.approx(210_000.0)
-    assert books.ledger.gpu_j == pytest.approx(210_000.0) == sum(books.ledger.bins.values())
-    assert books.ledger.by_how["counter"] == pytest.approx(210_000.0)
-    assert set(filter(None, books.columns.watts().total_w)) == {300.0}
+    assert account.ledger.gpu_j == pytest.approx(210_000.0) == sum(account.ledger.bins.values())
+    assert account.ledger.by_how["counter"] == pytest.approx(210_000.0)
+    assert set(filter(None, account.watts.watts().total_w)) == {300.0}
 
 
 def test_the_chart_shows_no_total_where_a_board_is_missing():
-    columns = Columns(0.0, 60.0)
+    columns = WattHistory(0.0, 60.0)
     for at in range(0, 300, 5):
         columns.add("cpu", at, at + 5, 50.0)
         columns.add("GPU-1", at + 1, at + 6, 500.0)
@@ -178,7 +178,7 @@ def test_the_chart_shows_no_total_where_a_board_is_missing():
             columns.add("GPU-2", at, at + 5, 1500.0)
     columns.add("cpu", 300.0, 301.0, 10.0)  # the board's word for this column is about to come
     assert columns.watts().total_w == (410.0, 410.0, None, None, None, None)
-    alone = Columns(0.0, 60.0)
+    alone = WattHistory(0.0, 60.0)
     for at in range(0, 120, 5):
         alone.add("cpu", at, at + 5, 50.0)
         alone.add("GPU-1", at, at + 5, 500.0)

@@ -1,7 +1,7 @@
 import pytest
 
 from carbontui.job.supervisor.core import override as overrides
-from carbontui.job.supervisor.core.override import Overrides, apply, expire
+from carbontui.job.supervisor.core.override import Overrides, apply, expire, restored, to_kept
 
 
 def test_an_override_says_who_and_ends_by_the_clock():
@@ -22,5 +22,5 @@ def test_the_slower_of_two_hands_is_told_who_was_faster():
 
 def test_what_a_successor_reads_is_what_was_held():
     held = apply(Overrides(), "cap", by="a", expected_gen=0, until_s=9.0, value_w=300.0)
-    assert Overrides.from_dict(held.to_dict()) == held
-    assert Overrides.from_dict(Overrides().to_dict()) == Overrides()
+    assert restored(to_kept(held)) == held
+    assert restored(to_kept(Overrides())) == Overrides() == restored(None)

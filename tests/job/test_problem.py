@@ -1,21 +1,22 @@
 """What a plan may choose from: caps where limits can be set, else duty cycles, and never a cap nobody can set."""
 
-from dataclasses import replace
-from types import SimpleNamespace
-
 import pytest
+from states import inputs, job_state, outlook
 
-from carbontui.grid.types import Outlook
-from carbontui.job.child import Child as ControlChild
+from carbontui.job.child import Child
 from carbontui.job.supervisor.core import plan as planning
 from carbontui.job.supervisor.core import problem
-from carbontui.job.supervisor.core.capabilities import caps_hold, sigstop_refusal
-from carbontui.job.supervisor.core.control import Control, Level, Observation, Rank, decide
-from carbontui.job.supervisor.shell.replanner import Planner
+from carbontui.job.supervisor.core.boards import take_limits
+from carbontui.job.supervisor.core.capabilities import sigstop_refusal
+from carbontui.job.supervisor.core.control import Asked, decide
+from carbontui.job.supervisor.core.finish import why_no_shifting
+from carbontui.job.supervisor.core.levels import Level
+from carbontui.job.supervisor.core.observation import Observation, Rank
+from carbontui.job.worker.messages import PlanAnswer, Solved
 from carbontui.power.messages import Capability, Reading
 from carbontui.protocol import Override
 
-CAPS = (problem.Cap(300.0, 300.0, 0.85),)
+CAPS = (problem.PowerCap(300.0, 300.0, 0.85),)
 
 
 def kinds(machine):
@@ -38,14 +39,16 @@ def test_a_duty_cycle_saves_watts_and_no_energy():
 def test_a_planned_duty_cycle_is_asked_of_the_training():
     duty = Level("duty 50%", "duty", 250, 0.5, duty=0.5)
     ranks = (Rank(0, "running", 0, 10, 0.1),)
-    child = ControlChild("running", age_s=100)
-    asked, decision = decide(Control(), Observation(now_s=0, mono_s=0, child=child, ranks=ranks, planned=duty))
+    child = Child("running", age_s=100)
+    asked, decision = decide(Asked(), Observation(now_s=0, mono_s=0, child=child, ranks=ranks, planned=duty))
     assert (asked.mode, asked.duty) == ("run", 0.5)
     assert decision.state == "throttled" and "not energy" in decision.reason.text
 
 
 def may_cap(*support):
-    return caps_hold([Reading(uuid=str(i), name="H100", caps={"limit": Capability(s)}) for i, s in enumerate(support)])
+    return take_limits(
+        [Reading(uuid=str(i), name="H100", caps={"limit": Capability(s)}) for i, s in enumerate(support)]
+    )
 
 
 def test_a_plan_counts_on_caps_only_where_every_board_takes_one():
@@ -68,11 +71,10 @@ def test_sigstop_is_for_one_process_alone():
 
 
 def test_the_speed_under_an_override_is_the_measured_one_or_none():
-    outlook = Outlook("DE", "average_direct", 0.0, 900.0, (300.0,) * 9, (), (), 0, "x", "forecast", 0.0)
     setup = problem.build(
         now_s=0.0,
         deadline_s=7200.0,
-        outlook=outlook,
+        outlook=outlook(*(300.0,) * 9, start_s=0.0),
         machine=problem.Machine(caps=CAPS),
         aim=problem.Aim(),
         work_left_s=3600.0,
@@ -81,41 +83,33 @@ def test_the_speed_under_an_override_is_the_measured_one_or_none():
         age_s=0.0,
     )
 
+    solved = Solved((2,) * 4, 3600.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1)
+    plan = planning.from_answer(setup, PlanAnswer(plan=solved), 0.0)
+
     def speed(mode, watts=None):
-        return planning.speed_under(Override(mode, watts, None, "ada@pts/1"), setup)
+        return planning.speed_under(Override(mode, watts, None, "ada@pts/1"), plan)
 
     assert (speed("boost"), speed("cap", 350.0), speed("cap", 200.0), speed("pause")) == (1.0, 0.85, None, None)
 
 
-def planner_that_sees(mean, price=(), **said):
-    values = tuple(mean)
-    outlook = Outlook("US-CAL-CISO", "marginal", 0.0, 900.0, values, values, values, 2, "WattTime", "forecast", 1800.0)
-    outlook = replace(outlook, price=price)
-    options = {"objective": "carbon", "price_per_kwh": None, "carbon_price": None, "currency": "EUR"} | said
-    return Planner(
-        SimpleNamespace(
-            caps_hold=False,
-            progress=SimpleNamespace(total_s=7200.0),
-            feed=SimpleNamespace(zone="US-CAL-CISO", note="WattTime: 9 h old"),
-            options=SimpleNamespace(**options),
-            outlook=outlook,
-        )
-    )
+def reason_to_wait(mean, price=(), **said):
+    state = job_state(outlook=outlook(*mean, realised=2, price=price), currency="EUR", **said)
+    return why_no_shifting(state, inputs(grid_note="WattTime: 9 h old"))
 
 
 def test_a_grid_of_which_nothing_is_expected_is_not_planned_as_clean():
-    assert planner_that_sees([300, 310, 305, None]).free_reason() is None
-    reason = planner_that_sees([300, 310, None, None]).free_reason()
+    assert reason_to_wait([300, 310, 305, None]) is None
+    reason = reason_to_wait([300, 310, None, None])
     assert reason.code == "no_grid" and "WattTime: 9 h old" in reason.text
 
 
 def test_money_is_not_saved_where_no_price_is_known():
     seen = [300, 310, 305, 300]
-    reason = planner_that_sees(seen, objective="cost").free_reason()
+    reason = reason_to_wait(seen, objective="cost")
     assert reason.code == "no_grid" and "no electricity price in EUR" in reason.text
-    assert planner_that_sees(seen, objective="cost", price_per_kwh=0.3).free_reason() is None
-    assert planner_that_sees(seen, objective="cost", carbon_price=80.0).free_reason() is None
-    assert planner_that_sees(seen, (None, None, 0.1, None), objective="cost").free_reason() is None
+    assert reason_to_wait(seen, objective="cost", price_per_kwh=0.3) is None
+    assert reason_to_wait(seen, objective="cost", carbon_price=80.0) is None
+    assert reason_to_wait(seen, (None, None, 0.1, None), objective="cost") is None
 
 
 @pytest.mark.parametrize(("ahead_s", "slots"), [(100.5, 1), (1000.5, 2), (1900.5, 3), (2800.5, 4)])

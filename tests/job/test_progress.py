@@ -2,144 +2,157 @@
 
 import pytest
 
-from carbontui.job.supervisor.core.progress import Progress
+from carbontui.job.supervisor.core.progress import (
+    Progress,
+    ran,
+    rested,
+    restored,
+    saw_process,
+    saw_start,
+    saw_step,
+    to_kept,
+)
 
 
 def run(progress, seconds, rate, *, reference=True, speed=1.0):
     for _ in range(int(seconds)):
-        new = progress.saw_step(progress.step - progress.base + rate, 0, None)
-        progress.ran(1.0, 1.0, speed, new, reference=reference)
+        progress = saw_step(progress, progress.step - progress.base + rate, 0, None)
+        progress = ran(progress, 1.0, 1.0, speed, reference=reference)
+    return progress
 
 
 def test_work_is_unknown_until_told_or_measured():
     progress = Progress(steps_total=1000)
     assert progress.total_s is None and progress.left_s is None
-    run(progress, 10, 5)
+    progress = run(progress, 10, 5)
     assert progress.total_s == pytest.approx(200.0) and progress.left_s == pytest.approx(190.0)
 
 
 def test_a_persons_estimate_gives_way_to_measured_steps_for_what_is_left_not_for_the_budget():
     progress = Progress(work_s=100.0, steps_total=1000)
-    run(progress, 10, 5)
+    progress = run(progress, 10, 5)
     assert progress.total_s == 100.0 and progress.left_s == pytest.approx(190.0)
 
 
 def test_without_steps_time_at_a_levels_speed_is_what_counts():
     progress = Progress(work_s=3600.0)
-    progress.ran(600.0, 600.0, 1.0, 0, reference=True)
-    progress.ran(600.0, 600.0, 0.5, 0, reference=False)
+    progress = ran(progress, 600.0, 600.0, 1.0, reference=True)
+    progress = ran(progress, 600.0, 600.0, 0.5, reference=False)
     assert progress.done_s == pytest.approx(900.0) and progress.left_s == pytest.approx(2700.0)
 
 
 def test_steps_under_a_cap_do_not_teach_the_reference():
     progress = Progress(steps_total=1000)
-    run(progress, 10, 10)
-    run(progress, 20, 5, reference=False, speed=0.5)
+    progress = run(progress, 10, 10)
+    progress = run(progress, 20, 5, reference=False, speed=0.5)
     assert progress.ref_rate == pytest.approx(10.0) and progress.done_s == pytest.approx(20.0)
 
 
 def test_steps_count_on_after_an_unload_and_never_twice():
     progress = Progress()
-    progress.saw_start(1)
-    assert progress.saw_step(40, 0, 100) == 40
-    assert progress.saw_step(40, 0, 100) == 0
-    progress.saw_start(2)
-    assert progress.saw_step(3, 0, None) == 3 and progress.step == 43
-    assert progress.saw_step(5, 40, None) == 2 and progress.step == 45
+    progress = saw_start(progress, 1)
+    progress = saw_step(progress, 40, 0, 100)
+    assert (progress.step, progress.fresh_steps) == (40, 40)
+    progress = saw_step(progress, 40, 0, 100)
+    assert (progress.step, progress.fresh_steps) == (40, 40)
+    progress = saw_start(progress, 2)
+    progress = saw_step(progress, 3, 0, None)
+    assert progress.step == 43
+    progress = saw_step(progress, 5, 40, None)
+    assert (progress.step, progress.fresh_steps) == (45, 45)
 
 
 def test_a_successor_knows_what_was_known():
     progress = Progress(steps_total=1000)
-    run(progress, 10, 5)
-    other = Progress()
-    other.restore(progress.to_dict())
+    progress = run(progress, 10, 5)
+    other = restored(Progress(), to_kept(progress))
     assert (other.left_s, other.done_s, other.ref_rate) == (progress.left_s, progress.done_s, progress.ref_rate)
     # steps made while nobody watched are done, and teach nothing
-    other.ran(1.0, 1.0, 1.0, other.saw_step(500, 0, None), reference=True)
-    assert other.ref_rate == progress.ref_rate and other.left_s == pytest.approx(100.0)
+    later = ran(saw_step(other, 500, 0, None), 1.0, 1.0, 1.0, reference=True)
+    assert later.ref_rate == progress.ref_rate and later.left_s == pytest.approx(100.0)
 
 
 def replayed(progress, windows, *, hour_s=3600.0):
     """Windows of flat-out running at 60 steps an hour of the job's clock, which is a second here, with pauses between.
 
-    Steps are told of once in ten ticks and at the pause, as a rank tells them. Yields the steps really made at each
-    tick.
+    Steps are reported once in ten ticks and at the pause, as a rank reports them. Yields the steps really made at each
+    tick, and what is known.
     """
     made = 0.0
     for _ in range(windows):
         for tick in range(25):
             made += 6
             told = tick % 10 == 4 or tick == 24
-            new = progress.saw_step(int(made), 0, None) if told else 0
-            progress.ran(hour_s / 10, 0.1, 1.0, new, reference=tick not in (0, 1, 2))
-            yield made
-        progress.rested()
+            progress = saw_step(progress, int(made), 0, None) if told else progress
+            progress = ran(progress, hour_s / 10, 0.1, 1.0, reference=tick not in (0, 1, 2))
+            yield made, progress
+        progress = rested(progress)
 
 
 def test_work_between_two_reports_counts_as_done():
-    progress = Progress(work_s=86400.0, steps_total=1440, given_rate=60 / 3600.0)
-    for made in replayed(progress, 4):
+    begun = Progress(work_s=86400.0, steps_total=1440, given_rate=60 / 3600.0)
+    for made, progress in replayed(begun, 4):
         assert progress.left_s == pytest.approx((1440 - made) * 60.0, abs=60.0)
 
 
 def test_the_reference_rate_is_of_whole_spans_between_reports():
-    progress = Progress(work_s=86400.0, steps_total=1440)
-    for _ in replayed(progress, 4):
-        pass
+    begun = Progress(work_s=86400.0, steps_total=1440)
+    *_, (_, progress) = replayed(begun, 4)
     assert progress.ref_wall_s >= 3.0 and progress.ref_rate == pytest.approx(60 / 3600.0, rel=1e-6)
 
 
 def test_a_stall_earns_no_more_than_one_step():
     progress = Progress(steps_total=100)
-    run(progress, 20, 1)
+    progress = run(progress, 20, 1)
     left = progress.left_s
     for _ in range(600):
-        progress.ran(1.0, 1.0, 1.0, 0, reference=True)
+        progress = ran(progress, 1.0, 1.0, 1.0, reference=True)
     assert left - 1.0 / progress.ref_rate <= progress.left_s <= left
-    progress.rested()
+    progress = rested(progress)
     assert progress.left_s == left
 
 
 def test_a_step_of_many_minutes_is_partly_done():
     progress = Progress(steps_total=100)
     for second in range(1, 18001):
-        progress.ran(1.0, 1.0, 1.0, progress.saw_step(second // 600, 0, None), reference=True)
+        progress = ran(saw_step(progress, second // 600, 0, None), 1.0, 1.0, 1.0, reference=True)
     assert progress.ref_rate == pytest.approx(1 / 600)
     for _ in range(300):
-        progress.ran(1.0, 1.0, 1.0, 0, reference=True)
+        progress = ran(progress, 1.0, 1.0, 1.0, reference=True)
     assert progress.left_s == pytest.approx(70 * 600.0 - 300.0)
 
 
 def test_trainings_that_a_command_runs_in_turn_add_up():
     progress, alive = Progress(), {"a"}
-    progress.saw_process("a", alive.__contains__, fresh=True)
-    progress.saw_step(60, 0, 60)
+    progress = saw_process(progress, "a", alive, fresh=True)
+    progress = saw_step(progress, 60, 0, 60)
     assert (progress.step, progress.steps_total) == (60, 60)
     alive = {"b"}
-    progress.saw_process("b", alive.__contains__, fresh=True)
-    progress.saw_step(1, 0, None)
+    progress = saw_process(progress, "b", alive, fresh=True)
+    progress = saw_step(progress, 1, 0, None)
     assert (progress.step, progress.steps_total) == (61, None)  # nobody has said yet how long the second is
-    progress.saw_step(10, 0, 40)
+    progress = saw_step(progress, 10, 0, 40)
     assert (progress.step, progress.steps_total) == (70, 100)
-    progress.saw_start(1)
-    progress.saw_start(2)  # unloaded, and resumed from its own tenth step
-    progress.saw_process("c", {"c"}.__contains__, fresh=False)
-    assert progress.saw_step(5, 10, 40) == 5 and progress.step == 75
+    progress = saw_start(progress, 1)
+    progress = saw_start(progress, 2)  # unloaded, and resumed from its own tenth step
+    progress = saw_process(progress, "c", {"c"}, fresh=False)
+    progress = saw_step(progress, 5, 10, 40)
+    assert progress.step == 75
 
 
 def test_trainings_side_by_side_and_launcher_restarts_do_not_add_up():
     progress = Progress(steps_total=100)
     for process in ("a", "b"):
-        progress.saw_process(process, {"a", "b"}.__contains__, fresh=True)
-        progress.saw_step(50, 0, 70)
-    progress.saw_process("again", {"again"}.__contains__, fresh=False)
-    progress.saw_step(20, 0, None)
+        progress = saw_process(progress, process, {"a", "b"}, fresh=True)
+        progress = saw_step(progress, 50, 0, 70)
+    progress = saw_process(progress, "again", {"again"}, fresh=False)
+    progress = saw_step(progress, 20, 0, None)
     assert (progress.step, progress.steps_total) == (50, 100)  # a person's --steps stands
 
 
 def test_a_script_may_correct_its_total():
     progress = Progress()
-    progress.saw_process("a", {"a"}.__contains__, fresh=True)
+    progress = saw_process(progress, "a", {"a"}, fresh=True)
     for total in (100, 250, 80):
-        progress.saw_step(10, 0, total)
+        progress = saw_step(progress, 10, 0, total)
         assert progress.steps_total == total

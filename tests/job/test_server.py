@@ -10,7 +10,7 @@ from carbontui import protocol as p
 from carbontui.job.supervisor.shell.server import Peer, Server
 
 
-class Desk:
+class Listener:
     """A supervisor with nothing to say; `news` rings when a rank has said something new."""
 
     def __init__(self) -> None:
@@ -19,21 +19,21 @@ class Desk:
     def override_gen(self) -> int:
         return 0
 
-    def rank_changed(self, peer: Peer) -> None:
+    def rank_changed(self, peer: Peer, *, connected: bool) -> None:
         self.news.set()
 
 
 def test_a_timed_step_is_placed_on_the_clock_of_this_side(tmp_path: Path) -> None:
     async def main() -> None:
-        desk = Desk()
-        server = Server(tmp_path / "run" / "job.sock", desk, lambda line: None)  # type: ignore[arg-type]
+        listener = Listener()
+        server = Server(tmp_path / "run" / "job.sock", listener, lambda line: None)  # type: ignore[arg-type]
         await server.open()
         _, writer = await asyncio.open_unix_connection(server.path)
 
         async def told(obs: p.Obs) -> tuple[float, int] | None:
-            desk.news.clear()
+            listener.news.clear()
             writer.write(p.encode(obs))
-            await asyncio.wait_for(desk.news.wait(), 30)
+            await asyncio.wait_for(listener.news.wait(), 30)
             return server.ranks[0].timed
 
         writer.write(p.encode(p.Hello(p.VERSION, "0.1.0", "rank")))

@@ -16,7 +16,9 @@ from house import until
 from carbontui import proc, protocol
 from carbontui.job.child import Child
 from carbontui.job.keeper.sigstop import Freezer
-from carbontui.job.supervisor.core.control import Control, Level, Observation, Rank, decide
+from carbontui.job.supervisor.core.control import Asked, decide
+from carbontui.job.supervisor.core.levels import Level
+from carbontui.job.supervisor.core.observation import Observation, Rank
 
 PAUSE = Level("pause", "pause", 90, 0.0)
 LOOP = "i=0; while true; do i=$((i+1)); echo $i > count; sleep 0.02; done"
@@ -46,26 +48,26 @@ def seen(age_s=100.0, ranks=(), child=None, **extra):
 
 
 def test_only_on_request_only_without_steps_and_never_at_once_by_the_plan():
-    assert decide(Control(), seen(can_freeze=True))[0].freeze
-    assert not decide(Control(), seen())[0].freeze
-    assert not decide(Control(), seen(can_freeze=True, stepped=True))[0].freeze
-    assert not decide(Control(), seen(can_freeze=True, ranks=[Rank(0, "running", 0, 1, 0.1)]))[0].freeze
-    assert not decide(Control(), seen(can_freeze=True, freeze_why="2 processes use it"))[0].freeze
-    assert not decide(Control(), seen(can_freeze=True, age_s=3))[0].freeze, "its first step may be on its way"
+    assert decide(Asked(), seen(can_freeze=True))[0].freeze
+    assert not decide(Asked(), seen())[0].freeze
+    assert not decide(Asked(), seen(can_freeze=True, stepped=True))[0].freeze
+    assert not decide(Asked(), seen(can_freeze=True, ranks=[Rank(0, "running", 0, 1, 0.1)]))[0].freeze
+    assert not decide(Asked(), seen(can_freeze=True, freeze_why="2 processes use it"))[0].freeze
+    assert not decide(Asked(), seen(can_freeze=True, age_s=3))[0].freeze, "its first step may be on its way"
     person = protocol.Override("pause", None, None, "ada@pts/1")
-    assert decide(Control(), seen(can_freeze=True, age_s=3, override=person))[0].freeze
+    assert decide(Asked(), seen(can_freeze=True, age_s=3, override=person))[0].freeze
 
 
 def test_it_is_paused_only_once_it_stands_and_a_refusal_says_why():
-    asked, decision = decide(Control(), seen(can_freeze=True))
+    asked, decision = decide(Asked(), seen(can_freeze=True))
     assert decision.state == "pausing"
     standing = seen(can_freeze=True, child=Child("running", age_s=100, frozen=True))
     _, decision = decide(asked, standing)
     assert decision.state == "paused" and "SIGSTOP" in decision.reason.text
     asked, decision = decide(asked, replace(standing, freeze_why="2 processes use H100"))
     assert not asked.freeze and "2 processes use H100" in decision.reason.text
-    assert "--sigstop" in decide(Control(), seen())[1].reason.text, "without it the mend is named"
-    refused = decide(Control(), seen(freeze_why="the keeper is gone"))[1].reason.text
+    assert "--sigstop" in decide(Asked(), seen())[1].reason.text, "without it the way to get it is named"
+    refused = decide(Asked(), seen(freeze_why="the keeper is gone"))[1].reason.text
     assert "keeper is gone" in refused and "--sigstop" not in refused, "who asked for it is not told to"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from carbontui.job.supervisor.core.capabilities import board_notices
+from carbontui.job.supervisor.core.notices import board_notices
 from carbontui.power.messages import Capability, Reading
 
 BOARD = Reading(

@@ -1,6 +1,40 @@
-"""Starts the supervisor by the name that keepers of any version use: `python -m carbontui.job.supervisor`."""
+"""Starts the supervisor by the name that keepers of any version use: `python -m carbontui.job.supervisor DIR`."""
 
-from carbontui.job.supervisor.loop import main
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+
+from carbontui.job import spec
+from carbontui.job.supervisor.loop import Supervisor
+
+
+async def supervise(options: spec.Options, fd: int | None) -> None:
+    supervisor = Supervisor(options, fd)
+
+    def leave() -> None:
+        supervisor.stopping = True
+        supervisor.wake()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
+    await supervisor.run()
+
+
+def main() -> None:
+    fd = int(sys.argv[sys.argv.index("--fd") + 1]) if "--fd" in sys.argv else None
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    directory = Path(sys.argv[1])
+    try:
+        options = spec.load(directory)
+    except (OSError, msgspec.DecodeError) as error:
+        sys.exit(f"supervisor: {directory / 'spec.json'} cannot be read, training runs free: {error}")
+    asyncio.run(supervise(options, fd))
+
 
 if __name__ == "__main__":
     main()

@@ -1,50 +1,17 @@
-"""What can be measured and done in this job, why not the better thing, and the mend."""
+"""What can be measured and done in this job, why the better option is unavailable, and what would make it available."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core.status import FRESH_S
+from carbontui.job.supervisor.core import calibration
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.state import JobState
 from carbontui.power import capability
 from carbontui.power.messages import Capability, Reading
-
-if TYPE_CHECKING:
-    from carbontui.job.supervisor.loop import Supervisor
-
-
-def caps_hold(devices: Sequence[Reading]) -> bool:
-    """Whether every board takes a limit, as far as is known."""
-    known = [reading.caps["limit"].support for reading in devices if "limit" in reading.caps]
-    return bool(devices) and all(support in ("yes", "unknown") for support in known)
-
-
-def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
-    """What keeps the watts of these boards from being this job's: no answer, no reading, others who use them.
-
-    `age_s` is the age of the readings; boards that were seen and are silent are named by what is missing.
-    """
-    if devices and age_s >= FRESH_S:
-        silent = units.fmt_duration(age_s)
-        return [f"the driver has not answered for {silent}: watts are unknown, limits stay as they are until it does"]
-    found = []
-    for reading in devices:
-        board = f"GPU {reading.index}"
-        if reading.lost:
-            found.append(f"{board} is lost (it fell off the bus): reboot or reset it; its energy until then is kept")
-            continue
-        if reading.power_w is None and reading.caps.get("energy", Capability("unknown")).support != "yes":
-            why = reading.why.get("power_w", "no reading")
-            found.append(f"{board}: no watts can be read ({why}); the energy counted is without them")
-        if reading.mig:
-            found.append(f"{board}: its watts are those of the whole board, shared by its MIG slices")
-        if reading.foreign_pids:
-            pid = reading.foreign_pids[0]
-            found.append(f"{board}: another process uses it too (pid {pid}); its watts are counted here")
-    return found
 
 
 def sigstop_refusal(devices: Sequence[Reading]) -> str:
@@ -60,49 +27,68 @@ def sigstop_refusal(devices: Sequence[Reading]) -> str:
     return f"its {len(own)} processes use GPUs together" if len(own) > 1 else ""
 
 
-def freeze_why(job: Supervisor) -> str:
+def freeze_why(state: JobState, seen: Inputs) -> str:
     """Why SIGSTOP is not to be used now although `run --sigstop` asked for it."""
-    if not job.options.sigstop:
+    if not state.spec.sigstop:
         return ""
-    return sigstop_refusal(job.devices) if job.guard.guarded else "the keeper, which undoes it, is gone"
+    return sigstop_refusal(seen.devices) if seen.guarded else "the keeper, which undoes it, is gone"
 
 
-def answer(job: Supervisor, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
+def why_no_cap(state: JobState, seen: Inputs, watts: float) -> str:
+    """Why a cap of `watts` per GPU cannot be set; '' when it can."""
+    if not state.spec.cap:
+        return "caps are off for this job (--no-cap)"
+    if not seen.readings.mono_s:
+        return "the GPU driver has not answered yet; try again in a moment"
+    if not seen.devices:
+        return "no GPU of this job has a power limit to set"
+    for reading in seen.devices:
+        limit = reading.caps.get("limit", Capability("unknown"))
+        if limit.support not in ("yes", "unknown"):
+            return f"{reading.name}: {limit.why or limit.support}{'; ' + limit.fix if limit.fix else ''}"
+        low, high, top = reading.limit_min_w, reading.limit_top_w or reading.limit_max_w, reading.limit_max_w
+        if low is not None and watts < low:
+            return f"{watts:g} W is below what {reading.name} takes; at least {low:g} W"
+        if top is not None and watts > top:
+            return f"{watts:g} W is above what {reading.name} takes; at most {top:g} W"
+        if high is not None and watts > high and not state.spec.allow_raise:
+            return f"{watts:g} W is above the limit found ({high:g} W); carbontui run --allow-raise permits it"
+    return ""
+
+
+def answer(state: JobState, seen: Inputs, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
     """For the screen's page `d`: boards and host as the agent sees them, then the training, then its speed curve."""
-    readings = msgspec.structs.replace(job.agent.readings, devices=job.devices)
-    boards = [
+    readings = msgspec.structs.replace(seen.readings, devices=seen.devices)
+    rows = [
         protocol.Ability(row.device, row.aspect, capability.SAYS[row.support], row.why, row.fix)
         for row in capability.table(readings)
     ]
-    return protocol.AbilitiesAnswer(ask.id, (*boards, *_training(job)), tuple(job.trial.table().splitlines()))
+    return protocol.AbilitiesAnswer(
+        ask.id, (*rows, *_training(state, seen)), tuple(calibration.table(state.curve).splitlines())
+    )
+
+
+def _training(state: JobState, seen: Inputs) -> list[protocol.Ability]:
+    def row(aspect: str, support: str, why: str, fix: str = "") -> protocol.Ability:
+        return protocol.Ability("training", aspect, support, why, fix)
+
+    if not seen.ranks:
+        why = freeze_why(state, seen)
+        stop = row("SIGSTOP", "not supported" if why else "supported", why or "asked for with --sigstop")
+        if not state.spec.sigstop:
+            stop = row("SIGSTOP", "not supported", "not asked for", "carbontui run --sigstop -- ...")
+        return [row("pause", "not supported", "no training step has been seen yet"), stop]
+    took, many = state.measured.pause_s.value, len(seen.ranks) > 1
+    held = "" if took is None else f"; a pause takes hold after {_brief(took)}"
+    unload = row("unload", "not supported", "it has no checkpoint function", "carbontui.on_checkpoint(save)")
+    if any(rank.can_unload for rank in seen.ranks):
+        unload = row("unload", "supported", "a checkpoint function is registered")
+    return [
+        row("pause", "supported", f"{len(seen.ranks)} process{'es' if many else ''} at its steps{held}"),
+        row("duty cycle", "supported", "in whole steps; saves watts, not energy"),
+        unload,
+    ]
 
 
 def _brief(seconds: float) -> str:
     return f"{1000 * seconds:.0f} ms" if seconds < 1 else units.fmt_duration(seconds)
-
-
-def _training(job: Supervisor) -> list[protocol.Ability]:
-    row = protocol.Ability
-    ranks = [peer for peer in job.server.ranks if peer.obs is not None]
-    if not ranks:
-        why = freeze_why(job)
-        stop = row(
-            "training", "SIGSTOP", "supported" if not why else "not supported", why or "asked for with --sigstop"
-        )
-        if not job.options.sigstop:
-            stop = row("training", "SIGSTOP", "not supported", "not asked for", "carbontui run --sigstop -- ...")
-        return [row("training", "pause", "not supported", "no training step has been seen yet"), stop]
-    took = job.learned.pause_s.value
-    held = "" if took is None else f"; a pause takes hold after {_brief(took)}"
-    unload = any(peer.obs is not None and peer.obs.can_unload for peer in ranks)
-    return [
-        row(
-            "training", "pause", "supported", f"{len(ranks)} process{'es' if len(ranks) > 1 else ''} at its steps{held}"
-        ),
-        row("training", "duty cycle", "supported", "in whole steps; saves watts, not energy"),
-        row("training", "unload", "supported", "a checkpoint function is registered")
-        if unload
-        else row(
-            "training", "unload", "not supported", "it has no checkpoint function", "carbontui.on_checkpoint(save)"
-        ),
-    ]

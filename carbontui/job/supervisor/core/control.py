@@ -1,88 +1,32 @@
-"""Control: one pure function, (state, observation) -> (state, decision with actions).
+"""Asked: one pure function, (asked, observation) -> (asked, decision).
 
-Everything that decides what the training process is asked to do is here; nothing here reads a clock, a file or
-a socket. The order of authority: the end of the job, a person's override, what is unknown (then flat out), the
-deadline, the longest pause, the plan.
+Everything that decides what the training process is asked to do is here. The order of authority: the end of the job, a
+person's override, what is unknown (then flat out), the deadline, the longest pause, the plan.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
+
+import msgspec
 
 from carbontui import protocol, units
-from carbontui.job.child import Child, ending
+from carbontui.job.child import ending
+from carbontui.job.supervisor.core.levels import FULL, PAUSE, Level
+from carbontui.job.supervisor.core.observation import Observation
 
-LevelKind = Literal["off", "unload", "pause", "duty", "cap", "full"]
-STILL: frozenset[str] = frozenset({"off", "unload", "pause"})
 NO_BOUNDARY_S = 10.0
 """Asked to pause for this long without a step: the state says so."""
 NO_CLIENT_S = 30.0
+"""A running command without a training step for this long: the state says so."""
+HOLD_S = 3600.0
+"""A start that is held without a known end is held for this long at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """A level of the plan with what it means for the process: watts per GPU of a cap, share of time of a duty."""
-
-    name: str
-    kind: LevelKind
-    power_w: float = 0.0
-    speed: float = 1.0
-    cap_w: float | None = None
-    duty: float | None = None
-
-
-FULL = Level("full", "full")
-OFF = Level("off", "off", 0.0, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """What one training process last said; `quiet_s` is the time since its last finished step."""
-
-    rank: int
-    state: str
-    want_gen: int
-    step: int
-    quiet_s: float
-    can_unload: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Everything the decision depends on. Times `_s` are the job's clock, `mono_s` the machine's monotonic one."""
-
-    now_s: float
-    mono_s: float
-    child: Child
-    ranks: tuple[Rank, ...] = ()
-    override: protocol.Override | None = None
-    override_until_s: float | None = None
-    free: protocol.Reason | None = None
-    """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
-    planned: Level | None = None
-    next_at_s: float | None = None
-    next_level: str | None = None
-    must_run: bool = False
-    late: bool = False
-    max_pause_s: float = 12 * 3600.0
-    can_cap: bool = False
-    refused_w: float | None = None
-    refused_why: str = ""
-    """A cap that was asked for and that no board holds, and why."""
-    can_freeze: bool = False
-    """`run --sigstop`."""
-    freeze_why: str = ""
-    """Why SIGSTOP is not to be used now although it was asked for (two processes use a GPU, no keeper to undo it)."""
-    stepped: bool = False
-    """A training step has been seen."""
-    trial: Level | None = None
-    """A calibration's level, inside the slack."""
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """What is being asked, since when. Survives a respawn through the journal."""
+class Asked:
+    """What the process and its boards are asked, and since when. Survives a respawn through the journal."""
 
     mode: protocol.Mode = "run"
     gen: int = 0
@@ -100,41 +44,35 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is so and what to do about it. `want_changed`, `limit_changed` tell the shell to act now; the shell renews
-    an unchanged want within its lease. `hold_until_s` moves the start of a child that is not running (None: now)."""
+    """What is so, and why. `hold_until_s` moves the start of a child that is not running (None: now)."""
 
     state: protocol.State
     reason: protocol.Reason
     level: str
-    want_changed: bool = False
-    limit_changed: bool = False
     hold_until_s: float | None = None
 
 
-def restored(kept: dict[str, Any] | None, mono_s: float) -> Control:
-    """A predecessor's Control, asked anew at `mono_s`; what another version kept beside it is left out."""
-    known = {key: value for key, value in (kept or {}).items() if key in Control.__dataclass_fields__}
-    return Control(**{**known, "asked_mono_s": mono_s})
+STARTING = Decision("starting", protocol.Reason("starting", "processes are coming up"), FULL.name)
 
 
-def decide(control: Control, seen: Observation) -> tuple[Control, Decision]:
+def restored(kept: Any, mono_s: float) -> Asked:
+    """What a predecessor asked, asked anew at `mono_s`; what another version kept beside it is left out.
+
+    Raises msgspec.ValidationError where a field is not what it should be.
+    """
+    return replace(msgspec.convert(kept or {}, Asked), asked_mono_s=mono_s)
+
+
+def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
     """The whole policy of one job, evaluated about once a second and at every event."""
-    level, reason, spent = _choose(control, seen)
-    asked = _ask(control, seen, level)
+    level, reason, spent = _choose(before, seen)
+    asked = _ask(before, seen, level)
     asked = replace(asked, spent_pause=spent)
     state, reason = _observe(asked, seen, level, reason)
-    decision = Decision(
-        state=state,
-        reason=reason,
-        level=level.name,
-        want_changed=asked.gen != control.gen,
-        limit_changed=asked.limit_w != control.limit_w,
-        hold_until_s=_hold(seen, level),
-    )
-    return asked, decision
+    return asked, Decision(state, reason, level.name, _hold(seen, level))
 
 
-def _choose(control: Control, seen: Observation) -> tuple[Level, protocol.Reason, bool]:
+def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, bool]:
     """The level in force and who decided it."""
     reason = protocol.Reason
     if seen.child.stopped:
@@ -144,7 +82,7 @@ def _choose(control: Control, seen: Observation) -> tuple[Level, protocol.Reason
         who = seen.override.by
         until = "" if seen.override_until_s is None else f" until {units.fmt_clock(seen.override_until_s, seen.now_s)}"
         if seen.override.mode == "pause":
-            return Level("pause", "pause", speed=0.0), reason("override", f"paused by {who}{until}"), False
+            return PAUSE, reason("override", f"paused by {who}{until}"), False
         if seen.override.mode == "cap" and seen.override.value_w is not None:
             watts = seen.override.value_w
             text = f"capped at {watts:g} W per GPU by {who}{until}"
@@ -153,17 +91,17 @@ def _choose(control: Control, seen: Observation) -> tuple[Level, protocol.Reason
     if seen.trial is not None:
         return seen.trial, reason("calibrating", f"measuring {seen.trial.name}"), False
     planned = seen.planned
-    if seen.free is not None:
+    if seen.no_shifting is not None:
         # what is unknown never pauses or delays; caps stay as planned
-        return (planned if planned and planned.kind in ("cap", "full") else FULL), seen.free, False
+        return (planned if planned and planned.kind in ("cap", "full") else FULL), seen.no_shifting, False
     if planned is None:
         return FULL, reason("starting", "the first plan is on its way"), False
-    if planned.kind in STILL:
+    if planned.still:
         if seen.must_run:
             return FULL, reason("deadline", "flat out: no slack is left before the deadline"), False
-        still_s = 0.0 if control.still_since_s is None else seen.now_s - control.still_since_s
+        still_s = 0.0 if before.still_since_s is None else seen.now_s - before.still_since_s
         # a start that waits is no pause: it draws nothing, and the deadline ends it
-        if planned.kind != "off" and (control.spent_pause or still_s > seen.max_pause_s):
+        if planned.kind != "off" and (before.spent_pause or still_s > seen.max_pause_s):
             text = f"the longest pause ({units.fmt_duration(seen.max_pause_s)}) is over"
             return FULL, reason("max_pause", text), True
     if seen.late and planned.kind == "full":
@@ -187,11 +125,11 @@ def _plan_text(planned: Level, seen: Observation) -> str:
     return f"{verb} at {clock}" if planned.kind == "off" else f"{verb} until {clock}"
 
 
-def _ask(control: Control, seen: Observation, level: Level) -> Control:
+def _ask(before: Asked, seen: Observation, level: Level) -> Asked:
     """Turn the level into what is asked of process and boards; a new generation only when the ask changes."""
     mode: protocol.Mode = "run"
     not_before: float | None = None
-    if level.kind in STILL:
+    if level.still:
         mode = "pause"
         leader = next((rank for rank in seen.ranks if rank.rank == 0), None)
         if level.kind == "unload" and leader is not None and leader.can_unload:
@@ -200,17 +138,17 @@ def _ask(control: Control, seen: Observation, level: Level) -> Control:
     limit = level.cap_w if level.kind == "cap" and seen.can_cap else None
     if seen.child.state not in ("running", "waiting", "unloaded"):
         mode, duty, limit = "run", None, None
-    still = level.kind in STILL
+    still = level.still
     alone = not seen.ranks and not seen.stepped and seen.child.state == "running"
     freeze = alone and mode == "pause" and _may_freeze(seen)
-    since = control.still_since_s if still and control.still_since_s is not None else (seen.now_s if still else None)
+    since = before.still_since_s if still and before.still_since_s is not None else (seen.now_s if still else None)
     newest = max((rank.want_gen for rank in seen.ranks), default=0)
-    if (mode, duty) == (control.mode, control.duty) and newest <= control.gen:
-        return replace(control, limit_w=limit, not_before_s=not_before, still_since_s=since, freeze=freeze)
-    return Control(
+    if (mode, duty) == (before.mode, before.duty) and newest <= before.gen:
+        return replace(before, limit_w=limit, not_before_s=not_before, still_since_s=since, freeze=freeze)
+    return Asked(
         mode=mode,
         # a rank may have heard a predecessor: outrank whatever it knows
-        gen=max(control.gen, newest) + 1,
+        gen=max(before.gen, newest) + 1,
         duty=duty,
         limit_w=limit,
         not_before_s=not_before,
@@ -228,14 +166,14 @@ def _may_freeze(seen: Observation) -> bool:
 
 def _hold(seen: Observation, level: Level) -> float | None:
     """When a child that is not running should start; None means now."""
-    if seen.child.state not in ("waiting", "unloaded") or level.kind not in STILL:
+    if seen.child.state not in ("waiting", "unloaded") or not level.still:
         return None
     candidates = [t for t in (seen.override_until_s if seen.override else seen.next_at_s,) if t is not None]
-    return min(candidates) if candidates else seen.now_s + 3600.0
+    return min(candidates) if candidates else seen.now_s + HOLD_S
 
 
 def _observe(
-    asked: Control, seen: Observation, level: Level, reason: protocol.Reason
+    asked: Asked, seen: Observation, level: Level, reason: protocol.Reason
 ) -> tuple[protocol.State, protocol.Reason]:
     """The state as observed, not as asked."""
     child = seen.child
@@ -246,13 +184,13 @@ def _observe(
     if child.state == "unloaded":
         return "unloaded", reason
     if not seen.ranks:
-        if level.kind in STILL and seen.stepped:
+        if level.still and seen.stepped:
             return "pausing", reason  # the process is on its way out, or its link is being made again
         if child.frozen and asked.freeze:
             return "paused", protocol.Reason(reason.code, f"{reason.text} (SIGSTOP)")
-        if level.kind in STILL and child.age_s < NO_BOUNDARY_S and not asked.freeze:
+        if level.still and child.age_s < NO_BOUNDARY_S and not asked.freeze:
             return "pausing", reason
-        if level.kind in STILL:
+        if level.still:
             return "pausing", protocol.Reason("no_client", _cannot_hold(asked, seen))
         if seen.stepped or child.age_s < NO_CLIENT_S:
             return ("starting" if child.age_s < 3 and not seen.stepped else "running"), reason
@@ -275,8 +213,8 @@ def _observe(
     return "running", reason
 
 
-def _cannot_hold(asked: Control, seen: Observation) -> str:
-    """Why a pause does not take hold of a program without steps, and the mend."""
+def _cannot_hold(asked: Asked, seen: Observation) -> str:
+    """Why a pause does not take hold of a program without steps, and what helps."""
     why = seen.freeze_why or seen.child.freeze_why
     if why:
         return f"asked to pause, but it has shown no training step and SIGSTOP is refused: {why}"

@@ -2,73 +2,96 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 SETTLE_WALL_S = 1.5
 """After a change of state the boards' averages need this long to tell the new one."""
 MEMORY = 120
 """Samples after which the oldest counts little."""
+PAUSE_MAX_S, RESUME_MAX_S = 60.0, 600.0
+"""A longer wait was for something else than the pause or the resume itself."""
+
+Kind = Literal["full", "parked", "idle"]
 
 
-@dataclass
-class Mean:
+class Mean(NamedTuple):
     """A mean that forgets slowly."""
 
     value: float | None = None
-    count: int = 0
+    samples: int = 0
 
-    def add(self, sample: float, weight: int = 1) -> None:
-        self.count = min(MEMORY, self.count + weight)
-        self.value = sample if self.value is None else self.value + (sample - self.value) * weight / self.count
+    def plus(self, sample: float) -> Mean:
+        samples = min(MEMORY, self.samples + 1)
+        return Mean(sample if self.value is None else self.value + (sample - self.value) / samples, samples)
 
 
-@dataclass
-class Learned:
-    """Per GPU UUID where it concerns boards; seconds of the machine's clock where it concerns latencies."""
+NO_MEAN = Mean()
+Means = dict[str, Mean]
+"""By GPU UUID. Never written into: a new one takes its place."""
 
-    full_w: dict[str, Mean] = field(default_factory=dict)
-    parked_w: dict[str, Mean] = field(default_factory=dict)
-    idle_w: dict[str, Mean] = field(default_factory=dict)
-    rest_w: Mean = field(default_factory=Mean)
-    rest_parked_w: Mean = field(default_factory=Mean)
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Watts per GPU UUID where it concerns boards; seconds of the machine's clock where it concerns latencies."""
+
+    full_w: Means = field(default_factory=dict)
+    parked_w: Means = field(default_factory=dict)
+    idle_w: Means = field(default_factory=dict)
+    rest_w: Mean = NO_MEAN
+    """CPU and DRAM while the training runs flat out."""
+    rest_parked_w: Mean = NO_MEAN
     """CPU and DRAM while the training stands still."""
-    pause_s: Mean = field(default_factory=Mean)
-    resume_s: Mean = field(default_factory=Mean)
-    reload_s: Mean = field(default_factory=Mean)
+    pause_s: Mean = NO_MEAN
+    resume_s: Mean = NO_MEAN
+    reload_s: Mean = NO_MEAN
     """From the start of the command to its first step: what coming back from an unload takes."""
 
-    def watts(self, kind: str, uuid: str, watts: float) -> None:
-        """A settled reading of one board while `full`, `parked` or `idle`."""
-        table = {"full": self.full_w, "parked": self.parked_w, "idle": self.idle_w}[kind]
-        table.setdefault(uuid, Mean()).add(watts)
+    def of(self, kind: Kind) -> Means:
+        return {"full": self.full_w, "parked": self.parked_w, "idle": self.idle_w}[kind]
 
-    def total(self, kind: str, uuids: tuple[str, ...], default_w: float) -> tuple[float, bool]:
-        """Sum over boards, and whether every one of them was measured; a board not yet measured counts as the
-        mean of the measured ones, else as `default_w`."""
-        table = {"full": self.full_w, "parked": self.parked_w, "idle": self.idle_w}[kind]
-        known = [mean.value for uuid, mean in table.items() if uuid in uuids and mean.value is not None]
-        fallback = sum(known) / len(known) if known else default_w
-        return sum(known) + fallback * (len(uuids) - len(known)), bool(uuids) and len(known) == len(uuids)
 
-    def to_dict(self) -> dict[str, Any]:
-        def pairs(table: dict[str, Mean]) -> dict[str, list[Any]]:
-            return {uuid: [mean.value, mean.count] for uuid, mean in table.items()}
+class BoardsTotal(NamedTuple):
+    """Sum over boards, and whether every one of them was measured."""
 
-        return {
-            "full_w": pairs(self.full_w),
-            "parked_w": pairs(self.parked_w),
-            "idle_w": pairs(self.idle_w),
-            "rest_w": [self.rest_w.value, self.rest_w.count],
-            "rest_parked_w": [self.rest_parked_w.value, self.rest_parked_w.count],
-            "pause_s": [self.pause_s.value, self.pause_s.count],
-            "resume_s": [self.resume_s.value, self.resume_s.count],
-            "reload_s": [self.reload_s.value, self.reload_s.count],
-        }
+    watts: float
+    measured: bool
 
-    def restore(self, kept: dict[str, Any] | None) -> None:
-        for name, value in (kept or {}).items():
-            if isinstance(value, dict):
-                setattr(self, name, {uuid: Mean(*pair) for uuid, pair in value.items()})
-            elif name in self.__dict__:
-                setattr(self, name, Mean(*value))
+
+def saw_watts(known: Measured, kind: Kind, readings: Iterable[tuple[str, float]]) -> Measured:
+    """Settled readings (UUID, watts) of boards while the training was `full`, `parked` or `idle`."""
+    table = dict(known.of(kind))
+    for uuid, watts in readings:
+        table[uuid] = table.get(uuid, Mean()).plus(watts)
+    if kind == "full":
+        return replace(known, full_w=table)
+    return replace(known, parked_w=table) if kind == "parked" else replace(known, idle_w=table)
+
+
+def saw_rest(known: Measured, watts: float, *, parked: bool) -> Measured:
+    """Settled watts of CPU and DRAM, parked or flat out."""
+    if parked:
+        return replace(known, rest_parked_w=known.rest_parked_w.plus(watts))
+    return replace(known, rest_w=known.rest_w.plus(watts))
+
+
+def total_w(known: Measured, kind: Kind, uuids: tuple[str, ...], default_w: float) -> BoardsTotal:
+    """A board not yet measured counts as the mean of the measured ones, else as `default_w`."""
+    table = known.of(kind)
+    seen = [mean.value for uuid, mean in table.items() if uuid in uuids and mean.value is not None]
+    fallback = sum(seen) / len(seen) if seen else default_w
+    return BoardsTotal(sum(seen) + fallback * (len(uuids) - len(seen)), bool(uuids) and len(seen) == len(uuids))
+
+
+def to_kept(known: Measured) -> dict[str, Any]:
+    """For the journal's `state` table: [mean, samples] each."""
+    kept: dict[str, Any] = msgspec.to_builtins(known)
+    return kept
+
+
+def restored(kept: Any) -> Measured:
+    """What a predecessor kept. Raises msgspec.ValidationError where a field is not what it should be."""
+    return msgspec.convert(kept or {}, Measured)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from carbontui import protocol, units
 
 
@@ -20,17 +22,21 @@ class Overrides:
     gen: int = 0
     until_s: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        o = self.current
-        current = None if o is None else {"mode": o.mode, "value_w": o.value_w, "until": o.until, "by": o.by}
-        return {"current": current, "gen": self.gen, "until_s": self.until_s}
+    @property
+    def open_pause(self) -> bool:
+        """A pause that nobody gave an end."""
+        return self.current is not None and self.current.mode == "pause" and self.until_s is None
 
-    @staticmethod
-    def from_dict(kept: dict[str, Any] | None) -> Overrides:
-        if not kept:
-            return Overrides()
-        current = protocol.Override(**kept["current"]) if kept.get("current") else None
-        return Overrides(current, int(kept["gen"]), kept.get("until_s"))
+
+def to_kept(held: Overrides) -> dict[str, Any]:
+    """For the journal's `state` table."""
+    kept: dict[str, Any] = msgspec.to_builtins(held)
+    return kept
+
+
+def restored(kept: Any) -> Overrides:
+    """What a predecessor kept. Raises msgspec.ValidationError where a field is not what it should be."""
+    return msgspec.convert(kept or {}, Overrides)
 
 
 def apply(

@@ -1,23 +1,34 @@
-"""The plan in force: when it is made anew, what it says now, and how it looks to viewers.
+"""The plan in force: what it says now, and how it looks to viewers.
 
-The worker solves; this side decides when to ask and turns level indices back into names and times. A plan survives a
-respawn through the journal, so that a new supervisor knows at once what was planned.
+The worker solves; this side turns level indices back into names and times. A plan survives a respawn through the
+journal, so that a new supervisor knows at once what was planned.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core.control import STILL, Level
+from carbontui.job.supervisor.core import levels
+from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.problem import Setup
 from carbontui.job.worker.messages import PlanAnswer, PreviewAnswer, Rival
 from carbontui.plan.results import FrontierPoint
+
+
+class Says(NamedTuple):
+    """What a plan says of a moment: the level, and when and to which one it changes next."""
+
+    level: Level | None = None
+    next_at_s: float | None = None
+    next_level: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,77 +39,99 @@ class Plan:
     edges_s: tuple[float, ...]
     table: dict[str, Level]
     view: protocol.PlanView
+    work_left_s: float | None = None
+    """Work left at `edges_s[0]` as the plan assumed it; None where that is not known (a predecessor's plan)."""
 
     def index_at(self, now_s: float) -> int | None:
         if not self.names or now_s < self.edges_s[0] or now_s >= self.edges_s[-1]:
             return None
-        low = 0
-        for index, edge in enumerate(self.edges_s[:-1]):
-            if edge <= now_s:
-                low = index
-        return low
+        return bisect_right(self.edges_s, now_s) - 1
 
-    def at(self, now_s: float) -> tuple[Level | None, float | None, str | None]:
+    def at(self, now_s: float) -> Says:
         """The level now, and when and to which it changes next (the finish is no change)."""
         index = self.index_at(now_s)
         if index is None:
-            return None, None, None
+            return Says()
         name = self.names[index]
         for later in range(index + 1, len(self.names)):
             if self.names[later] != name:
                 upcoming = self.names[later] or None
-                return self.table.get(name), self.edges_s[later] if upcoming else None, upcoming
-        return self.table.get(name), None, None
+                return Says(self.table.get(name), self.edges_s[later] if upcoming else None, upcoming)
+        return Says(self.table.get(name))
 
     def kept(self, setup: Setup) -> tuple[int, ...] | None:
         """This plan's levels on the slots of a new problem; None when a level no longer exists."""
         index_of = {level.name: index for index, level in enumerate(setup.levels)}
-        levels: list[int] = []
+        kept: list[int] = []
         at = setup.start_s
         for duration in setup.durations:
             index = self.index_at(at + duration / 2)
             name = self.names[index] if index is not None else ""
             if not name:
-                levels.append(-1)
+                kept.append(-1)
             elif name in index_of:
-                levels.append(index_of[name])
+                kept.append(index_of[name])
             else:
                 return None
             at += duration
-        return tuple(levels)
+        return tuple(kept)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "names": self.names,
-            "edges_s": self.edges_s,
-            "table": {n: [v.kind, v.power_w, v.speed, v.cap_w, v.duty] for n, v in self.table.items()},
-            "view": msgspec.to_builtins(self.view),
-        }
+    def work_done_s(self, now_s: float) -> float:
+        """Reference-speed seconds of work that the plan expects from its start to `now_s`."""
+        done = 0.0
+        for name, a, b in zip(self.names, self.edges_s, self.edges_s[1:], strict=False):
+            level = self.table.get(name)
+            if level is not None and a < now_s:
+                done += level.speed * (min(b, now_s) - a)
+        return done
 
-    @staticmethod
-    def from_dict(kept: dict[str, Any] | None) -> Plan | None:
-        """What a predecessor kept; None when there is nothing usable."""
-        if not kept:
-            return None
-        try:
-            table = {name: Level(name, *fields) for name, fields in kept["table"].items()}
-            view = msgspec.convert(kept["view"], protocol.PlanView)
-            return Plan(tuple(kept["names"]), tuple(kept["edges_s"]), table, view)
-        except (KeyError, TypeError, msgspec.ValidationError):
-            return None
+
+def to_kept(plan: Plan) -> dict[str, Any]:
+    """For the journal's `state` table. `table` is what supervisors before 0.2 read."""
+    return {
+        "names": plan.names,
+        "edges_s": plan.edges_s,
+        "table": {n: [v.kind, v.power_w, v.speed, v.cap_w, v.duty] for n, v in plan.table.items()},
+        "view": msgspec.to_builtins(plan.view),
+    }
+
+
+class _Kept(msgspec.Struct):
+    names: tuple[str, ...]
+    edges_s: tuple[float, ...]
+    table: dict[str, tuple[protocol.LevelKind, float, float, float | None, float | None]]
+    view: protocol.PlanView
+
+
+def restored(kept: Any) -> Plan | None:
+    """What a predecessor kept; None when there is nothing usable."""
+    if not kept:
+        return None
+    try:
+        was = msgspec.convert(kept, _Kept)
+    except msgspec.ValidationError:
+        return None
+    rising = all(a < b for a, b in itertools.pairwise(was.edges_s))
+    if len(was.edges_s) != len(was.names) + 1 or not rising:
+        return None
+    return Plan(was.names, was.edges_s, {name: Level(name, *fields) for name, fields in was.table.items()}, was.view)
 
 
 def from_answer(
-    setup: Setup, answer: PlanAnswer | PreviewAnswer, made_at_s: float, deadline_s: float | None = None
+    setup: Setup,
+    answer: PlanAnswer | PreviewAnswer,
+    made_at_s: float,
+    deadline_s: float | None = None,
+    work_left_s: float | None = None,
 ) -> Plan:
     """The worker's answer as a plan on absolute time. `deadline_s` is given where the problem goes on beyond it."""
     deadline = setup.deadline_s if deadline_s is None else deadline_s
     solved = answer.plan
-    levels = solved.levels + (-1,) * (len(setup.durations) - len(solved.levels))
+    indices = solved.levels + (-1,) * (len(setup.durations) - len(solved.levels))
     finish_s = setup.start_s + solved.finish_s
     names: list[str] = []
     edges = [setup.start_s]
-    for level, duration in zip(levels, setup.durations, strict=False):
+    for level, duration in zip(indices, setup.durations, strict=False):
         edges.append(edges[-1] + duration)
         names.append("" if level < 0 or edges[-2] >= finish_s else setup.levels[level].name)
     table = {level.name: level for level in setup.levels}
@@ -111,7 +144,7 @@ def from_answer(
         slot_s=setup.slot_s,
         deadline=units.iso(deadline),
         levels=run_lengths(names),
-        table=tuple(level_info(level) for level in setup.levels),
+        table=tuple(levels.to_wire(level) for level in setup.levels),
         finish=units.iso(finish_s),
         gco2_g=solved.gco2,
         cost=solved.cost,
@@ -122,7 +155,7 @@ def from_answer(
         explanation=answer.explanation if isinstance(answer, PlanAnswer) else "",
         baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in bases),
     )
-    return Plan(tuple(names), tuple(edges), table, view)
+    return Plan(tuple(names), tuple(edges), table, view, work_left_s)
 
 
 def _baseline(entry: Rival, start_s: float, deadline_s: float) -> protocol.Baseline:
@@ -141,10 +174,6 @@ def said_late(plan: Plan) -> Plan:
     return replace(plan, view=msgspec.structs.replace(plan.view, explanation=text))
 
 
-def level_info(level: Level) -> protocol.LevelInfo:
-    return protocol.LevelInfo(level.name, level.kind, level.power_w, level.speed, level.cap_w)
-
-
 def run_lengths(names: list[str]) -> tuple[tuple[str, int], ...]:
     """Run-length coded names; the finished tail is left out."""
     coded: list[tuple[str, int]] = []
@@ -159,6 +188,16 @@ def run_lengths(names: list[str]) -> tuple[tuple[str, int], ...]:
 
 
 SAME_FINISH_S = 60.0
+"""Two points of the frontier that finish within this are one to people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the job has used so far; added to what a plan says of the rest."""
+
+    gco2_g: float = 0.0
+    cost: float = 0.0
+    kwh: float = 0.0
 
 
 def frontier_view(
@@ -190,25 +229,15 @@ def frontier_view(
     return protocol.Frontier(tuple(shown), shown.index(chosen), reference_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What the job has used so far; added to what a plan says of the rest."""
-
-    gco2_g: float = 0.0
-    cost: float = 0.0
-    kwh: float = 0.0
-
-
 def fixed_slots(override: protocol.Override | None, until_s: float | None, setup: Setup) -> dict[int, int]:
     """The slots a person's override takes out of the plan's hands: slot index -> level index.
 
     Without an end the current slot alone is fixed: the rest is planned as if the override ended soon, again every slot.
     """
-    if override is None:
+    level = None if override is None else level_under(override, setup.levels)
+    if level is None:
         return {}
-    index = _override_level(override, setup)
-    if index is None:
-        return {}
+    index = setup.levels.index(level)
     end = until_s if until_s is not None else setup.start_s + setup.first_s
     fixed: dict[int, int] = {}
     at = setup.start_s
@@ -220,27 +249,25 @@ def fixed_slots(override: protocol.Override | None, until_s: float | None, setup
     return fixed
 
 
-def _override_level(override: protocol.Override, setup: Setup) -> int | None:
-    kinds = [level.kind for level in setup.levels]
+def level_under(override: protocol.Override, known: Iterable[Level]) -> Level | None:
+    """The level of `known` that an override comes to; None for a cap below all that were measured."""
+    known = tuple(known)
     if override.mode == "boost":
-        return kinds.index("full")
+        return next(level for level in known if level.kind == "full")
     if override.mode == "pause":
-        still = [i for i, kind in enumerate(kinds) if kind in STILL]
-        pause = [i for i in still if kinds[i] == "pause"]
-        off = [i for i in still if kinds[i] == "off"]
-        return (off or pause)[0]
-    allowed = [
-        i for i, level in enumerate(setup.levels) if level.cap_w is not None and level.cap_w <= (override.value_w or 0)
-    ]
-    return max(allowed, key=lambda i: setup.levels[i].cap_w or 0.0) if allowed else None
+        return next((level for level in known if level.kind == "off"), None) or next(
+            level for level in known if level.kind == "pause"
+        )
+    allowed = [level for level in known if level.cap_w is not None and level.cap_w <= (override.value_w or 0)]
+    return max(allowed, key=lambda level: level.cap_w or 0.0) if allowed else None
 
 
-def speed_under(override: protocol.Override | None, setup: Setup | None) -> float | None:
+def speed_under(override: protocol.Override | None, plan: Plan | None) -> float | None:
     """Speed against flat out while an override holds; None where that is not known (a cap that nobody has measured)."""
     if override is None or override.mode == "boost":
         return 1.0
-    index = None if setup is None else _override_level(override, setup)
-    return None if setup is None or index is None else setup.levels[index].speed or None
+    level = None if plan is None else level_under(override, plan.table.values())
+    return None if level is None else level.speed or None
 
 
 def with_price(setup: Setup, carbon_price: float | None) -> Setup:

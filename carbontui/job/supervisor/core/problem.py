@@ -10,10 +10,10 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core.control import STILL, Level
+from carbontui.job.supervisor.core.levels import STILL, Level
 
 SLOT_S = 900.0
 SLOTS_MAX = 400
@@ -37,8 +37,7 @@ DUTY_SHARE = 0.5
 at rest draws its parked watts. To a plan it is half a pause without the cost of a switch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cap:
+class PowerCap(NamedTuple):
     """A calibrated power cap: watts per GPU of the limit, watts of all boards under it, speed against flat out."""
 
     cap_w: float
@@ -58,7 +57,7 @@ class Machine:
     rest_w: float = 0.0
     """CPU, DRAM and host beside the boards."""
     pue: float = 1.0
-    caps: tuple[Cap, ...] = ()
+    caps: tuple[PowerCap, ...] = ()
     can_duty: bool = False
     """No cap can be set and a client is there to rest between its steps."""
     pause_s: float = DEFAULT_PAUSE_S
@@ -79,7 +78,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A problem and what its level indices mean."""
+    """A problem and what its level indices and slots mean."""
 
     problem: dict[str, Any]
     levels: tuple[Level, ...]

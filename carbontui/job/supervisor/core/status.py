@@ -1,115 +1,104 @@
-"""From the supervisor's state to what people see: Status with its provenance, the series, the notices."""
+"""From the job's state to what people see: its Status with provenance, and the outlook as charts draw it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from carbontui import protocol, units
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core.control import Decision
-from carbontui.power.messages import Reading, Readings
+from carbontui.job.supervisor.core import boards, finish, machine
+from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
+from carbontui.job.supervisor.core.state import JobState
+from carbontui.power.messages import Reading
 
 How = protocol.How
 
-FRESH_S = 5.0
-"""A reading of boards older than this is history, not the present."""
 
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """All that a Status is made of, gathered by the supervisor once a tick."""
-
-    job: str
-    name: str
-    host: str
-    now_s: float
-    decision: Decision
-    next_at_s: float | None
-    next_level: str | None
-    override: protocol.Override | None
-    override_gen: int
-    budget: protocol.BudgetStatus
-    finish_expected_s: float | None
-    pids: protocol.Pids
-    clients: int
-    step: int
-    steps_total: int | None
-    rate: float | None
-    loss: float | None
-    epoch: float | None
-    readings: Readings
-    age_s: float
-    devices: tuple[Reading, ...]
-    parked_w: dict[str, float]
-    energy_gpu_kwh: float
-    energy_wall_kwh: float
-    gco2_g: float | None
-    avoided_g: float | None
-    cost: protocol.Cost | None
-    outlook: Outlook | None
-    exit: protocol.Exit | None
-    certificate: protocol.Certificate | None
-    notices: tuple[str, ...]
-    replay: bool
-    simulated: bool
-    how_shares: dict[str, float]
-    gpu_how_shares: dict[str, float]
-    unseen: bool
-    """A board of the job cannot be seen any more."""
-    full_measured: bool
-
-
-def status(f: Facts) -> protocol.Status:
-    """The Status of this tick."""
-    gpus = tuple(_gpu(reading, f.parked_w.get(reading.uuid)) for reading in f.devices)
-    fresh = f.age_s < FRESH_S
-    boards = [g.power_w for g in gpus if g.power_w is not None] if fresh else []
-    # the sum without a board that cannot be read, be it lost or gone, is not what the job draws
-    blind = f.unseen or any(reading.power_w is None for reading in f.devices)
-    host = f.readings.host
-    power: float | None = None
-    live = f.decision.state in protocol.LIVE_STATES  # a job that is over draws nothing, whatever its boards do
-    if live and not blind and (boards or (not gpus and host.cpu_w is not None)):
-        power = sum(boards) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
-    intensity = None
-    if f.outlook is not None:
-        value = f.outlook.value_at(f.now_s)
-        if value is not None:
-            intensity = protocol.Intensity(round(value, 2), f.outlook.signal, f.outlook.zone)
+def status(
+    state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids, notices: tuple[str, ...] = ()
+) -> protocol.Status:
+    """The Status of the moment `seen`. `host` and `pids` name the machine and our processes."""
+    gpus = tuple(_gpu(reading, state.measured.parked_w.get(reading.uuid, (None, 0))[0]) for reading in seen.devices)
+    fresh = seen.readings_age_s < FRESH_S
+    leader, totals, work, held = seen.leader, state.totals, state.progress, state.override
+    blind = _blind(state, seen)
+    expected = finish.finish_s(state, seen) if state.live else None
     return protocol.Status(
-        job=f.job,
-        name=f.name,
-        host=f.host,
-        measured_at=units.iso(f.now_s),
-        state=f.decision.state,
-        reason=f.decision.reason,
-        level=f.decision.level,
-        next=protocol.Next(units.iso(f.next_at_s), f.next_level) if f.next_at_s and f.next_level else None,
-        override=f.override,
-        override_gen=f.override_gen,
-        budget=f.budget,
-        finish_expected=None if f.finish_expected_s is None else units.iso(f.finish_expected_s),
-        pids=f.pids,
-        clients=f.clients,
-        step=f.step,
-        steps_total=f.steps_total,
-        rate_steps_per_s=f.rate,
-        loss=f.loss,
-        epoch=f.epoch,
-        gpus=gpus if fresh else tuple(_blank(g) for g in gpus),
-        power_w=power,
-        energy_gpu_kwh=round(f.energy_gpu_kwh, 9),
-        energy_wall_kwh=round(f.energy_wall_kwh, 9),
-        gco2_g=None if f.gco2_g is None else round(f.gco2_g, 6),
-        avoided_g=None if f.avoided_g is None else round(f.avoided_g, 6),
-        cost=f.cost,
-        intensity=intensity,
-        exit=f.exit,
-        certificate=f.certificate,
-        notices=f.notices,
-        provenance=_provenance(f, gpus, host.how, blind=blind),
+        job=state.spec.job,
+        name=state.spec.name,
+        host=host,
+        measured_at=units.iso(seen.now_s),
+        state=state.decision.state,
+        reason=state.decision.reason,
+        level=state.decision.level,
+        next=_next(state, seen),
+        override=held.current,
+        override_gen=held.gen,
+        budget=_budget(state),
+        finish_expected=None if expected is None else units.iso(expected),
+        pids=pids,
+        clients=len(seen.ranks),
+        step=work.step,
+        steps_total=work.steps_total,
+        rate_steps_per_s=leader.rate if leader else None,
+        loss=leader.loss if leader else state.last_loss,
+        epoch=leader.epoch if leader else None,
+        gpus=gpus if fresh else tuple(_blank(gpu) for gpu in gpus),
+        power_w=_power_w(state, seen, gpus if fresh else (), blind=blind),
+        energy_gpu_kwh=round(totals.gpu_kwh, 9),
+        energy_wall_kwh=round(totals.wall_kwh, 9),
+        gco2_g=None if totals.gco2_g is None else round(totals.gco2_g, 6),
+        avoided_g=None if totals.avoided_g is None else round(totals.avoided_g, 6),
+        cost=totals.cost,
+        intensity=_intensity(state.outlook, seen.now_s),
+        exit=_exit(seen),
+        certificate=state.plan.view.certificate if state.plan else None,
+        notices=notices,
+        provenance=_provenance(state, seen, gpus, blind=blind, expected=expected is not None),
     )
+
+
+def _blind(state: JobState, seen: Inputs) -> bool:
+    """Whether a board of the job cannot be read, be it lost or gone: the sum without it is not what the job draws."""
+    if boards.unseen(state.boards, seen) or (state.boards.named and not seen.devices):
+        return True
+    return any(reading.power_w is None for reading in seen.devices)
+
+
+def _power_w(state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...], *, blind: bool) -> float | None:
+    """Watts of boards, CPU and memory; a job that is over draws nothing, whatever its boards do."""
+    host = seen.readings.host
+    known = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    if not state.live or blind or not (known or (not seen.devices and host.cpu_w is not None)):
+        return None
+    return sum(known) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
+
+
+def _next(state: JobState, seen: Inputs) -> protocol.Next | None:
+    """The next planned change where the plan is followed, else the end of a person's override."""
+    until = state.override.until_s
+    at, level = until, None if until is None else "plan"
+    if state.decision.reason.code in ("plan", "plan_wait"):
+        _, at, level = finish.planned(state, seen)
+    return protocol.Next(units.iso(at), level) if at and level else None
+
+
+def _budget(state: JobState) -> protocol.BudgetStatus:
+    deadline, total = state.deadline_s, state.progress.total_s
+    factor = None if deadline is None or not total else (deadline - state.start_s) / total
+    shown = None if deadline is None else units.iso(deadline)
+    return protocol.BudgetStatus(units.iso(state.start_s), shown, factor, total is not None)
+
+
+def _intensity(outlook: Outlook | None, now_s: float) -> protocol.Intensity | None:
+    value = None if outlook is None else outlook.value_at(now_s)
+    if outlook is None or value is None:
+        return None
+    return protocol.Intensity(round(value, 2), outlook.signal, outlook.zone)
+
+
+def _exit(seen: Inputs) -> protocol.Exit | None:
+    child = seen.child
+    over = child.state == "exited" and not child.unloaded
+    return protocol.Exit(child.code, child.signal) if over else None
 
 
 def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:
@@ -131,48 +120,41 @@ def _blank(gpu: protocol.Gpu) -> protocol.Gpu:
 
 
 def _provenance(
-    f: Facts, gpus: tuple[protocol.Gpu, ...], host_how: str, *, blind: bool
+    state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...], *, blind: bool, expected: bool
 ) -> dict[str, protocol.Provenance]:
     p = protocol.Provenance
-    age = None if f.age_s == float("inf") else round(f.age_s, 2)
-    board: How = "simulated" if f.simulated else "measured"
+    readings, totals, replay = seen.readings, state.totals, state.clock.replay
+    age = None if seen.readings_age_s == float("inf") else round(seen.readings_age_s, 2)
+    board: How = "simulated" if state.spec.simulated is not None else "measured"
     found: dict[str, protocol.Provenance] = {}
-    for index, gpu in enumerate(gpus):
-        kind = f.devices[index].power_kind or "power"
-        found[f"gpus.{index}.power_w"] = p(board, f"{f.readings.backend} {kind}", age)
-        if f.devices[index].clocks_w is not None:
+    for index, (gpu, reading) in enumerate(zip(gpus, seen.devices, strict=True)):
+        found[f"gpus.{index}.power_w"] = p(board, f"{readings.backend} {reading.power_kind or 'power'}", age)
+        if reading.clocks_w is not None:
             found[f"gpus.{index}.limit_w"] = p("estimated", "watts that a clock lock is steered to")
         if gpu.parked_w is not None:
             found[f"gpus.{index}.parked_w"] = p(board, "mean while paused on this job")
+    host = readings.host
     if gpus:
-        found["power_w"] = p(board, f"{f.readings.backend}; CPU and memory {host_how}", age)
+        found["power_w"] = p(board, f"{readings.backend}; CPU and memory {host.how}", age)
     else:
-        found["power_w"] = p("measured" if host_how == "measured" else "estimated", f.readings.host.source, age)
-    energy = _energy_how(f, bool(gpus), host_how)
+        found["power_w"] = p("measured" if host.how == "measured" else "estimated", host.source, age)
+    energy = _energy_how(state, seen)
     without = "; a board that cannot be read is not in it" if blind else ""
-    found["energy_gpu_kwh"] = p(energy, (_shares(f.gpu_how_shares) or "nothing metered yet") + without)
-    wall = f"boards, CPU, host constant and PUE: {_shares(f.how_shares) or 'nothing metered yet'}{without}"
+    found["energy_gpu_kwh"] = p(energy, (_shares(totals.gpu_shares) or "nothing metered yet") + without)
+    wall = f"boards, CPU, host constant and PUE: {_shares(totals.shares) or 'nothing metered yet'}{without}"
     found["energy_wall_kwh"] = p(energy if gpus else "estimated", wall)
     grid: How = "default"
     source = "no grid source"
-    if f.outlook is not None:
-        source = f.outlook.source
-        how_of: dict[str, How] = {
-            "forecast": "forecast",
-            "default": "default",
-            "replay": "replay",
-            "estimated": "estimated",
-        }
-        grid = how_of[f.outlook.how]
-        found["intensity"] = p(grid, source, round(max(0.0, f.now_s - f.outlook.made_at_s), 1))
+    if state.outlook is not None:
+        grid, source = state.outlook.how, state.outlook.source
+        found["intensity"] = p(grid, source, round(max(0.0, seen.now_s - state.outlook.made_at_s), 1))
     # grams are no better known than the energy they come from
-    realised: How = "replay" if f.replay else "estimated" if grid == "default" else found["energy_wall_kwh"].how
+    realised: How = "replay" if replay else "estimated" if grid == "default" else found["energy_wall_kwh"].how
     found["gco2_g"] = p(realised, source)
-    basis = "flat out from the start at measured full watts, realised intensity"
-    if not f.full_measured:
-        basis = "flat out from the start at assumed full watts, realised intensity"
-    found["avoided_g"] = p("replay" if f.replay else "estimated", basis)
-    if f.finish_expected_s is not None:
+    watts = "assumed" if machine.full_wall_w(state, seen) is None else "measured"
+    basis = f"flat out from the start at {watts} full watts, realised intensity"
+    found["avoided_g"] = p("replay" if replay else "estimated", basis)
+    if expected:
         found["finish_expected"] = p("forecast", "the plan in force")
     return found
 
@@ -181,15 +163,14 @@ def _shares(shares: dict[str, float]) -> str:
     return ", ".join(f"{share:.0%} {how}" for how, share in sorted(shares.items(), key=lambda kv: -kv[1]))
 
 
-def _energy_how(f: Facts, boards: bool, host_how: str) -> How:
-    if f.replay:
+def _energy_how(state: JobState, seen: Inputs) -> How:
+    if state.clock.replay:
         return "replay"
-    if f.simulated:
+    if state.spec.simulated is not None:
         return "simulated"
-    if not boards:
-        return "measured" if host_how == "measured" else "estimated"
-    counter = f.gpu_how_shares.get("counter", 0.0)
-    return "measured" if counter > 0.5 else "integrated"
+    if not seen.devices:
+        return "measured" if seen.readings.host.how == "measured" else "estimated"
+    return "measured" if state.totals.gpu_shares.get("counter", 0.0) > 0.5 else "integrated"
 
 
 def band(outlook: Outlook) -> protocol.Band:
@@ -198,7 +179,6 @@ def band(outlook: Outlook) -> protocol.Band:
     def short(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
         return tuple(None if value is None else round(value, 1) for value in values)
 
-    how: Any = {"forecast": "forecast", "default": "default", "replay": "replay", "estimated": "estimated"}[outlook.how]
     return protocol.Band(
         start=units.iso(outlook.start_s),
         step_s=outlook.step_s,
@@ -209,5 +189,5 @@ def band(outlook: Outlook) -> protocol.Band:
         zone=outlook.zone,
         signal=outlook.signal,
         source=outlook.source,
-        how=how,
+        how=outlook.how,
     )

@@ -1,10 +1,10 @@
-"""The books of one job: metered joules into ledger, columns and journal; grams, money and avoided from them."""
+"""The accounts of one job: metered joules into ledger, watt history and journal; grams, money and avoided from them."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from carbontui import protocol, units
@@ -13,8 +13,9 @@ from carbontui.grid.types import Outlook, Row
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.record.energy_ledger import Ledger
-from carbontui.job.supervisor.record.watt_history import Columns
+from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
+from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.power.messages import Sample
 from carbontui.power.meter import Increment, Meter
 
@@ -24,17 +25,8 @@ PRICE = "price"
 ESTIMATED = frozenset({"cpu", "dram", HOST})
 
 
-@dataclass
-class Sums:
-    """What the books say now. None where it cannot be said honestly."""
-
-    gco2_g: float | None = None
-    avoided_g: float | None = None
-    cost: protocol.Cost | None = None
-
-
 @dataclass(frozen=True, slots=True)
-class Before:
+class CarriedOver:
     """What rows of a lost journal had come to; None: nobody knows. `energy_cost` is without rent."""
 
     gco2_g: float | None = 0.0
@@ -42,7 +34,7 @@ class Before:
 
 
 @dataclass
-class Books:
+class Accounting:
     """Everything that must survive a respawn goes through `keep` and `recall`."""
 
     options: Options
@@ -50,13 +42,13 @@ class Books:
     journal: Journal
     boot_id: str
     meter: Meter = field(default_factory=Meter)
-    ledger: Ledger = field(default_factory=Ledger)
-    columns: Columns = field(init=False)
+    ledger: EnergyLedger = field(default_factory=EnergyLedger)
+    watts: WattHistory = field(init=False)
     intensity: accounts.Bins = field(default_factory=accounts.Bins)
     price: accounts.Bins = field(default_factory=accounts.Bins)
     held_s: float = 0.0
     """Job seconds during which GPUs were held, for rent."""
-    before: Before = Before()
+    carried_over: CarriedOver = CarriedOver()
     _host_until_s: float | None = None
     _carbon: accounts.Running = field(default_factory=accounts.Running)
     _money: accounts.Running = field(default_factory=accounts.Running)
@@ -64,7 +56,7 @@ class Books:
 
     def __post_init__(self) -> None:
         start = self.clock.at_wall(self.options.created_s)
-        self.columns = Columns(start, 60.0 if not self.clock.replay else 900.0)
+        self.watts = WattHistory(start, 60.0 if not self.clock.replay else 900.0)
         self.ledger.pue = self.options.pue
         self.ledger.count_idle = self.options.count_idle
 
@@ -75,7 +67,7 @@ class Books:
             return
         self.ledger.restore(kept["ledger"], self.journal.energy_rows(), time.time())
         self.held_s = float(kept.get("held_s", 0.0))
-        self.before = Before(*kept.get("before", (0.0, 0.0)))
+        self.carried_over = CarriedOver(*kept.get("before", (0.0, 0.0)))
         for start, dur, value, signal in self.journal.grid_rows():
             self._spread(self.price if signal == PRICE else self.intensity, start, dur, value)
         try:
@@ -86,13 +78,21 @@ class Books:
     def keep(self) -> None:
         """Into the journal, in one transaction with the rows: what a successor cannot read from them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
-        before = (self.before.gco2_g, self.before.energy_cost)
+        before = (self.carried_over.gco2_g, self.carried_over.energy_cost)
         self.journal.keep("books", {**facts, "before": before})
 
     def carry(self, gco2_g: float | None, cost: float | None, gpus: int) -> None:
         """The journal's rows are lost: go on from what they had come to. `cost` is with rent."""
-        self.before = Before(gco2_g, None if cost is None else cost - self._rent(gpus))
+        self.carried_over = CarriedOver(gco2_g, None if cost is None else cost - self._rent(gpus))
         self.ledger.forget()
+
+    def begin_from(self, gpu_kwh: float, wall_kwh: float) -> None:
+        """Energy as it was last told, where nothing else is left of it."""
+        ledger = self.ledger
+        ledger.gpu_j = gpu_kwh * units.J_PER_KWH
+        ledger.rest_j = max(0.0, wall_kwh * units.J_PER_KWH / ledger.pue - ledger.gpu_j)
+        ledger.by_how["snapshot"] = ledger.gpu_j + ledger.rest_j
+        ledger.gpu_by_how["snapshot"] = ledger.gpu_j
 
     # --- joules ---
 
@@ -117,7 +117,7 @@ class Books:
             for t0, joules, how, state in rows:
                 self.ledger.take_back(t0, joules, how, state)
                 given_back += joules
-            self.columns.forget(device)
+            self.watts.forget(device)
             self.meter.drop([device])
         return given_back
 
@@ -137,7 +137,7 @@ class Books:
             t0, t1 = self.clock.at_wall(got.t0_s), self.clock.at_wall(got.t1_s)
             joules = got.joules * self.clock.speed
             self.ledger.add(got.uuid, t0, t1, joules, got.method, state, wall, gpu=got.uuid not in ESTIMATED)
-            self.columns.add(got.uuid, t0, t1, joules)
+            self.watts.add(got.uuid, t0, t1, joules)
 
     def host(self, now_s: float, dt_s: float, state: str, *, held: bool) -> None:
         """The host constant up to now, and the time the GPUs were held. `dt_s` passed since the last call."""
@@ -184,10 +184,10 @@ class Books:
 
     # --- sums ---
 
-    def sums(
+    def totals(
         self, *, start_s: float, done_s: float, full_wall_w: float | None, nowcast: float | None, gpus: int
-    ) -> Sums:
-        """Grams, avoided and money so far. `nowcast` stands for bins whose value is not known yet.
+    ) -> Totals:
+        """Energy, grams, avoided and money so far. `nowcast` stands for bins whose value is not known yet.
 
         `full_wall_w` is what the job draws flat out, PUE and host included; None: avoided cannot be said.
         """
@@ -196,16 +196,24 @@ class Books:
         self._carbon.renew(since := min(changed_j, changed_g), bins.since(since), self.intensity)
         self._money.renew(since := min(changed_j, changed_p), bins.since(since), self.price)
         emitted = self._carbon.total(nowcast)
-        unknown = self.before.gco2_g is None or (emitted.weight > 0 and emitted.unknown >= emitted.weight)
-        grams = None if unknown else self._at_wall(emitted) + (self.before.gco2_g or 0.0)
+        unknown = self.carried_over.gco2_g is None or (emitted.weight > 0 and emitted.unknown >= emitted.weight)
+        grams = None if unknown else self._at_wall(emitted) + (self.carried_over.gco2_g or 0.0)
         if self._run_now.start_s != start_s:
             self._run_now, changed_g = accounts.RunNow(start_s), -math.inf
         flat_out = self._run_now.total(done_s, changed_g, self.intensity, nowcast)
-        begun = emitted.weight > 0 or bool(self.before.gco2_g)
+        begun = emitted.weight > 0 or bool(self.carried_over.gco2_g)
         avoided = None
         if grams is not None and begun and full_wall_w is not None and done_s > 0:
             avoided = units.joules_to_kwh(full_wall_w * flat_out.value) - grams
-        return Sums(grams, avoided, self._cost(gpus))
+        return Totals(
+            gpu_kwh=self.ledger.gpu_kwh,
+            wall_kwh=self.ledger.wall_kwh,
+            gco2_g=grams,
+            avoided_g=avoided,
+            cost=self._cost(gpus),
+            gpu_shares=_shares(self.ledger.gpu_by_how),
+            shares=_shares(self.ledger.by_how),
+        )
 
     def _at_wall(self, total: accounts.Total) -> float:
         """Joules of the devices x value per kWh as grams or money at the wall."""
@@ -217,21 +225,21 @@ class Books:
         money = self._money.total(self.options.price_per_kwh)
         if money.weight and money.unknown >= money.weight and not self.options.gpu_price:
             return None
-        if self.before.energy_cost is None:
+        if self.carried_over.energy_cost is None:
             return None
-        spent = self.before.energy_cost + self._at_wall(money) + self._rent(gpus)
+        spent = self.carried_over.energy_cost + self._at_wall(money) + self._rent(gpus)
         return protocol.Cost(round(spent, 9), self.options.currency)
 
     def _rent(self, gpus: int) -> float:
         return (self.options.gpu_price or 0.0) * gpus * self.held_s / 3600.0
 
-    def how_shares(self, *, gpus: bool = False) -> dict[str, float]:
-        """Share of all joules, or of those of the boards, by how they were metered."""
-        by_how = self.ledger.gpu_by_how if gpus else self.ledger.by_how
-        total = sum(by_how.values())
-        return {how: joules / total for how, joules in by_how.items() if joules > 0} if total > 0 else {}
-
     def write(self, *, everything: bool = False) -> None:
         """Closed rows to the journal."""
         for row in self.ledger.drain(everything=everything):
             self.journal.energy(*row)
+
+
+def _shares(by_how: Mapping[str, float]) -> dict[str, float]:
+    """Share of the joules by how they were metered."""
+    total = sum(by_how.values())
+    return {how: joules / total for how, joules in by_how.items() if joules > 0} if total > 0 else {}

@@ -16,7 +16,6 @@ from carbontui import units
 from carbontui.account import accounts
 
 ROW_WALL_S = 10.0
-IDLE_STATES = frozenset({"waiting", "starting"})
 
 
 @dataclass
@@ -30,7 +29,7 @@ class _Open:
 
 
 @dataclass
-class Ledger:
+class EnergyLedger:
     """Joules by device and bin. `gpu_j` is what the boards drew, `rest_j` CPU and host; PUE is applied on reading."""
 
     pue: float = 1.0

@@ -2,101 +2,150 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
 
 from carbontui import protocol, units
-from carbontui.job import budget, store
-from carbontui.job.supervisor.core import control
-from carbontui.job.supervisor.core import override as overrides
+from carbontui.job import budget as budgets
+from carbontui.job import store
+from carbontui.job.budget import Budget
+from carbontui.job.journal import Journal
+from carbontui.job.supervisor.core import boards, control, machine, measured, override, plan, progress
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.record.recorder import Recorder
 
-if TYPE_CHECKING:
-    from carbontui.job.supervisor.loop import Supervisor
-
-
-def restore(job: Supervisor) -> None:
-    """Take over from a predecessor, if there was one; what cannot be read begins anew."""
-    record = store.load(job.dir)
-    if record is not None and not job.guard.guarded:
-        job.guard.adopt(record.pids.get("child"))
-    recall, confined = job.journal.recall, job.faults.confined
-    with confined("the kept books"):
-        job.books.restore()
-    with confined("the kept progress"):
-        job.progress.restore(recall("progress"))
-    with confined("what was learned"):
-        job.learned.restore(recall("learned"))
-    with confined("the kept override"):
-        job.overrides = overrides.Overrides.from_dict(recall("overrides"))
-    with confined("the kept state"):
-        job.control = control.restored(recall("control"), time.monotonic())
-    with confined("the boards it named"):
-        job.hands.restore(recall("boards"))
-    with confined("the kept budget"):
-        if text := recall("budget"):
-            job.budget = budget.restored(text, job.start_s, job.clock.now())
-    with confined("the kept plan"):
-        job.planner.restore(recall("plan"))
-    with confined("the kept account"):
-        job.missing = recall("missing", "")
-        last = store.snapshot(job.dir)
-        # an account that has begun and a journal that knows of none: it was lost, and perhaps removed by hand
-        books_known, state_known = bool(recall("books")), bool(recall("progress"))
-        if job.journal.aside is not None or (last is not None and last.energy_wall_kwh and not books_known):
-            _tell(job, _go_on(job, last, books_known=books_known, state_known=state_known))
+Confined = Callable[[str], AbstractContextManager[bool | None]]
+"""Whatever is raised inside such a block ends it and nothing else; the text names the part."""
 
 
-def _go_on(job: Supervisor, last: protocol.Status | None, *, books_known: bool, state_known: bool) -> str:
-    """Begin from the last snapshot what the journal no longer knows; what that means for the account."""
-    if last is None:
-        job.books.carry(None, None, 0)
-        energy = "" if books_known else "energy is counted anew from now on, "
-        return f"{energy}CO2, cost and what was avoided are not known"
-    if not books_known:
-        ledger = job.books.ledger
-        ledger.gpu_j = last.energy_gpu_kwh * units.J_PER_KWH
-        ledger.rest_j = max(0.0, last.energy_wall_kwh * units.J_PER_KWH / ledger.pue - ledger.gpu_j)
-        ledger.by_how["snapshot"] = ledger.gpu_j + ledger.rest_j
-        ledger.gpu_by_how["snapshot"] = ledger.gpu_j
-    job.books.carry(last.gco2_g, last.cost.value if last.cost else None, len(last.gpus))
-    begins = f"the account goes on from what was told at {last.measured_at}"
-    if state_known:
-        return begins
-    job.progress.step, job.progress.steps_total = last.step, job.progress.steps_total or last.steps_total
+class Handover:
+    """Restores what a predecessor kept and keeps what a successor needs."""
+
+    def __init__(
+        self, journal: Journal, accounting: Accounting, recorder: Recorder, confined: Confined, directory: Path
+    ) -> None:
+        self._journal = journal
+        self._accounting = accounting
+        self._recorder = recorder
+        self._confined = confined
+        self._dir = directory
+        self.missing = ""
+        """What was lost with a damaged or removed journal; '' when nothing was."""
+
+    # --- taking over ---
+
+    def restore(self, state: JobState, now_s: float, mono_s: float) -> JobState:
+        """Take over from a predecessor, if there was one; what cannot be read begins anew."""
+
+        def with_budget(state: JobState, kept: Any) -> JobState:
+            return replace(state, budget=budgets.restored(kept, state.start_s, now_s)) if kept else state
+
+        restorers: dict[str, tuple[str, Callable[[JobState, Any], JobState]]] = {
+            "progress": ("the kept progress", lambda s, k: replace(s, progress=progress.restored(s.progress, k))),
+            "learned": ("what was measured", lambda s, k: replace(s, measured=measured.restored(k))),
+            "overrides": ("the kept override", lambda s, k: replace(s, override=override.restored(k))),
+            "control": ("the kept state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
+            "boards": ("the boards it named", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
+            "budget": (
+                "the kept budget",
+                lambda s, k: replace(s, budget=budgets.restored(k, s.start_s, now_s)) if k else s,
+            ),
+            "plan": ("the kept plan", lambda s, k: replace(s, plan=plan.restored(k))),
+        }
+        with self._confined("the kept account"):
+            self._accounting.restore()
+        for key, (part, restored) in restorers.items():
+            with self._confined(part):
+                state = restored(state, self._journal.recall(key))
+        with self._confined("the kept account"):
+            state = self._replace_lost(state)
+        return state  # noqa: RET504 - what is raised inside the block ends there
+
+    def _replace_lost(self, state: JobState) -> JobState:
+        """Where an account has begun and the journal has none of it (it was damaged, or removed by hand): begin from
+        the last snapshot, and say what that means."""
+        self.missing = str(self._journal.recall("missing", ""))
+        last = store.snapshot(self._dir)
+        account_known, work_known = bool(self._journal.recall("books")), bool(self._journal.recall("progress"))
+        lost = last is not None and bool(last.energy_wall_kwh) and not account_known
+        if self._journal.aside is None and not lost:
+            return state
+        if last is None:
+            self._accounting.carry(None, None, 0)
+            energy = "" if account_known else "energy is counted anew from now on, "
+            self._tell(f"{energy}CO2, cost and what was avoided are not known")
+            return state
+        if not account_known:
+            self._accounting.begin_from(last.energy_gpu_kwh, last.energy_wall_kwh)
+        self._accounting.carry(last.gco2_g, last.cost.value if last.cost else None, len(last.gpus))
+        begins = f"the account goes on from what was told at {last.measured_at}"
+        if not work_known:
+            begins += "; watts and latencies are measured anew"
+            state = _from_snapshot(state, last)
+        self._tell(begins)
+        return state
+
+    def replace_rows(self, state: JobState, gpus: int) -> None:
+        """The journal was found damaged while the job runs: all is known but the rows, whose sums go on."""
+        if self._journal.aside is None or self._journal.aside.name in self.missing:
+            return
+        cost = state.totals.cost
+        self._accounting.carry(state.totals.gco2_g, cost.value if cost else None, gpus)
+        self._tell("the account goes on; earlier CO2 and cost are no longer revised with the grid's values")
+
+    def _tell(self, begins: str) -> None:
+        """Say, now and in every status to come, that the journal was lost and what that means."""
+        aside = self._journal.aside
+        what = "journal.db was gone" if aside is None else f"journal.db was damaged and is now {aside.name}"
+        self.missing = f"{what}: {begins}"
+        self._recorder.say(f"{self.missing}; earlier curves and events are not in the new journal")
+        self._recorder.event("journal_lost", aside=None if aside is None else aside.name, text=self.missing)
+        self._journal.keep("missing", self.missing)
+
+    # --- leaving ---
+
+    def keep(self, state: JobState, seen: Inputs) -> None:
+        """Into the journal, with what an independent reader needs to check the accounts."""
+        self._accounting.write()
+        self._accounting.keep()
+        keep = self._journal.keep
+        keep("progress", progress.to_kept(state.progress))
+        keep("learned", measured.to_kept(state.measured))
+        keep("overrides", override.to_kept(state.override))
+        keep("control", asdict(state.asked))
+        keep("budget", asdict(state.budget))
+        keep("boards", boards.to_kept(state.boards, state.asked.limit_w, seen.limits.left))
+        keep("accounts", basis(state, seen, self._accounting.carried_over.gco2_g))
+
+
+def basis(state: JobState, seen: Inputs, before_g: float | None) -> dict[str, object]:
+    """What an independent reader needs beside energy and grid rows to arrive at the same avoided grams."""
+    return {
+        "start_s": state.start_s,
+        "done_s": state.progress.done_s,
+        "full_wall_w": machine.full_wall_w(state, seen),
+        "pue": state.spec.pue,
+        "energy_wall_kwh": state.totals.wall_kwh,
+        "energy_gpu_kwh": state.totals.gpu_kwh,
+        "gco2_g": state.totals.gco2_g,
+        "avoided_g": state.totals.avoided_g,
+        "before_g": before_g,
+    }
+
+
+def _from_snapshot(state: JobState, last: protocol.Status) -> JobState:
+    """Steps, override and budget as they were last told."""
+    work = replace(state.progress, step=last.step, steps_total=state.progress.steps_total or last.steps_total)
+    state = replace(state, progress=work)
     if held := last.override:
-        job.overrides = overrides.Overrides(held, last.override_gen, units.from_iso(held.until) if held.until else None)
+        until = units.from_iso(held.until) if held.until else None
+        state = replace(state, override=Overrides(held, last.override_gen, until))
     if last.budget and last.budget.deadline:
-        job.budget = budget.Budget("deadline", units.from_iso(last.budget.deadline), "as last told")
-    return f"{begins}; watts and latencies are learned anew"
-
-
-def mend(job: Supervisor) -> None:
-    """The journal was found damaged while the job runs: all is known but the rows, whose sums go on."""
-    cost = job.sums.cost
-    job.books.carry(job.sums.gco2_g, cost.value if cost else None, len(job.devices))
-    _tell(job, "the account goes on; CO2 and cost of before are no longer revised with the grid's values")
-
-
-def _tell(job: Supervisor, begins: str) -> None:
-    """Say, now and in every status to come, that the journal was lost and what that means."""
-    aside = job.journal.aside
-    what = "journal.db was gone" if aside is None else f"journal.db was damaged and is now {aside.name}"
-    job.missing = f"{what}: {begins}"
-    job.log(f"{job.missing}; curves and events of before are not in the new journal")
-    job.event("journal_lost", aside=None if aside is None else aside.name, text=job.missing)
-    job.journal.keep("missing", job.missing)
-    keep(job)
-    job.journal.commit()
-
-
-def keep(job: Supervisor) -> None:
-    """Into the journal, with what an independent reader needs to check the accounts."""
-    job.books.write()
-    job.books.keep()
-    job.journal.keep("progress", job.progress.to_dict())
-    job.journal.keep("learned", job.learned.to_dict())
-    job.journal.keep("overrides", job.overrides.to_dict())
-    job.journal.keep("control", {f: getattr(job.control, f) for f in job.control.__dataclass_fields__})
-    job.journal.keep("budget", {"kind": job.budget.kind, "value": job.budget.value, "text": job.budget.text})
-    job.journal.keep("boards", job.hands.to_dict())
-    job.journal.keep("accounts", job.senses.accounts_basis())
+        state = replace(state, budget=Budget("deadline", units.from_iso(last.budget.deadline), "as last told"))
+    return state

@@ -13,7 +13,7 @@ LATE = 0.2
 
 
 @dataclass
-class Columns:
+class WattHistory:
     """Mean watts per column for the whole job; the span of a column doubles when the job outgrows them."""
 
     start_s: float

@@ -1,24 +1,111 @@
-"""How a job's options become a feed of the grid."""
+"""The grid's end of the supervisor: refreshes the feed when it is time, books what has been realised."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 
 from carbontui.grid import opening
 from carbontui.grid.feed import Feed
+from carbontui.grid.types import Outlook
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
+from carbontui.job.supervisor.core import plan_request
+from carbontui.job.supervisor.core.problem import SLOT_S
+from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.shell.cell import Cell
+from carbontui.job.worker.handle import WorkerHandle, WorkFailed
+from carbontui.job.worker.messages import ForecastAsk
+
+BACK_LEAST_S, BACK_MOST_S = 6 * 3600.0, 36 * 3600.0
+"""How much of the past an outlook shows."""
+FORECAST_EVERY_S = 900.0
 
 
 def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Feed:
     """The feed of the job's zone; what cannot be used is said and must not cost the job its other sources."""
+
+    def now() -> float:
+        return clock.at_wall(time.time())
+
     settings = opening.settings(
         asked_offline=options.offline, currency=options.currency, price_per_kwh=options.price_per_kwh, forgiving=True
     )
     if settings.remark:
         log(settings.remark)
     try:
-        return opening.open_feed(options.zone, settings=settings, now=clock.now, grid_file=options.grid)
+        return opening.open_feed(options.zone, settings=settings, now=now, grid_file=options.grid)
     except ValueError as error:
         log(f"the recorded grid of this job is gone, other sources take its place: {error}")
-        return opening.open_feed(options.zone, settings=settings, now=clock.now)
+        return opening.open_feed(options.zone, settings=settings, now=now)
+
+
+class GridReader:
+    """Puts a fresh outlook into the state. `changed` is called with news that call for a new plan."""
+
+    def __init__(
+        self, cell: Cell, feed: Feed, accounting: Accounting, worker: WorkerHandle, changed: Callable[[str], None]
+    ) -> None:
+        self._cell = cell
+        self._feed = feed
+        self._accounting = accounting
+        self._worker = worker
+        self._changed = changed
+        self._refreshing: asyncio.Task[None] | None = None
+        self._forecast_s = float("-inf")
+
+    @property
+    def zone(self) -> str | None:
+        return self._feed.zone
+
+    @property
+    def note(self) -> str:
+        """One line on what is wrong with the grid's values, or ''."""
+        return self._feed.note
+
+    def _now_s(self) -> float:
+        return self._cell.state.clock.at_wall(time.time())
+
+    def read(self, now_s: float) -> None:
+        """Ask the sources when it is time, and look again once a slot is over."""
+        if now_s >= self._feed.next_refresh_s() and (self._refreshing is None or self._refreshing.done()):
+            self._refreshing = asyncio.ensure_future(self._refresh())
+        outlook = self._cell.state.outlook
+        if outlook is None or now_s >= outlook.start_s + (outlook.realised + 1) * outlook.step_s:
+            self.look(now_s)
+
+    def look(self, now_s: float) -> Outlook | None:
+        """Take a fresh outlook and book what has been realised."""
+        state = self._cell.state
+        back = max(BACK_LEAST_S, min(now_s - state.start_s + SLOT_S, BACK_MOST_S))
+        outlook = self._feed.outlook(now_s, back, plan_request.ahead_s(state, now_s), SLOT_S)
+        self._cell.replace(outlook=outlook)
+        if outlook is not None:
+            rows = self._feed.realised(min(state.start_s, self._accounting.ledger.first_s) - SLOT_S, now_s)
+            self._accounting.realised(rows, outlook.signal, outlook.source)
+            self._accounting.prices(outlook)
+        return outlook
+
+    async def _refresh(self) -> None:
+        await self._feed.refresh()
+        self.look(self._now_s())
+        self._changed("new grid data")
+
+    async def forecast(self, now_s: float) -> str:
+        """Have the worker forecast when there is history to learn from and the last forecast has aged a slot; why that
+        failed, or ''."""
+        if now_s - self._forecast_s < FORECAST_EVERY_S:
+            return ""
+        slots = int(plan_request.ahead_s(self._cell.state, now_s) // SLOT_S) + 1
+        request = self._feed.forecast_request(now_s, slots, SLOT_S)
+        if request is None:
+            return ""
+        self._forecast_s = now_s
+        why = ""
+        try:
+            self._feed.adopt(await self._worker.forecast(ForecastAsk(request=request)))
+        except WorkFailed as error:
+            why = str(error)
+        self.look(self._now_s())
+        return why

@@ -16,7 +16,7 @@ from carbontui import proc
 from carbontui.job.child import Child, exited
 
 
-class Guard:
+class KeeperHandle:
     """What is known of keeper and child. `changed` is called when that changes."""
 
     def __init__(self, fd: int | None, log: Callable[[str], None], changed: Callable[[], None]) -> None:
@@ -36,6 +36,11 @@ class Guard:
     def pid(self) -> int | None:
         pid = self.facts.get("pid")
         return int(pid) if pid else None
+
+    @property
+    def starts(self) -> int:
+        """How often the keeper has started the command."""
+        return int(self.facts.get("starts", 0))
 
     @property
     def keeper_pid(self) -> int | None:

@@ -46,7 +46,6 @@ class Peer:
     writer: asyncio.StreamWriter
     hello: protocol.Hello | None = None
     obs: protocol.Obs | None = None
-    obs_mono_s: float = 0.0
     step_mono_s: float = 0.0
     timed: tuple[float, int] | None = None
     """Monotonic time of the end of the step that was last timed, and its count."""
@@ -73,11 +72,11 @@ class Peer:
         return self.writer.transport.get_write_buffer_size()
 
 
-class Desk(Protocol):
+class Answers(Protocol):
     """What the supervisor answers."""
 
     def override_gen(self) -> int: ...
-    def rank_changed(self, peer: Peer) -> None: ...
+    def rank_changed(self, peer: Peer, *, connected: bool) -> None: ...
     async def command(self, peer: Peer, cmd: protocol.Cmd) -> protocol.Result: ...
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed: ...
     async def status_now(self) -> protocol.Status: ...
@@ -97,9 +96,9 @@ def peer_uid(connection: socket.socket) -> int:
 class Server:
     """The listening socket and its peers."""
 
-    def __init__(self, path: Path, desk: Desk, log: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, answers: Answers, log: Callable[[str], None]) -> None:
         self.path = path
-        self.desk = desk
+        self.answers = answers
         self.log = log
         self.peers: set[Peer] = set()
         self._server: asyncio.Server | None = None
@@ -197,7 +196,7 @@ class Server:
                 task.cancel()
             writer.close()
             if peer.hello and peer.hello.role == "rank":
-                self.desk.rank_changed(peer)
+                self.answers.rank_changed(peer, connected=False)
 
     async def _listen(self, reader: asyncio.StreamReader, peer: Peer) -> None:
         turn = 0
@@ -235,7 +234,7 @@ class Server:
             peer.send(protocol.Refused(f"protocol {hello.v} is not spoken here (this is {protocol.VERSION})"))
             return False
         peer.hello = hello
-        peer.send(protocol.Welcome(protocol.VERSION, __version__, self.desk.override_gen()))
+        peer.send(protocol.Welcome(protocol.VERSION, __version__, self.answers.override_gen()))
         return True
 
     def _hear_rank(self, peer: Peer, message: protocol.FromPeer) -> None:
@@ -247,15 +246,15 @@ class Server:
                 count, ago_s = message.timed
                 peer.timed = (now - ago_s, count)
             changed = peer.obs is None or (message.state, message.want_gen) != (peer.obs.state, peer.obs.want_gen)
-            peer.obs, peer.obs_mono_s = message, now
+            peer.obs = message
             if changed:
-                self.desk.rank_changed(peer)
+                self.answers.rank_changed(peer, connected=True)
         elif isinstance(message, protocol.Ack):
             peer.acked_gen = message.want_gen
             if peer.obs is not None:  # which step was acknowledged is news, beside the beat of a second
                 step = max(0, message.step - (peer.obs.start_step or 0))
                 peer.obs = msgspec.structs.replace(peer.obs, step=step)
-            self.desk.rank_changed(peer)
+            self.answers.rank_changed(peer, connected=True)
 
     def _hear_viewer(self, peer: Peer, message: protocol.FromPeer) -> None:
         if isinstance(message, protocol.View):
@@ -269,13 +268,13 @@ class Server:
         elif isinstance(message, protocol.StatusAsk):
             self._spawn(peer, self._status(peer, message))
         elif isinstance(message, protocol.LogRead):
-            peer.send(self.desk.read_log(message))
+            peer.send(self.answers.read_log(message))
         elif isinstance(message, protocol.HistoryAsk):
             self._spawn(peer, self._history(peer, message))
         elif isinstance(message, protocol.JobsAsk):
-            peer.send(protocol.JobsAnswer(message.id, self.desk.jobs()))
+            peer.send(protocol.JobsAnswer(message.id, self.answers.jobs()))
         elif isinstance(message, protocol.AbilitiesAsk):
-            peer.send(self.desk.abilities(message))
+            peer.send(self.answers.abilities(message))
 
     def _spawn(self, peer: Peer, work: object) -> None:
         if len(peer.tasks) >= 32:
@@ -288,7 +287,7 @@ class Server:
 
     async def _command(self, peer: Peer, cmd: protocol.Cmd) -> None:
         try:
-            result = await self.desk.command(peer, cmd)
+            result = await self.answers.command(peer, cmd)
         except Exception as error:
             # who asked must not wait for an answer that never comes
             self.log(f"{cmd.verb} failed: {type(error).__name__}: {error}")
@@ -298,15 +297,15 @@ class Server:
     async def _preview(self, peer: Peer, ask: protocol.Preview) -> None:
         await asyncio.sleep(0)
         if peer.preview == ask.id:  # latest wins: a newer question makes this one moot
-            answer = await self.desk.preview(ask)
+            answer = await self.answers.preview(ask)
             if peer.preview == ask.id:
                 peer.send(answer)
 
     async def _status(self, peer: Peer, ask: protocol.StatusAsk) -> None:
-        peer.send(protocol.StatusAnswer(ask.id, await self.desk.status_now()))
+        peer.send(protocol.StatusAnswer(ask.id, await self.answers.status_now()))
 
     async def _history(self, peer: Peer, ask: protocol.HistoryAsk) -> None:
-        peer.send(await self.desk.history(ask))
+        peer.send(await self.answers.history(ask))
 
     # --- viewers ---
 
@@ -316,7 +315,7 @@ class Server:
         due = [only] if only else [p for p in self.viewers if p.rate_hz and (everyone or now >= p.next_mono_s)]
         if not due:
             return
-        sections = self.desk.sections()
+        sections = self.answers.sections()
         for peer in due:
             if peer.rate_hz is None:
                 continue

@@ -1,0 +1,145 @@
+"""When a speed curve may be measured, what spoils it, whether an earlier one is of use, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from carbontui.job.supervisor.core import boards, finish
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.state import JobState
+from carbontui.power.calibration import CalibrationSpec
+from carbontui.power.curve import Curve, Point
+from carbontui.power.messages import Code, Outcome, Reading
+
+TAKES_S = (300.0, 900.0)
+"""What a calibration takes: with steps all alike, and where one second's steps vary by a tenth."""
+SLACK_S = 1800.0
+"""By itself only with this much slack: a calibration costs about two minutes of flat-out work."""
+WARM_S = 120.0
+"""By itself only after this long at full: compilation and warm-up are over."""
+LOWER = 1.03
+"""Flat out above the limit found now by more than this: the curve was measured under a higher one."""
+PASSING: frozenset[Code] = frozenset({"outside", "held", "foreign", "lost", "error"})
+"""Refusals that say nothing of what these boards can do at another time."""
+
+
+def refusal(state: JobState, seen: Inputs) -> str:
+    """Why no calibration can start now; '' when it can."""
+    if state.clock.replay:
+        return "a replay cannot be calibrated: its watts are those of a model or of another time"
+    if not seen.devices:
+        return "there is no GPU to calibrate on"
+    if not seen.ranks:
+        return "no training step has been seen yet"
+    if state.override.current is not None:
+        return f"the job is under an override of {state.override.current.by}; clear it first: carbontui resume"
+    if state.decision.state not in ("running", "throttled"):
+        return f"the job is {state.decision.state}"
+    foreign = [pid for reading in seen.devices for pid in reading.foreign_pids]
+    if foreign:
+        return f"other processes use its GPU (pid {foreign[0]}): what they do would be measured too"
+    if any(reading.mig for reading in seen.devices):
+        return "its GPU is shared by MIG slices: what they do would be measured too"
+    if finish.must_run(state, seen):
+        return "no slack is left before the deadline; give it some: carbontui budget 1.5x"
+    return ""
+
+
+def runs_plain(state: JobState, seen: Inputs) -> bool:
+    """Whether the training runs flat out with nothing of ours in its way."""
+    return state.decision.state == "running" and bool(seen.ranks) and state.asked.limit_w is None
+
+
+def worth_it(state: JobState, seen: Inputs, warm_s: float) -> bool:
+    """Whether to calibrate unasked: inside the slack, on boards that take limits, after `warm_s` flat out."""
+    left, deadline = state.progress.left_s, state.deadline_s
+    # a curve that knows no caps comes from a time when none could be set
+    known = state.curve is not None and not state.curve.note
+    if known or warm_s < WARM_S or left is None or deadline is None or deadline - seen.now_s - left < SLACK_S:
+        return False
+    if not state.spec.cap or refusal(state, seen):
+        return False
+    return all(r.caps["limit"].support == "yes" if "limit" in r.caps else False for r in seen.devices)
+
+
+def spec_of(state: JobState, seen: Inputs, fingerprint: str) -> CalibrationSpec:
+    """What a calibration may do on these boards."""
+    devices = seen.devices
+    bad = next((r.caps["limit"] for r in devices if "limit" in r.caps and r.caps["limit"].support != "yes"), None)
+    lows = [reading.limit_min_w for reading in devices if reading.limit_min_w is not None]
+    founds = [reading.limit_found_w for reading in devices if reading.limit_found_w is not None]
+    return CalibrationSpec(
+        gpu=devices[0].name,
+        gpus=len(devices),
+        fingerprint=fingerprint,
+        can_cap=state.spec.cap and bad is None and len(lows) == len(founds) == len(devices),
+        limit_min_w=max(lows, default=None),
+        limit_found_w=min(founds, default=None),
+        simulated=any(reading.simulated for reading in devices),
+        why_not_cap="--no-cap" if not state.spec.cap else bad.why if bad else "",
+    )
+
+
+def disturbance(state: JobState, seen: Inputs) -> str:
+    """What makes this no time to measure; '' when nothing does."""
+    if state.override.current is not None:
+        return f"{state.override.current.mode} by {state.override.current.by}"
+    if finish.must_run(state, seen):
+        return "no slack is left before the deadline"
+    if seen.leader is None:
+        return "the training loop has disconnected"
+    if boards.unseen(state.boards, seen) or any(reading.lost for reading in seen.devices):
+        return "a GPU was lost"
+    if any(reading.foreign_pids for reading in seen.devices):
+        return "another process uses the GPU"
+    return ""
+
+
+def failures(outcomes: Sequence[Outcome]) -> tuple[str, str]:
+    """(what passes and spoils this measurement, why no cap will ever be taken here); '' where neither is so."""
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    passing = [outcome.text or outcome.code for outcome in failed if outcome.code in PASSING]
+    lasting = [outcome.text or outcome.code for outcome in failed if outcome.code not in PASSING]
+    return next(iter(passing), ""), next(iter(lasting), "")
+
+
+def in_force_w(reading: Reading) -> float | None:
+    """The cap that holds a board now; 0 while one stands whose effect has not been seen: not to be measured yet."""
+    if reading.proving:
+        return 0.0
+    return reading.limit_w if reading.clocks_w is None else reading.clocks_w
+
+
+def too_high_w(found: Curve, seen: Inputs) -> tuple[float, float] | None:
+    """(watts of a board flat out then, watts allowed now) where an earlier curve is of a higher limit."""
+    tops = [reading.limit_found_w for reading in seen.devices if reading.limit_found_w is not None]
+    drawn = next((p.power_w for p in found.points if p.kind == "full"), 0.0) / found.gpus
+    return (drawn, min(tops)) if tops and drawn > LOWER * min(tops) else None
+
+
+def usable_levels(found: Curve, seen: Inputs) -> tuple[Point, ...]:
+    """The levels of an earlier curve that the boards still allow."""
+    low = max((reading.limit_min_w or 0.0 for reading in seen.devices), default=0.0)
+    return tuple(point for point in found.levels if point.cap_w is None or point.cap_w >= low)
+
+
+def table(curve: Curve | None) -> str:
+    """The curve for people, or ''."""
+    if curve is None:
+        return ""
+    lines = [f"{curve.gpu} x {curve.gpus}: {curve.rate_steps_per_s:.3g} steps/s flat out"]
+    lines += [f"  {_line(point)}" for point in curve.points]
+    if curve.parked_w is not None:
+        lines.append(f"  parked      {curve.parked_w:7.1f} W ±{2 * (curve.parked_se or 0):.1f}")
+    if curve.pause_s is not None and curve.resume_s is not None:
+        lines.append(f"  pause {curve.pause_s:.1f} s, resume {curve.resume_s:.1f} s")
+    if curve.simulated:
+        lines.append("  SIMULATED GPU: a model, not a measurement")
+    return "\n".join(lines + ([f"  {curve.note}"] if curve.note else []))
+
+
+def _line(point: Point) -> str:
+    name = "full" if point.cap_w is None else f"cap {point.cap_w:.0f} W"
+    joules = "" if point.j_per_step is None else f"  {point.j_per_step:.4g} J/step"
+    watts, speed = 2 * point.power_se, 200 * point.speed_se
+    return f"{name:<11} {point.power_w:7.1f} W ±{watts:.1f}  speed {100 * point.speed:5.1f} % ±{speed:.1f}{joules}"

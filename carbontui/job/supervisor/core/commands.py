@@ -1,0 +1,195 @@
+"""A person's commands: everything is checked before anything is changed, so that a refused one changes nothing."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import msgspec
+
+from carbontui import protocol, units
+from carbontui.job import budget as budgets
+from carbontui.job.supervisor.core import boards, calibration, capabilities, finish, override
+from carbontui.job.supervisor.core.effects import (
+    Effect,
+    Keep,
+    Record,
+    Replan,
+    Say,
+    SetLimit,
+    StartCalibration,
+    StopChild,
+)
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.override import OverrideError, Overrides
+from carbontui.job.supervisor.core.state import JobState
+
+OVERRIDE_MAX_S = 366 * 86400.0
+"""No override lasts longer; who wants more leaves its end out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """`result` is the answer, unless it has to await a pause or a cap to take hold; `effects` are to be performed."""
+
+    result: protocol.Result | None = None
+    effects: tuple[Effect, ...] = ()
+    awaits: Literal["pause", "cap"] | None = None
+
+
+def apply(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
+    """The state after one command of `by`, and what is answered and done; a refused one leaves the state as it is."""
+    if not state.live:
+        return state, _no(cmd, f"job {state.spec.job} is over ({state.decision.state})", 3)
+    try:
+        if cmd.verb == "stop":
+            return state, _stop(cmd, by)
+        if cmd.verb == "budget":
+            return _budget(state, cmd, seen, by)
+        if cmd.verb == "calibrate":
+            return state, _calibrate(state, cmd, seen, by)
+        return _override(state, cmd, seen, by)
+    except (OverrideError, ValueError) as error:
+        return state, _no(cmd, str(error), 2)
+
+
+def _stop(cmd: protocol.Cmd, by: str) -> Reply:
+    now = bool(cmd.args.get("now"))
+    told: tuple[Effect, ...] = (
+        Record("stop", {"by": by, "now": now}),
+        Say(f"stop asked by {by}{' (now)' if now else ''}"),
+    )
+    return Reply(protocol.Result(cmd.id, True, text="stopping: INT, then TERM, then KILL"), (*told, StopChild(now)))
+
+
+def _budget(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
+    text, now = str(cmd.args.get("budget", "")), seen.now_s
+    new = replace(state, budget=budgets.parse(text, now))
+    deadline, left = new.deadline_s, new.progress.left_s
+    # in the supervisor's clock, which need not be that of who asks: named, so that a mistake is seen
+    when = "" if deadline is None else f", until {units.fmt_named_clock(deadline, now)}"
+    if deadline is not None and left is not None and now + left > deadline + finish.late_tolerance_s(new):
+        when += f"; it cannot be met: flat out the work ends {units.fmt_clock(now + left, now)}"
+    done = (Record("budget", {"by": by, "budget": text}), Replan(f"budget {text} by {by}"), Keep())
+    return new, Reply(protocol.Result(cmd.id, True, text=f"budget {text}{when}"), done)
+
+
+def _calibrate(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> Reply:
+    if cmd.args.get("show"):
+        if state.curve is None:
+            return _no(cmd, f"not calibrated yet{f': {seen.trial_text}' if seen.trial_text else ''}", 3)
+        text, data = calibration.table(state.curve), msgspec.to_builtins(state.curve)
+        return Reply(protocol.Result(cmd.id, True, text=text, data=data))
+    why = calibration.refusal(state, seen)
+    if seen.trial is not None:
+        why = f"a calibration is running ({seen.trial_text})"
+    if why:
+        return _no(cmd, why, 1)
+    low, high = (units.fmt_duration(seconds) for seconds in calibration.TAKES_S)
+    text = f"calibrating: {low}, up to {high} where steps vary much; then: --show"
+    return Reply(protocol.Result(cmd.id, True, text=text), (StartCalibration(by),))
+
+
+def _override(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
+    watts: float | None = None
+    if cmd.verb == "cap":
+        watts = _number(cmd.args.get("value_w"), "cap needs watts per GPU, like 300W")
+        if refusal := capabilities.why_no_cap(state, seen, watts):
+            return state, _no(cmd, refusal, 4)
+    until = _until(state, cmd, seen)
+    held = override.apply(state.override, cmd.verb, by=by, expected_gen=cmd.override_gen, until_s=until, value_w=watts)
+    new = replace(state, override=held)
+    facts = {"verb": cmd.verb, "by": by, "until": cmd.args.get("until"), "value_w": watts, "gen": held.gen}
+    done: tuple[Effect, ...] = (Record("override", facts), Replan(f"{cmd.verb} by {by}"), Keep())
+    if cmd.verb == "pause":
+        return new, Reply(effects=done, awaits="pause")
+    if watts is not None:
+        # said again after a board gave it up, it is meant
+        new = replace(new, boards=replace(new.boards, left=boards.NONE_LEFT))
+        again = (SetLimit(watts),) if state.asked.limit_w == watts else ()
+        return new, Reply(effects=(*done, *again), awaits="cap")
+    text = {"resume": "back to the plan", "boost": "flat out"}[cmd.verb]
+    return new, Reply(protocol.Result(cmd.id, True, text=text + until_words(held, seen.now_s)), done)
+
+
+def _until(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> float | None:
+    """`until` as epoch seconds of the job's clock; `for_s` counts from now. Raises OverrideError or ValueError."""
+    now, until = seen.now_s, cmd.args.get("until")
+    if cmd.args.get("for_s") is not None:
+        asked: float | str = now + _number(cmd.args["for_s"], "for how long? like 30m or 2h")
+    elif until is None:
+        return None
+    else:
+        asked = budgets.parse_until(str(until), now)
+    if not isinstance(asked, str):
+        if asked <= now:
+            raise OverrideError("that time is over already")
+        if asked > now + OVERRIDE_MAX_S:
+            raise OverrideError("that is more than a year away; without a time it holds until cleared")
+        return asked
+    # a time at once: the plan is made anew around the override, and its next change would be the override's own
+    change = finish.planned(state, seen).next_at_s
+    if change is None:
+        raise OverrideError("the plan has no next change; say --for 30m or --until 18:00")
+    return change
+
+
+def _number(value: Any, wanted: str) -> float:
+    """A finite number above zero, or one that is written plainly. Raises OverrideError with what was `wanted`."""
+    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise OverrideError(wanted)
+    return float(value)
+
+
+# --- what is answered once it has taken hold ---------------------------------------------------------------------
+
+
+def pause_held(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Result | None:
+    """'paused at step N' once every rank has acknowledged; None before."""
+    observed = state.decision.state
+    if observed not in ("paused", "waiting", "unloaded"):
+        return None
+    how = "(SIGSTOP)" if state.asked.freeze else f"at step {state.progress.step}"
+    text = f"paused {how}" if observed == "paused" else observed
+    return protocol.Result(cmd.id, True, text=text + until_words(state.override, seen.now_s))
+
+
+def pause_asked(state: JobState, cmd: protocol.Cmd) -> protocol.Result:
+    """The answer where no step has ended in time."""
+    reason = state.decision.reason
+    why = f": {reason.text}" if reason.code == "no_client" else ""
+    return protocol.Result(cmd.id, True, text=f"asked, no boundary yet{why}")
+
+
+def cap_held(state: JobState, cmd: protocol.Cmd, seen: Inputs, watts: float) -> protocol.Result | None:
+    """'capped' once the boards have taken it, why not where none did; None before they have answered."""
+    asked = f"{watts:g} W per GPU"
+    if state.decision.state in ("waiting", "unloaded"):
+        return protocol.Result(cmd.id, True, text=f"asked for {asked}: set when it starts")
+    if state.asked.limit_w != watts or seen.limits.pending:
+        return None
+    refused = boards.refused_cap(watts, seen)
+    if refused.watts is not None:
+        return protocol.Result(cmd.id, True, text=f"asked for {asked}, not capped: {refused.why}")
+    answered = (seen.limits.outcomes.get(reading.uuid) for reading in seen.devices)
+    notes = [outcome.text for outcome in answered if outcome and outcome.ok and outcome.text]
+    told = f"asked for {asked}: {'; '.join(dict.fromkeys(notes))}" if notes else f"capped at {asked}"
+    return protocol.Result(cmd.id, True, text=told + until_words(state.override, seen.now_s))
+
+
+def cap_asked(cmd: protocol.Cmd, watts: float) -> protocol.Result:
+    """The answer where no board has answered in time."""
+    return protocol.Result(cmd.id, True, text=f"asked for {watts:g} W per GPU; the driver has not answered yet")
+
+
+def until_words(held: Overrides, now_s: float) -> str:
+    """', until 18:00 CET' where the override in force has an end."""
+    return "" if held.until_s is None else f", until {units.fmt_named_clock(held.until_s, now_s)}"
+
+
+def _no(cmd: protocol.Cmd, why: str, code: int) -> Reply:
+    return Reply(protocol.Result(cmd.id, False, error=why, exit_code=code))

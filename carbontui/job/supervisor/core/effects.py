@@ -1,0 +1,210 @@
+"""What is to be done in the world, as data: one small value each, made here, performed by the shell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from carbontui import protocol, units
+from carbontui.job.supervisor.core import boards
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.state import JobState
+from carbontui.power.simulated import SimulatedSpec
+
+
+@dataclass(frozen=True, slots=True)
+class SendWants:
+    """Every rank is told what is wanted, for a lease."""
+
+    want: protocol.Want
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A child that is not running waits until then (wall time; None: starts now). A lease, too: the keeper starts the
+    child when it hears no hold for a minute."""
+
+    until_wall_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """The keeper stops the process group by signal, for a lease."""
+
+    lease_s: float = protocol.LEASE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Thaw:
+    """The keeper continues the process group."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetLimit:
+    """Watts per GPU on the job's boards but those `left` alone; None gives back what was found."""
+
+    watts: float | None
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Simulate:
+    """What a simulated board follows: None no process, 0 parked, 1 steps flow, for a share `duty` of the time."""
+
+    activity: float | None
+    duty: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchBoards:
+    """The job's boards (None: all visible), and the processes that may use them."""
+
+    boards: tuple[str, ...] | None
+    own_pids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Disown:
+    """Energy that was booked for boards which turned out not to be the job's is taken back."""
+
+    boards: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An event for the journal."""
+
+    kind: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A line for carbontui.log."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replan:
+    """A new plan at the next opportunity."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What a successor needs is written now, not at the next commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopChild:
+    """The stop order: INT, TERM, KILL; `now` with a second between them."""
+
+    now: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StartCalibration:
+    """Measure the speed-per-watt curve."""
+
+    by: str
+
+
+Effect = (
+    SendWants
+    | Hold
+    | Freeze
+    | Thaw
+    | SetLimit
+    | Simulate
+    | WatchBoards
+    | Disown
+    | Record
+    | Say
+    | Replan
+    | Keep
+    | StopChild
+    | StartCalibration
+)
+
+
+def effects(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+    """What the step from `before` to `after` asks for. `renew`: leases are due to be renewed."""
+    return (
+        *_told(before, after),
+        *_wants(before, after, renew=renew),
+        *_hold(before, after, seen, renew=renew),
+        *_freeze(before, after, seen, renew=renew),
+        *_limit(before, after),
+        *_boards(after, seen),
+    )
+
+
+def want_of(state: JobState) -> protocol.Want:
+    """What the training is asked, as it is told to every rank."""
+    asked = state.asked
+    not_before = None if asked.not_before_s is None else units.iso(state.clock.to_wall(asked.not_before_s))
+    return protocol.Want(asked.mode, asked.gen, protocol.LEASE_S, duty=_felt_duty(state), not_before=not_before)
+
+
+def _felt_duty(state: JobState) -> float | None:
+    """A simulated cap slows the child by duty; a real one needs no help."""
+    asked = state.asked
+    if state.spec.simulated is None or asked.duty is not None or asked.limit_w is None:
+        return asked.duty
+    return SimulatedSpec(count=state.spec.simulated.count).speed(asked.limit_w)
+
+
+def _wants(before: JobState, after: JobState, *, renew: bool) -> tuple[Effect, ...]:
+    limit_felt = after.spec.simulated is not None and after.asked.limit_w != before.asked.limit_w
+    return (SendWants(want_of(after)),) if renew or limit_felt or after.asked.gen != before.asked.gen else ()
+
+
+def _hold(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+    if seen.child.state not in ("waiting", "unloaded"):
+        return ()
+    hold = after.decision.hold_until_s
+    same = hold == before.decision.hold_until_s and before.child.state == seen.child.state
+    return () if same and not renew else (Hold(None if hold is None else after.clock.to_wall(hold)),)
+
+
+def _freeze(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+    if after.asked.freeze:
+        return (Freeze(),) if renew or not before.asked.freeze else ()
+    return (Thaw(),) if before.asked.freeze or seen.child.frozen else ()
+
+
+def _limit(before: JobState, after: JobState) -> tuple[Effect, ...]:
+    watts, left = after.asked.limit_w, before.boards.left
+    if watts == before.asked.limit_w:
+        return ()
+    return (SetLimit(watts, left.boards if watts is not None and watts == left.watts else ()),)
+
+
+def _boards(after: JobState, seen: Inputs) -> tuple[Effect, ...]:
+    if after.spec.simulated is not None:
+        if seen.child.state != "running":
+            return (Simulate(None),)
+        parked = all(rank.state == "paused" for rank in seen.ranks)
+        active = after.decision.state in ("running", "throttled", "pausing")
+        return (Simulate(0.0 if parked or not active else 1.0, after.asked.duty or 1.0),) if seen.ranks else ()
+    own = {rank.pid for rank in seen.ranks} | ({seen.child_pid} if seen.child_pid else set())
+    strangers = boards.strangers(after.boards, seen)
+    disown = (Disown(strangers),) if strangers else ()
+    return (*disown, WatchBoards(after.boards.named, tuple(sorted(own))))
+
+
+def _told(before: JobState, after: JobState) -> tuple[Effect, ...]:
+    """What goes into journal and log, and what calls for a new plan."""
+    found: list[Effect] = []
+    over, new = before.override.current, after.decision
+    if over is not None and after.override.current is None:
+        found += [Record("override_over", {"mode": over.mode, "by": over.by}), Replan("the override ended")]
+    if after.caps_hold != before.caps_hold:
+        found.append(Replan("limits can be set" if after.caps_hold else "limits cannot be set"))
+    if (new.state, new.reason.code) != (before.decision.state, before.decision.reason.code):
+        facts = {"state": new.state, "reason": new.reason.code, "text": new.reason.text, "level": new.level}
+        found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}))
+        found.append(Say(f"{new.state}: {new.reason.text}"))
+    return tuple(found)

@@ -1,0 +1,118 @@
+"""When the work will be done, whether that is in time, and what no plan may do meanwhile."""
+
+from __future__ import annotations
+
+from carbontui import protocol, units
+from carbontui.job.supervisor.core import machine, plan
+from carbontui.job.supervisor.core.levels import FULL, OFF
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.plan import Says
+from carbontui.job.supervisor.core.state import JobState
+
+FIRST_PLAN_S = 20.0
+"""A start waits no longer than this for a first plan."""
+DRIFT_S, DRIFT = 300.0, 0.02
+"""Work left may differ from what the plan expects by this much, or by this share of the whole, without a new plan."""
+LATE_TOLERANCE_S, LATE_TOLERANCE = 60.0, 0.01
+"""Behind the deadline by less than this is no news: the default budget has no slack at all."""
+
+
+def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
+    """Why nothing may be paused or delayed; None when a plan may."""
+    spec, outlook = state.spec, state.outlook
+    if state.progress.total_s is None:
+        how = "tell it with --work 8h, --steps N or carbontui.report(total=N)"
+        if state.progress.steps_total is not None:
+            how = "measuring the speed of a step first"
+        return protocol.Reason("no_work", f"flat out: the amount of work is not known yet; {how}")
+    if seen.zone is None:
+        return protocol.Reason("no_zone", f"flat out: {spec.zone_why or 'the grid zone is not known'}")
+    if outlook is None or all(value is None for value in outlook.mean[outlook.realised :]):
+        # what nobody expects must not be planned as clean
+        return protocol.Reason("no_grid", f"no shifting in time: {seen.grid_note or 'no grid source answers'}")
+    priced = spec.price_per_kwh is not None or any(value is not None for value in outlook.price)
+    if spec.objective == "cost" and not priced and not spec.carbon_price:
+        # every hour would cost nothing, and any plan be the best
+        text = f"no shifting in time: no electricity price in {spec.currency} is known; set price_per_kwh"
+        return protocol.Reason("no_grid", text)
+    return None
+
+
+def planned(state: JobState, seen: Inputs) -> Says:
+    """What the plan says of now; flat out where it is over."""
+    if state.plan is None:
+        # a start that may wait waits for the first plan, which alone knows whether now is a good time
+        return Says(OFF if _first_plan_is_near(state, seen) else None)
+    says = state.plan.at(seen.now_s)
+    return says if says.level is not None else says._replace(level=FULL)
+
+
+def _first_plan_is_near(state: JobState, seen: Inputs) -> bool:
+    waiting = seen.child.state == "waiting" and not seen.planning_failed
+    return waiting and seen.uptime_s < FIRST_PLAN_S and why_no_shifting(state, seen) is None
+
+
+def must_run(state: JobState, seen: Inputs) -> bool:
+    """No slack is left before the deadline."""
+    left, deadline = state.progress.left_s, state.deadline_s
+    if left is None or deadline is None:
+        return False
+    return deadline - seen.now_s <= left + machine.resume_s(state)
+
+
+def finish_s(state: JobState, seen: Inputs) -> float | None:
+    """When the work will be done, epoch seconds; None where the work is unknown, or a person's pause has no end."""
+    left, held = state.progress.left_s, state.override
+    if left is None:
+        return None
+    if held.current is not None and held.until_s is None:
+        # it is planned for its slot alone, and taken to hold
+        speed = plan.speed_under(held.current, state.plan)
+        return None if speed is None else seen.now_s + left / speed
+    soonest = soonest_s(state, seen.now_s, left)
+    if state.plan is None or why_no_shifting(state, seen) is not None:
+        return soonest
+    finish = units.from_iso(state.plan.view.finish)
+    # a little behind its plan the job is until the next one; a pause is over when it is over
+    slack = 0.0 if held.current is not None else drift_s(state)
+    return soonest if soonest > finish + slack else finish
+
+
+def soonest_s(state: JobState, now_s: float, left_s: float) -> float:
+    """When flat out would be done; a pause with an end is waited for."""
+    held = state.override
+    pausing = held.current is not None and held.current.mode == "pause" and held.until_s is not None
+    return (max(now_s, held.until_s or now_s) if pausing else now_s) + left_s
+
+
+def late(state: JobState) -> bool:
+    """Whether the plan in force ends behind the deadline."""
+    return state.plan is not None and state.plan.view.late_s > late_tolerance_s(state)
+
+
+def late_tolerance_s(state: JobState) -> float:
+    return max(LATE_TOLERANCE_S, LATE_TOLERANCE * (state.progress.total_s or 0.0))
+
+
+def drift_s(state: JobState) -> float:
+    return max(DRIFT_S, DRIFT * (state.progress.total_s or 0.0))
+
+
+def drifted(state: JobState, now_s: float) -> bool:
+    """Whether the work left differs from what the plan expects by more than is let pass."""
+    left = state.progress.left_s
+    if state.plan is None or state.plan.work_left_s is None or left is None:
+        return False
+    expected = max(0.0, state.plan.work_left_s - state.plan.work_done_s(now_s))
+    return abs(expected - left) > drift_s(state)
+
+
+def unreachable_by_pause(state: JobState, now_s: float) -> str:
+    """What a person's pause does to the budget, in a sentence; '' when nothing."""
+    left, deadline, held = state.progress.left_s, state.deadline_s, state.override
+    if held.current is None or held.current.mode != "pause" or left is None or deadline is None:
+        return ""
+    latest = deadline - left
+    if held.until_s is None and latest > now_s:
+        return f"paused beyond {units.fmt_clock(latest, now_s)} the budget becomes unreachable"
+    return "this pause makes the budget unreachable" if held.until_s is None or held.until_s > latest else ""

@@ -1,0 +1,42 @@
+"""The levels a job can be at, and how each looks on the wire."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from carbontui import protocol
+from carbontui.protocol import LevelKind
+
+STILL: frozenset[str] = frozenset({"off", "unload", "pause"})
+"""Kinds at which no step is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level of the plan and what it means for the process: watts of all boards, speed against flat out, watts per
+    GPU of a cap, share of time of a duty cycle."""
+
+    name: str
+    kind: LevelKind
+    power_w: float = 0.0
+    speed: float = 1.0
+    cap_w: float | None = None
+    duty: float | None = None
+
+    @property
+    def still(self) -> bool:
+        return self.kind in STILL
+
+
+FULL = Level("full", "full")
+OFF = Level("off", "off", 0.0, 0.0)
+PAUSE = Level("pause", "pause", 0.0, 0.0)
+
+
+def cap(watts: float, name: str | None = None) -> Level:
+    """A cap of `watts` per GPU whose speed nobody has measured."""
+    return Level(name or f"cap {watts:.0f} W", "cap", cap_w=watts)
+
+
+def to_wire(level: Level) -> protocol.LevelInfo:
+    return protocol.LevelInfo(level.name, level.kind, level.power_w, level.speed, level.cap_w)

@@ -1,0 +1,78 @@
+"""What a job's boards draw and how fast it pauses: measured where it was, documented defaults until then."""
+
+from __future__ import annotations
+
+from carbontui.job.supervisor.core import measured, problem
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.state import JobState
+
+PAUSE_PLAN_MAX_S, RESUME_PLAN_MAX_S = 120.0, 600.0
+"""A plan expects no pause to take hold later, no training to come back later than this (seconds of the job's clock)."""
+
+
+def machine(state: JobState, seen: Inputs) -> problem.Machine:
+    """What a plan counts with; watts are sums over the job's boards."""
+    known, spec, speed = state.measured, state.spec, state.clock.speed
+    uuids = tuple(reading.uuid for reading in seen.devices)
+    guess = _guessed_full_w(seen)
+    full, full_measured = measured.total_w(known, "full", uuids, guess)
+    parked, parked_measured = measured.total_w(known, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
+    idle, _ = measured.total_w(known, "idle", uuids, min(problem.DEFAULT_IDLE_W, guess / 6))
+    rest = (known.rest_w.value or 0.0) + spec.host_w
+    if not uuids:
+        # no board: what the CPU draws at work and at rest takes its place
+        rest = spec.host_w
+        full = known.rest_w.value or problem.DEFAULT_CPU_W
+        parked = idle = min(full, known.rest_parked_w.value or problem.DEFAULT_CPU_IDLE_SHARE * full)
+    return problem.Machine(
+        full_w=full,
+        full_measured=full_measured,
+        parked_w=min(parked, full) if full else parked,
+        parked_measured=parked_measured,
+        idle_w=min(idle, parked),
+        rest_w=rest,
+        pue=spec.pue,
+        caps=caps(state),
+        # in a replay one period of a duty cycle would be an hour
+        can_duty=state.progress.step > 0 and not state.caps_hold and not state.clock.replay,
+        pause_s=min(PAUSE_PLAN_MAX_S, (known.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
+        resume_s=resume_s(state),
+        can_unload=any(rank.can_unload for rank in seen.ranks) or state.decision.state == "unloaded",
+        reload_s=max(problem.DEFAULT_RELOAD_MIN_S, known.reload_s.value or problem.DEFAULT_RELOAD_S) * speed,
+        unload_s=problem.DEFAULT_UNLOAD_S if speed == 1 else speed * problem.DEFAULT_PAUSE_S,
+    )
+
+
+def _guessed_full_w(seen: Inputs) -> float:
+    """Watts of one board flat out before any was measured: its limit, where it tells one."""
+    limits = [reading.limit_found_w or reading.limit_w for reading in seen.devices]
+    if not limits:
+        return problem.DEFAULT_FULL_W
+    return sum(limit or problem.DEFAULT_FULL_W for limit in limits) / len(limits)
+
+
+def caps(state: JobState) -> tuple[problem.PowerCap, ...]:
+    """The caps that were calibrated; none while the boards take no limit."""
+    if state.curve is None or not state.caps_hold:
+        return ()
+    return tuple(
+        problem.PowerCap(point.cap_w, point.power_w, point.speed)
+        for point in state.curve.levels
+        if point.kind == "cap" and point.cap_w is not None
+    )
+
+
+def resume_s(state: JobState) -> float:
+    """From the word to go on to the first step, in seconds of the job's clock."""
+    speed = state.clock.speed
+    return min(RESUME_PLAN_MAX_S, (state.measured.resume_s.value or problem.DEFAULT_RESUME_S / speed) * speed)
+
+
+def full_wall_w(state: JobState, seen: Inputs) -> float | None:
+    """Watts at the wall flat out, PUE included; None until the boards were measured so."""
+    uuids = tuple(reading.uuid for reading in seen.devices)
+    watts, known = measured.total_w(state.measured, "full", uuids, 0.0)
+    rest = state.measured.rest_w.value
+    if not known if uuids else rest is None:
+        return None
+    return (watts + (rest or 0.0) + state.spec.host_w) * state.spec.pue

@@ -1,0 +1,35 @@
+"""What a decision depends on, picked from what is known and what is seen."""
+
+from __future__ import annotations
+
+from carbontui.job.supervisor.core import boards, capabilities, finish
+from carbontui.job.supervisor.core.observation import Inputs, Observation
+from carbontui.job.supervisor.core.state import JobState
+
+
+def observe(state: JobState, seen: Inputs) -> Observation:
+    """No effects: asked twice it says the same."""
+    says = finish.planned(state, seen)
+    refused = boards.refused_cap(state.asked.limit_w, seen)
+    return Observation(
+        now_s=seen.now_s,
+        mono_s=seen.mono_s,
+        child=seen.child,
+        ranks=seen.ranks,
+        override=state.override.current,
+        override_until_s=state.override.until_s,
+        no_shifting=finish.why_no_shifting(state, seen),
+        planned=says.level,
+        next_at_s=says.next_at_s,
+        next_level=says.next_level,
+        must_run=finish.must_run(state, seen),
+        late=finish.late(state),
+        max_pause_s=state.spec.max_pause_s,
+        can_cap=state.spec.cap and bool(seen.devices),
+        refused_w=refused.watts,
+        refused_why=refused.why,
+        can_freeze=state.spec.sigstop,
+        freeze_why=capabilities.freeze_why(state, seen),
+        stepped=state.progress.step > 0,
+        trial=seen.trial,
+    )

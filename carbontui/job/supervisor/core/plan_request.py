@@ -1,0 +1,140 @@
+"""What the worker is asked: the planning problem of now, with the budget's deadline, another budget, or a later one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from carbontui.job.budget import Budget
+from carbontui.job.supervisor.core import finish, machine, plan, problem
+from carbontui.job.supervisor.core.levels import STILL
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.worker.messages import Pauses, PlanAsk, PreviewAsk
+
+PLAN_NOISE = 0.05
+"""Relative standard error of a difference between two slots' forecasts: what a new plan must win by."""
+CURVE_REACH = 1.5
+"""How far beyond the budget the frontier goes: what a looser one would save must be seen before it is given."""
+CURVE_LEAST = 2.0
+"""It reaches this multiple of flat out at least: the default budget leaves no slack of its own."""
+CURVE_MOST_S = 3 * 86400.0
+"""And no further beyond the deadline than this: what a week of typical days says is not worth its cost."""
+AHEAD_LEAST_S = 86400.0
+CAUTION = 0.15
+"""`--cautious` plans with this share of the way from the mean to the band's upper edge."""
+
+
+class PlanRequest(NamedTuple):
+    """What the worker is asked, and what is needed to read its answer."""
+
+    ask: PlanAsk
+    setup: problem.Setup
+    deadline_s: float
+    left_s: float
+
+
+class PreviewRequest(NamedTuple):
+    ask: PreviewAsk
+    setup: problem.Setup
+
+
+def ahead_s(state: JobState, now_s: float) -> float:
+    """How far the outlook must reach: to the end of the frontier, a day at least."""
+    deadline = state.deadline_s
+    return max(AHEAD_LEAST_S, (now_s if deadline is None else _curve_end_s(state, deadline)) - now_s + 3600.0)
+
+
+def _curve_end_s(state: JobState, deadline_s: float) -> float:
+    total = state.progress.total_s or 0.0
+    end = state.start_s + max(CURVE_REACH * (deadline_s - state.start_s), CURVE_LEAST * total)
+    return max(deadline_s, min(end, deadline_s + CURVE_MOST_S))
+
+
+def plan_request(state: JobState, seen: Inputs) -> PlanRequest | None:
+    """The question for a new plan; None where there is nothing to plan."""
+    deadline, left, now = state.deadline_s, state.progress.left_s, seen.now_s
+    if deadline is None or left is None:
+        return None
+    # a deadline that cannot be met is planned to the soonest finish: what lies beyond it must be priced, too
+    end = max(deadline, finish.soonest_s(state, now, left))
+    setup = _setup(state, seen, end, left)
+    if setup is None:
+        return None  # the work is done
+    reach = now + problem.SLOTS_MAX * setup.slot_s  # in slots of the plan's size, or a preview would be askew
+    curve = _setup(state, seen, max(end, min(_curve_end_s(state, deadline), reach)), left)
+    assert curve is not None
+    ask = PlanAsk(
+        problem=setup.problem,
+        curve=curve.problem,
+        kept=state.plan.kept(setup) if state.plan else None,
+        fixed=plan.fixed_slots(state.override.current, state.override.until_s, setup),
+        start_s=setup.start_s,
+        currency=state.spec.currency,
+        uncertainty=PLAN_NOISE,
+        pauses=_pauses(state, setup, now),
+    )
+    return PlanRequest(ask, setup, deadline, left)
+
+
+def preview_request(state: JobState, seen: Inputs, budget: Budget, carbon_price: float | None) -> PreviewRequest | None:
+    """The question what another budget or carbon price (currency per tonne) would give; None: nothing is left."""
+    left, now = state.progress.left_s, seen.now_s
+    if left is None:
+        return None
+    deadline = budget.deadline_s(state.start_s, state.progress.total_s)
+    # a deadline flat out cannot meet is planned as flat out, and says it is late
+    end = max(deadline or now, finish.soonest_s(state, now, left))
+    setup = _setup(state, seen, end, left)
+    if setup is None:
+        return None
+    setup = plan.with_price(setup, carbon_price)
+    fixed = plan.fixed_slots(state.override.current, state.override.until_s, setup)
+    return PreviewRequest(PreviewAsk(problem=setup.problem, fixed=fixed, pauses=_pauses(state, setup, now)), setup)
+
+
+def aim(state: JobState, gpus: int) -> problem.Aim:
+    """What is minimised: grams, money, or money with a price on grams."""
+    spec = state.spec
+    rent = (spec.gpu_price or 0.0) * max(1, gpus)
+    if spec.objective == "cost":
+        return problem.Aim(1.0, (spec.carbon_price or 0.0) / 1e6, rent)
+    return problem.Aim(0.0, 1.0, rent)
+
+
+def _setup(state: JobState, seen: Inputs, deadline_s: float, left_s: float) -> problem.Setup | None:
+    now = seen.now_s
+    if state.outlook is None or deadline_s <= now + 1.0 or left_s <= 0:
+        return None
+    return problem.build(
+        now_s=now,
+        deadline_s=deadline_s,
+        outlook=state.outlook,
+        machine=machine.machine(state, seen),
+        aim=aim(state, len(seen.devices)),
+        work_left_s=left_s,
+        started=seen.child.state != "waiting",
+        level_now=level_now(state, seen),
+        age_s=now - state.still_changed_s,
+        flat_price=state.spec.price_per_kwh,
+        risk=CAUTION if state.spec.cautious else 0.0,
+    )
+
+
+def level_now(state: JobState, seen: Inputs) -> str:
+    """The level the job is really at, whatever the plan calls the slot."""
+    observed = state.decision.state
+    if seen.child.state == "waiting":
+        return "off"
+    if observed == "unloaded":
+        return "unload"
+    return "pause" if observed in ("paused", "pausing") else state.decision.level
+
+
+def _pauses(state: JobState, setup: problem.Setup, now_s: float) -> Pauses:
+    """How long a pause may be, and how much of the present one is over; a start that waits is no pause."""
+    since = state.asked.still_since_s
+    return Pauses(
+        max_pause_s=state.spec.max_pause_s,
+        still_s=0.0 if since is None else now_s - since,
+        pausing=tuple(i for i, level in enumerate(setup.levels) if level.kind in STILL - {"off"}),
+    )

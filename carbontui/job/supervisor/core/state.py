@@ -1,0 +1,189 @@
+"""The state of one job: a value, replaced at every tick and at every word of a person, and never reached into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from carbontui import protocol
+from carbontui.grid.types import Outlook
+from carbontui.job.budget import Budget
+from carbontui.job.child import Child
+from carbontui.job.clock import Clock
+from carbontui.job.spec import Options
+from carbontui.job.supervisor.core import boards, measured, override, progress
+from carbontui.job.supervisor.core.boards import Boards
+from carbontui.job.supervisor.core.control import STARTING, Asked, Decision
+from carbontui.job.supervisor.core.levels import STILL, Level
+from carbontui.job.supervisor.core.measured import PAUSE_MAX_S, RESUME_MAX_S, SETTLE_WALL_S, Measured
+from carbontui.job.supervisor.core.observation import NOT_STARTED, Inputs, Rank
+from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core.plan import Plan
+from carbontui.job.supervisor.core.progress import Progress
+from carbontui.power.curve import Curve
+
+FRESH_WATTS_S = 2.0
+"""Readings older than this are of a moment that is over: nothing is learned from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What the job has used so far. None where it cannot be said honestly."""
+
+    gpu_kwh: float = 0.0
+    wall_kwh: float = 0.0
+    gco2_g: float | None = None
+    avoided_g: float | None = None
+    cost: protocol.Cost | None = None
+    gpu_shares: dict[str, float] = field(default_factory=dict)
+    """Share of the boards' joules by how they were metered."""
+    shares: dict[str, float] = field(default_factory=dict)
+    """Share of all joules by how they were metered."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """All that the supervisor knows and asks of its job. `spec` and `clock` are what `run` was asked for."""
+
+    spec: Options
+    clock: Clock
+    budget: Budget
+    progress: Progress
+    asked: Asked = field(default_factory=Asked)
+    decision: Decision = STARTING
+    override: Overrides = field(default_factory=Overrides)
+    measured: Measured = field(default_factory=Measured)
+    boards: Boards = field(default_factory=Boards)
+    child: Child = NOT_STARTED
+    plan: Plan | None = None
+    frontier: protocol.Frontier | None = None
+    curve: Curve | None = None
+    outlook: Outlook | None = None
+    totals: Totals = field(default_factory=Totals)
+    caps_hold: bool = False
+    """Every board takes a limit, as far as is known."""
+    changed_mono_s: float = 0.0
+    """When the observed state last changed: for a moment the readings still mix both."""
+    resume_asked_mono_s: float | None = None
+    """When a standing training was last asked to go on; None once it did."""
+    still: bool | None = None
+    still_changed_s: float = 0.0
+    """Whether the job stands still, and since when it does or does not (job clock)."""
+    last_loss: float | None = None
+
+    @property
+    def start_s(self) -> float:
+        """The budget's start on the job's clock: when `run` was called."""
+        return self.clock.at_wall(self.spec.created_s)
+
+    @property
+    def deadline_s(self) -> float | None:
+        return self.budget.deadline_s(self.start_s, self.progress.total_s)
+
+    @property
+    def live(self) -> bool:
+        return self.decision.state in protocol.LIVE_STATES
+
+    def level_named(self, name: str) -> Level | None:
+        return self.plan.table.get(name) if self.plan else None
+
+
+# --- what is seen becomes what is known ---------------------------------------------------------------------------
+
+
+def absorb(state: JobState, seen: Inputs) -> JobState:
+    """The state with what a tick has gathered; nothing is decided yet."""
+    for rank in seen.ranks:
+        state = hear(state, rank, seen)
+    settled = seen.mono_s - state.changed_mono_s > SETTLE_WALL_S
+    plain_full = state.decision.state == "running" and state.asked.limit_w is None and state.asked.duty is None
+    running = state.decision.state in ("running", "throttled", "pausing")
+    if running:
+        level = None if state.decision.state == "pausing" else state.level_named(state.decision.level)
+        speed = level.speed if level else 1.0
+        reference = plain_full and settled
+        work = progress.ran(state.progress, seen.dt_s, seen.dt_wall_s, speed, reference=reference)
+    else:
+        work = progress.rested(state.progress)
+    known = state.measured
+    if settled and seen.readings_age_s < FRESH_WATTS_S:
+        known = _learn_watts(state, seen, plain_full=plain_full)
+    leader = seen.leader
+    return replace(
+        state,
+        child=seen.child,
+        progress=work,
+        measured=known,
+        boards=_see_boards(state, seen),
+        caps_hold=state.spec.cap and boards.take_limits(seen.devices),
+        last_loss=leader.loss if leader and leader.loss is not None else state.last_loss,
+    )
+
+
+def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
+    """What one training process has just said of its steps; one that leaves says its last with its goodbye."""
+    if rank.state == "running" and state.resume_asked_mono_s is not None:
+        took = min(RESUME_MAX_S, seen.mono_s - state.resume_asked_mono_s)
+        known = replace(state.measured, resume_s=state.measured.resume_s.plus(took))
+        state = replace(state, measured=known, resume_asked_mono_s=None)
+    if rank.rank != 0:
+        return state
+    known, work = state.measured, state.progress
+    if seen.starts > work.starts and rank.step > 0:
+        known = replace(known, reload_s=known.reload_s.plus(seen.child.age_s))
+    fresh = seen.starts <= work.starts and rank.restart == 0 and rank.start_step == 0
+    work = progress.saw_start(work, seen.starts)
+    work = progress.saw_process(work, rank.process, seen.alive, fresh=fresh)
+    work = progress.saw_step(work, rank.step, rank.start_step, rank.total)
+    return replace(state, measured=known, progress=work)
+
+
+def _learn_watts(state: JobState, seen: Inputs, *, plain_full: bool) -> Measured:
+    known = state.measured
+    kind: measured.Kind
+    if plain_full and seen.ranks:
+        kind = "full"
+    elif state.decision.state in ("paused", "waiting"):
+        kind = "parked" if state.decision.state == "paused" else "idle"
+    else:
+        return known
+    read = [(r.uuid, r.power_w) for r in seen.devices if r.power_w is not None and not r.lost]
+    known = measured.saw_watts(known, kind, read)
+    host = seen.readings.host
+    if host.cpu_w is not None and kind in ("full", "parked"):
+        known = measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=kind == "parked")
+    return known
+
+
+def _see_boards(state: JobState, seen: Inputs) -> Boards:
+    if state.spec.simulated is not None:
+        return state.boards
+    return boards.settled(boards.named(state.boards, seen.ranks, seen.mono_s), seen)
+
+
+# --- what is decided becomes what is so ----------------------------------------------------------------------------
+
+
+def expire(state: JobState, now_s: float) -> JobState:
+    """The state at `now_s`: an override whose time is over is cleared."""
+    held = override.expire(state.override, now_s)
+    return state if held is state.override else replace(state, override=held)
+
+
+def enter(state: JobState, asked: Asked, decision: Decision, seen: Inputs) -> JobState:
+    """The state once `decision` is taken, with what a change of state teaches and begins."""
+    before = state.decision.state
+    new = replace(state, asked=asked, decision=decision)
+    if asked.limit_w is not None and asked.limit_w != state.asked.limit_w:
+        new = replace(new, boards=replace(new.boards, left=boards.NONE_LEFT))
+    still = decision.state in ("waiting", "unloaded", "paused", "pausing") or decision.level in STILL
+    if still != state.still:
+        new = replace(new, still=still, still_changed_s=seen.now_s)
+    if decision.state == before:
+        return new
+    new = replace(new, changed_mono_s=seen.mono_s)
+    if decision.state == "paused":
+        took = min(PAUSE_MAX_S, seen.mono_s - asked.asked_mono_s)
+        new = replace(new, measured=replace(new.measured, pause_s=new.measured.pause_s.plus(took)))
+    if before in ("paused", "pausing") and decision.state in ("running", "throttled"):
+        new = replace(new, resume_asked_mono_s=seen.mono_s)
+    return new
