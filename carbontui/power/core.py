@@ -150,7 +150,9 @@ class Agent:
             self._slow_at = began + PROCESSES_S
         for info in self._infos:
             self._look(info, slow)
-        if getattr(self._backend, "broken", False) and self._reopen_at is None:
+        # opening again closes the driver for a moment, which may forget limits where nobody else holds it open
+        incomplete = getattr(self._backend, "incomplete", False) and not self._limiter.active()
+        if (getattr(self._backend, "broken", False) or incomplete) and self._reopen_at is None:
             self._reopen_at = began
         now = self._clock()
         if poked or now >= self._report_at:
@@ -163,6 +165,8 @@ class Agent:
     def _look(self, info: DeviceInfo, slow: bool) -> None:
         mono, wall = self._clock(), self._wall()
         look = self._backend.look(info.uuid)
+        before = self._looks.get(info.uuid)
+        back = before is not None and before.lost and not look.lost
         self._looks[info.uuid] = look
         self._samples.append(
             Sample(
@@ -181,6 +185,10 @@ class Agent:
         if slow and info.uuid in self._watched:
             self._find_foreign(info.uuid)
         with self._guard:
+            if back:
+                self.say(f"GPU {info.index} ({info.uuid}) is back")
+                self._limiter.returned(info.uuid)
+                self._retry_at = mono  # the limit that is wanted belongs on it again
             happened = self._limiter.observe(info.uuid, look, mono)
             if happened is not None:
                 self._tell(happened)

@@ -40,7 +40,7 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """One look at one device; None fields have an entry (field, NVML code) in `errors`."""
+    """One look at one device; a None field has its reason in `errors` (NVML code) or `doubts` (words)."""
 
     energy_uj: int | None = None
     power_w: float | None = None
@@ -52,7 +52,13 @@ class Look(Struct, frozen=True, kw_only=True):
     temp_c: float | None = None
     reasons: int | None = None
     errors: tuple[tuple[str, int], ...] = ()
+    doubts: tuple[tuple[str, str], ...] = ()
+    """What the driver reported and cannot be true (`plausible`)."""
     lost: bool = False
+
+    def why(self) -> dict[str, str]:
+        """Field to reason, in words, for everything that could not be read or not be believed."""
+        return {field: words(code) for field, code in self.errors} | dict(self.doubts)
 
 
 class DeviceError(Exception):
@@ -74,7 +80,8 @@ class Backend(Protocol):
 
     def devices(self) -> tuple[DeviceInfo, ...]: ...
 
-    def look(self, uuid: str) -> Look: ...
+    def look(self, uuid: str) -> Look:
+        """What the board shows now; what cannot be true is left out (`plausible.judged`)."""
 
     def limit_mw(self, uuid: str) -> int:
         """The limit in force. Raises DeviceError."""
@@ -203,9 +210,11 @@ class NoBackend:
 
 def measure_caps(look: Look) -> dict[str, Capability]:
     """What the first look proves about measuring: asked of the device, never concluded from its architecture."""
-    errors = dict(look.errors)
+    why = look.why()
     if look.lost:
-        lost = Capability("lost", "the GPU fell off the bus", "a reboot or a GPU reset; nothing else helps")
+        lost = Capability(
+            "lost", "the GPU fell off the bus", "reset the GPU or reboot; it is looked for every few seconds"
+        )
         return {"energy": lost, "power": lost, "limit": lost}
     caps: dict[str, Capability] = {}
     if look.energy_uj is not None:
@@ -215,7 +224,7 @@ def measure_caps(look: Look) -> dict[str, Capability]:
         rough = ""
         if look.kind == "instant":
             rough = " from moments: with steps under 0.3 s perhaps 20 % off and more, with slower ones 4 %"
-        reason = words(errors.get("energy_uj"))
+        reason = why.get("energy_uj", words(None))
         instead = f"power is integrated{rough}" if look.power_w is not None else "nothing is counted without watts"
         caps["energy"] = Capability("not_supported", f"no energy counter ({reason}): {instead}")
     if look.power_w is not None:
@@ -228,7 +237,7 @@ def measure_caps(look: Look) -> dict[str, Capability]:
         }
         caps["power"] = Capability("yes", kinds[look.kind or "unspecified"])
     else:
-        caps["power"] = Capability("not_supported", f"no power reading ({words(errors.get('power_w'))})")
+        caps["power"] = Capability("not_supported", f"no power reading ({why.get('power_w', words(None))})")
     return caps
 
 

@@ -276,6 +276,22 @@ class Limiter:
                 outcomes.append(self.release(uuid))
         return tuple(outcomes)
 
+    def returned(self, uuid: str) -> None:
+        """A lost board is back. A reset of the board has lifted whatever limit or lock of ours it had."""
+        board = self._boards[uuid]
+        if board.cap.support == "lost":
+            board.cap = Capability("unknown", "not tried yet")
+        board.passing, board.notice = None, ""
+        record = board.lease.record
+        try:
+            if record is not None and record.clocks_mhz is None and power_limit.is_before(board):
+                board.forget()
+            elif record is not None and record.clocks_mhz is not None:
+                clocks.lift(board)
+                board.forget()
+        except DeviceError as error:
+            self._say(f"{uuid}: {error}")
+
     # --- watching ---------------------------------------------------------------------------------------------
 
     def observe(self, uuid: str, look: Look, now_s: float) -> Outcome | None:

@@ -67,6 +67,8 @@ class _Anchor(Struct):
     """Monotonic time of the last look, later than mono_s while the counter does not move."""
     pending_j: float = 0.0
     stuck: bool = False
+    absent: bool = False
+    """The board has been lost since."""
 
 
 class _Check(Struct):
@@ -99,14 +101,13 @@ class Meter:
         """The joules between this sample and the last one of the same device; none for the first."""
         last = self._anchors.get(sample.uuid)
         if sample.lost:
-            # what was measured stays; a board that comes back later starts anew, its absence is not filled in
-            self._anchors.pop(sample.uuid, None)
+            # what was measured stays; a board that comes back with its counter intact fills its absence in
+            if last is not None:
+                last.absent = True
             return ()
-        if sample.power_w is not None and sample.max_w and not 0 <= sample.power_w <= BELIEVABLE * sample.max_w:
-            sample = msgspec.structs.replace(sample, power_w=None)  # some drivers have told of terawatts
         if sample.energy_uj is None and sample.power_w is None:
             return ()
-        if last is None:
+        if last is None or (last.absent and not self._counted_through(last, sample)):
             self._anchor(sample)
             return ()
         if sample.mono_s <= last.seen_s:
@@ -131,7 +132,7 @@ class Meter:
         made: list[Increment] = []
         for uuid in uuids:
             last = self._anchors.get(uuid)
-            if last is not None and last.power_w is not None and mono_s - last.seen_s > GAP_S:
+            if last is not None and not last.absent and last.power_w is not None and mono_s - last.seen_s > GAP_S:
                 made += self.add(Sample(uuid=uuid, mono_s=mono_s, wall_s=wall_s, power_w=last.power_w))
         return tuple(made)
 
@@ -153,6 +154,13 @@ class Meter:
                 return (delta / 1e6, "counter") if missed_j is None else (delta / 1e6 + missed_j, "integrated")
             self._epochs[sample.uuid] = self._epochs.get(sample.uuid, 0) + 1
         return self._from_power(last, sample)
+
+    def _counted_through(self, last: _Anchor, sample: Sample) -> bool:
+        """Whether the counter went on while the board was lost, rather than starting again or not at all."""
+        if sample.energy_uj is None or last.energy_uj is None or self._wrong(sample.uuid):
+            return False
+        bound = BELIEVABLE * (sample.max_w or DEFAULT_MAX_W) * (sample.mono_s - last.mono_s + TICK_S) * 1e6
+        return 0 < sample.energy_uj - last.energy_uj <= bound
 
     def _wrong(self, uuid: str) -> bool:
         """Whether this device's counter was found to count something else."""

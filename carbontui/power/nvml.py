@@ -7,11 +7,13 @@ GA100 and older ones (NVML API reference, nvmlDeviceGetPowerUsage).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from carbontui.power.devices import GPU_IS_LOST, NOT_SUPPORTED, DeviceError, DeviceInfo, Look, words
 from carbontui.power.messages import PowerKind
+from carbontui.power.plausible import judged, limit_doubt
 
 _ENERGY, _AVERAGE, _INSTANT = 83, 185, 186
 _SCOPE_GPU, _SCOPE_MODULE = 0, 1
@@ -19,6 +21,10 @@ _ARCH_AMPERE = 7
 _GA100 = ("A100", "A800", "A30", "GA100")
 _UNINITIALIZED = 1
 _UNKNOWN = 999
+SEEK_S = 5.0
+"""How often a lost board is looked for."""
+REINIT_S = (60.0, 120.0, 300.0, 600.0)
+"""After a reset NVML may need to be initialised again to see a board, which can take seconds: done ever more rarely."""
 
 
 class NvmlBackend:
@@ -26,7 +32,8 @@ class NvmlBackend:
 
     name = "nvml"
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.driver = ""
         self.absent: tuple[tuple[int, str], ...] = ()
         """Boards the driver counts but does not let anybody see: number, and why."""
@@ -36,6 +43,9 @@ class NvmlBackend:
         self._usage_kind: dict[str, PowerKind] = {}
         self._scope: dict[str, int] = {}
         self._lost: set[str] = set()
+        self._seek_at: dict[str, float] = {}
+        self._reinit_at = 0.0
+        self._reinits = 0
         self._broken = False
         self._open = False
 
@@ -53,6 +63,7 @@ class NvmlBackend:
         self._open = True
         self._broken = False
         self._lost.clear()
+        self._reinit_at = self._clock() + REINIT_S[min(self._reinits, len(REINIT_S) - 1)]
         self.absent = ()
         self.driver = str(self._try(pynvml.nvmlSystemGetDriverVersion) or "")
         for index in range(int(self._call(pynvml.nvmlDeviceGetCount))):
@@ -65,6 +76,7 @@ class NvmlBackend:
                 continue
             self._handles[uuid] = handle
             self._infos[uuid] = self._describe(uuid, handle, index)
+        self._reinits = self._reinits + 1 if self.absent else 0
 
     def _describe(self, uuid: str, handle: Any, index: int) -> DeviceInfo:
         nvml = self._nvml
@@ -113,6 +125,12 @@ class NvmlBackend:
         """The driver was reloaded under us: open again."""
         return self._broken
 
+    @property
+    def incomplete(self) -> bool:
+        """Boards are missing, and it is time to open again in case they are back; not while limits are set."""
+        missing = self._open and bool(self.absent or self._lost)
+        return missing and self._clock() >= self._reinit_at
+
     def close(self) -> None:
         if self._open:
             self._open = False
@@ -121,7 +139,7 @@ class NvmlBackend:
     # --- looking ----------------------------------------------------------------------------------------------
 
     def look(self, uuid: str) -> Look:
-        if uuid in self._lost:
+        if uuid in self._lost and not self._found_again(uuid):
             return Look(lost=True, errors=(("power_w", GPU_IS_LOST),))
         nvml, handle = self._nvml, self._handles[uuid]
         errors: list[tuple[str, int]] = []
@@ -142,9 +160,10 @@ class NvmlBackend:
         reasons = ask("reasons", nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
         if any(code == GPU_IS_LOST for _, code in errors):
             self._lost.add(uuid)
+            self._seek_at[uuid] = self._clock() + SEEK_S
         if any(code == _UNINITIALIZED for _, code in errors):
             self._broken = True
-        return Look(
+        seen = Look(
             energy_uj=None if energy_mj is None else energy_mj * 1000,
             power_w=None if power_mw is None else power_mw / 1000,
             kind=kind,
@@ -157,6 +176,23 @@ class NvmlBackend:
             errors=tuple(errors),
             lost=uuid in self._lost,
         )
+        return judged(self._infos[uuid], seen)
+
+    def _found_again(self, uuid: str) -> bool:
+        """Whether a lost board answers again; asked every few seconds, since a dead board may answer slowly."""
+        if self._clock() < self._seek_at.get(uuid, 0.0):
+            return False
+        self._seek_at[uuid] = self._clock() + SEEK_S
+        nvml = self._nvml
+        try:
+            handle = self._call(nvml.nvmlDeviceGetHandleByUUID, uuid)
+            self._call(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)
+        except DeviceError as error:
+            if error.code != NOT_SUPPORTED:
+                return False
+        self._handles[uuid] = handle
+        self._lost.discard(uuid)
+        return True
 
     def _power(
         self, uuid: str, handle: Any, errors: list[tuple[str, int]]
@@ -210,7 +246,10 @@ class NvmlBackend:
     # --- acting -----------------------------------------------------------------------------------------------
 
     def limit_mw(self, uuid: str) -> int:
-        return int(self._call(self._nvml.nvmlDeviceGetPowerManagementLimit, self._handles[uuid]))
+        limit = int(self._call(self._nvml.nvmlDeviceGetPowerManagementLimit, self._handles[uuid]))
+        if doubt := limit_doubt(self._infos[uuid], limit):
+            raise DeviceError(_UNKNOWN, doubt)
+        return limit
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         if self._infos[uuid].mig:

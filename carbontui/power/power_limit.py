@@ -94,6 +94,12 @@ def restore(board: BoardLimit) -> Outcome:
     return board.outcome(True, "given_back", "", watts=back / 1000)
 
 
+def is_before(board: BoardLimit) -> bool:
+    """Whether the limit in force is the one to restore. Raises DeviceError."""
+    record = board.lease.record
+    return record is not None and _near(board.backend.limit_mw(board.info.uuid), (record.before_mw,))
+
+
 def judge(board: BoardLimit, look: Look, now_s: float) -> Ineffective | Outcome | None:
     """Learn from a look: a changed limit is adopted; one that does not hold is for the caller to give up."""
     lease = board.lease.record

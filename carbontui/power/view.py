@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from carbontui import proc
-from carbontui.power.devices import DeviceInfo, Look, measure_caps, words
+from carbontui.power.devices import DeviceInfo, Look, measure_caps
 from carbontui.power.messages import Capability, Reading
 
 
@@ -42,7 +42,7 @@ def reading(
     if not look.lost and power_limit != limit:
         caps["power_limit"] = power_limit
     caps["clocks"] = caps["limit"] if look.lost else clocks
-    why = {field: words(code) for field, code in look.errors}
+    why = look.why()
     if info.mig:
         why["util"] = "MIG: utilisation exists per slice only"
         caps["power"] = Capability(

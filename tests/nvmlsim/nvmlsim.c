@@ -10,6 +10,9 @@
  * a dead one leaves nothing. Clients of NVML and processes keep the driver up; without persistence mode it forgets
  * limits, clock locks and counters when the last of them is gone. Whoever writes next notices (or nvmlsim_reap).
  *
+ * Readings can lie (garbage_w, power_zero, limit_garbage_mw) while the truth goes on; pids can be hidden as in a container (1: those of
+ * the host, 2: none at all); a lost board can come back (lost 0), after a reset with its limits and counter forgotten (reset_board).
+ *
  * Not modelled: NVLink, accounting, vGPU calls, a queue of work beside an endless load on the same board.
  */
 #define _GNU_SOURCE
@@ -52,6 +55,8 @@ typedef struct {
   int arch, persistence, mig, lost, module_scope;
   int has_fields, has_average, has_instant, has_counter, has_power, has_limit, limit_works, lock_works, usage_is_average;
   int counter_from_sensor, permission; /* 0 anyone, 1 root, 2 nobody */
+  int power_zero, pids_hidden, limit_garbage_mw; /* what its answers hide or get wrong */
+  double garbage_w;        /* added to every reading of watts */
   double bare_w, parked_w, full_w, linear, limit_lag_s, window_s, tick_s, gain, counter_base_j;
   unsigned limit_min, limit_max, limit_default, limit_mw, clock_mhz, locked_mhz, writes;
   unsigned long long memory_total, memory_used;
@@ -169,6 +174,8 @@ static double counter_j(const Board *b, double t) {
   return joules > 0 ? joules : 0;
 }
 static double average_w(const Board *b, double t) { return b->gain * (energy_at(b, t) - energy_at(b, t - 1)); }
+static unsigned told_mw(const Board *b, double w) { return b->power_zero ? 0 : (unsigned)(1000 * fmax(0, w + b->garbage_w)); }
+static unsigned told_limit(const Board *b) { return b->limit_garbage_mw ? (unsigned)b->limit_garbage_mw : b->limit_mw; }
 
 /* ---- writers ----------------------------------------------------------------------------------------------- */
 
@@ -355,6 +362,15 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
   *handle = (void *)(uintptr_t)(index + 1);
   return S->boards[index].lost == 2 ? LOST : OK;
 }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
+  ENTER(0);
+  for (unsigned i = 0; i < S->devices; i++)
+    if (!strcmp(uuid, S->boards[i].uuid)) {
+      *handle = (void *)(uintptr_t)(i + 1);
+      return S->boards[i].lost == 2 ? LOST : OK;
+    }
+  return 6; /* not found */
+}
 int nvmlDeviceGetName(void *h, char *text, unsigned size) { ENTER(h); snprintf(text, size, "%s", b->name); return OK; }
 int nvmlDeviceGetUUID(void *h, char *text, unsigned size) {
   ENTER(h);
@@ -382,8 +398,8 @@ int nvmlDeviceGetMemoryInfo(void *h, unsigned long long *m) {
   m[0] = b->memory_total; m[2] = b->memory_used; m[1] = m[0] - m[2];
   return OK;
 }
-int nvmlDeviceGetPowerManagementLimit(void *h, unsigned *v) { ENTER(h); if (!b->has_limit) return NOT_SUPPORTED; *v = b->limit_mw; return OK; }
-int nvmlDeviceGetEnforcedPowerLimit(void *h, unsigned *v) { ENTER(h); if (!b->has_limit) return NOT_SUPPORTED; *v = b->limit_mw; return OK; }
+int nvmlDeviceGetPowerManagementLimit(void *h, unsigned *v) { ENTER(h); if (!b->has_limit) return NOT_SUPPORTED; *v = told_limit(b); return OK; }
+int nvmlDeviceGetEnforcedPowerLimit(void *h, unsigned *v) { ENTER(h); if (!b->has_limit) return NOT_SUPPORTED; *v = told_limit(b); return OK; }
 int nvmlDeviceGetPowerManagementDefaultLimit(void *h, unsigned *v) { ENTER(h); if (!b->has_limit) return NOT_SUPPORTED; *v = b->limit_default; return OK; }
 int nvmlDeviceGetPowerManagementLimitConstraints(void *h, unsigned *lo, unsigned *hi) {
   ENTER(h);
@@ -433,7 +449,7 @@ int nvmlDeviceGetPowerUsage(void *h, unsigned *mw) {
   ENTER(h);
   if (!b->has_power || b->module_scope) return NOT_SUPPORTED;
   double t = now();
-  *mw = (unsigned)(1000 * (b->usage_is_average ? average_w(b, t) : b->gain * seen_w(b, t)));
+  *mw = told_mw(b, b->usage_is_average ? average_w(b, t) : b->gain * seen_w(b, t));
   return OK;
 }
 typedef struct {
@@ -452,8 +468,8 @@ int nvmlDeviceGetFieldValues(void *h, int count, Field *fields) {
     f->code = NOT_SUPPORTED;
     f->type = 1;
     if (f->field == 83 && b->has_counter) { f->code = OK; f->type = 3; f->value.ull = (unsigned long long)(counter_j(b, t) * 1000); }
-    if (f->field == 185 && b->has_average && here) { f->code = OK; f->value.ui = (unsigned)(1000 * average_w(b, t)); }
-    if (f->field == 186 && b->has_instant && here) { f->code = OK; f->value.ui = (unsigned)(1000 * b->gain * seen_w(b, t)); }
+    if (f->field == 185 && b->has_average && here) { f->code = OK; f->value.ui = told_mw(b, average_w(b, t)); }
+    if (f->field == 186 && b->has_instant && here) { f->code = OK; f->value.ui = told_mw(b, b->gain * seen_w(b, t)); }
   }
   return OK;
 }
@@ -490,13 +506,32 @@ static int reasons(Board *b, unsigned long long *v) {
 int nvmlDeviceGetCurrentClocksThrottleReasons(void *h, unsigned long long *v) { ENTER(h); return reasons(b, v); }
 int nvmlDeviceGetCurrentClocksEventReasons(void *h, unsigned long long *v) { ENTER(h); return reasons(b, v); }
 typedef struct { unsigned pid; unsigned long long memory; unsigned gpu, compute; } ProcessInfo;
+static unsigned told_pid(const Board *b, const Process *p) { return p->life.pid + (b->pids_hidden == 1 ? 0x600000 : 0); }
 int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *count, ProcessInfo *out) {
   ENTER(h);
   unsigned room = *count, n = 0;
-  for (unsigned i = 0; i < b->nprocesses; i++) {
+  for (unsigned i = 0; i < b->nprocesses && b->pids_hidden != 2; i++) {
     const Process *p = &b->processes[i];
     if (!state_now(&p->life)) continue; /* dead, and nobody has written since */
-    if (n < room && out) out[n] = (ProcessInfo){p->life.pid, p->memory, 0xffffffff, 0xffffffff};
+    if (n < room && out) out[n] = (ProcessInfo){told_pid(b, p), p->memory, 0xffffffff, 0xffffffff};
+    n++;
+  }
+  *count = n;
+  return n > room ? INSUFFICIENT : OK;
+}
+typedef struct { unsigned pid; unsigned long long at_us; unsigned sm, memory, encoder, decoder; } Utilization;
+int nvmlDeviceGetProcessUtilization(void *h, Utilization *out, unsigned *count, unsigned long long last_seen_us) {
+  ENTER(h);
+  (void)last_seen_us;
+  unsigned room = *count, n = 0;
+  double t = now(), level = 0;
+  if (b->mig > 0) return NOT_SUPPORTED;
+  for (unsigned i = 0; i < b->nprocesses; i++) level += b->processes[i].stopped ? 0 : b->processes[i].level;
+  for (unsigned i = 0; i < b->nprocesses && b->pids_hidden != 2; i++) {
+    const Process *p = &b->processes[i];
+    if (!state_now(&p->life)) continue;
+    double share = p->stopped ? 0 : p->level / fmax(1, level);
+    if (n < room && out) out[n] = (Utilization){told_pid(b, p), (unsigned long long)(t * 1e6), (unsigned)(100 * share + 0.5), (unsigned)(50 * share + 0.5), 0, 0};
     n++;
   }
   *count = n;
@@ -580,13 +615,15 @@ int nvmlsim_set(int i, const char *key, double v) {
       {"arch", &b->arch}, {"mig", &b->mig}, {"lost", &b->lost}, {"module_scope", &b->module_scope}, {"has_fields", &b->has_fields},
       {"has_average", &b->has_average}, {"has_instant", &b->has_instant}, {"has_counter", &b->has_counter},
       {"has_power", &b->has_power}, {"has_limit", &b->has_limit}, {"limit_works", &b->limit_works}, {"lock_works", &b->lock_works}, {"persistence", &b->persistence},
-      {"usage_is_average", &b->usage_is_average}, {"counter_from_sensor", &b->counter_from_sensor}, {"permission", &b->permission}};
-  struct { const char *key; double *place; } doubles[] = {{"gain", &b->gain}, {"tick_s", &b->tick_s}, {"window_s", &b->window_s}, {"limit_lag_s", &b->limit_lag_s}};
+      {"usage_is_average", &b->usage_is_average}, {"counter_from_sensor", &b->counter_from_sensor}, {"permission", &b->permission}, {"power_zero", &b->power_zero},
+      {"pids_hidden", &b->pids_hidden}, {"limit_garbage_mw", &b->limit_garbage_mw}, {"limit_default", (int *)&b->limit_default}};
+  struct { const char *key; double *place; } doubles[] = {{"gain", &b->gain}, {"tick_s", &b->tick_s}, {"window_s", &b->window_s}, {"limit_lag_s", &b->limit_lag_s}, {"garbage_w", &b->garbage_w}};
   int found = -1;
   for (unsigned k = 0; k < sizeof ints / sizeof *ints; k++) if (!strcmp(key, ints[k].key)) { *ints[k].place = (int)v; found = 0; }
   for (unsigned k = 0; k < sizeof doubles / sizeof *doubles; k++) if (!strcmp(key, doubles[k].key)) { *doubles[k].place = v; found = 0; }
   if (!strcmp(key, "limit_mw")) { enforce(b, (unsigned)v, now()); found = 0; } /* someone else's nvidia-smi */
   if (!strcmp(key, "reset_counter")) { b->counter_base_j = b->gain * energy_at(b, now()); found = 0; }
+  if (!strcmp(key, "reset_board")) { b->lost = 0; forget(b, now()); found = 0; } /* back on the bus after nvidia-smi -r */
   end();
   return found;
 }

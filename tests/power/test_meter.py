@@ -63,13 +63,6 @@ def test_bursts_that_a_part_time_sensor_sees_many_times_too_high_leave_the_count
     assert meter.by_method() == {"counter": pytest.approx(6000)}
 
 
-def test_watts_that_no_board_draws_are_no_watts() -> None:
-    meter = Meter()
-    for i, watts in enumerate((300.0, 300.0, 4e12, -5.0, 300.0)):
-        meter.add(at(float(i), w=watts))
-    assert meter.joules() == pytest.approx(1200)
-
-
 def test_a_wrapping_counter_goes_on() -> None:
     meter = Meter()
     wrap = 262_143_328_850
@@ -98,7 +91,16 @@ def test_a_lost_board_keeps_its_joules_and_its_absence_is_not_filled_in() -> Non
     meter.add(at(2, lost=True))
     assert meter.joules() == 100.0
     assert meter.add(at(3600, mj=5_000, w=100)) == ()
-    assert meter.joules() == 100.0
+    assert meter.joules() == 100.0, "its counter began again"
+
+
+def test_a_board_that_comes_back_with_its_counter_is_counted_through() -> None:
+    meter = Meter()
+    meter.add(at(0, mj=0, w=100))
+    meter.add(at(1, lost=True))
+    assert meter.carry_on(["GPU-a"], 20.0, WALL + 20) == (), "while it is away nothing is guessed"
+    (increment,) = meter.add(at(60, mj=9_000_000, w=100))
+    assert (increment.joules, increment.method) == (9000.0, "counter")
 
 
 def test_a_failed_look_is_bridged_by_the_next_good_one() -> None:
