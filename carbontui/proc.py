@@ -65,6 +65,17 @@ def name(pid: int) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
+def variable(pid: int, key: str) -> str:
+    """An environment variable that a process was started with; "" where it has none or belongs to another user."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as environ:  # noqa: PTH123
+            entries = environ.read().split(b"\0")
+    except OSError:
+        return ""
+    wanted = key.encode() + b"="
+    return next((entry[len(wanted) :].decode(errors="replace") for entry in entries if entry.startswith(wanted)), "")
+
+
 def belongs(pid: int, own: tuple[int, ...]) -> bool:
     """Whether `pid` is one of `own`, in the session of one of them, or descends from one of them."""
     sessions = {fields[3] for one in own if (fields := _stat(one))}

@@ -23,12 +23,13 @@ from msgspec import Struct
 
 from carbontui.power.core import Agent
 from carbontui.power.devices import Backend, NoBackend, SimulatedBackend
-from carbontui.power.leases import LeaseStore
-from carbontui.power.messages import Bye, Gone, Poke, Wish, decode_to_agent, encode
+from carbontui.power.leases import LeaseStore, stale_leases
+from carbontui.power.messages import Bye, Gone, Outcome, Poke, Wish, decode_to_agent, encode
 from carbontui.power.rapl import Host
 from carbontui.power.simulated import SimulatedSpec
 
 BUFFER_MAX = 1024 * 1024
+RETRY_S = 2.0
 
 
 class Wire:
@@ -134,6 +135,24 @@ def _nvml() -> Backend:
         return NoBackend()
 
 
+def _restore(wait_s: float) -> tuple[Outcome, ...]:
+    """Restore stale limits, for `wait_s` again and again: a driver that hangs may answer later."""
+    until = time.monotonic() + wait_s
+    if wait_s:
+        # the call into the driver may never return
+        threading.Thread(target=_exit_after, args=(wait_s,), daemon=True).start()
+    while True:
+        outcomes = Agent(lambda _message: None, _nvml(), Host(), LeaseStore(), "restore").restore_stale()
+        if time.monotonic() >= until or not stale_leases():
+            return outcomes
+        time.sleep(RETRY_S)
+
+
+def _exit_after(seconds: float) -> None:
+    time.sleep(seconds)
+    os._exit(4)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Parse, connect, serve."""
     parser = argparse.ArgumentParser(prog="carbontui.power.agent")
@@ -145,10 +164,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--mend", action="store_true", help="restore limits left by dead agents, print the outcomes, exit"
     )
+    parser.add_argument("--wait", type=float, default=0.0, help="with --mend: seconds to wait for the driver")
     parser.add_argument("--rapl", type=Path, default=None)
     options = parser.parse_args(argv)
     if options.mend:
-        outcomes = Agent(lambda _message: None, _nvml(), Host(), LeaseStore(), "restore").restore_stale()
+        outcomes = _restore(options.wait)
         sys.stdout.buffer.write(msgspec.json.encode(outcomes))
         return 0 if all(outcome.ok for outcome in outcomes) else 4
     link = socket.socket(fileno=options.fd)

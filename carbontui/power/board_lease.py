@@ -6,11 +6,19 @@ driver. Without a store (simulated boards) there is nobody to agree with, and no
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import time
 from collections.abc import Callable
 
 from carbontui import proc
-from carbontui.power.leases import DAMAGED, LeaseRecord, LeaseStore, new_record
+from carbontui.power.leases import DAMAGED, LeaseRecord, LeaseStore, is_orphaned, new_record
+
+LEAVING_S = 0.5
+"""An agent that has lost its supervisor restores and exits within this, or it hangs."""
+DYING_S = 1.0
+"""A killed process is gone within this, or it is stuck in the driver."""
 
 
 class BoardLease:
@@ -46,6 +54,8 @@ class BoardLease:
         if self._lock is None:
             self._lock = self._store.lock(self._uuid)
             if self._lock is None:
+                self._lock = self._lock_of_an_orphan(self._store)
+            if self._lock is None:
                 return False
             self.record = self.on_disk()
         elif self.record is not None:
@@ -53,6 +63,37 @@ class BoardLease:
             if found is None or found.epoch != self.record.epoch:
                 raise OSError("the lease is not ours any more")
         return True
+
+    def holder(self) -> str:
+        """Who holds this GPU's limit instead of us, for people."""
+        lease = self.on_disk()
+        if lease is None:
+            return "another carbontui job holds this GPU's limit"
+        if is_orphaned(lease):
+            return f"an agent of job {lease.job} hangs in the driver (pid {lease.agent_pid}) and holds this GPU's limit"
+        return f"job {lease.job} holds this GPU's limit"
+
+    def _lock_of_an_orphan(self, store: LeaseStore) -> int | None:
+        """The lock of an agent that outlived its supervisor, once that agent has left or has been killed.
+
+        It will never restore the limit by itself: it is stopped, or hangs in the driver.
+        """
+        lease = self.on_disk()
+        if lease is None or lease.agent_pid == os.getpid() or not is_orphaned(lease):
+            return None
+        lock = self._lock_within(store, LEAVING_S)
+        if lock is None and proc.same_process(lease.agent_pid, lease.agent_start):
+            self._say(f"{self._uuid}: the agent of job {lease.job} (pid {lease.agent_pid}) has no supervisor: killed")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(lease.agent_pid, signal.SIGKILL)
+            lock = self._lock_within(store, DYING_S)
+        return lock
+
+    def _lock_within(self, store: LeaseStore, seconds: float) -> int | None:
+        until = time.monotonic() + seconds
+        while (lock := store.lock(self._uuid)) is None and time.monotonic() < until:
+            time.sleep(0.01)
+        return lock
 
     def write(self, before_mw: int, ours_mw: tuple[int, ...], clocks_mhz: int | None = None) -> None:
         """Record on disk which limits may be in force from now on. Raises OSError; then nothing may be set."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from carbontui import proc
 from carbontui.power.board_lease import BoardLease
 from carbontui.power.devices import (
     GPU_IS_LOST,
@@ -15,14 +16,18 @@ from carbontui.power.devices import (
     DeviceError,
     DeviceInfo,
 )
+from carbontui.power.leases import LowLimit
 from carbontui.power.messages import Capability, Code, Outcome
 from carbontui.power.steering import Steering
 
 FIX_ROOT = "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} {option}"
 FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} {option}"
+TOLERANCE_MW = 1000
+"""Drivers round; a limit within one watt of ours is ours."""
+EXAMPLE_SHARE = 0.8
+"""Of the default limit: the cap in an example command. Training keeps most of its speed there."""
 OVERSHOOT = 1.03
 """A board that draws more than this multiple of its limit is not held by it."""
-HELD = "another carbontui job holds this GPU's limit"
 CODES: dict[int, Code] = {NO_PERMISSION: "no_permission", NOT_SUPPORTED: "not_supported", GPU_IS_LOST: "lost"}
 
 
@@ -44,6 +49,9 @@ class BoardLimit:
     """Whether the power limit itself works, on a board where clocks are locked instead."""
     notice: str = ""
     """What a person should know while it lasts."""
+
+    left_low: LowLimit | None = None
+    """A limit that was low before we came, and that nobody accounts for."""
 
     found_mw: int | None = None
     """The limit to restore: the one found, or what someone else has set since. 0: the board has none."""
@@ -114,10 +122,20 @@ class BoardLimit:
         self.set_at_s = self.steering = self.over_since_s = None
         self.binding, self.notice = False, ""
 
-    def refusal(self, error: DeviceError) -> Capability:
-        """What a driver error means for limits on this board."""
+    def low(self, current_mw: int) -> LowLimit | None:
+        """A limit below the driver's default that no lease accounts for; None: it is accounted for, or not low."""
+        default_mw = self.info.limit_default_mw
+        if not default_mw or current_mw >= default_mw - TOLERANCE_MW or self.lease.on_disk() is not None:
+            return None
+        return LowLimit(self.info.uuid, proc.boot_id(), current_mw, default_mw)
+
+    def refusal(self, error: DeviceError, watts: float | None = None) -> Capability:
+        """What a driver error means for limits on this board; `watts` is the limit that was to be set."""
         if error.code == NO_PERMISSION:
-            return Capability("no_permission", "the driver lets only root set limits", self.by_hand("-pl WATTS"))
+            known_mw = self.info.limit_default_mw or self.info.limit_max_mw or 0
+            wanted = watts if watts is not None else EXAMPLE_SHARE * known_mw / 1000
+            fix = self.by_hand(f"-pl {wanted:.0f}")
+            return Capability("no_permission", "the driver lets only root set limits", fix)
         if error.code == NOT_SUPPORTED:
             return Capability("not_supported", "this GPU has no power limit that can be set")
         if error.code == GPU_IS_LOST:

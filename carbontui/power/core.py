@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from carbontui import proc
-from carbontui.power import view, visible
+from carbontui.power import leases, view, visible
 from carbontui.power.devices import Backend, DeviceError, DeviceInfo, Look, SimulatedBackend
 from carbontui.power.leases import LeaseStore
 from carbontui.power.limits import Limiter
@@ -38,6 +37,8 @@ SIMULATED_S = 0.25
 PROCESSES_S = 10.0
 RETRY_S: dict[Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
 """When to retry a wish that another job or another process blocks."""
+OPEN_S = 2.0
+"""How long leaving waits for a driver that is still being opened, where limits are to be restored."""
 REOPEN_S = (1.0, 2.0, 5.0, 15.0)
 
 
@@ -79,6 +80,9 @@ class Agent:
     ) -> None:
         self._send = send
         self._probing = probing
+        self._monitor = monitor
+        self._store = store
+        self._job = job
         self._backend = backend
         self._host = host
         self._clock = clock
@@ -87,6 +91,7 @@ class Agent:
         self._guard = threading.RLock()
         self._wish: Wish | None = None
         self._opened = False
+        self._ready = threading.Event()
         self._settled = False
         self._released = False
         self._last_wish_s = clock()
@@ -130,6 +135,7 @@ class Agent:
             self._reopen_at = self._clock() + wait
         with self._guard:
             self._opened, self._settled = True, False
+            self._ready.set()
             self._infos = self._backend.devices()
             for info in self._infos:
                 self._limiter.know(info)
@@ -323,8 +329,7 @@ class Agent:
 
     def _refuse_foreign(self, uuid: str) -> Outcome:
         self._limiter.release(uuid)
-        pid = self._foreign[uuid][0]
-        text = f"another process uses this GPU (pid {pid}, {proc.name(pid)}): its limit is left alone"
+        text = f"{view.user(self._foreign[uuid][0])} uses this GPU too: its limit is left alone"
         return Outcome(uuid, False, "foreign", None, text)
 
     def tick(self) -> None:
@@ -341,12 +346,19 @@ class Agent:
                     self._tell(self._refuse_foreign(uuid))
                     self._retry_at = self._clock() + RETRY_S["foreign"]
             if self._clock() >= self._slow_at - 0.5:
+                for uuid in self._watched:
+                    self._limiter.check_low(uuid)
                 self._tell(*self._limiter.restore_stale(frozenset(self._limiter.active())))
 
     def leave(self) -> tuple[Outcome, ...]:
-        """Give everything back."""
+        """Restore everything: what we set, and what a predecessor of ours left and we had no time to take over."""
+        if self._store is not None and leases.left_by(self._job):
+            self._ready.wait(OPEN_S)  # the driver may still be opening
         with self._guard:
-            return self._limiter.release_all()
+            outcomes = self._limiter.release_all()
+            if self._opened and not self._monitor:
+                outcomes += self._limiter.restore_stale()
+            return outcomes
 
     def restore_stale(self) -> tuple[Outcome, ...]:
         """Restore the limits that dead agents left; for `--mend`."""

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+from carbontui.power import leases
 from carbontui.power.messages import (
     BEAT_S,
     HUNG_S,
@@ -100,7 +101,9 @@ class AgentHandle:
         self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._beat())]
 
     async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
-        """Restore every limit, then end the agent. Returns its outcomes; empty when it did not answer."""
+        """Restore every limit, then end the agent. Returns what became of limits; empty the second time."""
+        if self._closing:
+            return ()
         self._closing = True
         outcomes: tuple[Outcome, ...] = ()
         process = self._process
@@ -118,7 +121,29 @@ class AgentHandle:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-        return outcomes
+        return (*outcomes, *self._left_behind(outcomes))
+
+    def _left_behind(self, told: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+        """Limits of ours that are still set. A process stays behind to restore them once the driver answers."""
+        if self.simulated is not None or self._monitor:
+            return ()
+        left = leases.left_by(self._job)
+        refused = {outcome.uuid for outcome in told if outcome.code == "no_permission"}
+        if any(lease.uuid not in refused for lease in left):
+            try:
+                leases.wait_for_driver(self._cwd)
+            except OSError as error:
+                self._log(f"no process can be left behind to restore limits ({error})")
+        known = {outcome.uuid for outcome in told if not outcome.ok}
+        tries = f"a process tries again for {leases.WAIT_S // 60} min"
+        text = f"limit not restored yet: the driver is not answering; {tries}"
+        made = tuple(
+            Outcome(lease.uuid, False, "error", lease.ours_mw[-1] / 1000, text, leases.command(lease))
+            for lease in left
+            if lease.uuid not in known
+        )
+        self._note(made)
+        return made
 
     # --- wishes -----------------------------------------------------------------------------------------------
 

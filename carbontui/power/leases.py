@@ -7,6 +7,7 @@ lease of a dead owner is stale: the next agent on the machine takes 'before' fro
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -36,6 +37,27 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     written_s: float
     clocks_mhz: int | None = None
     """The clock lock used instead of a limit; it can only be lifted, since none can be read."""
+    owner_pid: int = 0
+    owner_start: int = 0
+    """Whoever started the agent, a supervisor: without it nobody asks for the limit any more. 0: not recorded."""
+
+
+class LowLimit(Struct, frozen=True):
+    """A limit below the driver's default without a lease, as an agent saw it: for verbs that ask no driver."""
+
+    uuid: str
+    boot_id: str
+    limit_mw: int
+    default_mw: int
+
+    @property
+    def text(self) -> str:
+        """What it is, who may have left it and the command that lifts it."""
+        return (
+            f"its limit is {self.limit_mw / 1000:.0f} W, the driver's default {self.default_mw / 1000:.0f} W: set by "
+            "an administrator, or left by a job that was killed together with its lease (a container?); to lift it: "
+            f"{limit_command(self.uuid, self.default_mw)}"
+        )
 
 
 class StaleLease(Struct, frozen=True):
@@ -49,6 +71,8 @@ class StaleLease(Struct, frozen=True):
     text: str
 
 
+WAIT_S = 900
+"""How long a process left behind waits for a driver that hangs: stalls that end, end within minutes."""
 DAMAGED = "look whether that GPU's limit is as it should be (nvidia-smi -q -d POWER), then remove the file"
 
 
@@ -114,12 +138,31 @@ class LeaseStore:
     def uuids(self) -> list[str]:
         """The GPUs that have a lease here, readable or not; none in a directory that another user made: its limits,
         and the commands it would have root run, are not to be trusted."""
+        return [path.stem for path in self._files("*.json")]
+
+    def _files(self, pattern: str) -> list[Path]:
         try:
-            if self.directory.lstat().st_uid != os.getuid():
-                return []
-            return sorted(path.stem for path in self.directory.glob("*.json"))
+            return sorted(self.directory.glob(pattern)) if self.directory.lstat().st_uid == os.getuid() else []
         except OSError:
             return []
+
+    def note_low(self, uuid: str, low: LowLimit | None) -> None:
+        """Keep, or forget, what was seen of this GPU's limit. A directory that cannot be written keeps nothing."""
+        path = self.directory / f"{uuid}.low"
+        with contextlib.suppress(OSError):
+            if low is not None:
+                paths.private_dir(self.directory)
+                path.write_bytes(msgspec.json.encode(low))
+            elif path.exists():
+                path.unlink()
+
+    def low(self) -> list[LowLimit]:
+        """Low limits without a lease, as agents of this boot last saw them."""
+        found = []
+        for path in self._files("*.low"):
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                found.append(msgspec.json.decode(path.read_bytes(), type=LowLimit))
+        return [low for low in found if low.boot_id == proc.boot_id() and self.read(low.uuid) is None]
 
     def all(self) -> list[LeaseRecord]:
         return [lease for uuid in self.uuids() if (lease := self.read(uuid)) is not None]
@@ -146,8 +189,24 @@ class LeaseStore:
 
 
 def is_stale(lease: LeaseRecord) -> bool:
-    """Whether its owner is gone while the boot is the same (a reboot gives limits back by itself)."""
-    return lease.boot_id == proc.boot_id() and not proc.same_process(lease.agent_pid, lease.agent_start)
+    """Whether its agent or that agent's supervisor is gone while the boot is the same (a reboot restores limits).
+
+    An agent restores within milliseconds of losing its supervisor: one that still lives then is stopped or hangs.
+    """
+    if lease.boot_id != proc.boot_id():
+        return False
+    return not proc.same_process(lease.agent_pid, lease.agent_start) or is_orphaned(lease)
+
+
+def is_orphaned(lease: LeaseRecord) -> bool:
+    """Whether its agent is alive although the supervisor it belonged to is gone."""
+    alive = proc.same_process(lease.agent_pid, lease.agent_start)
+    return alive and bool(lease.owner_pid) and not proc.same_process(lease.owner_pid, lease.owner_start)
+
+
+def left_by(job: str) -> list[LeaseRecord]:
+    """The leases of this job that are still on disk: once it has ended, these limits were not restored."""
+    return [lease for lease in LeaseStore().all() if lease.job == job and lease.boot_id == proc.boot_id()]
 
 
 def damaged_leases(directory: Path | None = None) -> tuple[str, ...]:
@@ -207,11 +266,27 @@ def restore_stale(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
         return tuple(Outcome(lease.uuid, False, "error", lease.ours_w, why, lease.fix) for lease in stale)
 
 
+def wait_for_driver(cwd: Path) -> None:
+    """Leave a process behind that restores stale limits as soon as the driver answers, or gives up after a while.
+
+    Raises OSError where no process can be started.
+    """
+    subprocess.Popen(
+        [sys.executable, "-m", "carbontui.power.agent", "--mend", "--wait", str(WAIT_S)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd=cwd,
+    )
+
+
 def new_record(
     uuid: str, epoch: int, before_mw: int, ours_mw: tuple[int, ...], job: str, clocks_mhz: int | None = None
 ) -> LeaseRecord:
     """A lease of this very process."""
-    pid = os.getpid()
+    pid, parent = os.getpid(), os.getppid()
+    owner_start = proc.start_time(parent) if parent > 1 else None
     return LeaseRecord(
         uuid=uuid,
         boot_id=proc.boot_id(),
@@ -223,4 +298,6 @@ def new_record(
         job=job,
         written_s=time.time(),
         clocks_mhz=clocks_mhz,
+        owner_pid=parent if owner_start is not None else 0,
+        owner_start=owner_start or 0,
     )

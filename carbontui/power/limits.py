@@ -11,7 +11,7 @@ from collections.abc import Callable
 from carbontui import proc
 from carbontui.power import clocks, power_limit
 from carbontui.power.board_lease import BoardLease
-from carbontui.power.board_limit import CODES, HELD, BoardLimit
+from carbontui.power.board_limit import CODES, BoardLimit
 from carbontui.power.devices import GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.leases import LeaseStore, command, is_stale, restore_stale, stale_leases
 from carbontui.power.messages import NOTHING, Capability, Outcome
@@ -61,6 +61,8 @@ class Limiter:
         except DeviceError as error:
             current = None
             board.cap = board.refusal(error)
+        if current is not None:
+            self._note_low(board, current, again=True)
         lease = board.lease.on_disk()
         board.found_mw = board.start_mw = current if lease is None else lease.before_mw
         asking = not self._monitor or self._probing
@@ -86,8 +88,9 @@ class Limiter:
         try:
             if not board.lease.take():
                 # its owner runs as we do, and sets it
-                board.passing = Capability("yes", f"{power_limit.span(board.info)}; {HELD}")
-                return Capability("unknown", HELD)
+                holder = board.lease.holder()
+                board.passing = Capability("yes", f"{power_limit.span(board.info)}; {holder}")
+                return Capability("unknown", holder)
         except OSError as error:
             fix = (
                 f"repair {self._store.directory}, or export CARBONTUI_LEASE_DIR=/a/local/directory"
@@ -151,7 +154,25 @@ class Limiter:
     @property
     def notices(self) -> dict[str, str]:
         """What a person should know, per GPU."""
-        return {uuid: board.notice for uuid, board in self._boards.items() if board.notice}
+        low = {uuid: board.left_low.text for uuid, board in self._boards.items() if board.left_low}
+        return low | {uuid: board.notice for uuid, board in self._boards.items() if board.notice}
+
+    def check_low(self, uuid: str) -> None:
+        """Notice a limit that is below the driver's default without a lease of anybody."""
+        board = self._boards[uuid]
+        try:
+            current_mw = self._backend.limit_mw(uuid)
+        except DeviceError:
+            return
+        self._note_low(board, current_mw)
+
+    def _note_low(self, board: BoardLimit, current_mw: int, *, again: bool = False) -> None:
+        if self._store is None:
+            return
+        low = board.low(current_mw) if board.lease.record is None else None
+        if again or low != board.left_low:
+            self._store.note_low(board.info.uuid, low)
+        board.left_low = low
 
     # --- setting ----------------------------------------------------------------------------------------------
 
@@ -164,7 +185,7 @@ class Limiter:
             return board.outcome(False, board.cap.support, board.cap.why, board.cap.fix)  # type: ignore[arg-type]
         try:
             if not board.own():
-                return board.outcome(False, "held", HELD)
+                return board.outcome(False, "held", board.lease.holder())
             lease = board.lease.record
             if lease is not None and lease.clocks_mhz is not None and not board.because:
                 # the agent that left this lease had found so
@@ -187,7 +208,7 @@ class Limiter:
         self, board: BoardLimit, error: DeviceError, watts: float, power_w: float | None, now_s: float
     ) -> Outcome:
         """The driver refused. Once our limit is gone, a clock lock is tried, once."""
-        refused = board.refusal(error)
+        refused = board.refusal(error, watts)
         back = self.release(board.info.uuid)
         if back.code == "given_back" and error.code in (NO_PERMISSION, NOT_SUPPORTED):
             outcome = self._switch_to_clocks(board, "its power limit cannot be set", refused, watts, power_w, now_s)
@@ -205,7 +226,7 @@ class Limiter:
         clocks.switch_to(board, because, limit)
         try:
             if not board.own():
-                return board.outcome(False, "held", HELD)
+                return board.outcome(False, "held", board.lease.holder())
             return self._by_clocks(board, watts, power_w, now_s)
         except OSError as error:
             return board.outcome(False, "error", f"no lease can be written ({error}): clocks are left alone")

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from carbontui.power.board_limit import OVERSHOOT, BoardLimit
+from carbontui.power.board_limit import OVERSHOOT, TOLERANCE_MW, BoardLimit
 from carbontui.power.devices import REASON_POWER_CAP, DeviceError, DeviceInfo, Look
 from carbontui.power.messages import Capability, Outcome
 
-TOLERANCE_MW = 1000
-"""Drivers round; a limit within one watt of ours is ours."""
 SETTLE_S = 3.0
 """Enforcement is a control loop and the reading a 1 s average: judge the effect only after this."""
 JUDGE_S = 2.0
@@ -84,7 +82,7 @@ def restore(board: BoardLimit) -> Outcome:
     if _near(current, (lease.before_mw,)):
         return board.outcome(True, "given_back", "", watts=current / 1000)
     if not _near(current, lease.ours_mw):
-        adopt(board, current)
+        board.say(f"{uuid}: {adopt(board, current)}")  # an outcome that is ok is not logged
         return board.outcome(True, "outside", "changed by someone else: left alone", watts=current / 1000)
     board.backend.set_limit_mw(uuid, lease.before_mw)
     back = board.backend.limit_mw(uuid)
@@ -136,7 +134,6 @@ def adopt(board: BoardLimit, current_mw: int) -> str:
     board.found_mw = current_mw
     board.lease.record = board.set_at_s = None
     board.notice = f"the limit was changed outside to {current_mw / 1000:.0f} W (nvidia-smi?): adopted"
-    board.say(f"{board.info.uuid}: {board.notice}")
     return board.notice
 
 

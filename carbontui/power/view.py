@@ -21,6 +21,12 @@ def foreign(pids: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strange + hidden)
 
 
+def user(pid: int) -> str:
+    """Who a foreign process is, for people: a carbontui job by its id, others by pid and name."""
+    job = proc.variable(pid, "CARBONTUI_JOB")
+    return f"job {job} (pid {pid})" if job else f"another process (pid {pid}, {proc.name(pid)})"
+
+
 def reading(
     info: DeviceInfo,
     look: Look,

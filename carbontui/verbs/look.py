@@ -87,7 +87,7 @@ def _how(status: protocol.Status, field: str) -> str:
 
 
 def warn_stale() -> None:
-    for text in talk.lease_warnings():
+    for text in (*talk.lease_warnings(), *talk.low_limits()):
         click.echo(f"carbontui: {text}", err=True)
 
 

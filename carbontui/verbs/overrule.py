@@ -152,3 +152,8 @@ def wait_gone(found: store.Job) -> None:
     click.echo(f"job {found.id} {state}")
     for text in talk.lease_warnings():
         click.echo(f"carbontui: {text}", err=True)
+    from carbontui.power import leases
+
+    if left := leases.left_by(found.id):
+        watts = ", ".join(f"{lease.uuid} at {lease.ours_mw[-1] / 1000:.0f} W" for lease in left)
+        raise Failure(f"the training has ended, but its power limit is still set: {watts}", 1)

@@ -78,3 +78,10 @@ def lease_warnings() -> list[str]:
     guarded = {job.id for job in store.jobs() if job.alive("supervisor")}
     stale = (lease for lease in leases.stale_leases() if lease.job not in guarded)
     return [f"{lease.text}; to restore it: carbontui doctor --mend, or {lease.fix}" for lease in stale]
+
+
+def low_limits() -> list[str]:
+    """Limits below the driver's default that no lease accounts for, as jobs and doctor last saw them."""
+    from carbontui.power import leases
+
+    return [f"{low.uuid}: {low.text}" for low in leases.LeaseStore().low()]

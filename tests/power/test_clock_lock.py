@@ -242,7 +242,7 @@ def test_permission_gone_for_both_is_said_once(bench: Callable[..., Bench]) -> N
     board = bench()
     board.sim.set("permission", 2)
     told = board.cap(400)
-    assert (told.ok, told.code) == (False, "no_permission") and "-pl WATTS" in told.fix
+    assert (told.ok, told.code) == (False, "no_permission") and "-pl 400" in told.fix
     assert board.cap(400) == told and board.store.all() == [] and stale_leases(board.store.directory) == ()
     assert board.lines == []
 

@@ -219,7 +219,7 @@ async def test_without_permission_the_reason_and_the_mend(machine_with: Callable
         cap = handle.readings.devices[0].caps["limit"]
         await until(lambda: handle.readings.devices[0].caps["limit"].support != "unknown")
         cap = handle.readings.devices[0].caps["limit"]
-        assert cap.support == "no_permission" and "-pl WATTS" in cap.fix
+        assert cap.support == "no_permission" and "-pl 560" in cap.fix
         (outcome,) = await handle.set_limit(400)
         assert (outcome.ok, outcome.code) == (False, "no_permission") and outcome.fix == cap.fix
     assert sim.get("limit_mw") == 700_000 and sim.get("writes") == 0 and LeaseStore().all() == []

@@ -274,8 +274,11 @@ def test_what_happens_to_limits_unasked_is_journaled_and_a_lost_board_leaves_no_
     assert "not in it" in status["provenance"]["energy_gpu_kwh"]["source"]
     assert any("cannot be seen" in text for text in status["notices"])
     assert "GPU 1" in (said := house.cli("doctor").stdout) and "lost" in said
-    house.cli("stop", "--now", "--yes", job.id, check=True)
-    assert {"given_back"} == {e["code"] for e in limits()[-1:]}, "what is given back at the end is journaled too"
+    stopped = house.cli("stop", "--now", "--yes", job.id)
+    assert stopped.returncode == 1 and "still set: GPU-51a00001" in stopped.stderr, "nobody reaches the lost board"
+    assert {"given_back", "lost"} == {e["code"] for e in limits()[-2:]}, (
+        "what became of limits at the end is journaled too"
+    )
 
 
 def test_a_cap_above_a_limit_lowered_from_outside_is_not_claimed(capped_house) -> None:
