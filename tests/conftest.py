@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from house import House
+from house import NOBODY, House
 from hypothesis import settings
 
 # the same examples in every run: a failure must be the change's, not the dice's
@@ -18,6 +20,20 @@ settings.load_profile("repeatable")
 # a runner started in the background, or under nohup, ignores signals that what we start must feel
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: most tests wait for processes, few compute."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.fixture
+def ordinary_folder() -> Iterator[Path]:
+    """An empty folder that belongs to the ordinary user of `house.ordinary_user`, and whose parents are open to it."""
+    with tempfile.TemporaryDirectory(prefix="ct-") as name:
+        if os.geteuid() == 0:
+            os.chown(name, NOBODY, NOBODY)
+        yield Path(name)
 
 
 @pytest.fixture

@@ -14,16 +14,18 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import protocol
+from carbontui import link, protocol
 from carbontui.job import store
 from carbontui.verbs import talk
 
 SCRIPT = """\
-import sys, time
+import os, sys, time
 import carbontui
 total, pause, code = int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 done = open(sys.argv[4], "a", buffering=1)
 for i in range(total):
+    if os.path.exists(sys.argv[4] + ".end"):
+        break
     time.sleep(pause)
     done.write(f"{i + 1} {time.monotonic()}\\n")
     carbontui.step()
@@ -41,6 +43,23 @@ def until(predicate, timeout=20.0, what="the condition"):
             return value
         time.sleep(0.02)
     raise AssertionError(f"{what} did not come about within {timeout} s")
+
+
+NOBODY = 65534
+
+
+@contextlib.contextmanager
+def ordinary_user():
+    """Runs as a user whom permissions stop: as root, as uid 65534. What is needed inside must be loaded before, for the
+    interpreter itself may lie where only root may look."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def sweep(mark: str) -> list[int]:
@@ -94,7 +113,7 @@ class House:
         return done
 
     def start(self, *options, steps=100_000, pause=0.01, code=0, name="t"):
-        """Start the stock script detached; its Job."""
+        """Start the stock script detached; its Job. It ends after `steps`, or when `let_end` is called."""
         marks = self.root / f"{name}.steps"
         command = [sys.executable, self.script, steps, pause, code, marks]
         done = self.cli("run", "--detach", "--name", name, *options, "--", *command, check=True)
@@ -128,6 +147,17 @@ class Job:
         """A verb's answer, without the third of a second a new process takes to ask."""
         return talk.ask(store.load(self.dir), protocol.Cmd(1, verb, {})).text
 
+    def served(self):
+        """The status as a supervisor gives it now; None while none answers. `status` would fall back on the files."""
+        try:
+            return link.ask(store.load(self.dir).socket, protocol.StatusAsk(1)).status
+        except link.LinkError:
+            return None
+
+    def until_connected(self, timeout=30.0):
+        """Until a supervisor that answers is in touch with the training."""
+        return until(lambda: (s := self.served()) and s.clients and s, timeout, "the training's connection")
+
     def snapshot(self):
         try:
             return json.loads((self.dir / "snapshot.json").read_text())
@@ -149,6 +179,14 @@ class Job:
         """Seconds between consecutive steps, as the script saw them."""
         times = [float(line.split()[1]) for line in self.marks.read_text().splitlines()]
         return [b - a for a, b in zip(times, times[1:], strict=False)]
+
+    def let_end(self):
+        """Let the script end in its own way at its next step."""
+        Path(f"{self.marks}.end").touch()
+
+    def until_over(self, timeout=30.0):
+        """Until supervisor and keeper have left, too: nobody writes to the job's files any more."""
+        until(lambda: not store.load(self.dir).live, timeout, "the keeper's leaving")
 
     def until_steps(self, more=5, timeout=20.0):
         goal = self.steps() + more

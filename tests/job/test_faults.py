@@ -15,7 +15,6 @@ import pytest
 from house import House, until
 
 from carbontui import proc
-from carbontui.job import store
 
 LEASE_S = 15.0
 
@@ -106,23 +105,24 @@ def test_an_agent_that_dies_is_replaced(house):
 
 
 def test_keeper_killed_training_and_supervisor_go_on_and_say_so(house):
-    job = house.start(steps=600)
+    job = house.start()
     job.until_steps()
     kill(job.pids()["keeper"])
     until(lambda: any("unguarded" in n for n in job.status().get("notices", [])), what="the word unguarded")
     assert "paused at step" in house.cli("pause", job.id, check=True).stdout
     house.cli("resume", job.id, check=True)
-    until(lambda: job.steps() == 600, 30, "the last step")
+    job.let_end()
     status = until(lambda: (s := job.status()).get("state") == "lost" and s, 20, "state lost")
     assert status["exit"] is None
 
 
 def test_the_childs_own_exit_code_is_reported_whoever_died(house):
-    job = house.start(steps=300, code=7)
+    job = house.start(code=7)
     job.until_steps()
     kill(job.pids()["supervisor"])
     job.until_steps()
     kill(until(lambda: job.status()["pids"]["agent"], what="an agent"))
+    job.let_end()
     assert job.until_exit()["code"] == 7
     status = job.until_state("failed")
     assert status["exit"] == {"code": 7, "signal": None}
@@ -325,11 +325,12 @@ def test_a_deep_state_path_and_no_runtime_directory(tmp_path):
 
 def test_the_socket_is_bound_again_when_a_cleaner_removes_it(house):
     job = house.start()
-    job.until_steps()
+    job.until_connected()
     path = json.loads((job.dir / "job.json").read_text())["socket"]
     os.unlink(path)
-    until(lambda: os.path.exists(path), 10, "the socket")
-    assert job.until_state("running")["clients"] == 1
+    until(lambda: os.path.exists(path), what="the socket")
+    status = until(job.served, what="an answer over the new socket")
+    assert status.clients == 1, "the training's connection outlives the socket it was made through"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
@@ -367,8 +368,7 @@ def test_a_full_disk_hurts_neither_training_nor_supervisor(tmp_path, house):
 
 def test_another_hosts_job_is_listed_and_never_touched(house):
     job = house.start(steps=20)
-    job.until_exit()
-    until(lambda: not store.load(job.dir).live, what="the keeper's last word")
+    job.until_over()
     record = json.loads((job.dir / "job.json").read_text())
     record["host"] = "elsewhere"
     (job.dir / "job.json").write_text(json.dumps(record))

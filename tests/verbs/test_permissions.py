@@ -1,0 +1,58 @@
+"""Files and sockets that are closed to a user or belong to another one: refused in one line that names them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from house import ordinary_user
+
+from carbontui import link, paths
+from carbontui.grid import recorded
+from carbontui.job import launch
+
+
+def test_a_state_directory_that_may_not_be_written_is_named_and_left_alone(
+    ordinary_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = ordinary_folder / "home"
+    monkeypatch.setenv("CARBONTUI_HOME", str(home))
+    _, used = launch.prepare_dir("train.py")
+    used.rmdir()
+    (home / "jobs").rmdir()
+    closed = rf"{home} cannot be used \(Permission denied\); set CARBONTUI_HOME"
+    home.chmod(0o500)
+    with ordinary_user(), pytest.raises(launch.LaunchError, match=closed):
+        launch.prepare_dir("train.py")
+    assert list(home.iterdir()) == []
+
+
+def test_a_grid_file_that_may_not_be_read_is_named(ordinary_folder: Path) -> None:
+    file = ordinary_folder / "grid.csv"
+    file.write_text("time_utc,value\n2030-01-01T00:00:00Z,300\n2030-01-01T01:00:00Z,310\n")
+    assert recorded.load(file).rows
+    file.chmod(0)
+    with ordinary_user(), pytest.raises(ValueError, match=rf"{file}.*Permission denied"):
+        recorded.load(file)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that belongs to somebody else")
+def test_a_folder_that_somebody_else_owns_is_not_used_for_sockets(ordinary_folder: Path) -> None:
+    with pytest.raises(PermissionError, match="belongs to uid 65534, not to you"):
+        paths.private_dir(ordinary_folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can serve a socket as somebody else")
+def test_a_socket_that_somebody_else_serves_is_refused_before_anything_is_sent(ordinary_folder: Path) -> None:
+    path = ordinary_folder / "job.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as theirs:
+        with ordinary_user():
+            theirs.bind(str(path))
+            theirs.listen()
+        with pytest.raises(link.NotOurs, match="served by uid 65534"):
+            link.version(path)
+        connection, _ = theirs.accept()
+        with connection:
+            assert connection.recv(1) == b""
