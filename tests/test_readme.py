@@ -19,17 +19,13 @@ def test_every_picture_and_folder_exists() -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
-NOT_YET = {"core/observation.py", "core/effects.py", "core/commands.py", "plan_request.py"}
-"""Files of the supervisor that ARCHITECTURE.md names and that are still to come; to be emptied, then deleted."""
-
-
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_every_file_that_a_page_for_contributors_names_exists(page: str) -> None:
     text = (ROOT / page).read_text()
     links = re.findall(r"\]\(([^)#:]+)\)", text)
     assert [name for name in links if not (ROOT / name).exists()] == []
     files = [f"/{path.relative_to(ROOT)}" for part in ("carbontui", "tests") for path in (ROOT / part).rglob("*.py")]
-    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", text)) - NOT_YET
+    named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", text))
     assert [name for name in sorted(named) if not any(file.endswith(f"/{name}") for file in files)] == []
     folders = set(re.findall(r"`((?:[a-z_]+/)+)`", text))
     held = {str(path.parent) + "/" for path in map(Path, files)}
