@@ -14,10 +14,13 @@ import os
 import sys
 from typing import NoReturn
 
-import click
+from carbontui import __version__, isolation
 
-from carbontui import __version__
-from carbontui.verbs.failure import Failure
+isolation.forget_pythonpath()  # before anything else is imported: `module load` may have put another click there
+
+import click  # noqa: E402
+
+from carbontui.verbs.failure import Failure  # noqa: E402
 
 # verb -> module of carbontui.verbs that defines a click command of that name (a dash becomes an underscore)
 VERBS: dict[str, str] = {

@@ -70,7 +70,7 @@ def sweep(mark: str) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if int(entry.name) != os.getpid() and mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+            if int(entry.name) != os.getpid() and os.fsencode(mark) in (entry / "environ").read_bytes().split(b"\0"):
                 os.kill(int(entry.name), signal.SIGKILL)
                 found.append(int(entry.name))
     return found

@@ -11,7 +11,7 @@ import carbontui
 
 ROOT = Path(carbontui.__file__).parent
 
-ANYONE = {"config", "paths", "proc", "units"}
+ANYONE = {"config", "isolation", "paths", "proc", "units"}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 ROOMS = {
     "cli": {"verbs"},
@@ -28,6 +28,7 @@ ROOMS = {
     "config": {"paths"},
     "paths": set(),
     "proc": set(),
+    "isolation": set(),
     "units": set(),
     "client": set(),
     "data": set(),
@@ -204,7 +205,7 @@ def test_the_core_of_the_supervisor_knows_no_clock_no_files_and_no_sockets(modul
 
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
 def test_the_keeper_imports_the_standard_library_alone(module):
-    known = {f"{JOB}.keeper", "carbontui.client.inject", "carbontui.proc"}
+    known = {f"{JOB}.keeper", "carbontui.client.inject", "carbontui.isolation", "carbontui.proc"}
     foreign = {name for name in NAMES[module] if not module_of(name)}
     foreign = {name for name in foreign if name.split(".")[0] not in sys.stdlib_module_names}
     assert foreign | {other for other in IMPORTS[module] if not within(other, known)} == set()

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,18 +67,18 @@ _LOCAL_FILESYSTEMS = {"ext4", "ext3", "ext2", "xfs", "btrfs", "zfs", "tmpfs", "o
 
 def filesystem_of(path: Path) -> str:
     """The file system type that holds `path`, from /proc/mounts; '' when unknown."""
-    best, kind = "", ""
+    best, kind = b"", ""
     try:
-        mounts = Path("/proc/mounts").read_text()
+        mounts = Path("/proc/mounts").read_bytes()
     except OSError:
         return ""
-    target = str(path.resolve())
+    target = os.fsencode(path.resolve())
     for line in mounts.splitlines():
         fields = line.split()
-        mount = fields[1].replace("\\040", " ")
-        inside = target == mount or target.startswith(mount.rstrip("/") + "/")
+        mount = re.sub(rb"\\(\d{3})", lambda octal: bytes([int(octal[1], 8)]), fields[1])
+        inside = target == mount or target.startswith(mount.rstrip(b"/") + b"/")
         if inside and len(mount) >= len(best):
-            best, kind = mount, fields[2]
+            best, kind = mount, fields[2].decode()
     return kind
 
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import msgspec
-
-from carbontui import paths, proc
+from carbontui import isolation, paths, proc
 from carbontui.client import inject
+from carbontui.grid import settings
 from carbontui.job import spec as opts
 from carbontui.job import store
 
 READY_S = 15.0
+GRID_KEYS = frozenset({*settings.KEY_NAMES, *settings.ALSO_CALLED.values()})
+"""Keys for the grid's data: ours to use, and none of the training's business."""
 PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S", "-v", "-q"})
 """Flags of Python that take no value."""
 
@@ -64,15 +68,17 @@ def _script(argv: tuple[str, ...]) -> None:
 
 
 def start(options: opts.Options, *, hold: bool | None = None) -> int:
-    """Start the keeper of a prepared job; returns its pid. The environment it holds is the caller's.
+    """Start the keeper of a prepared job; returns its pid. The environment of its command is the caller's.
 
     `hold`: the command waits for the plan's word before it starts.
     """
-    directory = Path(options.dir)
     opts.save(options)
     if hold is None:
         # what may wait is not started before the plan's word; without one the keeper starts it after a minute
         hold = options.work_s is not None and options.budget.strip().lower() not in ("1x", "1.0x")
+    environment = {name: value for name, value in os.environ.items() if name not in GRID_KEYS}
+    if sys.stdout.isatty():
+        environment = inject.as_on_a_terminal(environment, shutil.get_terminal_size((120, 24)).columns)
     spec = {
         "job": options.job,
         "job_dir": options.dir,
@@ -82,26 +88,36 @@ def start(options: opts.Options, *, hold: bool | None = None) -> int:
         "socket": options.socket,
         "hold": hold,
         "requeue": options.requeue,
-        "public": {
-            "job": options.job,
-            "name": options.name,
-            "host": socket.gethostname(),
-            "boot": proc.boot_id(),
-            "socket": options.socket,
-            "log": options.log,
-            "started": options.created_s,
-            "argv": options.argv,
-            "cwd": options.cwd,
-        },
+        "public": _public(options),
+        "environment": environment,
+        "surroundings": isolation.surroundings(),
     }
-    environment = dict(os.environ)
-    if sys.stdout.isatty():
-        environment = inject.as_on_a_terminal(environment, shutil.get_terminal_size((120, 24)).columns)
+    return run_keeper(spec)
+
+
+def _public(options: opts.Options) -> dict[str, Any]:
+    """What job.json says of a job beside its pids."""
+    return {
+        "job": options.job,
+        "name": options.name,
+        "host": socket.gethostname(),
+        "boot": proc.boot_id(),
+        "socket": options.socket,
+        "log": options.log,
+        "started": options.created_s,
+        "argv": options.argv,
+        "cwd": options.cwd,
+    }
+
+
+def run_keeper(spec: Mapping[str, Any]) -> int:
+    """Start a keeper with its spec, detached; returns its pid once the job answers. Raises LaunchError."""
+    directory = Path(spec["job_dir"])
     with (directory / "carbontui.log").open("ab") as log:
         keeper = subprocess.Popen(
-            [sys.executable, "-m", "carbontui.job.keeper", options.job],
+            [sys.executable, "-m", "carbontui.job.keeper", spec["job"]],
             cwd=directory,
-            env=environment,
+            env=isolation.environment(os.environ),
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -110,9 +126,10 @@ def start(options: opts.Options, *, hold: bool | None = None) -> int:
         )
     assert keeper.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # one that ended at once is told of below
-        keeper.stdin.write(msgspec.json.encode(spec))
+        # in ASCII: a path or an argument may hold bytes that are no text, which Python escapes and msgspec refuses
+        keeper.stdin.write(json.dumps(spec).encode())
         keeper.stdin.close()
-    _await_socket(Path(options.socket), directory, keeper)
+    _await_socket(Path(spec["socket"]), directory, keeper)
     return keeper.pid
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -64,11 +65,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def save(options: Options) -> None:
+    """Write spec.json (0600). Raises OSError."""
     path = Path(options.dir) / "spec.json"
-    path.write_bytes(msgspec.json.encode(options))
+    # in ASCII, by the standard library: a path may hold bytes that are no text, which it escapes and msgspec refuses
+    path.write_bytes(json.dumps(msgspec.to_builtins(options)).encode())
     path.chmod(0o600)
 
 
 def load(directory: Path) -> Options:
-    """Raises OSError or msgspec.DecodeError when the job's directory holds no readable spec."""
-    return msgspec.json.decode((directory / "spec.json").read_bytes(), type=Options)
+    """Raises OSError or ValueError when the job's directory holds no readable spec."""
+    return msgspec.convert(json.loads((directory / "spec.json").read_bytes()), Options)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import secrets
 import socket
@@ -17,6 +19,8 @@ from carbontui import paths, proc, protocol, units
 from carbontui.job import child as children
 from carbontui.job import runlog
 
+LAST_S = 32_503_680_000.0
+"""The year 3000: no job has begun later, and the calendar still knows it."""
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 
 
@@ -28,8 +32,8 @@ def new_id() -> str:
 def read_json(path: Path) -> dict[str, Any] | None:
     """A JSON object; None when it is missing or unreadable."""
     try:
-        value = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError):
+        value = json.loads(path.read_bytes())  # not by msgspec: paths may hold bytes that are no text, escaped
+    except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -138,6 +142,9 @@ def load(directory: Path) -> Job | None:
     if record is None:
         return None
     try:
+        started_s = float(record["started"])
+        if not (math.isfinite(started_s) and 0 <= started_s <= LAST_S):
+            return None
         pids = {role: (int(e[0]), int(e[1])) if e and e[1] else None for role, e in record.get("pids", {}).items()}
         return Job(
             id=str(record["job"]),
@@ -147,12 +154,12 @@ def load(directory: Path) -> Job | None:
             boot=str(record["boot"]),
             socket=Path(record["socket"]),
             log=Path(record["log"]),
-            started_s=float(record["started"]),
+            started_s=started_s,
             argv=tuple(record["argv"]),
             pids=pids,
             exit=read_json(directory / "exit.json"),
         )
-    except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError):
         return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import sys
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+from carbontui import isolation
 from carbontui.power import leases
 from carbontui.power.messages import (
     BEAT_S,
@@ -229,6 +231,7 @@ class AgentHandle:
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
                 cwd=self._cwd,
+                env=isolation.environment(os.environ),
                 stdin=DEVNULL,
             )
         except OSError:

@@ -82,7 +82,7 @@ def test_a_command_starts_without_its_run_log(tmp_path, alone):
 
 def bare(tmp_path):
     spec = {"job": "k", "job_dir": str(tmp_path), "argv": ["true"], "cwd": str(tmp_path), "public": {}}
-    return keeper.Keeper({**spec, "log": os.devnull, "socket": str(tmp_path / "s")}, dict(os.environ))
+    return keeper.Keeper({**spec, "log": os.devnull, "socket": str(tmp_path / "s")}, dict(os.environ), {})
 
 
 def test_a_stop_while_unloaded_is_a_stop_and_nothing_is_to_be_started_again(tmp_path):

@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Any
 
-from carbontui import proc
+from carbontui import isolation, proc
 from carbontui.client import inject
 from carbontui.job.keeper.messages import ChildFacts, Done, Freeze, Hold, Order, Stop, Thaw
 from carbontui.job.keeper.sigstop import Freezer
@@ -57,9 +57,11 @@ def write_json(path: str, value: Any) -> None:
 class Keeper:
     """One job's keeper; `run` returns when the job is over."""
 
-    def __init__(self, spec: dict[str, Any], environment: dict[str, str]) -> None:
+    def __init__(self, spec: dict[str, Any], environment: dict[str, str], surroundings: dict[str, Any]) -> None:
         self.spec = spec
         self.environment = environment
+        """The command's: ours is another."""
+        self.surroundings = surroundings
         self.dir: str = spec["job_dir"]
         self.marker = f"{self.dir}/resume.json"
         self.selector = selectors.DefaultSelector()
@@ -73,7 +75,7 @@ class Keeper:
         self.word_at = time.monotonic()
         """When a supervisor last said how long a held child waits: the hold's lease."""
         self.supervisor = SupervisorHandle(
-            self.dir, environment, self.selector, log, obey=self.obey, changed=self.publish
+            self.dir, dict(os.environ), self.selector, log, obey=self.obey, changed=self.publish
         )
         self.freezer = Freezer(log, self.publish)
         self.stop_left: list[int] = []
@@ -131,6 +133,7 @@ class Keeper:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                preexec_fn=lambda: isolation.give(self.surroundings),
             )
         except OSError as error:
             missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
@@ -382,7 +385,9 @@ class Keeper:
 
 def main() -> None:
     spec = json.load(sys.stdin)
-    environment = dict(os.environ)
+    environment = spec.pop("environment", None) or dict(os.environ)
+    surroundings = spec.pop("surroundings", None) or isolation.surroundings()
+    isolation.relax()
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
-    Keeper(spec, environment).run()
+    Keeper(spec, environment, surroundings).run()

@@ -7,8 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-import msgspec
-
+from carbontui import isolation
 from carbontui.job import spec
 from carbontui.job.supervisor.loop import Supervisor
 
@@ -31,10 +30,11 @@ def main() -> None:
     directory = Path(sys.argv[1])
     try:
         options = spec.load(directory)
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError) as error:
         sys.exit(f"supervisor: {directory / 'spec.json'} cannot be read, training runs free: {error}")
     asyncio.run(supervise(options, fd))
 
 
 if __name__ == "__main__":
+    isolation.first_to_go()
     main()

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
+from carbontui import isolation
 from carbontui.job.worker.messages import (
     Answer,
     Ask,
@@ -99,12 +100,12 @@ class WorkerHandle:
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "carbontui.job.worker", "--fd", str(theirs.fileno())]
         # numpy's thread pools would compete with the training for cores
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         try:
             self._process = subprocess.Popen(
                 command,
                 cwd=self._cwd,
-                env=environment,
+                env=isolation.environment(os.environ) | threads,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,

@@ -1,0 +1,100 @@
+"""Our own processes and the training's: each with its own environment, limits and umask. Standard library only.
+
+What a user sets for the training (PYTHONPATH by `module load`, ulimits, a locale, PYTHONWARNINGS=error) must not break
+keeper, supervisor, worker or agent; and what we set for those must not reach the training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - the keeper has no pathlib
+"""The folder that this carbontui was imported from; not resolved, since an upgrade may swap what a link points to."""
+OF_THE_INSTALLATION = frozenset(
+    {"PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONPLATLIBDIR", "PYTHONDONTWRITEBYTECODE"}
+    | {"PYTHONPYCACHEPREFIX"}
+)
+"""Variables of Python that say where it and its packages are, which holds for us as for the user."""
+OOM_SHARE = 500
+"""Added to the oom_score_adj of all of ours but the keeper: out of memory, a machine ends them and not the training."""
+DESCRIPTORS = 4096
+LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
+
+
+def environment(base: Mapping[str, str]) -> dict[str, str]:
+    """The environment of our own processes: `base` without what would change how their Python behaves."""
+    ours = {name: value for name, value in base.items() if not name.startswith("PYTHON") or name in OF_THE_INSTALLATION}
+    if ROOT in _entries(base.get("PYTHONPATH", "")):
+        ours["PYTHONPATH"] = ROOT  # carbontui itself was found there
+    # paths and names may be bytes of any encoding, whatever the locale says; the working directory is not searched
+    return ours | {"PYTHONUTF8": "1", "PYTHONSAFEPATH": "1"}
+
+
+def forget_pythonpath() -> None:
+    """Import nothing more from the user's PYTHONPATH or the working directory in this process."""
+    theirs = {*_entries(os.environ.get("PYTHONPATH", "")), os.getcwd() if os.path.isdir(".") else ""} - {ROOT}  # noqa: PTH109, PTH112
+    sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) not in theirs]  # noqa: PTH100
+
+
+def _entries(path: str) -> set[str]:
+    return {os.path.abspath(entry) for entry in path.split(os.pathsep) if entry}  # noqa: PTH100
+
+
+def surroundings() -> dict[str, Any]:
+    """What a child of this process would inherit beside its environment: umask, limits, oom_score_adj. JSON-able."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    limits = {name: resource.getrlimit(getattr(resource, name)) for name in LIMITS}
+    return {"umask": mask, "limits": limits, "oom_score_adj": _oom_score_adj()}
+
+
+def give(found: Mapping[str, Any]) -> None:
+    """Make this process what `surroundings` saw, as far as it may; between fork and exec of the training."""
+    with contextlib.suppress(Exception):
+        os.umask(int(found["umask"]))
+    for name, (soft, hard) in found.get("limits", {}).items():
+        with contextlib.suppress(Exception):
+            resource.setrlimit(getattr(resource, name), (soft, hard))
+    with contextlib.suppress(Exception):
+        _set_oom_score_adj(int(found["oom_score_adj"]))
+
+
+def relax() -> None:
+    """Lift this process's own limits as far as it may: the training's are not meant for us. No core files."""
+    os.umask(0o077)
+    for name in LIMITS:
+        kind = getattr(resource, name)
+        with contextlib.suppress(ValueError, OSError):
+            soft, hard = resource.getrlimit(kind)
+            if name == "RLIMIT_CORE":
+                soft = 0
+            elif name == "RLIMIT_NOFILE":
+                least = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+                soft = soft if soft == resource.RLIM_INFINITY else max(soft, least)
+            elif name != "RLIMIT_STACK":  # threads take their stacks' size from it
+                soft = hard
+            resource.setrlimit(kind, (soft, hard))
+
+
+def first_to_go() -> None:
+    """Offer this process (and all it starts) to the kernel when memory runs out."""
+    with contextlib.suppress(OSError, ValueError):
+        _set_oom_score_adj(min(1000, _oom_score_adj() + OOM_SHARE))
+
+
+def _oom_score_adj() -> int:
+    try:
+        with open("/proc/self/oom_score_adj") as file:  # noqa: PTH123
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
+
+
+def _set_oom_score_adj(value: int) -> None:
+    with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
+        file.write(str(value))
