@@ -52,10 +52,7 @@ class Handover:
             "overrides": ("the kept override", lambda s, k: replace(s, override=override.restored(k))),
             "control": ("the kept state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
             "boards": ("the boards it named", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
-            "budget": (
-                "the kept budget",
-                lambda s, k: replace(s, budget=budgets.restored(k, s.start_s, now_s)) if k else s,
-            ),
+            "budget": ("the kept budget", with_budget),
             "plan": ("the kept plan", lambda s, k: replace(s, plan=plan.restored(k))),
         }
         with self._confined("the kept account"):
