@@ -153,8 +153,13 @@ class Http:
         except (httpx.InvalidURL, ssl.SSLError, OSError, ValueError) as error:
             raise Unreachable(f"{host} cannot be asked ({type(error).__name__})") from None
 
+    @staticmethod
+    def url_of(url: str, params: Mapping[str, str] | None) -> httpx.URL:
+        """The whole URL; parameters that stand in `url` already are kept."""
+        return httpx.URL(url).copy_merge_params(dict(params)) if params else httpx.URL(url)
+
     async def _follow(self, question: _Question) -> Reply:
-        target = httpx.URL(question.url, params=question.params) if question.params else httpx.URL(question.url)
+        target = self.url_of(question.url, question.params)
         tls = await in_thread(_tls, deadline_s=question.answer_s)
         async with httpx.AsyncClient(verify=tls, timeout=question.answer_s, follow_redirects=False) as client:
             for _ in range(REDIRECTS_MAX + 1):
@@ -225,7 +230,7 @@ class Http:
         if not body.strip():
             raise BadAnswer(f"{host} sent an empty body")
         if self._record is not None:
-            self._record(host, body)
+            self._record(str(self.url_of(question.url, question.params)), body)
         return Reply(body, _date(response, "last-modified"))
 
     def _note_clock(self, response: httpx.Response) -> None:

@@ -17,57 +17,6 @@ from carbontui.grid import typical
 
 Confidence = Literal["high", "medium", "low", "none"]
 
-NAMES = {
-    "US-CAL-CISO": "California (CAISO)",
-    "US-MIDA-PJM": "US Mid-Atlantic (PJM)",
-    "US-MIDW-MISO": "US Midwest (MISO)",
-    "US-NW-BPAT": "US Northwest (Bonneville)",
-    "US-NY-NYIS": "New York (NYISO)",
-    "US-NE-ISNE": "New England (ISO-NE)",
-    "US-SE-SOCO": "US Southeast (Southern Company)",
-    "US-SW-AZPS": "Arizona (APS)",
-    "US-TEX-ERCO": "Texas (ERCOT)",
-    "US-FLA-FPL": "Florida (FPL)",
-    "US-CENT-SWPP": "US Great Plains (SPP)",
-    "US-NW-PSCO": "Colorado (PSCO)",
-    "US-NW-NEVP": "Nevada (NV Energy)",
-    "US-NW-PACE": "Utah and Wyoming (PacifiCorp East)",
-    "US-CAR-SC": "South Carolina (Santee Cooper)",
-    "DK-DK1": "Denmark west (DK1)",
-    "DK-DK2": "Denmark east (DK2)",
-    "NO-NO1": "Norway, Oslo (NO1)",
-    "NO-NO2": "Norway, Kristiansand (NO2)",
-    "SE-SE3": "Sweden, Stockholm (SE3)",
-    "SE-SE4": "Sweden, Malmö (SE4)",
-    "IT-NO": "Italy north",
-    "JP-TK": "Japan, Tokyo",
-    "AU-NSW": "Australia, New South Wales",
-    "AU-VIC": "Australia, Victoria",
-    "AU-QLD": "Australia, Queensland",
-    "CA-ON": "Canada, Ontario",
-    "CA-QC": "Canada, Quebec",
-    "BR-CS": "Brazil, centre and south-east",
-    "BR-S": "Brazil, south",
-    "BR-NE": "Brazil, north-east",
-    "BR-N": "Brazil, north",
-    "GB-NIR": "Northern Ireland",
-    "ES-CE": "Spain, Ceuta",
-    "ES-ML": "Spain, Melilla",
-    "ES-IB-MA": "Spain, Mallorca",
-    "ES-CN-TE": "Spain, Tenerife",
-    "ES-CN-GC": "Spain, Gran Canaria",
-    "ES-CN-FVLZ": "Spain, Fuerteventura and Lanzarote",
-    "ES-CN-LP": "Spain, La Palma",
-    "ES-CN-HI": "Spain, El Hierro",
-}
-# the regions NESO publishes: the fourteen of the distribution networks, then England, Scotland, Wales
-GB_REGIONS = (
-    "North Scotland", "South Scotland", "North West England", "North East England", "Yorkshire",
-    "North Wales and Merseyside", "South Wales", "West Midlands", "East Midlands", "East England",
-    "South West England", "South England", "London", "South East England", "England", "Scotland", "Wales",
-)  # fmt: skip
-NAMES.update({f"GB-{number}": f"Great Britain, {name}" for number, name in enumerate(GB_REGIONS, start=1)})
-
 ALIASES = {
     "UK": "GB", "GREAT BRITAIN": "GB", "BRITAIN": "GB", "ENGLAND": "GB", "DK1": "DK-DK1", "DK2": "DK-DK2",
     "CAISO": "US-CAL-CISO", "CISO": "US-CAL-CISO", "CALIFORNIA": "US-CAL-CISO", "PJM": "US-MIDA-PJM",
@@ -98,13 +47,20 @@ def _by_time_zone() -> dict[str, tuple[str, str, Confidence, str]]:
 
 
 @lru_cache(maxsize=1)
+def _names() -> dict[str, str]:
+    """Names of zones that are parts of countries, and of countries whose table gives none or one that nobody says."""
+    text = resources.files("carbontui.data").joinpath("zone-names.csv").read_text("utf-8")
+    return {row["zone"]: row["name"] for row in csv.DictReader(io.StringIO(text))}
+
+
+@lru_cache(maxsize=1)
 def every() -> dict[str, Zone]:
     """All zones we can name, by key."""
-    names = {code: name for code, (name, _, _) in typical.yearly_means().items() if len(code) == 2}
-    keys = set(names) | set(NAMES) | set(typical.zones())
+    names = {code: name for code, (name, _, _) in typical.yearly_means().items() if len(code) == 2} | _names()
+    keys = set(names) | set(typical.zones())
     keys |= {zone for _, zone, _, _ in _by_time_zone().values() if zone}
     keys.discard("US")  # several grids: too coarse to plan on
-    return {key: Zone(key, NAMES.get(key) or names.get(key) or _of_country(key, names)) for key in sorted(keys)}
+    return {key: Zone(key, names.get(key) or _of_country(key, names)) for key in sorted(keys)}
 
 
 def _of_country(key: str, names: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from carbontui.grid import zones as places
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.live import SourceState
-from carbontui.grid.settings import GridSettings, KeyFileError
+from carbontui.grid.recording import BLOTTED, Recorder, Replayed
+from carbontui.grid.settings import KEY_NAMES, GridSettings, KeyFileError
 from carbontui.grid.types import Outlook
 from carbontui.units import fmt_duration, iso
 from carbontui.verbs.failure import Failure
@@ -48,18 +50,39 @@ def settings_of(loaded: config.Settings) -> GridSettings:
 @click.option(
     "--record", type=click.Path(file_okay=False, path_type=Path), help="Save the raw answers here, keys removed."
 )
-def grid(zone: str | None, as_json: bool, record: Path | None) -> None:
+@click.option(
+    "--replay",
+    "replayed",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Read what --record saved, as of that moment.",
+)
+def grid(zone: str | None, as_json: bool, record: Path | None, replayed: Path | None) -> None:
     try:
         loaded = config.load().settings
     except config.ConfigError as error:
         raise Failure(str(error), 2) from None
-    place = sure_zone(zone or loaded.zone)
-    settings = settings_of(loaded)
-    http = Http(record=_recorder(record, settings)) if record else None
+    if record is not None and replayed is not None:
+        raise Failure("--record and --replay exclude each other", 2)
+    http: Http | None = None
+    clock: Callable[[], float] = time.time
+    if replayed is not None:
+        http = answers = _replayed(replayed)
+        place = sure_zone(zone or answers.zone)
+        # the answers are those that a key opened then; to read them again none is needed
+        settings = replace(settings_of(loaded), offline=False, keys=dict.fromkeys(KEY_NAMES, BLOTTED))
+        clock = lambda: answers.at_s  # noqa: E731
+    else:
+        place = sure_zone(zone or loaded.zone)
+        settings = settings_of(loaded)
+    if record is not None:
+        try:
+            http = Http(record=Recorder(record, settings.keys.values(), place.key, clock()))
+        except OSError as error:
+            raise Failure(f"--record: {record}: cannot be written ({error.strerror})", 2) from None
     # a recording needs fresh answers, so it bypasses the cache
-    feed = opening.open_feed(place.key, settings=settings, now=time.time, http=http, cached=record is None)
+    feed = opening.open_feed(place.key, settings=settings, now=clock, http=http, cached=http is None)
     asyncio.run(feed.refresh())
-    now_s = time.time()
+    now_s = clock()
     seen = feed.outlook(now_s, 0.0, AHEAD_S, 3600.0)
     if as_json:
         click.echo(json.dumps(_data(place, feed, seen, now_s), indent=2))
@@ -70,24 +93,11 @@ def grid(zone: str | None, as_json: bool, record: Path | None) -> None:
         click.echo(f"raw answers saved in {record}")
 
 
-def _recorder(directory: Path, settings: GridSettings) -> Callable[[str, bytes], None]:
-    """A callback that writes each answer to a file: keys are replaced, answers that hold a login token are skipped."""
+def _replayed(folder: Path) -> Replayed:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Failure(f"{directory}: cannot be made ({error.strerror})", 2) from None
-    count = 0
-
-    def record(host: str, body: bytes) -> None:
-        nonlocal count
-        for key in settings.keys.values():
-            body = body.replace(key.encode(), b"KEY-REMOVED")
-        if b'"token"' in body[:200]:
-            return
-        count += 1
-        (directory / f"{count:02d}-{host}.body").write_bytes(body)
-
-    return record
+        return Replayed(folder)
+    except ValueError as error:
+        raise Failure(f"--replay: {error}", 2) from None
 
 
 def _data(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import csv
+import http.server
 import io
 import json
 import math
 import socket
+import threading
 import zipfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from urllib.parse import parse_qs, urlsplit
@@ -101,6 +103,30 @@ async def site() -> AsyncIterator[Site]:
     yield door
     hanging.set()
     server.close()
+
+
+@contextlib.contextmanager
+def served(respond: Responder) -> Iterator[str]:
+    """The same for a command that runs a loop of its own: a server in a thread, and its URL."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            parts = urlsplit(self.path)
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            answer = respond(Request(parts.path, parse_qs(parts.query), headers))
+            self.send_response(answer.status)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 def level(epoch_s: float) -> float:

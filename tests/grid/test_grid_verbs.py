@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from grid_site import Answer, Site, good
+from grid_site import Answer, good, served
 
 from carbontui.verbs import grid as verbs
 from carbontui.verbs.failure import Failure
@@ -58,18 +59,42 @@ def test_zones_are_listed_and_searched(run) -> None:
     assert isinstance(nothing, Failure) and nothing.code == 3
 
 
-async def test_record_saves_raw_answers_without_keys(site: Site, tmp_path: Path) -> None:
-    import time
-
-    now_s = time.time()
+def test_what_was_recorded_is_read_again_without_network_or_key(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1896998400.0 + 20 * 3600
+    folder = tmp_path / "out"
+    monkeypatch.delenv("CARBONTUI_OFFLINE")
+    monkeypatch.setenv("ELECTRICITYMAPS_TOKEN", "s3cret-electricitymaps_token")
+    monkeypatch.setattr(time, "time", lambda: now_s)
     real = good("electricity-maps", now_s)
-    site.respond = lambda request: Answer(real(request).body + b"  s3cret-electricitymaps_token")
-    settings = site.settings()
-    http = site.http(record=verbs._recorder(tmp_path / "out", settings))
-    await http.get(f"{site.url}/carbon-intensity/forecast", {"zone": "FR"})
-    saved = list((tmp_path / "out").iterdir())
-    assert len(saved) == 1 and b"carbonIntensity" in saved[0].read_bytes()
-    assert b"s3cret" not in saved[0].read_bytes() and b"KEY-REMOVED" in saved[0].read_bytes()
+    echo = b'{"echo": "s3cret-electricitymaps_token", '
+    with served(lambda request: Answer(real(request).body.replace(b"{", echo, 1))) as url:
+        monkeypatch.setenv("CARBONTUI_GRID_URLS", f"electricity-maps={url}")
+        shown = json.loads(run("--zone", "AU-NSW", "--json", "--record", str(folder)).output)
+    assert shown["how"] == "forecast"
+    bodies = list(folder.glob("*.body"))
+    assert bodies and all(b"s3cret" not in path.read_bytes() for path in folder.iterdir())
+    assert any(b"KEY-REMOVED" in path.read_bytes() for path in bodies)
+    monkeypatch.delenv("ELECTRICITYMAPS_TOKEN")
+    monkeypatch.setattr(time, "time", lambda: now_s + 90 * 86400)
+    again = json.loads(run("--json", "--replay", str(folder)).output)
+    assert again["zone"] == "AU-NSW" and again["outlook"] == shown["outlook"]
+    assert again["measured_at"] == shown["measured_at"]
+
+
+def test_a_folder_without_a_recording_is_wrong_use(run, tmp_path: Path) -> None:
+    failed = run("--zone", "GB", "--replay", str(tmp_path)).exception
+    assert isinstance(failed, Failure) and failed.code == 2 and "no recording" in failed.message
+    both = run("--zone", "GB", "--replay", str(tmp_path), "--record", str(tmp_path / "x")).exception
+    assert isinstance(both, Failure) and "exclude" in both.message
+
+
+def test_every_zone_has_a_name_of_its_own(run) -> None:
+    found = json.loads(run("", "--json", verb=verbs.zones).output)
+    assert len({row["name"] for row in found}) == len(found) > 300
+    assert not [row for row in found if row["name"] == row["zone"] or "  " in row["name"]]
+    assert "AD  Andorra" in run("--zone", "andorra").output
 
 
 def test_the_feed_loads_neither_numpy_nor_the_screen() -> None:
