@@ -28,6 +28,25 @@ def split(t0: float, t1: float, bin_s: float = BIN_S) -> Iterator[tuple[float, f
         start += bin_s
 
 
+def mean_per_bin(spans: Iterable[tuple[float, float, float]]) -> dict[float, float]:
+    """Time-weighted mean per bin of (start, seconds, value): finer spans are averaged, coarser ones hold. A bin that is
+    known in part counts at what is known of it. Where spans overlap, the one that begins later is meant."""
+    parts: dict[float, list[tuple[float, float]]] = {}
+    following = math.inf
+    for start, dur, value in sorted(spans, reverse=True):
+        end, following = min(start + dur, following), start
+        if end - start > 1e-6:
+            for at, share in split(start, end):
+                parts.setdefault(at, []).append((value, share * (end - start)))
+    return {at: _mean(found) for at, found in parts.items()}
+
+
+def _mean(parts: list[tuple[float, float]]) -> float:
+    if len(parts) == 1:
+        return parts[0][0]
+    return math.fsum(value * weight for value, weight in parts) / math.fsum(weight for _, weight in parts)
+
+
 class Bins(dict[float, float]):
     """A number per bin, by the start of the bin in epoch seconds; knows since when numbers have changed."""
 
@@ -42,6 +61,14 @@ class Bins(dict[float, float]):
             self._changed_s = min(self._changed_s, start)
             self._last_s = max(self._last_s, start)
             super().__setitem__(start, number)
+
+    def update_all(self, spans: Iterable[tuple[float, float, float]]) -> bool:
+        """Put (start, seconds, value) into every bin they touch, at its mean; True when that changed one."""
+        means = mean_per_bin(spans)
+        changed = any(self.get(at) != value for at, value in means.items())
+        for at, value in means.items():
+            self[at] = value
+        return changed
 
     def clear(self) -> None:
         super().clear()

@@ -192,15 +192,18 @@ class Feed:
                 known[k] = known[k - per_day] if k >= per_day else flat
         return tuple(known)
 
-    def realised(self, start_s: float, end_s: float) -> tuple[Row, ...]:
+    def realised(self, start_s: float, end_s: float, *, closing: bool = False) -> tuple[Row, ...]:
         """Rows for accounting between two times, by kind: `actual` and `estimated` as the source says, `forecast` where
         the value has not come in yet, typical days as `estimated` where no source has ever answered.
 
-        A gap in a source that has answered stays a gap, so that the accounts can mark it.
+        A gap in a source that has answered stays a gap, so that the accounts can mark it. `closing`: the job is over,
+        so nothing is decided on the answer, and of a recording the row in which it ended is told as well.
         """
         now_s = self._now()
         end_s = min(end_s, now_s) if self._recorded is not None else end_s
         actual, published = self._actual(now_s), self._published()
+        if closing and self._recorded is not None:
+            actual = self._recorded.rows
         if actual or published:
             last_s = actual[-1].start_s + actual[-1].dur_s if actual else -math.inf
             later = [row for row in published if row.start_s >= last_s - 1e-6]

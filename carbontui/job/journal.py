@@ -59,6 +59,7 @@ _EVENT = "insert into event values (?,?,?,?)"
 _ENERGY = "insert into energy values (?,?,?,?,?,?)"
 _STEPS = "insert into steps values (?,?,?,?,?)"
 _GRID = "insert or replace into grid values (?,?,?,?,?,?)"
+_WITHIN = "delete from grid where signal=? and start>? and start<?"
 _DISOWN = "delete from energy where device=?"
 _STATE = "insert or replace into state values (?,?)"
 
@@ -166,7 +167,10 @@ class Journal:
         self._pending.append((_STEPS, (at, step, rate, loss, level)))
 
     def grid(self, rows: Iterable[tuple[float, float, float, str, str, str]]) -> None:
-        self._pending.extend((_GRID, row) for row in rows)
+        """Rows of the grid; finer ones that an earlier value of the same hours left inside a row go."""
+        for row in rows:
+            start, dur, _, _, signal, _ = row
+            self._pending += [(_WITHIN, (signal, start, start + dur - 1e-6)), (_GRID, row)]
 
     def keep(self, key: str, value: Any) -> None:
         text = json.dumps(value, default=str)

@@ -55,7 +55,6 @@ CLOCK_SET_S = 30.0
 """A wall clock that moves by this much more or less than the monotonic one was set."""
 GONE_GRACE_S = 0.5
 """Viewers see the end of the job for this long before the supervisor leaves."""
-SETTLE_MAX_S = 3.0
 LAST_LOOK_S = 0.1
 """What is sent last must have left before the sockets are closed."""
 AVOIDED_FROM_S = 60.0
@@ -211,9 +210,9 @@ class Supervisor:
         with confined("giving limits back"):
             await self._close_agent()
         self.worker.drop()
-        with confined("the end of the replay"):
-            if self.cell.state.clock.replay and ended:
-                await self._settle()
+        if ended:
+            with confined("the grid feed"):
+                self.grid.look(self.look().now_s, closing=True)
         with confined("the journal"):
             seen = self.look()
             if ended:
@@ -243,12 +242,6 @@ class Supervisor:
         for outcome in outcomes:
             if not outcome.ok:
                 say(f"{outcome.uuid}: {outcome.text or outcome.code}")
-
-    async def _settle(self) -> None:
-        """In a replay the last slot is over in a moment: wait, so that the accounts hold realised values only."""
-        outlook, clock = self.cell.state.outlook, self.cell.state.clock
-        await asyncio.sleep(min(SETTLE_MAX_S, 1.1 * (outlook.step_s if outlook else 0.0) / clock.speed))
-        self.grid.look(self.look().now_s)
 
     # --- one tick ---
 

@@ -49,6 +49,8 @@ class Accounting:
     held_s: float = 0.0
     """Job seconds during which GPUs were held, for rent."""
     carried_over: CarriedOver = CarriedOver()
+    _told: dict[float, tuple[float, float, str]] = field(default_factory=dict)
+    """The intensity rows this process has written to the journal, by start: duration, value, kind."""
     _host_until_s: float | None = None
     _carbon: accounts.Running = field(default_factory=accounts.Running)
     _money: accounts.Running = field(default_factory=accounts.Running)
@@ -68,8 +70,9 @@ class Accounting:
         self.ledger.restore(kept["ledger"], self.journal.energy_rows(), time.time())
         self.held_s = float(kept.get("held_s", 0.0))
         self.carried_over = CarriedOver(*kept.get("before", (0.0, 0.0)))
-        for start, dur, value, signal in self.journal.grid_rows():
-            self._spread(self.price if signal == PRICE else self.intensity, start, dur, value)
+        rows = self.journal.grid_rows()
+        self.intensity.update_all([row[:3] for row in rows if row[3] != PRICE])
+        self.price.update_all([row[:3] for row in rows if row[3] == PRICE])
         try:
             self.meter = Meter.from_dict(kept["meter"], self.boot_id)
         except ValueError:
@@ -155,32 +158,28 @@ class Accounting:
     # --- grid ---
 
     def realised(self, rows: Iterable[Row], signal: str, source: str) -> None:
-        """Realised (or, marked, estimated) intensity into the bins of the accounts and the journal."""
+        """Realised (or, marked, estimated) intensity into the bins of the accounts and the journal. `rows` are all that
+        are known of the job's time, not the news alone: a bin is the mean of the rows in it."""
+        spans: list[tuple[float, float, float]] = []
         fresh: list[tuple[float, float, float, str, str, str]] = []
         for row in rows:
-            if self._spread(self.intensity, row.start_s, row.dur_s, row.value):
+            spans.append((row.start_s, row.dur_s, row.value))
+            told = (row.dur_s, row.value, row.kind)
+            if self._told.get(row.start_s) != told:
+                self._told[row.start_s] = told
                 fresh.append((row.start_s, row.dur_s, row.value, row.kind, signal, source))
-        self.journal.grid(fresh)
+        if fresh:
+            self.intensity.update_all(spans)
+            self.journal.grid(fresh)
 
     def prices(self, outlook: Outlook) -> None:
         """Day-ahead prices of slots that have begun: exact once published."""
         fresh: list[tuple[float, float, float, str, str, str]] = []
         for index, value in enumerate(outlook.price[: outlook.realised + 1]):
             start = outlook.start_s + index * outlook.step_s
-            if value is not None and self._spread(self.price, start, outlook.step_s, value):
+            if value is not None and self.price.update_all([(start, outlook.step_s, value)]):
                 fresh.append((start, outlook.step_s, value, "actual", PRICE, outlook.source))
         self.journal.grid(fresh)
-
-    @staticmethod
-    def _spread(bins: accounts.Bins, start_s: float, dur_s: float, value: float) -> bool:
-        """Put a value into every bin of an interval; True when that changed one."""
-        changed = False
-        start = start_s // accounts.BIN_S * accounts.BIN_S
-        while start < start_s + dur_s - 1e-6:
-            changed = changed or bins.get(start) != value
-            bins[start] = value
-            start += accounts.BIN_S
-        return changed
 
     # --- sums ---
 

@@ -75,14 +75,15 @@ class GridReader:
         if outlook is None or now_s >= outlook.start_s + (outlook.realised + 1) * outlook.step_s:
             self.look(now_s)
 
-    def look(self, now_s: float) -> Outlook | None:
-        """Take a fresh outlook and book what has been realised."""
+    def look(self, now_s: float, *, closing: bool = False) -> Outlook | None:
+        """Take a fresh outlook and book what has been realised; `closing` the account of a job that is over."""
         state = self._cell.state
         back = max(BACK_LEAST_S, min(now_s - state.start_s + SLOT_S, BACK_MOST_S))
         outlook = self._feed.outlook(now_s, back, plan_request.ahead_s(state, now_s), SLOT_S)
         self._cell.replace(outlook=outlook)
         if outlook is not None:
-            rows = self._feed.realised(min(state.start_s, self._accounting.ledger.first_s) - SLOT_S, now_s)
+            since = min(state.start_s, self._accounting.ledger.first_s) - SLOT_S
+            rows = self._feed.realised(since, now_s, closing=closing)
             self._accounting.realised(rows, outlook.signal, outlook.source)
             self._accounting.prices(outlook)
         return outlook
