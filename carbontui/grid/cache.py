@@ -65,7 +65,7 @@ class Cache:
         self._now = now
         self._chance = chance
         self._memory: dict[str, Entry] = {}
-        self._issues: dict[str, issues.Issues] = {}
+        self._kept: dict[str, Any] = {}
 
     async def ask(
         self,
@@ -130,23 +130,35 @@ class Cache:
         # another version, a damaged file, a dead disk
         return held
 
-    async def add_issue(self, key: str, issue: dict[str, Any]) -> issues.Issues:
-        """The recent issues of `key` with this one, those that other jobs of the machine saw included; never raises."""
-        held = issues.merged([*self._issues.get(key, []), issue], self._now())
+    async def keep(self, key: str, change: Callable[[Any], Any]) -> Any:
+        """What `change` makes of the JSON value kept under `key` (None at first), what other jobs wrote included.
+
+        `change` raises ValueError, TypeError or KeyError for a value that is none of its own, and then begins anew.
+        """
+        kept = change(self._kept.get(key))
         if self._directory is not None:
             faults = (OSError, asyncio.TimeoutError, ValueError, TypeError, KeyError)
             with contextlib.suppress(Unreachable):
                 async with self._locked(key):
-                    found: issues.Issues = []
+                    found = None
                     with contextlib.suppress(*faults):
-                        found = await in_thread(_read_issues, self._path(key), deadline_s=DISK_S)
-                    held = issues.merged([*found, *held], self._now())
-                    if held != found:
-                        data = {"v": VERSION, "issues": held}
+                        found = await in_thread(_read_kept, self._path(key), deadline_s=DISK_S)
+                        if found is not None:
+                            kept = change(found)
+                    if kept != found:
                         with contextlib.suppress(*faults):
+                            data = {"v": VERSION, "kept": kept}
                             await in_thread(_replace, self._path(key), data, deadline_s=DISK_S)
-        self._issues[key] = held
-        return held
+        self._kept[key] = kept
+        return kept
+
+    async def add_issue(self, key: str, issue: dict[str, Any]) -> issues.Issues:
+        """The recent issues of `key` with this one, those that other jobs of the machine saw included; never raises."""
+        own = [*self._kept.get(key, []), issue]
+        kept: issues.Issues = await self.keep(
+            key, lambda found: issues.merged([*issues.checked(found or []), *own], self._now())
+        )
+        return kept
 
     async def _store(self, key: str, entry: Entry) -> None:
         self._memory[key] = entry
@@ -230,9 +242,12 @@ def _write(path: Path, entry: Entry) -> None:
     _replace(path, data)
 
 
-def _read_issues(path: Path) -> issues.Issues:
-    data = json.loads(path.read_bytes())
-    return issues.checked(data["issues"]) if data["v"] == VERSION else []
+def _read_kept(path: Path) -> Any:
+    try:
+        data = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    return data["kept"] if data["v"] == VERSION else None
 
 
 def _replace(path: Path, data: dict[str, Any]) -> None:

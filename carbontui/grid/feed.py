@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from carbontui.grid import compose, typical
+from carbontui.grid import compose, truth, typical
 from carbontui.grid.http import Http
 from carbontui.grid.live import Live, SourceState
 from carbontui.grid.settings import GridSettings
@@ -22,6 +22,7 @@ ADOPTED_FRESH_S = 3 * 3600.0
 SHORTEST_STEP_S = 900.0
 """Own forecasts are made on slots of at least 15 min."""
 HISTORY_S = 550 * 86400.0
+TRUTH_AHEAD_S = (max(truth.LEADS_H) + 1) * 3600.0
 
 How = Literal["forecast", "default", "replay", "estimated"]
 
@@ -103,8 +104,22 @@ class Feed:
 
     async def refresh(self) -> None:
         """Ask the sources whose window is open; bounded in time, never raises."""
-        if self._live is not None:
-            await self._live.refresh()
+        if self._live is None:
+            return
+        await self._live.refresh()
+        now_s = self._now()
+        # only a job has its own forecast made, and only what plans rest on is worth judging
+        said = self.outlook(now_s, 0.0, TRUTH_AHEAD_S, 3600.0) if self._fresh(now_s) else None
+        await self._live.keep_truth(said)
+
+    @property
+    def accuracy(self) -> tuple[truth.Accuracy, ...]:
+        """How good the forecasts of this zone have been on this machine, by lead; empty while too few were judged."""
+        return truth.accuracy(self._live.truth) if self._live is not None else ()
+
+    def difference_error(self) -> float | None:
+        """Measured relative standard error of the difference between two hours of a forecast; None: not known yet."""
+        return truth.difference_error(self._live.truth) if self._live is not None else None
 
     def next_refresh_s(self) -> float:
         """Epoch seconds of the job's clock when `refresh` is worth calling again."""

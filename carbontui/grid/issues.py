@@ -24,7 +24,8 @@ Issues: TypeAlias = list[dict[str, Any]]
 def issue_of(forecast: Series, now_s: float) -> dict[str, Any]:
     """A forecast as an issue; a source that does not say when it was made: when it was fetched."""
     issued_s = forecast.generated_at_s or forecast.fetched_at_s or now_s
-    rows = forecast.rows
+    # rows of older issues may stand before it
+    rows = [row for row in forecast.rows if row.start_s + row.dur_s > issued_s]
     return {"issued_at_s": issued_s, "times_s": [r.start_s for r in rows], "values": [r.value for r in rows]}
 
 

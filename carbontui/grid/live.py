@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
-from carbontui.grid import choose, issues
+from carbontui.grid import choose, issues, truth
 from carbontui.grid.cache import Cache, Entry, Turn
 from carbontui.grid.faults import GridError, NoData
 from carbontui.grid.http import Http
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.types import Outlook, Series, Signal
 
 REFRESH_S = 30.0
 """However many sources are silent, a refresh ends."""
@@ -23,6 +24,7 @@ AHEAD_S = 4 * DAY_S
 DEPTH_S = 56 * DAY_S
 """History worth collecting for the forecast, one stretch per window."""
 BACKFILL_S = 300.0
+SAID_KEPT_S = 2 * DAY_S
 SKEW_S = 120.0
 
 
@@ -50,6 +52,7 @@ class Live:
         self.published: Series | None = None
         self.price: Series | None = None
         self.issues: issues.Issues = []
+        self.truth = truth.Record()
         self._issued_s = 0.0
         self.note = ""
         self.source: Provider | None = None
@@ -77,6 +80,20 @@ class Live:
             self.note = f"the grid sources did not answer within {REFRESH_S:.0f} s"
         except Exception as error:  # the promise to the supervisor: a bug here never ends a job
             self.note = f"the grid feed failed ({type(error).__name__}); what was known is kept"
+
+    async def keep_truth(self, said: Outlook | None) -> None:
+        """Judge what was said of the hours that have come, and note what is said now (None: nothing); never raises."""
+        if self.source is None:
+            return
+        actual = self.history.rows if self.history else ()
+        key = f"truth-{self.zone}-{self.source.signal}"
+
+        def change(kept: Any) -> Any:
+            record = truth.judged(truth.from_json(kept), actual, self._now())
+            return truth.to_json(truth.issued(record, said, self._now()) if said else record)
+
+        with contextlib.suppress(Exception):  # measuring a forecast must never cost its use
+            self.truth = truth.from_json(await self._cache.keep(key, change))
 
     async def _round(self) -> None:
         opens: list[float] = []
@@ -123,7 +140,9 @@ class Live:
             return _joined(old.series, series, now_s), notes
 
         async def ahead(old: Entry) -> tuple[Series, tuple[str, ...]]:
-            return await provider.forecast(zone, now_s + AHEAD_S, now_s)
+            said, notes = await provider.forecast(zone, now_s + AHEAD_S, now_s)
+            # what was said of hours that have no measured value yet is wanted by the next supervisor, too
+            return _joined(_since(old.series, now_s - SAID_KEPT_S), said, now_s), notes
 
         asked = []
         if provider.remembers:
@@ -232,6 +251,11 @@ class Live:
 
 def _turn(provider: Provider, question: str) -> Turn | None:
     return Turn(f"{provider.name}-{question}", provider.spacing_s) if provider.spacing_s else None
+
+
+def _since(series: Series | None, start_s: float) -> Series | None:
+    kept = tuple(row for row in series.rows if row.start_s >= start_s) if series else ()
+    return replace(series, rows=kept) if series and kept else None
 
 
 def _kind(series: Series) -> tuple[str, str, str | None]:

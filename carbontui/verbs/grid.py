@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,7 @@ def _data(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) ->
         }
         if seen
         else None,
+        "accuracy": [asdict(lead) for lead in feed.accuracy],
         "sources": [_source(state, now_s) for state in feed.sources],
     }
 
@@ -146,6 +147,7 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -
             drawn = "".join(" " if v is None else BARS[min(7, int(8 * (v - min(values)) / span))] for v in seen.mean)
             lines.append(f"next 24 h {drawn} {min(values):.0f} to {max(values):.0f} g")
         lines.append(f"from {seen.source}")
+        lines += _accuracy(feed)
     if feed.note:
         lines.append(f"note: {feed.note}")
     lines.append("")
@@ -155,6 +157,22 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -
         note += "  (documentation only)" if state.name in UNRECORDED else ""
         lines.append(f"  {state.title:36} {state.state}{age}{note}")
     return lines
+
+
+def _accuracy(feed: Feed) -> list[str]:
+    """One line on how good the forecasts of this zone have been on this machine."""
+    found = feed.accuracy
+    if not found:
+        return []
+    errors = ", ".join(f"{100 * lead.error:.0f}" for lead in found)
+    hours = ", ".join(f"{lead.lead_h}" for lead in found)
+    line = f"forecasts here so far: off by {errors} % at {hours} h ahead"
+    if all(lead.naive is not None for lead in found):
+        line += f" (the same hour of the last known day: {', '.join(f'{100 * (x.naive or 0.0):.0f}' for x in found)} %)"
+    bands = [lead.coverage for lead in found if lead.coverage is not None]
+    if bands:
+        line += f"; the 80 % band held {100 * sum(bands) / len(bands):.0f} %"
+    return [f"{line} of {max(lead.hours for lead in found)} hours"]
 
 
 @click.command(help="Zones that can be named, and what is known of each.")

@@ -1,0 +1,170 @@
+"""How good this machine's forecasts of its zone have been: what was said 1, 6, 24 and 48 h ahead, beside what came.
+
+One forecast an hour is kept at those leads and judged when its hours have come: pure functions on a value that the
+machine's cache holds for all jobs. Errors are shares of the level (sum of absolute errors over sum of values), because
+a mean of percentages is ruled by the few hours near zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from carbontui.grid import compose
+from carbontui.grid.types import Outlook, Row
+
+LEADS_H = (1, 6, 24, 48)
+HOUR_S = 3600.0
+DAY_S = 86400.0
+KEPT_S = 28 * DAY_S
+WAITED_S = 4 * DAY_S
+"""Values that have not come by then never will."""
+LEAST_HOURS = 24
+"""Fewer say nothing yet."""
+SIGMA_PER_MEAN = 1.2533
+"""Standard deviation over mean absolute deviation of a normal distribution: sqrt(pi / 2)."""
+
+
+class Said(NamedTuple):
+    """What was expected of the hour from `target_s` on, `lead_h` ahead of it; the band may be unknown."""
+
+    lead_h: int
+    target_s: float
+    mean: float
+    lo: float | None
+    hi: float | None
+
+
+class Judged(NamedTuple):
+    """The same with the mean that came, and what the same hour of the newest known day would have said."""
+
+    lead_h: int
+    target_s: float
+    mean: float
+    lo: float | None
+    hi: float | None
+    actual: float
+    naive: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Everything kept of one zone and signal."""
+
+    issued_s: float = -math.inf
+    open: tuple[Said, ...] = ()
+    judged: tuple[Judged, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Of one lead: judged hours, error and naive error as shares of the level, share of hours inside the 80 % band."""
+
+    lead_h: int
+    hours: int
+    error: float
+    naive: float | None
+    coverage: float | None
+
+
+def issued(record: Record, outlook: Outlook, now_s: float) -> Record:
+    """The record with this outlook's hours, unless one of the same hour is in it; the outlook has hourly slots."""
+    hour_s = math.floor(now_s / HOUR_S) * HOUR_S
+    if hour_s <= record.issued_s <= now_s:
+        return record
+    first = round((hour_s - outlook.start_s) / HOUR_S)
+    said = [
+        Said(lead, hour_s + lead * HOUR_S, mean, outlook.lo[k], outlook.hi[k])
+        for lead in LEADS_H
+        if (k := first + lead) < len(outlook.mean) and (mean := outlook.mean[k]) is not None
+    ]
+    return replace(record, issued_s=hour_s, open=(*record.open, *said))
+
+
+def judged(record: Record, actual: Sequence[Row], now_s: float) -> Record:
+    """The record after the hours that have come were judged by `actual` (sorted, of this signal); old ones leave."""
+    waiting: list[Said] = []
+    done: list[Judged] = []
+    for said in record.open:
+        came = _hour(actual, said.target_s) if said.target_s + HOUR_S <= now_s else None
+        if came is not None:
+            before_s = said.target_s - DAY_S * math.ceil(said.lead_h / 24)
+            done.append(Judged(*said, came, _hour(actual, before_s)))
+        elif said.target_s > now_s - WAITED_S:
+            waiting.append(said)
+    kept = (one for one in (*record.judged, *done) if now_s - KEPT_S < one.target_s <= now_s)
+    return replace(record, open=tuple(waiting), judged=tuple(kept))
+
+
+def _hour(rows: Sequence[Row], start_s: float) -> float | None:
+    return compose.slot_means(rows, start_s, HOUR_S, 1)[0]
+
+
+def accuracy(record: Record) -> tuple[Accuracy, ...]:
+    """By lead, where enough hours have been judged."""
+    found = []
+    for lead in LEADS_H:
+        mine = [one for one in record.judged if one.lead_h == lead]
+        if len(mine) < LEAST_HOURS:
+            continue
+        compared = [one for one in mine if one.naive is not None]
+        banded = [one for one in mine if one.lo is not None and one.hi is not None]
+        found.append(
+            Accuracy(
+                lead,
+                len(mine),
+                _share((one.mean - one.actual for one in mine), mine),
+                _share((one.naive - one.actual for one in compared if one.naive is not None), compared),
+                sum(one.lo <= one.actual <= one.hi for one in banded if one.lo is not None and one.hi is not None)
+                / len(banded)
+                if banded
+                else None,
+            )
+        )
+    return tuple(found)
+
+
+def _share(errors: Iterable[float], of: Sequence[Judged]) -> float:
+    level = sum(abs(one.actual) for one in of)
+    return sum(abs(error) for error in errors) / level if level > 0 else 0.0
+
+
+def difference_error(record: Record) -> float | None:
+    """Relative standard error of the difference between two hours of one forecast: what tells a better plan from noise.
+
+    Neighbouring leads of one issue are compared (1 with 6 h, 6 with 24, 24 with 48); None while too few were judged.
+    """
+    by_issue: dict[float, list[Judged]] = {}
+    for one in record.judged:
+        by_issue.setdefault(one.target_s - one.lead_h * HOUR_S, []).append(one)
+    missed, level, count = 0.0, 0.0, 0
+    for issue in by_issue.values():
+        for near, far in pairwise(sorted(issue, key=lambda one: one.lead_h)):
+            missed += abs((far.mean - near.mean) - (far.actual - near.actual))
+            level += 0.5 * (abs(far.actual) + abs(near.actual))
+            count += 1
+    return SIGMA_PER_MEAN * missed / level if count >= LEAST_HOURS and level > 0 else None
+
+
+def to_json(record: Record) -> dict[str, Any]:
+    issued_s = record.issued_s if math.isfinite(record.issued_s) else None
+    return {"issued_s": issued_s, "open": [*map(list, record.open)], "judged": [*map(list, record.judged)]}
+
+
+def from_json(value: Any) -> Record:
+    """Raises ValueError, TypeError or KeyError for what is no record."""
+    if value is None:
+        return Record()
+    opened = tuple(Said(int(lead), *map(_finite, rest)) for lead, *rest in value["open"])
+    closed = tuple(Judged(int(lead), *map(_finite, rest)) for lead, *rest in value["judged"])
+    at_s = value["issued_s"]
+    return Record(-math.inf if at_s is None else float(at_s), opened, closed)
+
+
+def _finite(value: Any) -> Any:
+    if value is not None and not math.isfinite(value):
+        raise ValueError("not a number")
+    return value
