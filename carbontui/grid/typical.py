@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from importlib import resources
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from carbontui.grid.types import Outlook, Signal
 
 YEAR_OF_DATA = {"GB": 2023, "DE": 2020, "ES": 2021, "NL": 2021, "PL": 2021, "SE": 2021, "US-NE-ISNE": 2021}
 YEAR_OF_DATA["US-FLA-FPL"] = 2021
 DEFAULT_YEAR = 2022  # the other US zones
+
+PART_OF_COUNTRY = (0.14, 1.5)
+"""How far parts lie from the mean of their country: yearly means of ten US grids over that of the United States."""
 
 Cell = tuple[float | None, float | None, float | None]
 
@@ -84,16 +90,48 @@ def is_own(zone: str) -> bool:
 
 @lru_cache(maxsize=64)
 def profile(zone: str) -> Profile | None:
-    """Typical days of the zone or its country, else its country's yearly mean (flat, without a band), else None."""
+    """Typical days of the zone or its country, else the yearly mean in the shape of similar grids, else None."""
     country = zone.split("-")[0]
     found = _profiles().get(zone) or (_profiles().get(country) if country != "US" else None)
     if found or country not in yearly_means():
         return found
     name, mean, year = yearly_means()[country]
-    flat: Cell = (mean, None, None)
-    cells = {(month, weekend, hour): flat for month in range(1, 13) for weekend in (False, True) for hour in range(24)}
-    source = f"yearly mean of {name} {year} (Ember): no daily shape known"
+    lower, upper = (1.0, 1.0) if zone == country else PART_OF_COUNTRY
+    offset_h = utc_offset_h(zone)
+    level = min({level for level, _, _ in _similar_days()}, key=lambda known: abs(math.log(known / max(mean, 1.0))))
+    cells: dict[tuple[int, bool, int], Cell] = {}
+    for weekend, hour in ((weekend, hour) for weekend in (False, True) for hour in range(24)):
+        share, lo, hi = _similar_days()[level, weekend, (hour + offset_h) % 24]
+        cell = (mean * share, mean * lo * lower, mean * hi * upper)
+        cells |= {(month, weekend, hour): cell for month in range(1, 13)}
+    source = f"yearly mean of {name} {year} (Ember) in the daily shape of similar grids"
     return Profile(zone, source, "average_lifecycle", cells)
+
+
+@lru_cache(maxsize=1)
+def _similar_days() -> dict[tuple[float, bool, int], tuple[float, float, float]]:
+    """(yearly mean, weekend?, local hour) -> share of the mean and its 80 % band (tests/bench/make_similar_days.py)."""
+    return {
+        (float(row["level_g_per_kwh"]), row["day_type"] == "weekend", int(row["hour_local"])): (
+            float(row["share"]),
+            float(row["lo"]),
+            float(row["hi"]),
+        )
+        for row in _table("similar-days.csv")
+    }
+
+
+def utc_offset_h(zone: str) -> int:
+    """Standard time of the zone (else of its country) in whole hours east of Greenwich; 0 where no clock is known."""
+    country = zone.split("-")[0]
+    rows = list(_table("timezone-to-zone.csv"))
+    named = [row for row in rows if row["grid_zone"] == zone] or [row for row in rows if row["iso2"] == country]
+    for row in named:
+        with contextlib.suppress(ZoneInfoNotFoundError):
+            here = ZoneInfo(row["iana_time_zone"])
+            offsets = [datetime(2026, month, 1, tzinfo=here).utcoffset() or timedelta(0) for month in (1, 7)]
+            return round(min(offsets) / timedelta(hours=1))
+    return 0
 
 
 def outlook(zone: str, start_s: float, step_s: float, slots: int, made_at_s: float | None = None) -> Outlook:

@@ -185,10 +185,16 @@ def zones(search: str, as_json: bool) -> None:
     rows = []
     for zone in found:
         sources = [kind.title for kind in choose.AVERAGE if kind.covers(zone.key)]
-        kind = "by the hour" if typical.has_hours(zone.key) else "yearly mean" if typical.profile(zone.key) else "none"
+        kind = (
+            "by the hour"
+            if typical.has_hours(zone.key)
+            else "as similar grids"
+            if typical.profile(zone.key)
+            else "none"
+        )
         rows.append({"zone": zone.key, "name": zone.name, "typical": kind, "sources": sources})
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
     for row in rows:
-        click.echo(f"{row['zone']:14} {row['name']:36} typical days: {row['typical']:12} {', '.join(row['sources'])}")
+        click.echo(f"{row['zone']:14} {row['name']:36} typical days: {row['typical']:16} {', '.join(row['sources'])}")

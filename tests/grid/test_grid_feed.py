@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+from pathlib import Path
 
 import pytest
 
@@ -113,8 +115,36 @@ def test_typical_days_cover_every_hour_of_the_year_with_an_ordered_band() -> Non
     for zone in typical.zones():
         seen = typical.outlook(zone, 1577836800.0, 3600.0, 366 * 24)
         assert all(lo <= mean <= hi for lo, mean, hi in zip(seen.lo, seen.mean, seen.hi, strict=True))
-    flat = typical.outlook("FR", NOW, 900.0, 4)
-    assert len(set(flat.mean)) == 1 and flat.lo == (None,) * 4 and "yearly mean" in flat.source
+
+
+def test_a_country_of_which_only_the_yearly_mean_is_known_has_a_day_like_similar_grids() -> None:
+    week = typical.outlook("FR", 1586736000.0, 3600.0, 7 * 24)
+    mean = typical.yearly_means()["FR"][1]
+    assert sum(week.mean) / len(week.mean) == pytest.approx(mean, rel=0.01) and len(set(week.mean)) > 24
+    assert all(0.2 * m < lo < m < hi < 2.5 * m for lo, m, hi in zip(week.lo, week.mean, week.hi, strict=True))
+    assert "yearly mean of France" in week.source and "similar grids" in week.source
+
+
+def test_the_day_of_similar_grids_follows_the_local_clock() -> None:
+    def cleanest_hour(zone: str) -> int:
+        day = typical.outlook(zone, 1586736000.0, 3600.0, 24)
+        return min(range(24), key=day.mean.__getitem__)
+
+    assert typical.utc_offset_h("JP") == 9 and typical.utc_offset_h("AU-NSW") == 10
+    assert (cleanest_hour("JP") + 9) % 24 == (cleanest_hour("ZA") + 2) % 24
+
+
+def test_a_part_of_a_country_may_be_far_from_its_mean_and_the_band_says_so() -> None:
+    part, whole = (typical.outlook(zone, NOW, 3600.0, 24) for zone in ("AU-TAS", "AU"))
+    assert part.lo[0] < 0.2 * part.mean[0] and part.hi[0] > 1.3 * whole.hi[0]
+
+
+def test_the_band_of_similar_grids_holds_as_often_as_it_says() -> None:
+    spec = importlib.util.spec_from_file_location("make", Path(__file__).parents[1] / "bench" / "make_similar_days.py")
+    make = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make)
+    covered = [make.coverage(zone) for zone in ("DE", "ES", "NL", "US-NY-NYIS", "US-SW-AZPS", "US-TEX-ERCO")]
+    assert 0.75 <= sum(covered) / len(covered) <= 0.85
 
 
 def test_zones_are_found_by_the_names_people_use() -> None:
