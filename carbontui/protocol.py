@@ -166,6 +166,24 @@ class Provenance(Struct, frozen=True):
     age_s: float | None = None
 
 
+class AtEnd(Struct, frozen=True, kw_only=True):
+    """What the whole job is expected to come to: what it has used so far, and the rest as planned. `lo` and `hi` bound
+    80 % of the error of the grid's forecast; null where there is no band, or run-now is not known yet."""
+
+    finish: Time
+    energy_wall_kwh: float
+    gco2_g: float
+    gco2_lo_g: float | None = None
+    gco2_hi_g: float | None = None
+    run_now_g: float | None = None
+    """The same work flat out from the start: on realised intensity up to now, on the forecast beyond."""
+    avoided_g: float | None = None
+    """`run_now_g` less `gco2_g`: negative where the plan emits more."""
+    avoided_lo_g: float | None = None
+    avoided_hi_g: float | None = None
+    cost: Cost | None = None
+
+
 class Status(Struct, frozen=True, kw_only=True):
     """The whole truth about one job at `measured_at`; the body of `status --json` and of snapshot.json."""
 
@@ -196,6 +214,8 @@ class Status(Struct, frozen=True, kw_only=True):
     gco2_g: float | None = None
     avoided_g: float | None = None
     cost: Cost | None = None
+    at_end: AtEnd | None = None
+    """Expected when the work is done; null while that cannot be said, and once the job is over."""
     intensity: Intensity | None = None
     exit: Exit | None = None
     certificate: Certificate | None = None

@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
-from carbontui import units
+from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
+
+
+def at_end(end: protocol.AtEnd) -> str:
+    """'1.24 kg CO2 (1.10 kg to 1.38 kg), 310 g or 20 % less than run-now (250 g to 370 g)'."""
+    told = f"{units.fmt_grams(end.gco2_g)} CO2{_band(end.gco2_lo_g, end.gco2_hi_g)}"
+    if end.avoided_g is None or end.run_now_g is None:
+        return told
+    if abs(end.avoided_g) < units.LEAST_G:
+        return f"{told}, as much as run-now"
+    share = f" or {abs(end.avoided_g) / end.run_now_g:.0%}" if end.run_now_g > 0 else ""
+    side = "less" if end.avoided_g > 0 else "more"
+    less = (end.avoided_lo_g, end.avoided_hi_g)
+    lo, hi = less if end.avoided_g > 0 else (_minus(less[1]), _minus(less[0]))
+    return f"{told}, {units.fmt_grams(abs(end.avoided_g))}{share} {side} than run-now{_band(lo, hi)}"
+
+
+def _band(lo: float | None, hi: float | None) -> str:
+    return "" if lo is None or hi is None else f" ({units.fmt_grams(lo)} to {units.fmt_grams(hi)})"
+
+
+def _minus(value: float | None) -> float | None:
+    return None if value is None else -value
 
 
 def summary(picture: Picture, *, spelt: bool = False) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from carbontui import link, protocol, units
 from carbontui.tui import words
-from carbontui.tui.account_words import summary
+from carbontui.tui.account_words import at_end, summary
 from carbontui.tui.picture import Picture, fold, offline
 from carbontui.tui.target import Target
 
@@ -21,6 +21,7 @@ class PlainNarrator:
         self._told: dict[str, str] = {}
         self._notices: frozenset[str] = frozenset()
         self._tenth = 0
+        self._end_told = False
         self._finished = False
         self.picture: Picture | None = None
 
@@ -51,6 +52,9 @@ class PlainNarrator:
             if notice not in self._notices:
                 self._say(now, f"note: {notice}")
         self._notices = frozenset(status.notices)
+        if status.at_end is not None and not self._end_told:
+            self._end_told = True
+            self._say(now, f"at the end: {at_end(status.at_end)}")
         self._progress(status, now)
         if picture.over and not self._finished:
             self._finished = True
@@ -83,7 +87,8 @@ class PlainNarrator:
             self._tenth = tenth
             loss = "" if status.loss is None else f"loss {status.loss:.4g}"
             ends = "" if status.finish_expected is None else f"ends {words.finish(status, now)}"
-            self._say(now, _joined(f"{tenth * 10} %: step {status.step} of {status.steps_total}", loss, ends))
+            total = "" if status.at_end is None else f"at the end {at_end(status.at_end)}"
+            self._say(now, _joined(f"{tenth * 10} %: step {status.step} of {status.steps_total}", loss, ends, total))
 
     def _summary(self, picture: Picture) -> None:
         for label, told in summary(picture, spelt=True):

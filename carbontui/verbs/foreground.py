@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 from carbontui import proc, protocol, units
 from carbontui.job import store
+from carbontui.tui import account_words
 
 POLL_S = 0.1
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -41,6 +42,8 @@ def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
     """The lines a reader of the log needs about a change of status."""
     if old is None or (old.state, old.reason.text) != (new.state, new.reason.text):
         yield f"{new.state}: {new.reason.text}"
+    if new.at_end is not None and (old is None or old.at_end is None):
+        yield f"at the end: {account_words.at_end(new.at_end)}"
     for notice in new.notices:
         if old is None or notice not in old.notices:
             yield notice
@@ -52,7 +55,9 @@ def summary(status: protocol.Status) -> str:
     if status.gco2_g is not None:
         parts.append(f"{units.fmt_grams(status.gco2_g)} CO2")
     if status.avoided_g is not None:
-        parts.append(f"{units.fmt_grams(status.avoided_g)} avoided against run-now")
+        run_now = (status.gco2_g or 0.0) + status.avoided_g
+        share = f" ({status.avoided_g / run_now:.0%})" if run_now > 0 and abs(status.avoided_g) >= units.LEAST_G else ""
+        parts.append(f"{units.fmt_grams(status.avoided_g)}{share} avoided against run-now")
     if status.cost is not None:
         parts.append(units.fmt_money(status.cost.value, status.cost.currency))
     how = status.provenance.get("energy_gpu_kwh")

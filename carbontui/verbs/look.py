@@ -15,6 +15,7 @@ from rich.cells import set_cell_size
 
 from carbontui import protocol, units
 from carbontui.job import store
+from carbontui.tui import account_words
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
 
@@ -62,10 +63,14 @@ def report(status: protocol.Status) -> list[str]:
     if not status.gpus and live:
         rows.append(("power", f"{units.fmt_watts(status.power_w)}{_how(status, 'power_w')}"))
     rows.append(("energy", f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"))
+    so_far = " so far" if live else ""
+    if status.at_end is not None:
+        # first: a shifted job is behind run-now until it is through
+        rows.append(("at the end", f"{account_words.at_end(status.at_end)}{_how(status, 'at_end')}"))
     if status.gco2_g is not None:
-        rows.append(("CO2", f"{units.fmt_grams(status.gco2_g)}{_how(status, 'gco2_g')}"))
+        rows.append(("CO2", f"{units.fmt_grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
     if status.avoided_g is not None:
-        rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)} against run-now"))
+        rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)}{so_far} against run-now"))
     if status.cost:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
     if status.intensity and live:
@@ -216,6 +221,8 @@ def plan(job: str | None, as_json: bool) -> None:
     # names the clock: the machine may be in another time zone than its user
     to_come = f"finished; {units.fmt_grams(snap.plan.gco2_g)} CO2 to come"
     click.echo(f"{finish:>10}  {to_come} (times: {units.clock_name(at)})")
+    if snap.status.at_end is not None:
+        click.echo(f"the whole job: {account_words.at_end(snap.status.at_end)}")
     if snap.plan.certificate:
         click.echo(f"at most {snap.plan.certificate.gap:.2%} above the optimum of its forecast")
     if snap.plan.explanation:

@@ -61,6 +61,17 @@ def test_rows_finer_than_a_bin_count_at_their_mean(tmp_path):
     assert accounts.mean_per_bin([(150.0, 300.0, 400.0)]) == {0.0: 400.0, 300.0: 400.0}
 
 
+def test_run_now_has_worked_through_hours_in_which_the_job_waited(tmp_path):
+    account = account_of(tmp_path)
+    account.realised([Row(0.0, 3600.0, 500.0), Row(3600.0, 3600.0, 100.0)], "average_direct", "a file")
+    account.ledger.add("GPU-1", 3600.0, 4200.0, 6e5, "counter", "running", 0.0, gpu=True)
+    known = {"start_s": 0.0, "full_wall_w": 1000.0, "nowcast": None, "gpus": 1, "done_s": 600.0}
+    assert account.totals(**known).run_now_past_g is None
+    assert account.totals(**known, past_s=4200.0).run_now_past_g == pytest.approx(500.0 + 100.0 / 6)
+    account.realised([Row(0.0, 3600.0, 400.0), Row(3600.0, 3600.0, 100.0)], "average_direct", "a file, revised")
+    assert account.totals(**known, past_s=4200.0).run_now_past_g == pytest.approx(400.0 + 100.0 / 6)
+
+
 def test_a_successor_holds_what_came_last_when_coarse_values_replace_fine_ones(tmp_path):
     account = account_of(tmp_path)
     account.realised([Row(900.0 * k, 900.0, 300.0, "forecast") for k in range(4)], "average_direct", "a forecast")

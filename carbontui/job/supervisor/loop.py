@@ -308,12 +308,14 @@ class Supervisor:
     def _account(self, seen: Inputs) -> None:
         now = self.cell.state
         enough = now.progress.done_s >= AVOIDED_FROM_S
+        total_s, elapsed_s = now.progress.total_s, max(0.0, seen.now_s - now.start_s)
         totals = self.accounting.totals(
             start_s=now.start_s,
             done_s=now.progress.done_s,
             full_wall_w=machine.full_wall_w(now, seen) if enough else None,
             nowcast=now.outlook.value_at(seen.now_s) if now.outlook else None,
             gpus=len(seen.devices),
+            past_s=None if total_s is None else min(total_s, elapsed_s),
         )
         self.cell.replace(totals=totals)
 

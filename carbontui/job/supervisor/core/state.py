@@ -33,6 +33,8 @@ class Totals:
     wall_kwh: float = 0.0
     gco2_g: float | None = None
     avoided_g: float | None = None
+    run_now_past_g: float | None = None
+    """What run-now would have emitted by now, which may be more of the work than is done."""
     cost: protocol.Cost | None = None
     gpu_shares: dict[str, float] = field(default_factory=dict)
     """Share of the boards' joules by how they were metered."""

@@ -55,6 +55,7 @@ class Accounting:
     _carbon: accounts.Running = field(default_factory=accounts.Running)
     _money: accounts.Running = field(default_factory=accounts.Running)
     _run_now: accounts.RunNow = field(default_factory=lambda: accounts.RunNow(0.0))
+    _run_now_past: accounts.RunNow = field(default_factory=lambda: accounts.RunNow(0.0))
 
     def __post_init__(self) -> None:
         start = self.clock.at_wall(self.options.created_s)
@@ -184,11 +185,19 @@ class Accounting:
     # --- sums ---
 
     def totals(
-        self, *, start_s: float, done_s: float, full_wall_w: float | None, nowcast: float | None, gpus: int
+        self,
+        *,
+        start_s: float,
+        done_s: float,
+        full_wall_w: float | None,
+        nowcast: float | None,
+        gpus: int,
+        past_s: float | None = None,
     ) -> Totals:
         """Energy, grams, avoided and money so far. `nowcast` stands for bins whose value is not known yet.
 
-        `full_wall_w` is what the job draws flat out, PUE and host included; None: avoided cannot be said.
+        `full_wall_w` is what the job draws flat out, PUE and host included; None: avoided cannot be said. `past_s` is
+        how much of the whole work, in seconds flat out, run-now would have had time for by now.
         """
         bins = self.ledger.bins
         changed_j, changed_g, changed_p = bins.take_changed(), self.intensity.take_changed(), self.price.take_changed()
@@ -198,8 +207,9 @@ class Accounting:
         unknown = self.carried_over.gco2_g is None or (emitted.weight > 0 and emitted.unknown >= emitted.weight)
         grams = None if unknown else self._at_wall(emitted) + (self.carried_over.gco2_g or 0.0)
         if self._run_now.start_s != start_s:
-            self._run_now, changed_g = accounts.RunNow(start_s), -math.inf
+            self._run_now, self._run_now_past, changed_g = accounts.RunNow(start_s), accounts.RunNow(start_s), -math.inf
         flat_out = self._run_now.total(done_s, changed_g, self.intensity, nowcast)
+        flat_out_past = self._run_now_past.total(past_s or 0.0, changed_g, self.intensity, nowcast)
         begun = emitted.weight > 0 or bool(self.carried_over.gco2_g)
         avoided = None
         if grams is not None and begun and full_wall_w is not None and done_s > 0:
@@ -209,6 +219,9 @@ class Accounting:
             wall_kwh=self.ledger.wall_kwh,
             gco2_g=grams,
             avoided_g=avoided,
+            run_now_past_g=None
+            if avoided is None or past_s is None or full_wall_w is None
+            else units.joules_to_kwh(full_wall_w * flat_out_past.value),
             cost=self._cost(gpus),
             gpu_shares=_shares(self.ledger.gpu_by_how),
             shares=_shares(self.ledger.by_how),

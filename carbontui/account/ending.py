@@ -1,0 +1,150 @@
+"""What a job will have come to when its work is done, and what run-now would have by then.
+
+A shifted job has waited through hours in which run-now would have worked, so what it has avoided so far says little
+until its end. The end is what has been emitted, and the planned watts of the rest at the forecast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from carbontui.units import joules_to_kwh
+
+BAND_SHARE = 0.8
+"""The band holds the truth in this share of cases, as the forecast's own band does."""
+BAND_SIGMAS = 1.2815515655446004
+"""Half the width of an 80 % interval of a normal distribution, in standard deviations."""
+ERROR_MEMORY_S = 6 * 3600.0
+"""How fast the errors of two slots of one forecast become strangers (e-folding): the time in which the departures of
+intensity from a typical day fade. Errors that were taken to be independent would give a band far too narrow."""
+
+
+class Stretch(NamedTuple):
+    """A time at constant watts at the wall (PUE and host included). Epoch seconds of the job's clock."""
+
+    start_s: float
+    end_s: float
+    watts: float
+    held: bool = True
+    """The boards are the job's meanwhile, so their rent is due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """A forecast in equal slots: gCO2/kWh each, and an 80 % band. None: nobody knows."""
+
+    start_s: float
+    step_s: float
+    mean: Sequence[float | None]
+    lo: Sequence[float | None]
+    hi: Sequence[float | None]
+
+
+class Estimate(NamedTuple):
+    """A number and its 80 % band; the band is None where the forecast gives none."""
+
+    value: float
+    lo: float | None
+    hi: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Grams at the end. `run_now_g` and `avoided_g` are None where run-now is not known."""
+
+    gco2_g: Estimate
+    run_now_g: float | None
+    avoided_g: Estimate | None
+    rest_kwh: float
+
+
+def ending(
+    emitted_g: float,
+    rest: Sequence[Stretch],
+    slots: Slots,
+    *,
+    run_now_past_g: float | None = None,
+    run_now_rest: Stretch | None = None,
+) -> Ending | None:
+    """`emitted_g` so far and the `rest` at the forecast; run-now likewise, from what it would have emitted by now.
+
+    None where no slot of the forecast has a value. Grams of both share the forecast's errors, so the band of the
+    difference is that of the difference in kWh per slot.
+    """
+    means = _held(slots.mean)
+    if not means:
+        return None
+    size = (slots.start_s, slots.step_s, len(means))
+    ours = _kwh(rest, *size)
+    spread, fade = _spread(slots), math.exp(-slots.step_s / ERROR_MEMORY_S)
+    total = emitted_g + _sum(ours, means)
+    ending_g = _with_band(total, ours, spread, fade)
+    rest_kwh = math.fsum(ours)
+    if run_now_past_g is None:
+        return Ending(ending_g, None, None, rest_kwh)
+    theirs = _kwh([] if run_now_rest is None else [run_now_rest], *size)
+    run_now = run_now_past_g + _sum(theirs, means)
+    less = [a - b for a, b in zip(theirs, ours, strict=True)]
+    return Ending(ending_g, run_now, _with_band(run_now - total, less, spread, fade), rest_kwh)
+
+
+def price(rest: Sequence[Stretch], start_s: float, step_s: float, per_kwh: Sequence[float | None]) -> float | None:
+    """What the `rest` costs at a price per kWh of each slot, in its currency; None where no slot has a price."""
+    known = _held(per_kwh)
+    return _sum(_kwh(rest, start_s, step_s, len(known)), known) if known else None
+
+
+def _held(values: Sequence[float | None]) -> list[float]:
+    """Gaps hold the last known value (a gap must not look clean); empty where nothing is known."""
+    known = next((value for value in values if value is not None), None)
+    if known is None:
+        return []
+    held = []
+    for value in values:
+        known = known if value is None else value
+        held.append(known)
+    return held
+
+
+def _kwh(stretches: Iterable[Stretch], start_s: float, step_s: float, slots: int) -> list[float]:
+    """kWh per slot; what lies before the first or beyond the last slot counts there."""
+    kwh = [0.0] * slots
+    for part in stretches:
+        at = part.start_s
+        while at < part.end_s - 1e-6:
+            index = min(slots - 1, max(0, math.floor((at - start_s) / step_s + 1e-9)))
+            until = part.end_s if index == slots - 1 else min(part.end_s, start_s + (index + 1) * step_s)
+            kwh[index] += joules_to_kwh(part.watts * (until - at))
+            at = until
+    return kwh
+
+
+def _sum(kwh: Sequence[float], means: Sequence[float]) -> float:
+    return math.fsum(a * b for a, b in zip(kwh, means, strict=True))
+
+
+def _spread(slots: Slots) -> list[float] | None:
+    """Standard deviation per slot, from the band; None where no slot has one."""
+    widths = [None if lo is None or hi is None else hi - lo for lo, hi in zip(slots.lo, slots.hi, strict=True)]
+    held = _held(widths)
+    return [width / (2 * BAND_SIGMAS) for width in held] if any(held) else None
+
+
+def _with_band(value: float, kwh: Sequence[float], spread: Sequence[float] | None, fade: float) -> Estimate:
+    """The band of a sum over slots; `fade` is the correlation of the errors of neighbours."""
+    if spread is None:
+        return Estimate(value, None, None)
+    half = BAND_SIGMAS * math.sqrt(_variance([a * b for a, b in zip(kwh, spread, strict=True)], fade))
+    return Estimate(value, value - half, value + half)
+
+
+def _variance(parts: Sequence[float], fade: float) -> float:
+    """Sum over all pairs of part x part x fade ** distance, in one pass."""
+    total = before = 0.0
+    for part in parts:
+        total += part * part + 2.0 * part * before
+        before = fade * (before + part)
+    return max(0.0, total)

@@ -1,0 +1,121 @@
+"""What the job will have come to at its end: the levels still to come, at their watts, on the outlook."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from carbontui import protocol, units
+from carbontui.account import ending as account
+from carbontui.account.ending import Stretch
+from carbontui.grid.types import Outlook
+from carbontui.job.supervisor.core import finish, machine, plan, plan_request, problem
+from carbontui.job.supervisor.core.levels import STILL, Level
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.state import JobState
+
+
+def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
+    """None where it cannot be said honestly: watts flat out not measured, work or grid unknown, a pause without end."""
+    totals, outlook, total_s = state.totals, state.outlook, state.progress.total_s
+    full_w = machine.full_wall_w(state, seen)
+    if not state.live or totals.gco2_g is None or full_w is None or outlook is None or total_s is None:
+        return None
+    rest = stretches(state, seen)
+    if rest is None:
+        return None
+    run_now_end_s = state.start_s + total_s
+    found = account.ending(
+        totals.gco2_g,
+        rest,
+        account.Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi),
+        run_now_past_g=totals.run_now_past_g,
+        run_now_rest=Stretch(max(seen.now_s, state.start_s), run_now_end_s, full_w),
+    )
+    if found is None:
+        return None
+    grams, avoided = found.gco2_g, found.avoided_g
+    return protocol.AtEnd(
+        finish=units.iso(rest[-1].end_s if rest else seen.now_s),
+        energy_wall_kwh=round(totals.wall_kwh + found.rest_kwh, 9),
+        gco2_g=round(grams.value, 6),
+        gco2_lo_g=_rounded(grams.lo),
+        gco2_hi_g=_rounded(grams.hi),
+        run_now_g=_rounded(found.run_now_g),
+        avoided_g=None if avoided is None else round(avoided.value, 6),
+        avoided_lo_g=None if avoided is None else _rounded(avoided.lo),
+        avoided_hi_g=None if avoided is None else _rounded(avoided.hi),
+        cost=_cost(state, seen, rest, outlook),
+    )
+
+
+def provenance(state: JobState, seen: Inputs) -> protocol.Provenance:
+    """Where the figures of the end come from: the forecast, and watts of which some may be assumed."""
+    known = machine.machine(state, seen)
+    assumed = "" if known.parked_measured or not state.plan else "; parked watts assumed"
+    source = state.outlook.source if state.outlook else "no grid source"
+    follows = "the plan in force" if state.plan else "flat out"
+    band = "80 % band of the forecast's error alone"
+    return protocol.Provenance("forecast", f"metered so far, then {follows} on {source}{assumed}; {band}")
+
+
+def stretches(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
+    """The rest of the work at the wall, from now to its end; None while it has no end or is not known."""
+    left_s = state.progress.left_s
+    known = machine.machine(state, seen)
+    now = {level.name: level for level in problem.levels_of(known, started=seen.child.state != "waiting")}
+    if left_s is None:
+        return None
+    found: list[Stretch] = []
+    at, still = seen.now_s, plan_request.level_now(state, seen) in ("pause", "unload")
+    for until, level in _levels(state, seen, now):
+        if left_s <= 1e-9:
+            break
+        if level is None or (level.speed <= 0 and until == math.inf):
+            return None
+        runs_from = at if level.still or not still else min(until, at + known.resume_s)
+        end = min(until, runs_from + left_s / level.speed) if level.speed > 0 else until
+        left_s -= max(0.0, end - runs_from) * level.speed
+        watts = 0.0 if level.kind == "off" else (level.power_w + known.rest_w) * known.pue
+        found.append(Stretch(at, end, watts, held=level.kind not in ("off", "unload")))
+        at, still = end, level.kind in STILL - {"off"}
+    return tuple(found)
+
+
+def _levels(state: JobState, seen: Inputs, now: dict[str, Level]) -> Iterator[tuple[float, Level | None]]:
+    """(until, level) from now on: a person's word, then the plan, then flat out; at the watts measured by now. None
+    stands for a cap whose speed nobody has measured."""
+    held, full = state.override, now["full"]
+    if held.current is not None and held.until_s is None:
+        yield math.inf, plan.level_under(held.current, now.values())
+        return
+    if state.plan is None or finish.why_no_shifting(state, seen) is not None:
+        if held.current is not None and held.until_s is not None:
+            yield max(seen.now_s, held.until_s), plan.level_under(held.current, now.values())
+        yield math.inf, full
+        return
+    for name, (start, until) in zip(state.plan.names, itertools.pairwise(state.plan.edges_s), strict=True):
+        level = now.get(name) or state.plan.table.get(name)
+        if until > seen.now_s and start < until and level is not None:
+            yield until, level
+    yield math.inf, full
+
+
+def _cost(state: JobState, seen: Inputs, rest: tuple[Stretch, ...], outlook: Outlook) -> protocol.Cost | None:
+    """Money at the end: what has been spent, the rest at the prices ahead, and rent while boards are held."""
+    spent, prices = state.totals.cost, outlook.price
+    if spent is None:
+        return None
+    if all(price is None for price in prices):
+        prices = (state.spec.price_per_kwh,)
+    power = account.price(rest, outlook.start_s, outlook.step_s, prices)
+    if power is None:
+        return None
+    held_s = sum(part.end_s - part.start_s for part in rest if part.held)
+    rent = (state.spec.gpu_price or 0.0) * len(seen.devices) * held_s / 3600.0
+    return protocol.Cost(round(spent.value + power + rent, 9), spent.currency)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
