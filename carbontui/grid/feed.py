@@ -117,10 +117,6 @@ class Feed:
         """How good the forecasts of this zone have been on this machine, by lead; empty while too few were judged."""
         return truth.accuracy(self._live.truth) if self._live is not None else ()
 
-    def difference_error(self) -> float | None:
-        """Measured relative standard error of the difference between two hours of a forecast; None: not known yet."""
-        return truth.difference_error(self._live.truth) if self._live is not None else None
-
     def next_refresh_s(self) -> float:
         """Epoch seconds of the job's clock when `refresh` is worth calling again."""
         return self._live.next_refresh_s() if self._live is not None else math.inf
@@ -145,7 +141,8 @@ class Feed:
         made_s = self._adopted["now_s"] if self._adopted and self._fresh(now_s) else now_s
         price = self._price(start_s, step_s, realised + slots)
         currency = self._settings.currency if price else None
-        shown = (mean, lo, hi, realised, source, how, made_s, price, currency, self.note)
+        error = self._live.difference_error if self._live is not None else None
+        shown = (mean, lo, hi, realised, source, how, made_s, price, currency, self.note, error)
         return Outlook(self.zone, self.signal, start_s, step_s, *shown)
 
     def _past(self, actual: Sequence[Row], start_s: float, step_s: float, slots: int) -> list[compose.Cell]:

@@ -53,6 +53,7 @@ class Live:
         self.price: Series | None = None
         self.issues: issues.Issues = []
         self.truth = truth.Record()
+        self.difference_error: float | None = None
         self._issued_s = 0.0
         self.note = ""
         self.source: Provider | None = None
@@ -94,6 +95,7 @@ class Live:
 
         with contextlib.suppress(Exception):  # measuring a forecast must never cost its use
             self.truth = truth.from_json(await self._cache.keep(key, change))
+            self.difference_error = truth.difference_error(self.truth)
 
     async def _round(self) -> None:
         opens: list[float] = []

@@ -63,6 +63,8 @@ class Outlook:
     price: tuple[float | None, ...] = ()
     currency: str | None = None
     note: str = ""
+    difference_error: float | None = None
+    """Measured relative standard error of the difference between two hours of such a forecast; None: not known yet."""
 
     def value_at(self, epoch_s: float) -> float | None:
         """The value of the slot that holds `epoch_s`; None outside or unknown."""
