@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from carbontui.power import leases, view, visible
+from carbontui.power import leases, ownership, view
 from carbontui.power.devices import Backend, DeviceError, DeviceInfo, Look, SimulatedBackend
 from carbontui.power.leases import LeaseStore
 from carbontui.power.limits import Limiter
@@ -29,12 +29,15 @@ from carbontui.power.messages import (
     Say,
     Wish,
 )
+from carbontui.power.ownership import JobBoards
 from carbontui.power.rapl import Host
 
 FAST_S = 0.1
 SLOW_S = 1.0
 SIMULATED_S = 0.25
 PROCESSES_S = 10.0
+SEEK_S = 2.0
+"""How often the processes of boards are listed while it is not known yet which boards the job uses."""
 RETRY_S: dict[Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
 """When to retry a wish that another job or another process blocks."""
 OPEN_S = 2.0
@@ -96,8 +99,7 @@ class Agent:
         self._released = False
         self._last_wish_s = clock()
         self._infos: tuple[DeviceInfo, ...] = ()
-        self._watched: tuple[str, ...] = ()
-        self._certain = True
+        self._boards = JobBoards()
         self._looks: dict[str, Look] = {}
         self._pids: dict[str, tuple[int, ...] | None] = {}
         self._foreign: dict[str, tuple[int, ...]] = {}
@@ -153,7 +155,8 @@ class Agent:
         began = self._clock()
         slow = began >= self._slow_at
         if slow:
-            self._slow_at = began + PROCESSES_S
+            seeking = self._wish is not None and self._wish.watch is None and not self._boards.by_process
+            self._slow_at = began + (SEEK_S if seeking and self._wish and self._wish.own_pids else PROCESSES_S)
         for info in self._infos:
             self._look(info, slow)
         # opening again closes the driver for a moment, which may forget limits where nobody else holds it open
@@ -188,7 +191,7 @@ class Agent:
                 errors=look.errors,
             )
         )
-        if slow and info.uuid in self._watched:
+        if slow and info.uuid in self._boards.visible:
             self._find_foreign(info.uuid)
         with self._guard:
             if back:
@@ -204,7 +207,10 @@ class Agent:
             self._pids[uuid] = self._backend.processes(uuid)
         except DeviceError:
             self._pids[uuid] = None  # the driver does not say (MIG): nothing can be concluded
-        self._foreign[uuid] = view.foreign(self._pids[uuid] or (), self._wish.own_pids if self._wish else ())
+        own = self._wish.own_pids if self._wish else ()
+        # where hidden processes may be on any of several boards, those beyond our own number are somebody's
+        crowded = not self._boards.by_process and len(ownership.hidden(self._pids)) > len(own) > 0
+        self._foreign[uuid] = view.foreign(self._pids[uuid] or (), own, hidden_too=crowded)
 
     def _period(self) -> float:
         if self._backend.name == "simulated":
@@ -212,7 +218,7 @@ class Agent:
         bare = any(
             look.energy_uj is None and look.kind == "instant"
             for uuid, look in self._looks.items()
-            if uuid in self._watched
+            if uuid in self._boards.uuids
         )
         return FAST_S if bare or (self._wish is not None and self._wish.fast) else SLOW_S
 
@@ -228,7 +234,7 @@ class Agent:
         absent: tuple[tuple[int, str], ...] = getattr(self._backend, "absent", ())
         gone = [f"GPU {index} does not answer ({why}): reboot or reset it" for index, why in absent]
         notices = [text for text in (self._trouble, *gone, *limits) if text]
-        if not self._certain and self._wish is not None and self._wish.watch is None:
+        if not self._boards.certain:
             notices.append(
                 "CUDA_VISIBLE_DEVICES gives numbers, which may name other GPUs until the script reports UUIDs"
             )
@@ -241,7 +247,7 @@ class Agent:
                 view.reading(
                     info,
                     look,
-                    watched=info.uuid in self._watched,
+                    watched=info.uuid in self._boards.uuids,
                     limit=self._limiter.cap(info.uuid),
                     power_limit=self._limiter.limit_cap(info.uuid),
                     clocks=self._limiter.clocks_cap(info.uuid),
@@ -256,6 +262,7 @@ class Agent:
                 if (look := self._looks.get(info.uuid)) is not None
             ),
             absent=absent,
+            by_process=self._boards.by_process,
             host=host,
             notices=tuple(notices),
         )
@@ -274,12 +281,14 @@ class Agent:
         self.sampler.poke.set()
 
     def _take(self, wish: Wish, *, fresh: bool) -> None:
-        self._resolve()
+        before = self._boards.uuids
+        self._resolve(wish)
+        moved = before != self._boards.uuids and (wish.limit_w is not None or bool(self._limiter.active()))
         if not self._settled:
             self._settled = True
-            keep = frozenset(self._watched) if wish.limit_w is not None else frozenset()
+            keep = frozenset(self._boards.uuids) if wish.limit_w is not None else frozenset()
             self._tell(*self._limiter.restore_stale(keep))
-        if fresh or self._released or (wish.limit_w is not None and self._clock() >= self._retry_at):
+        if fresh or moved or self._released or (wish.limit_w is not None and self._clock() >= self._retry_at):
             self._released = False
             outcomes = self._act(wish)
             codes = {outcome.code for outcome in outcomes}
@@ -290,24 +299,21 @@ class Agent:
             elif not codes & set(RETRY_S):
                 self._tell(*outcomes)
 
-    def _resolve(self) -> None:
-        """Boards of the child: reported by its client, else visible to CUDA."""
-        wanted = self._wish.watch if self._wish else None
-        if wanted is not None:
-            self._watched, self._certain = visible.boards_of(wanted, self._infos), True
+    def _resolve(self, wish: Wish) -> None:
+        """Boards of the child: reported by its client, else those with its processes, else visible to CUDA."""
+        if wish.watch is not None:
+            self._boards.named(wish.watch, self._infos)
         elif self._probing or self._backend.name == "simulated":
-            self._watched = tuple(info.uuid for info in self._infos)
+            self._boards.every(self._infos)
         else:
-            self._watched, self._certain = visible.visible(
-                os.environ.get("CUDA_VISIBLE_DEVICES"), self._infos, os.environ.get("CUDA_DEVICE_ORDER", "")
-            )
-        if self._wish is not None:
-            for uuid in self._watched:
-                self._limiter.probe(uuid)
+            now = self._clock()
+            self._boards.found(self._infos, os.environ, wish.own_pids, self._pids, self._looks, now)
+        for uuid in self._boards.uuids:
+            self._limiter.probe(uuid)
 
     def _act(self, wish: Wish) -> tuple[Outcome, ...]:
-        outcomes = [self._limiter.release(uuid) for uuid in self._limiter.active() if uuid not in self._watched]
-        for uuid in self._watched:
+        outcomes = [self._limiter.release(uuid) for uuid in self._limiter.active() if uuid not in self._boards.uuids]
+        for uuid in self._boards.uuids:
             if wish.limit_w is None:
                 outcomes.append(self._limiter.release(uuid))
                 continue
@@ -346,7 +352,7 @@ class Agent:
                     self._tell(self._refuse_foreign(uuid))
                     self._retry_at = self._clock() + RETRY_S["foreign"]
             if self._clock() >= self._slow_at - 0.5:
-                for uuid in self._watched:
+                for uuid in self._boards.uuids:
                     self._limiter.check_low(uuid)
                 self._tell(*self._limiter.restore_stale(frozenset(self._limiter.active())))
 

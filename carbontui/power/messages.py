@@ -129,6 +129,8 @@ class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     devices: tuple[Reading, ...] = ()
     absent: tuple[tuple[int, str], ...] = ()
     """Boards the driver counts but lets nobody see: number, and why."""
+    by_process: bool = False
+    """The watched boards are those with a process of the job on them: no others are the job's."""
     host: HostReading = HostReading()
     notices: tuple[str, ...] = ()
 

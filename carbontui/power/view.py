@@ -7,15 +7,15 @@ from carbontui.power.devices import DeviceInfo, Look, measure_caps
 from carbontui.power.messages import Capability, Reading
 
 
-def foreign(pids: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
+def foreign(pids: tuple[int, ...], own: tuple[int, ...], *, hidden_too: bool = False) -> tuple[int, ...]:
     """Compute processes that are not the child's.
 
     In a container NVML names pids of the host, which cannot be matched: of those only what exceeds the number of our
-    own processes is foreign.
+    own processes is foreign; all of them, `hidden_too`, where ours may be on other boards.
     """
     hidden = [pid for pid in pids if not proc.exists(pid)]
     strange = [pid for pid in pids if proc.exists(pid) and not proc.belongs(pid, own)]
-    if own:
+    if own and not hidden_too:
         ours = len(pids) - len(hidden) - len(strange)
         hidden = hidden[max(0, len(own) - ours) :]
     return tuple(strange + hidden)

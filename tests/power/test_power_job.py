@@ -276,9 +276,8 @@ def test_what_happens_to_limits_unasked_is_journaled_and_a_lost_board_leaves_no_
     assert "GPU 1" in (said := house.cli("doctor").stdout) and "lost" in said
     stopped = house.cli("stop", "--now", "--yes", job.id)
     assert stopped.returncode == 1 and "still set: GPU-51a00001" in stopped.stderr, "nobody reaches the lost board"
-    assert {"given_back", "lost"} == {e["code"] for e in limits()[-2:]}, (
-        "what became of limits at the end is journaled too"
-    )
+    codes = [event["code"] for event in limits()]
+    assert "given_back" in codes and codes[-1] == "lost", "what became of limits at the end is journaled too"
 
 
 def test_a_cap_above_a_limit_lowered_from_outside_is_not_claimed(capped_house) -> None:

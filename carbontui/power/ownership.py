@@ -1,0 +1,93 @@
+"""Which boards a job uses, where neither its script nor its environment says so: those with a process of the job.
+
+The driver lists the processes of each board. Until one of ours appears, every visible board may become the job's; from
+then on only the boards with a process of ours are. In containers the driver may list pids of the host, or none: a board
+with memory or kernels in use and no process of ours to see stays a candidate as long as no other board is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from carbontui import proc
+from carbontui.power import visible
+from carbontui.power.devices import DeviceInfo, Look
+
+GRACE_S = 30.0
+"""A training process has opened its boards so long after its start, or will be seen when it does."""
+BARE_SHARE = 0.01
+"""Memory in use on a board without any process: some hundred MiB of 80 GiB belong to the driver itself."""
+
+Pids = tuple[int, ...] | None
+"""Processes on a board; None where the driver does not say."""
+
+
+class JobBoards:
+    """The boards of one job, resolved with each wish from its supervisor."""
+
+    def __init__(self) -> None:
+        self.uuids: tuple[str, ...] = ()
+        self.certain = True
+        """The script named them, the environment left no doubt, or the driver shows a process of the job on each."""
+        self.by_process = False
+        """They are the boards with a process of the job."""
+        self.visible: tuple[str, ...] = ()
+        """The boards that may be the job's."""
+        self._seen: tuple[str, ...] = ()
+        self._since_s: float | None = None
+
+    def named(self, names: tuple[str, ...], infos: tuple[DeviceInfo, ...]) -> None:
+        """The script has named its boards."""
+        self.uuids = self.visible = visible.boards_of(names, infos)
+        self.certain, self.by_process = True, False
+
+    def every(self, infos: tuple[DeviceInfo, ...]) -> None:
+        """All boards: nobody's job, or simulated ones."""
+        self.uuids = self.visible = tuple(info.uuid for info in infos)
+        self.certain, self.by_process = True, False
+
+    def found(
+        self,
+        infos: tuple[DeviceInfo, ...],
+        environment: Mapping[str, str],
+        own: tuple[int, ...],
+        pids: Mapping[str, Pids],
+        looks: Mapping[str, Look],
+        now_s: float,
+    ) -> None:
+        """Nobody has named any: those CUDA may use by `environment`, then those with a process of `own` on them.
+
+        Boards once seen with one stay the job's while it is on none: it is unloaded, or starts again.
+        """
+        order = environment.get("CUDA_DEVICE_ORDER", "")
+        self.visible, self.certain = visible.visible(environment.get("CUDA_VISIBLE_DEVICES"), infos, order)
+        if not own:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = now_s
+        used = tuple(uuid for uuid in self.visible if _uses(pids.get(uuid), own))
+        self._seen = used or tuple(uuid for uuid in self._seen if uuid in self.visible)
+        self.by_process = bool(self._seen)
+        self.certain = self.certain or self.by_process
+        self.uuids = self._seen or self.visible
+        if not self._seen and self._since_s is not None and now_s - self._since_s >= GRACE_S:
+            bare = {info.uuid for info in infos if _bare(info, pids, looks)}
+            self.uuids = tuple(uuid for uuid in self.visible if uuid not in bare)
+
+
+def hidden(pids: Mapping[str, Pids]) -> frozenset[int]:
+    """Processes that the driver lists under numbers that mean nothing here: those of a host, seen from a container."""
+    return frozenset(pid for listed in pids.values() for pid in listed or () if not proc.exists(pid))
+
+
+def _uses(listed: Pids, own: tuple[int, ...]) -> bool:
+    return any(proc.belongs(pid, own) for pid in listed or ())
+
+
+def _bare(info: DeviceInfo, pids: Mapping[str, Pids], looks: Mapping[str, Look]) -> bool:
+    """Whether nobody at all uses this board."""
+    look = looks.get(info.uuid)
+    if look is None or pids.get(info.uuid, ()) != () or info.mig:
+        return False
+    memory = (look.memory_used_b or 0) > BARE_SHARE * (info.memory_total_b or 0)
+    return not memory and not look.util
