@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -182,7 +183,10 @@ class Calibration:
             return GivenUp(f"no step in {length:.0f} s, or too few to time them")
         if self._blind():
             return GivenUp(NO_WATTS)
-        self._visits.append(_Visit(self._todo.pop(0), found, *self._watts()))
+        # watts of the very steps that were timed: a checkpoint at either end of the window is in neither
+        half_s = found.length_s / 2
+        watts = self._watts(found.middle_s - half_s, found.middle_s + half_s)
+        self._visits.append(_Visit(self._todo.pop(0), found, *watts))
         if not self._caps_chosen:
             self._choose_caps()
         self._phase = "ask"
@@ -196,11 +200,13 @@ class Calibration:
         first, last = self._window[0], self._window[-1]
         return last.energy_mono_s - first.energy_mono_s < 0.5 * (last.mono_s - first.mono_s)
 
-    def _watts(self) -> tuple[float, float]:
-        """Mean watts of the window and their standard error."""
-        first, last = self._window[0], self._window[-1]
-        mean = (last.energy_j - first.energy_j) / (last.energy_mono_s - first.energy_mono_s)
-        return mean, spread(self._window)
+    def _watts(self, start_s: float = -math.inf, end_s: float = math.inf) -> tuple[float, float]:
+        """Mean watts of the window, or of a part of it, and their standard error."""
+        counts = counted(self._window, start_s, end_s)
+        if len(counts) < 2:
+            counts = counted(self._window, -math.inf, math.inf)
+        first, last = counts[0], counts[-1]
+        return (last.joules - first.joules) / (last.mono_s - first.mono_s), spread(counts)
 
     def _choose_caps(self) -> None:
         self._caps_chosen = True
@@ -310,20 +316,39 @@ def _point(cap_w: float | None, power_w: float, power_se: float, speed: float, s
     )
 
 
-def spread(window: Sequence[CalibrationInput]) -> float:
+class Counted(NamedTuple):
+    """Joules that the meter had counted at a moment."""
+
+    mono_s: float
+    joules: float
+
+
+def counted(window: Sequence[CalibrationInput], start_s: float, end_s: float) -> list[Counted]:
+    """What the meter counted from `start_s` to `end_s`, as far as it looked: both ends are interpolated."""
+    looks = sorted({o.energy_mono_s: o.energy_j for o in window}.items())
+    inside = [Counted(at_s, joules) for at_s, joules in looks if start_s < at_s < end_s]
+    for edge_s in (start_s, end_s):
+        for (at_s, joules), (later_s, later) in pairwise(looks):
+            if at_s <= edge_s <= later_s:
+                inside.append(Counted(edge_s, joules + (later - joules) * (edge_s - at_s) / (later_s - at_s)))
+                break
+    return sorted(set(inside))
+
+
+def spread(counts: Sequence[Counted]) -> float:
     """Standard error of the mean watts of a window: from its quarters, and the counter's tick at both ends."""
-    first, last = window[0], window[-1]
-    length = last.energy_mono_s - first.energy_mono_s
+    first, last = counts[0], counts[-1]
+    length = last.mono_s - first.mono_s
     if length <= 0:
         return math.inf
-    mean = (last.energy_j - first.energy_j) / length
+    mean = (last.joules - first.joules) / length
     tick = 0.1 * mean / length
     parts: list[float] = []
     start = first
-    for observation in window[1:]:
-        if observation.energy_mono_s - start.energy_mono_s >= length / 4.001:
-            parts.append((observation.energy_j - start.energy_j) / (observation.energy_mono_s - start.energy_mono_s))
-            start = observation
+    for count in counts[1:]:
+        if count.mono_s - start.mono_s >= length / 4.001:
+            parts.append((count.joules - start.joules) / (count.mono_s - start.mono_s))
+            start = count
     if len(parts) < 2:
         return tick
     middle = sum(parts) / len(parts)

@@ -27,12 +27,21 @@ class SimulatedJob:
     ambient_c, kelvin_per_w, thermal_s, leak = 30.0, 0.06, 40.0, 0.0006
 
     def __init__(
-        self, seed: int, *, rate: float = 6.0, drift_per_min: float = 0.01, noise: float = 0.03, burst: float = 1.0
+        self,
+        seed: int,
+        *,
+        rate: float = 6.0,
+        drift_per_min: float = 0.01,
+        noise: float = 0.03,
+        burst: float = 1.0,
+        stalls: tuple[tuple[float, float], ...] = (),
     ) -> None:
         self.random = random.Random(seed)
         self.rate, self.drift, self.noise = rate, drift_per_min / 60, noise
         self.burst = burst
         """Share of each 250 ms with kernels running; the rest waits for data."""
+        self.stalls = stalls
+        """Checkpoints, from and to, in seconds of the job's life: no kernels, no steps."""
         self.limit_w = 700.0
         self.paused = False
         self.t = 1000.0
@@ -81,7 +90,8 @@ class SimulatedJob:
         for _ in range(round(seconds / DT_S)):
             self.t += DT_S
             self.tick += 1
-            running = not self.paused and self.tick % 25 < round(25 * self.burst)
+            stalled = any(start <= self.t - 1000 < end for start, end in self.stalls)
+            running = not self.paused and not stalled and self.tick % 25 < round(25 * self.burst)
             self.wobble += -self.wobble * DT_S / 0.5 + self.noise * self.random.gauss(0, 1) * (2 * DT_S / 0.5) ** 0.5
             x = self.clock(self.limit_w, self.temp_c)
             watts = self.busy_w(x, self.temp_c) if running else self.parked_w

@@ -71,6 +71,15 @@ def test_every_level_within_3_percent(nature: dict[str, float]) -> None:
     assert curve.levels[-1].kind == "full" and curve.pause_s is not None and curve.resume_s is not None
 
 
+@pytest.mark.parametrize("start_s", [25.0, 29.0, 33.0])
+def test_a_checkpoint_at_the_end_of_a_window_is_in_neither_its_watts_nor_its_pace(start_s: float) -> None:
+    job = SimulatedJob(seed=4, stalls=((start_s, start_s + 20),), drift_per_min=0.0)
+    curve = calibrate(job, can_cap=False)
+    _, watts, _ = job.steady(700.0)
+    assert curve.points[-1].power_w == pytest.approx(watts, rel=0.03)
+    assert curve.rate_steps_per_s == pytest.approx(job.rate, rel=0.03)
+
+
 def test_without_permission_full_and_parked_only() -> None:
     job = SimulatedJob(seed=1)
     curve = calibrate(job, can_cap=False, why_not_cap="needs root")
