@@ -110,9 +110,9 @@ class Job:
             state, reason = children.ending(children.Child("vanished", was=saved))
             return {"state": state, "reason": reason, "next": None, "exit": None}
         if pids.supervisor is None and pids.child is not None:
-            text = "no supervisor answers; training runs free and a new supervisor is on its way"
+            text = "no supervisor answers; training goes on unsteered, a new supervisor is on its way"
             if pids.keeper is None:
-                text = "keeper and supervisor are gone; training runs free"
+                text = "keeper and supervisor are gone; training goes on unsteered"
             # what the last supervisor saw is history
             blank = {"power_w": None, "memory_used_b": None, "util": None}
             gpus = tuple(msgspec.structs.replace(gpu, **blank) for gpu in gpus)

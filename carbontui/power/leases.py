@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from carbontui import paths, proc
+from carbontui import isolation, paths, proc
 from carbontui.power.messages import Outcome
 
 
@@ -258,6 +258,7 @@ def restore_stale(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
             timeout=timeout_s,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
+            env=isolation.environment(os.environ),
             cwd="/",  # -m would import from the user's current directory
         )
         return msgspec.json.decode(run.stdout, type=tuple[Outcome, ...])
@@ -277,6 +278,7 @@ def wait_for_driver(cwd: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        env=isolation.environment(os.environ),
         cwd=cwd,
     )
 

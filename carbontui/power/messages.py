@@ -18,6 +18,10 @@ DEAD_MAN_S = 30.0
 HUNG_S = 5.0
 """Without a report for this long the agent is killed and replaced."""
 
+SENSOR_BOUND = "sensor ±5 %; bursts under 0.3 s may be 20 % off"
+"""What no label of joules can promise: on some boards the counter adds up what a sensor sees in a quarter of the time,
+and nothing in the readings tells (arXiv 2312.02741; bursts of 250 ms on such a simulated board: -16 %)."""
+
 NOTHING = "no limit of ours is in force"
 """The text of a restored limit where there was none to restore."""
 
@@ -103,6 +107,8 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     pids: tuple[int, ...] | None = None
     """Compute processes on a watched board, looked at every ten seconds; None where the driver does not say."""
     foreign_pids: tuple[int, ...] = ()
+    foreign_user: str = ""
+    """Who the first of them is, for people."""
     mig: bool = False
     lost: bool = False
     caps: dict[str, Capability] = {}

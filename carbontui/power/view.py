@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from carbontui import proc
+import json
+
+from carbontui import paths, proc
 from carbontui.power.devices import DeviceInfo, Look, measure_caps
 from carbontui.power.messages import Capability, Reading
 
@@ -24,7 +26,16 @@ def foreign(pids: tuple[int, ...], own: tuple[int, ...], *, hidden_too: bool = F
 def user(pid: int) -> str:
     """Who a foreign process is, for people: a carbontui job by its id, others by pid and name."""
     job = proc.variable(pid, "CARBONTUI_JOB")
-    return f"job {job} (pid {pid})" if job else f"another process (pid {pid}, {proc.name(pid)})"
+    return f"job {_job_name(job)} (pid {pid})" if job else f"another process (pid {pid}, {proc.name(pid)})"
+
+
+def _job_name(job_id: str) -> str:
+    """A job's name, by which people know it; its id where its record is elsewhere or cannot be read."""
+    try:
+        record = json.loads((paths.job_dir(job_id) / "job.json").read_bytes())
+        return str(record["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return job_id
 
 
 def reading(
@@ -78,6 +89,7 @@ def reading(
         reasons=look.reasons,
         pids=pids,
         foreign_pids=foreign,
+        foreign_user=user(foreign[0]) if foreign else "",
         mig=info.mig,
         lost=look.lost,
         caps=caps,

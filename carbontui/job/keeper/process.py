@@ -33,6 +33,7 @@ FIRST_HOLD_S = 60.0
 LAST_WORD_S = 15.0
 """How long the supervisor may take to close the books after the child's end."""
 FAULT_PAUSE_S = 1.0
+FIRST_COUNT = f"{isolation.ROOT}/carbontui/power/first_count.py"
 EXIT_ROOM_B = 512
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -123,6 +124,8 @@ class Keeper:
         )
         if resume and isinstance(step, int):
             environment["CARBONTUI_START_STEP"] = str(step)
+        if self.starts == 0:
+            self.count_first()
         output = self.open_log()
         try:
             self.child = subprocess.Popen(
@@ -151,6 +154,17 @@ class Keeper:
         self.hold_until = None
         log(f"child {self.child.pid} started{' again' if resume else ''}")
         self.publish()
+
+    def count_first(self) -> None:
+        """Have the boards' energy counters read now: the agent comes a second later. Nobody waits for it."""
+        with contextlib.suppress(OSError):
+            subprocess.Popen(
+                [sys.executable, "-I", "-S", FIRST_COUNT, f"{self.dir}/first-count.json"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     def open_log(self) -> int:
         """run.log; nowhere when it cannot be opened (its folder is gone, no inode is left): training matters more."""

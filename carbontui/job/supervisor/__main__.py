@@ -31,7 +31,7 @@ def main() -> None:
     try:
         options = spec.load(directory)
     except (OSError, ValueError) as error:
-        sys.exit(f"supervisor: {directory / 'spec.json'} cannot be read, training runs free: {error}")
+        sys.exit(f"supervisor: {directory / 'spec.json'} cannot be read, training goes on unsteered: {error}")
     asyncio.run(supervise(options, fd))
 
 

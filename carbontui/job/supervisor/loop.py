@@ -57,8 +57,10 @@ GONE_GRACE_S = 0.5
 """Viewers see the end of the job for this long before the supervisor leaves."""
 LAST_LOOK_S = 0.1
 """What is sent last must have left before the sockets are closed."""
+LAST_COUNT_S = 0.5
+"""How long the end of the training waits for a last look at its boards; without one the last sample is the end."""
 AVOIDED_FROM_S = 60.0
-"""Work done before a saving is claimed: the second between start and first sample is not metered, and would look so."""
+"""Work done before a saving is claimed: of a shorter run the start, which draws less, would look like one."""
 
 
 class Supervisor:
@@ -99,6 +101,7 @@ class Supervisor:
             ticks=self.ticks,
             look=self.look,
             describe=self.snapshots.describe,
+            book=self._book_now,
             perform=self._perform,
             wake=self.wake,
         )
@@ -253,7 +256,11 @@ class Supervisor:
             self._beaten = seen.mono_s
             self.keeper.beat()
         with confined("metering"):
-            seen = self._meter(seen)
+            if self._ended_mono is None:  # what boards draw after the training's end is not the job's
+                if seen.child.state in ("exited", "vanished"):
+                    await self.agent.refresh(LAST_COUNT_S)
+                    seen = self.look()
+                seen = self._meter(seen)
         with confined("the grid feed"):
             self._read_grid(seen)
         with confined("deciding"):
@@ -274,12 +281,24 @@ class Supervisor:
     def _meter(self, seen: Inputs) -> Inputs:
         """Samples into the accounts; what was seen into the state."""
         observed = self.cell.state.decision.state
-        watched = frozenset(reading.uuid for reading in seen.devices)
-        self.accounting.meter_samples(self.agent.drain(), observed, watched)
+        self._count(seen)
         self.accounting.host(seen.now_s, seen.dt_s, observed, held=observed not in ("waiting", "unloaded"))
         seen = replace(seen, metered=self.accounting.metered_boards)
         self.cell.state = state.absorb(self.cell.state, seen)
         return seen
+
+    def _count(self, seen: Inputs) -> None:
+        """Samples that have arrived into joules."""
+        watched = frozenset(reading.uuid for reading in seen.devices)
+        self.accounting.meter_samples(self.agent.drain(), self.cell.state.decision.state, watched)
+
+    def _book_now(self) -> None:
+        """Account for what has just been sampled: it is about to be told as of this moment."""
+        with self.faults.confined("metering"):
+            if self._ended_mono is None:
+                seen = self.look()
+                self._count(seen)
+                self._account(seen)
 
     def _read_grid(self, seen: Inputs) -> None:
         if abs(seen.jump_s) > CLOCK_SET_S * self.cell.state.clock.speed:

@@ -1,4 +1,4 @@
-"""Which boards are the job's: those its training named, else all visible ones until it has."""
+"""Which boards are the job's: those its training named, else those with its processes, else all visible ones."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ class Boards:
     """The boards that the training has said it uses; None before it did."""
     named_mono_s: float = 0.0
     """When that last changed."""
+    shown: tuple[str, ...] = ()
+    """The boards on which the driver shows processes of a training that has named none."""
+    shown_mono_s: float = 0.0
     own: frozenset[str] = frozenset()
     """Boards that were ever watched because they were named; one of a rank that is gone stays the job's."""
     left: LeftAlone = NONE_LEFT
@@ -49,9 +52,25 @@ def named(boards: Boards, ranks: tuple[Rank, ...], mono_s: float) -> Boards:
     return replace(boards, named=said, named_mono_s=mono_s) if said and said != boards.named else boards
 
 
+def shown(boards: Boards, seen: Inputs) -> Boards:
+    """What the driver shows of a training that names no board: those with its processes are its own."""
+    if boards.named is not None or not seen.readings.by_process:
+        return boards
+    uuids = tuple(reading.uuid for reading in seen.devices)
+    return replace(boards, shown=uuids, shown_mono_s=seen.mono_s) if uuids != boards.shown else boards
+
+
+def known(boards: Boards) -> tuple[frozenset[str], float] | None:
+    """The boards that are certainly the training's, and since when that is known; None: any visible one may be."""
+    if boards.named is not None:
+        return frozenset(boards.named), boards.named_mono_s
+    return (frozenset(boards.shown), boards.shown_mono_s) if boards.shown else None
+
+
 def settled(boards: Boards, seen: Inputs) -> Boards:
     """Boards that are watched well after they were named are the job's own."""
-    if boards.named is None or seen.mono_s - boards.named_mono_s < NAMED_S or seen.readings_age_s >= NAMED_S / 2:
+    certain = known(boards)
+    if certain is None or seen.mono_s - certain[1] < NAMED_S or seen.readings_age_s >= NAMED_S / 2:
         return boards
     own = boards.own | {reading.uuid for reading in seen.devices}
     return replace(boards, own=own) if own != boards.own else boards
@@ -59,16 +78,18 @@ def settled(boards: Boards, seen: Inputs) -> Boards:
 
 def strangers(boards: Boards, seen: Inputs, after_s: float = NAMED_S) -> tuple[str, ...]:
     """Boards that were counted only because nobody had said yet which ones the training uses."""
-    if boards.named is None or seen.mono_s - boards.named_mono_s < after_s:
+    certain = known(boards)
+    if certain is None or seen.mono_s - certain[1] < after_s:
         return ()
     watched = {reading.uuid for reading in seen.devices}
-    return tuple(sorted(seen.metered - watched - boards.own - set(boards.named))) if watched else ()
+    return tuple(sorted(seen.metered - watched - boards.own - certain[0])) if watched else ()
 
 
 def unseen(boards: Boards, seen: Inputs) -> frozenset[str]:
     """Boards that were metered for this job and that the driver does not show any more."""
     gone = seen.metered - {reading.uuid for reading in seen.readings.devices}
-    return gone if boards.named is None else gone & (boards.own | set(boards.named))
+    certain = known(boards)
+    return gone if certain is None else gone & (boards.own | certain[0])
 
 
 def take_limits(devices: Sequence[Reading]) -> bool:
@@ -111,4 +132,4 @@ def restored(kept: Any, mono_s: float) -> Boards:
     left = LeftAlone(was.left.watts, was.left.boards) if was.left and was.left.boards else NONE_LEFT
     if not was.named:
         return Boards(left=left)
-    return Boards(was.named, mono_s, was.own, left)
+    return Boards(was.named, mono_s, own=was.own, left=left)

@@ -52,7 +52,12 @@ def why_no_cap(state: JobState, seen: Inputs, watts: float) -> str:
         if top is not None and watts > top:
             return f"{watts:g} W is above what {reading.name} takes; at most {top:g} W"
         if high is not None and watts > high and not state.spec.allow_raise:
-            return f"{watts:g} W is above the limit found ({high:g} W); carbontui run --allow-raise permits it"
+            found = f"{watts:g} W is above the limit found ({high:g} W)"
+            default = reading.limit_default_w
+            if default is not None and default > high:
+                lift = f"sudo nvidia-smi -i {reading.uuid} -pl {default:g}"
+                found = f"{found}, which is below the driver's default of {default:g} W; to lift it: {lift}"
+            return f"{found}; carbontui run --allow-raise permits it"
     return ""
 
 

@@ -27,7 +27,9 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
     found += [line for line in ours if line]
     found += seen.readings.notices
     several = {r.uuid: f"GPU {r.index}: " for r in seen.readings.devices} if len(seen.readings.devices) > 1 else {}
-    found += [several.get(o.uuid, "") + o.text for o in seen.limits.outcomes.values() if not o.ok and o.text]
+    shared = {reading.uuid for reading in seen.devices if reading.foreign_pids}
+    failed = [o for o in seen.limits.outcomes.values() if not o.ok and o.text]
+    found += [several.get(o.uuid, "") + o.text for o in failed if o.code != "foreign" or o.uuid not in shared]
     if sentence := finish.unreachable_by_pause(state, seen.now_s):
         found.append(sentence)
     return tuple(dict.fromkeys(found))
@@ -45,7 +47,7 @@ def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
     for reading in devices:
         board = f"GPU {reading.index}"
         if reading.lost:
-            found.append(f"{board} is lost (it fell off the bus): reboot or reset it; its energy until then is kept")
+            found.append(f"{board} is lost (it fell off the bus): reset it or reboot; its energy until then is kept")
             continue
         if reading.power_w is None and reading.caps.get("energy", Capability("unknown")).support != "yes":
             why = reading.why.get("power_w", "no reading")
@@ -53,6 +55,6 @@ def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
         if reading.mig:
             found.append(f"{board}: its watts are those of the whole board, shared by its MIG slices")
         if reading.foreign_pids:
-            pid = reading.foreign_pids[0]
-            found.append(f"{board}: another process uses it too (pid {pid}); its watts are counted here")
+            user = reading.foreign_user or f"another process (pid {reading.foreign_pids[0]})"
+            found.append(f"{board}: {user} uses it too: its limit is left alone, its watts are counted here")
     return found

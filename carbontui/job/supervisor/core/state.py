@@ -159,7 +159,8 @@ def _learn_watts(state: JobState, seen: Inputs, *, plain_full: bool) -> Measured
 def _see_boards(state: JobState, seen: Inputs) -> Boards:
     if state.spec.simulated is not None:
         return state.boards
-    return boards.settled(boards.named(state.boards, seen.ranks, seen.mono_s), seen)
+    named = boards.named(state.boards, seen.ranks, seen.mono_s)
+    return boards.settled(boards.shown(named, seen), seen)
 
 
 # --- what is decided becomes what is so ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from carbontui.grid.types import Outlook
 from carbontui.job.supervisor.core import boards, ending, finish, machine
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.power.messages import Reading
+from carbontui.power.messages import SENSOR_BOUND, Reading
 
 How = protocol.How
 
@@ -143,7 +143,8 @@ def _provenance(
         found["power_w"] = p("measured" if host.how == "measured" else "estimated", host.source, age)
     energy = _energy_how(state, seen)
     without = "; a board that cannot be read is not in it" if blind else ""
-    found["energy_gpu_kwh"] = p(energy, (_shares(totals.gpu_shares) or "nothing metered yet") + without)
+    bound = f" ({SENSOR_BOUND})" if energy in ("measured", "integrated") and totals.gpu_shares else ""
+    found["energy_gpu_kwh"] = p(energy, (_shares(totals.gpu_shares) or "nothing metered yet") + bound + without)
     wall = f"boards, CPU, host constant and PUE: {_shares(totals.shares) or 'nothing metered yet'}{without}"
     found["energy_wall_kwh"] = p(energy if gpus else "estimated", wall)
     grid: How = "default"

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from carbontui import protocol, units
 from carbontui.account import accounts
@@ -15,6 +16,7 @@ from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
+from carbontui.job.supervisor.record.first_count import FirstCounts
 from carbontui.job.supervisor.record.watt_history import WattHistory
 from carbontui.power.messages import Sample
 from carbontui.power.meter import Increment, Meter
@@ -44,6 +46,7 @@ class Accounting:
     meter: Meter = field(default_factory=Meter)
     ledger: EnergyLedger = field(default_factory=EnergyLedger)
     watts: WattHistory = field(init=False)
+    first_counts: FirstCounts = field(init=False)
     intensity: accounts.Bins = field(default_factory=accounts.Bins)
     price: accounts.Bins = field(default_factory=accounts.Bins)
     held_s: float = 0.0
@@ -62,6 +65,7 @@ class Accounting:
         self.watts = WattHistory(start, 60.0 if not self.clock.replay else 900.0)
         self.ledger.pue = self.options.pue
         self.ledger.count_idle = self.options.count_idle
+        self.first_counts = FirstCounts(Path(self.options.dir))
 
     def restore(self) -> None:
         """Go on where a predecessor stopped: the counter of the boards fills the time in between."""
@@ -104,6 +108,8 @@ class Accounting:
         """Samples of the agent into joules; boards the job does not use are left out."""
         for sample in samples:
             if sample.uuid in watched or sample.uuid in ESTIMATED:
+                if sample.uuid not in self.meter.devices and (first := self.first_counts.before(sample)) is not None:
+                    self.meter.add(first)
                 self._book(self.meter.add(sample), state)
 
     def disown(self, devices: Iterable[str]) -> float:

@@ -53,6 +53,7 @@ class Requests:
         ticks: Ticks,
         look: Callable[[], Inputs],
         describe: Callable[[JobState, Inputs], protocol.Status],
+        book: Callable[[], None],
         perform: Callable[[Iterable[Effect]], None],
         wake: Callable[[], None],
     ) -> None:
@@ -66,6 +67,7 @@ class Requests:
         self._ticks = ticks
         self._look = look
         self._describe = describe
+        self._book = book
         self._perform = perform
         self._wake = wake
         self._losses = LossHistory()
@@ -117,6 +119,7 @@ class Requests:
     async def status_now(self) -> protocol.Status:
         """A fresh sample, within 300 ms."""
         await self._agent.refresh(SAMPLE_WAIT_S)
+        self._book()
         return self._describe(self._cell.state, self._look())
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
