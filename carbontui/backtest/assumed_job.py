@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from carbontui.grid import typical
 from carbontui.grid.types import Series
 from carbontui.plan.problem import Level, Problem, ProblemError, problem_from_dict
 
@@ -97,6 +98,30 @@ def boundaries(start_s: float, deadline_s: float, slot_s: float) -> list[float]:
     return [*edges, deadline_s]
 
 
+def slot_length_s(start_s: float, end_s: float) -> float:
+    """Seconds of a slot: a quarter of an hour for plans of up to ten days, else an hour."""
+    return 900.0 if end_s - start_s <= 10 * 86400 else 3600.0
+
+
+class TypicalDays:
+    """The typical days of a zone in place of a recorded grid: known for any time, of no particular year."""
+
+    def __init__(self, zone: str) -> None:
+        self.zone = zone
+        self.source = f"typical days of {zone}, not live"
+
+    def slots(self, edges: list[float]) -> list[float]:
+        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ValueError for a zone that is not known."""
+        step_s = slot_length_s(edges[0], edges[-1])
+        outlook = typical.outlook(self.zone, edges[0] // step_s * step_s, step_s, len(edges))
+        self.source = f"{outlook.source}, not live"
+        values = [outlook.value_at(edge + 1e-3) for edge in edges[:-1]]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            raise ProblemError("zone", f"typical days of {self.zone} do not cover the whole time to be planned")
+        return known
+
+
 class Grid:
     """A recorded series (gCO2/kWh, epoch seconds) to be averaged over any interval: coarse rows are held."""
 
@@ -108,6 +133,10 @@ class Grid:
         self.total = [0.0]
         for row in series.rows:
             self.total.append(self.total[-1] + row.value * row.dur_s)
+
+    @property
+    def source(self) -> str:
+        return self.series.source
 
     @property
     def start_s(self) -> float:

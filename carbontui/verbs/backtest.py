@@ -43,7 +43,6 @@ def backtest(
     from carbontui.backtest.issued import load_issues
     from carbontui.backtest.run import run
     from carbontui.grid import recorded
-    from carbontui.plan import ProblemError
 
     def progress(done: int) -> None:
         if sys.stderr.isatty():
@@ -56,8 +55,6 @@ def backtest(
         report = run(
             grid, job, units.parse_duration(work), slack, starts, seed=seed, issues=issues, own=own, progress=progress
         )
-    except ProblemError as error:
-        raise Failure(str(error), 2) from None
     except ValueError as error:
         raise Failure(str(error), 2) from None
     if as_json:

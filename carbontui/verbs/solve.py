@@ -17,6 +17,8 @@ from carbontui.verbs.failure import Failure, Finite
 if TYPE_CHECKING:
     from carbontui.plan import Evaluation, Frontier, Plan, Problem
 
+LONGEST_S = 60 * 86400.0
+"""Typical days say little about a job that takes longer."""
 DEFAULT_FULL_W = 300.0
 """Board watts flat out where none are given; an assumption, named as such in the output."""
 
@@ -58,13 +60,13 @@ def solve(
             found = plan.solve(problem, tol=tol)
         else:
             asked = (zone, grid_file, work, budget, start, watts, levels_file)
-            problem, start_s, about = _made_up(*asked, now_s := time.time())
+            problem, start_s, about = _assumed_problem(*asked, now_s := time.time())
             with_frontier = True
             found = plan.solve(problem, tol=tol)
             if found.late_s:
                 # work after the deadline is charged with the intensity of its own hours, not of the last hour before it
                 deadline_s = problem.deadline_s
-                problem, _, _ = _made_up(*asked, now_s, found.late_s)
+                problem, _, _ = _assumed_problem(*asked, now_s, found.late_s)
                 found = _late_by(deadline_s, plan.solve(problem, tol=tol))
         curve = plan.frontier(problem) if with_frontier else None
         text = plan.explain(problem, found, start_s=start_s)
@@ -83,7 +85,7 @@ def solve(
     _show(problem, found, curve, text, about)
 
 
-def _made_up(
+def _assumed_problem(
     zone: str | None,
     grid_file: str | None,
     work: str | None,
@@ -94,10 +96,12 @@ def _made_up(
     now_s: float,
     beyond_s: float = 0.0,
 ) -> tuple[Problem, float, str]:
-    """Problem, epoch seconds of its start, and one line on where its numbers come from. The problem
-    ends `beyond_s` after the deadline."""
-    from carbontui.backtest.assumed_job import Grid, assumed, boundaries, load_job
-    from carbontui.grid import recorded, typical
+    """Problem, epoch seconds of its start, and one line on where its numbers come from.
+
+    The problem ends `beyond_s` after the deadline. Raises Failure (2) for options that cannot be used.
+    """
+    from carbontui.backtest.assumed_job import Grid, TypicalDays, assumed, boundaries, load_job, slot_length_s
+    from carbontui.grid import recorded
     from carbontui.job import budget as budgets
 
     if not work or not (zone or grid_file):
@@ -106,8 +110,9 @@ def _made_up(
     about = f"levels of {levels_file}" if levels_file else f"assumed speed at lower watts, {watts:.0f} W flat out"
     try:
         work_s = units.parse_duration(work)
-        grid = Grid(recorded.load(grid_file, zone=zone or "recorded")) if grid_file else None
-        start_s = units.from_iso(start) if start else (grid.start_s if grid else now_s)
+        known = Grid(recorded.load(grid_file, zone=zone or "recorded")) if grid_file else None
+        grid = known or TypicalDays(zone or "")
+        start_s = units.from_iso(start) if start else (known.start_s if known else now_s)
         deadline_s = budgets.parse(budget, start_s).deadline_s(start_s, work_s)
     except ValueError as error:
         raise Failure(str(error), 2) from None
@@ -115,23 +120,15 @@ def _made_up(
     if deadline_s <= start_s:
         raise Failure(f"budget {budget!r} ends before the start", 2)
     deadline_s += beyond_s
-    slot_s = 900.0 if deadline_s - start_s <= 10 * 86400 else 3600.0
-    if deadline_s - start_s > 60 * 86400:
-        raise Failure(f"budget {budget!r} is longer than 60 days", 2)
-    edges = boundaries(start_s, deadline_s, slot_s)
-    durations = [b - a for a, b in pairwise(edges)]
-    if grid is not None:
-        return job.problem(durations, grid.slots(edges), work_s), start_s, f"{grid.series.source}; {about}"
+    if deadline_s - start_s > LONGEST_S:
+        raise Failure(f"budget {budget!r} is longer than {LONGEST_S / 86400:.0f} days", 2)
+    edges = boundaries(start_s, deadline_s, slot_length_s(start_s, deadline_s))
     try:
-        first = start_s // slot_s * slot_s
-        outlook = typical.outlook(zone or "", first, slot_s, len(durations) + 1)
+        values = grid.slots(edges)
     except ValueError as error:
         raise Failure(str(error), 2) from None
-    values = [outlook.value_at(edge + 1e-3) for edge in edges[:-1]]
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        raise Failure(f"typical days of {zone} do not cover the whole time to be planned", 2)
-    return job.problem(durations, known, work_s), start_s, f"{outlook.source}, not live; {about}"
+    durations = [b - a for a, b in pairwise(edges)]
+    return job.problem(durations, values, work_s), start_s, f"{grid.source}; {about}"
 
 
 def _late_by(deadline_s: float, plan: Plan) -> Plan:

@@ -11,7 +11,7 @@ from msgspec import structs
 from carbontui import protocol, units
 from carbontui.tui.glyphs import ASCII
 from carbontui.tui.keys import check_until
-from carbontui.tui.screens.ask import Ask, AskStop
+from carbontui.tui.screens.ask import AskStop, AskText
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.status_line import StatusLine
@@ -129,7 +129,7 @@ async def test_a_cap_that_is_no_power_is_not_sent(stage: Any) -> None:
     async with stage() as s:
         await s.pilot.press("c", *"lots", "enter")
         await s.until(lambda: "is not a power" in s.text())
-        assert isinstance(s.app.screen, Ask)
+        assert isinstance(s.app.screen, AskText)
         await s.pilot.press("escape", "r")
         assert [c.verb for c in await sent(s)] == ["resume"]
 
@@ -139,7 +139,7 @@ async def test_a_time_that_is_none_is_said_while_the_question_is_open(stage: Any
     async with stage() as s:
         await s.pilot.press("P", *text, "enter")
         await s.until(lambda: "is not a time" in s.text())
-        assert isinstance(s.app.screen, Ask)
+        assert isinstance(s.app.screen, AskText)
         for key in ("fri 9:00", "18:05", "next", "1h30m", "2030-01-01T00:00:00Z"):
             check_until(key)
         await s.pilot.press("escape", "r")

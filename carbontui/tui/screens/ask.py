@@ -13,7 +13,7 @@ from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
 
-class Ask(ModalScreen[str | None]):
+class AskText(ModalScreen[str | None]):
     """One line of text, checked; None when the person returns. `check` raises ValueError with what is wrong."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

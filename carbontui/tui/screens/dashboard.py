@@ -28,7 +28,7 @@ from carbontui.tui.target import Target
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
-from carbontui.tui.widgets.levels import Past, of_point
+from carbontui.tui.widgets.levels import PastLevels, of_point
 from carbontui.tui.widgets.log_tail import LogTail
 from carbontui.tui.widgets.numbers import Numbers
 from carbontui.tui.widgets.state_bar import StateBar
@@ -69,7 +69,7 @@ class Dashboard(Screen[str | None]):
         self.picture: Picture | None = None
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
         self.choice: Choice | None = None
-        self.past: Past | None = None
+        self.past: PastLevels | None = None
         self._previewing: asyncio.Task[None] | None = None
         self._monotonic = monotonic
         self._arrived_s = monotonic()
@@ -278,17 +278,17 @@ class Dashboard(Screen[str | None]):
         self._ask_time("boost")
 
     def _ask_time(self, verb: protocol.Verb) -> None:
-        from carbontui.tui.screens.ask import Ask
+        from carbontui.tui.screens.ask import AskText
 
         def answered(text: str | None) -> None:
             if text:
                 self.send(verb, keys.until_args(text))
 
         hint = "30m, 2h, a time like 18:00, or next (the next planned change)"
-        self.app.push_screen(Ask(f"{verb} for how long?", hint, "1h", keys.check_until), answered)
+        self.app.push_screen(AskText(f"{verb} for how long?", hint, "1h", keys.check_until), answered)
 
     def action_cap(self) -> None:
-        from carbontui.tui.screens.ask import Ask
+        from carbontui.tui.screens.ask import AskText
 
         def answered(text: str | None) -> None:
             if text:
@@ -299,7 +299,7 @@ class Dashboard(Screen[str | None]):
             return
         limits = [gpu.limit_w for gpu in self.picture.status.gpus if gpu.limit_w] if self.picture else []
         hint = f"watts per GPU, like {min(limits) * 0.7:.0f}" if limits else "watts per GPU, like 250"
-        self.app.push_screen(Ask("cap each GPU at how many watts?", hint, "", units.parse_watts), answered)
+        self.app.push_screen(AskText("cap each GPU at how many watts?", hint, "", units.parse_watts), answered)
 
     def action_stop(self) -> None:
         from carbontui.tui.screens.ask import AskStop
@@ -413,7 +413,7 @@ class Dashboard(Screen[str | None]):
         if not any(answer.level):
             self._asked_past = None  # this supervisor keeps no levels: do not ask again
             return
-        self.past = Past.of(answer)
+        self.past = PastLevels.of(answer)
         self._show_charts()
 
 

@@ -12,7 +12,7 @@ from carbontui.tui.widgets.scale import Window
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastLevels:
     """Levels as they were: one name (or None) per bucket of equal time."""
 
     start_s: float
@@ -20,7 +20,7 @@ class Past:
     levels: tuple[str | None, ...]
 
     @classmethod
-    def of(cls, answer: protocol.HistoryAnswer) -> Past:
+    def of(cls, answer: protocol.HistoryAnswer) -> PastLevels:
         return cls(units.from_iso(answer.watts.start), answer.watts.step_s, answer.level)
 
     def at(self, at_s: float) -> str | None:

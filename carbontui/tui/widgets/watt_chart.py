@@ -6,7 +6,7 @@ from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink
-from carbontui.tui.widgets.levels import Past, planned, table
+from carbontui.tui.widgets.levels import PastLevels, planned, table
 from carbontui.tui.widgets.scale import GUTTER, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
@@ -17,9 +17,9 @@ class WattChart(Cells):
     picture: Picture | None = None
     preview: protocol.PlanView | None = None
 
-    past: Past | None = None
+    past: PastLevels | None = None
 
-    def show(self, picture: Picture, past: Past | None, preview: protocol.PlanView | None) -> None:
+    def show(self, picture: Picture, past: PastLevels | None, preview: protocol.PlanView | None) -> None:
         self.picture, self.past, self.preview = picture, past, preview
         self.redraw()
 
