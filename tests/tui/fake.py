@@ -299,11 +299,19 @@ class FakeSupervisor:
         self._server: asyncio.Server | None = None
 
     async def __aenter__(self) -> FakeSupervisor:
-        self.path.unlink(missing_ok=True)
-        self._server = await asyncio.start_unix_server(self._serve, str(self.path))
+        await self.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Listen; again after `close`, as a successor would."""
+        self.path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._serve, str(self.path))
+
+    async def close(self) -> None:
+        """Hang up on everyone, and leave nobody to connect to."""
         assert self._server is not None
         self._server.close()
         self.path.unlink(missing_ok=True)

@@ -222,11 +222,11 @@ async def test_a_gap_in_seq_asks_for_the_whole_picture(stage: Any) -> None:
 
 async def test_it_reconnects_and_says_that_training_goes_on(stage: Any) -> None:
     async with stage() as s:
-        s.fake.viewing.clear()
-        s.fake.drop()
+        await s.fake.close()
         await s.until(lambda: "the training goes on" in s.text())
         assert "RUNNING" in s.text()
         s.fake.snap = structs.replace(s.fake.snap, status=s.fake.status(step=8888))
+        await s.fake.open()
         await s.until(lambda: "8 888" in s.text() and "live" in s.text())
 
 
