@@ -31,7 +31,8 @@ class Budget:
     text: str
 
     def deadline_s(self, start_s: float, work_s: float | None) -> float | None:
-        """Epoch seconds of the deadline; None for a factor of an unknown amount of work.
+        """Epoch seconds of the deadline; None for a factor of an unknown amount of work. A factor of long work allows
+        no more than `LONGEST_S` beyond flat out.
 
         `start_s` is the job's first start, `work_s` the whole work in reference-speed seconds.
         """
@@ -39,7 +40,7 @@ class Budget:
             return self.value
         if self.kind == "duration":
             return start_s + self.value
-        return None if work_s is None else start_s + self.value * work_s
+        return None if work_s is None else start_s + work_s + min((self.value - 1.0) * work_s, LONGEST_S)
 
 
 def parse(text: str, now_s: float) -> Budget:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -28,6 +27,8 @@ from carbontui.job.supervisor.core.state import JobState
 
 OVERRIDE_MAX_S = 366 * 86400.0
 """No override lasts longer; who wants more leaves its end out."""
+NUMBER_MAX = 1e18
+"""The wire carries no larger one: viewers would refuse every status that shows it (`protocol.NonNegative`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +138,10 @@ def _until(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> float | None:
 
 
 def _number(value: Any, wanted: str) -> float:
-    """A finite number above zero, or one that is written plainly. Raises OverrideError with what was `wanted`."""
+    """A number above zero, or one that is written plainly. Raises OverrideError with what was `wanted`."""
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
         value = float(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= NUMBER_MAX:
         raise OverrideError(wanted)
     return float(value)
 

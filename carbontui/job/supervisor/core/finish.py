@@ -23,7 +23,8 @@ def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
     if state.progress.total_s is None:
         how = "tell it with --work 8h, --steps N or carbontui.report(total=N)"
         if state.progress.steps_total is not None:
-            how = "measuring the speed of a step first"
+            endless = f"{state.progress.steps_total} steps would take years; {how}"
+            how = endless if state.progress.ref_rate else "measuring the speed of a step first"
         return protocol.Reason("no_work", f"flat out: the amount of work is not known yet; {how}")
     if seen.zone is None:
         return protocol.Reason("no_zone", f"flat out: {spec.zone_why or 'the grid zone is not known'}")

@@ -23,11 +23,13 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
         # no board: what the CPU draws at work and at rest takes its place
         rest = spec.host_w
         full = known.rest_w.value or problem.DEFAULT_CPU_W
-        parked = idle = min(full, known.rest_parked_w.value or problem.DEFAULT_CPU_IDLE_SHARE * full)
+        parked = idle = known.rest_parked_w.value or problem.DEFAULT_CPU_IDLE_SHARE * full
+    # levels rise with their watts, whatever two means of different moments say
+    parked = min(parked, full) if full else parked
     return problem.Machine(
         full_w=full,
         full_measured=full_measured,
-        parked_w=min(parked, full) if full else parked,
+        parked_w=parked,
         parked_measured=parked_measured,
         idle_w=min(idle, parked),
         rest_w=rest,

@@ -109,7 +109,8 @@ def restored(kept: Any) -> Plan | None:
         return None
     try:
         was = msgspec.convert(kept, _Kept)
-    except msgspec.ValidationError:
+        units.from_iso(was.view.finish)
+    except (msgspec.ValidationError, ValueError):
         return None
     rising = all(a < b for a, b in itertools.pairwise(was.edges_s))
     if len(was.edges_s) != len(was.names) + 1 or not rising:
@@ -250,14 +251,11 @@ def fixed_slots(override: protocol.Override | None, until_s: float | None, setup
 
 
 def level_under(override: protocol.Override, known: Iterable[Level]) -> Level | None:
-    """The level of `known` that an override comes to; None for a cap below all that were measured."""
+    """The level of `known` that an override comes to; None where there is none, as for a cap below all measured."""
     known = tuple(known)
-    if override.mode == "boost":
-        return next(level for level in known if level.kind == "full")
-    if override.mode == "pause":
-        return next((level for level in known if level.kind == "off"), None) or next(
-            level for level in known if level.kind == "pause"
-        )
+    if override.mode != "cap":
+        kinds = ("full",) if override.mode == "boost" else ("off", "pause")
+        return next((level for kind in kinds for level in known if level.kind == kind), None)
     allowed = [level for level in known if level.cap_w is not None and level.cap_w <= (override.value_w or 0)]
     return max(allowed, key=lambda level: level.cap_w or 0.0) if allowed else None
 

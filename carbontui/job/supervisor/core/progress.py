@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from carbontui import units
+
 MIN_STEPS = 5
 MIN_WALL_S = 3.0
 """So many steps over so long a time are needed before their rate is believed."""
@@ -67,7 +69,7 @@ class Progress:
         if self.work_s is not None:
             return self.work_s
         if self.steps_total is not None and self.ref_rate:
-            return self.steps_total / self.ref_rate
+            return _believed(self.steps_total / self.ref_rate)
         return None
 
     @property
@@ -81,11 +83,17 @@ class Progress:
         """The work left in reference-speed seconds: by steps and the measured rate where both are known, since a
         person's --work is an estimate; less what ran since the last reported step. None while unknown."""
         rate = self.ref_rate
-        if self.steps_total is not None and rate:
-            return max(0.0, (self.steps_total - self.step) / rate - self.ahead_s)
+        by_steps = _believed((self.steps_total - self.step) / rate) if self.steps_total is not None and rate else None
+        if by_steps is not None:
+            return max(0.0, by_steps - self.ahead_s)
         if self.work_s is None:
             return None
         return max(0.0, self.work_s - self.done_s - (self.ahead_s if rate and self.step else 0.0))
+
+
+def _believed(seconds: float) -> float | None:
+    """Work that steps come to; None where nobody can mean it: a data set without a length has the largest integer."""
+    return seconds if seconds <= units.LONGEST_S else None
 
 
 def saw_start(known: Progress, starts: int) -> Progress:

@@ -107,7 +107,8 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
     else:
         work = progress.rested(state.progress)
     known = state.measured
-    if settled and seen.readings_age_s < FRESH_WATTS_S:
+    # it is the reading that must be of the new state, not the moment it is looked at
+    if seen.readings.mono_s - state.changed_mono_s > SETTLE_WALL_S and seen.readings_age_s < FRESH_WATTS_S:
         known = _learn_watts(state, seen, plain_full=plain_full)
     leader = seen.leader
     return replace(

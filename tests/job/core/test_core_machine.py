@@ -1,0 +1,115 @@
+"""What a plan counts with: measured where it was, documented defaults until then."""
+
+from dataclasses import replace
+
+import pytest
+from states import NOW_S, board, inputs, job_state, rank
+
+from carbontui.job.clock import Clock
+from carbontui.job.supervisor.core import machine, problem
+from carbontui.job.supervisor.core.control import Decision
+from carbontui.job.supervisor.core.measured import Mean, Measured
+from carbontui.job.supervisor.core.progress import Progress
+from carbontui.power.curve import Curve, Point
+from carbontui.protocol import Reason
+
+REPLAY = Clock(speed=60.0, wall_origin_s=NOW_S, job_origin_s=NOW_S)
+TWO = inputs(boards=(board(limit_found_w=700.0), board("GPU-b", limit_found_w=500.0)))
+
+
+def watts(**tables):
+    return Measured(**{kind: {uuid: Mean(w, 9) for uuid, w in table.items()} for kind, table in tables.items()})
+
+
+def test_before_anything_was_measured_a_board_counts_as_its_limit_and_says_so():
+    found = machine.machine(job_state(), TWO)
+    assert found.full_w == 1200.0 and not found.full_measured
+    assert found.parked_w == 2 * problem.DEFAULT_PARKED_W and not found.parked_measured
+
+
+def test_a_small_board_is_not_taken_to_draw_more_parked_than_it_could():
+    found = machine.machine(job_state(), inputs(boards=(board(limit_found_w=75.0, limit_w=75.0),)))
+    assert found.parked_w == 25.0 and found.idle_w == 12.5
+
+
+def test_a_board_not_yet_measured_counts_as_the_mean_of_those_that_were():
+    known = job_state(measured=watts(full_w={"GPU-a": 640.0}, parked_w={"GPU-a": 110.0, "GPU-b": 90.0}))
+    found = machine.machine(known, TWO)
+    assert found.full_w == 1280.0 and not found.full_measured
+    assert found.parked_w == 200.0 and found.parked_measured
+
+
+def test_watts_of_boards_that_are_not_the_jobs_any_more_do_not_count():
+    known = job_state(measured=watts(full_w={"GPU-a": 600.0, "GPU-b": 500.0, "GPU-old": 50.0}))
+    assert machine.machine(known, TWO).full_w == 1100.0
+
+
+def test_no_board_draws_more_parked_than_flat_out():
+    known = job_state(measured=watts(full_w={"GPU-a": 80.0}, parked_w={"GPU-a": 90.0}, idle_w={"GPU-a": 95.0}))
+    found = machine.machine(known, inputs(boards=(board(),)))
+    assert found.parked_w == 80.0 and found.idle_w <= found.parked_w
+
+
+def test_without_a_gpu_the_cpu_is_the_machine():
+    found = machine.machine(job_state(host_w=10.0), inputs())
+    assert (found.full_w, found.parked_w, found.rest_w) == (65.0, 26.0, 10.0)
+    known = job_state(measured=Measured(rest_w=Mean(120.0, 5), rest_parked_w=Mean(30.0, 5)))
+    found = machine.machine(known, inputs())
+    assert (found.full_w, found.parked_w, found.rest_w) == (120.0, 30.0, 0.0)
+
+
+CURVE = Curve(
+    gpu="H100", gpus=1, fingerprint="x", measured_s=NOW_S, rate_steps_per_s=10.0,
+    levels=(
+        Point(kind="cap", cap_w=300.0, power_w=290.0, power_se=1.0, speed=0.8, speed_se=0.01),
+        Point(kind="full", cap_w=None, power_w=600.0, power_se=1.0, speed=1.0, speed_se=0.01),
+    ),
+)  # fmt: skip
+
+
+def test_calibrated_caps_are_planned_with_only_while_every_board_takes_limits():
+    known = job_state(curve=CURVE, caps_hold=True)
+    assert machine.caps(known) == (problem.PowerCap(300.0, 290.0, 0.8),)
+    assert machine.caps(replace(known, caps_hold=False)) == ()
+    assert machine.caps(replace(known, curve=None)) == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "can"),
+    [({}, True), ({"caps_hold": True}, False), ({"clock": REPLAY}, False), ({"progress": Progress()}, False)],
+)
+def test_a_duty_cycle_is_for_training_loops_where_no_cap_can_be_set(fields, can):
+    known = job_state(**{"progress": Progress(step=3), **fields})
+    assert machine.machine(known, inputs()).can_duty is can
+
+
+def test_latencies_are_the_measured_ones_and_bounded():
+    known = job_state(measured=Measured(pause_s=Mean(3.0, 2), resume_s=Mean(8.0, 2), reload_s=Mean(0.2, 2)))
+    found = machine.machine(known, inputs())
+    assert (found.pause_s, found.resume_s, found.reload_s) == (3.0, 8.0, 1.0)
+    slow = job_state(measured=Measured(pause_s=Mean(500.0, 2), resume_s=Mean(5000.0, 2)))
+    found = machine.machine(slow, inputs())
+    assert (found.pause_s, found.resume_s) == (120.0, 600.0)
+
+
+def test_in_a_replay_measured_seconds_are_many_of_the_jobs_and_defaults_are_not():
+    plain = machine.machine(job_state(clock=REPLAY), inputs())
+    assert (plain.pause_s, plain.resume_s) == (problem.DEFAULT_PAUSE_S, problem.DEFAULT_RESUME_S)
+    known = job_state(clock=REPLAY, measured=Measured(pause_s=Mean(0.5, 2)))
+    assert machine.machine(known, inputs()).pause_s == 30.0
+
+
+def test_an_unload_is_possible_with_a_checkpoint_function_and_while_unloaded():
+    unloaded = job_state(decision=Decision("unloaded", Reason("plan", ""), "unload"))
+    assert not machine.machine(job_state(), inputs(ranks=(rank(),))).can_unload
+    assert machine.machine(job_state(), inputs(ranks=(rank(can_unload=True),))).can_unload
+    assert machine.machine(unloaded, inputs()).can_unload
+
+
+def test_watts_at_the_wall_are_claimed_only_once_every_board_was_measured():
+    part = job_state(measured=watts(full_w={"GPU-a": 600.0}), pue=1.5, host_w=100.0)
+    assert machine.full_wall_w(part, TWO) is None
+    whole = replace(part, measured=watts(full_w={"GPU-a": 600.0, "GPU-b": 500.0}))
+    assert machine.full_wall_w(whole, TWO) == 1.5 * 1200.0
+    assert machine.full_wall_w(job_state(), inputs()) is None, "no board, and the CPU was not measured"
+    assert machine.full_wall_w(job_state(measured=Measured(rest_w=Mean(60.0, 3))), inputs()) == 60.0

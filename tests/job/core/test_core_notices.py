@@ -1,0 +1,102 @@
+"""One line each for what a person should know: what makes the watts wrong first, and nothing twice."""
+
+import pytest
+from states import NOW_S, board, inputs, job_state, limits
+
+from carbontui import protocol
+from carbontui.job.clock import Clock
+from carbontui.job.spec import Simulated
+from carbontui.job.supervisor.core import notices
+from carbontui.job.supervisor.core.boards import Boards
+from carbontui.job.supervisor.core.override import Overrides
+from carbontui.power.messages import Capability, Outcome, Readings
+
+
+def told(state=None, seen=None, ours=()):
+    return notices.notices(state or job_state(), seen or inputs(boards=(board(),)), ours)
+
+
+def test_a_plain_job_has_nothing_to_say():
+    assert told() == ()
+
+
+def test_what_is_no_measurement_comes_first_and_faults_of_ours_after_those_of_the_watts():
+    known = job_state(
+        simulated=Simulated(),
+        clock=Clock(60.0, NOW_S, NOW_S),
+        override=Overrides(protocol.Override("pause", None, None, "ada"), 1),
+        budget="1x",
+    )
+    seen = inputs(
+        readings=Readings(mono_s=1099.5, devices=(board(mig=True),), notices=("the driver is old",)),
+        guarded=False,
+        metered=frozenset({"GPU-gone"}),
+        limits=limits(asked=True, outcomes={"GPU-a": Outcome("GPU-a", False, "error", text="no limit set")}),
+    )
+    lines = told(known, seen, ("no new plan: the worker died",))
+    order = [
+        "SIMULATED GPU", "REPLAY", "unguarded", "its watts are those of the whole board", "1 of its boards cannot be",
+        "no new plan", "the driver is old", "no limit set", "this pause makes the budget unreachable",
+    ]  # fmt: skip
+    assert len(lines) == len(order)
+    for line, begin in zip(lines, order, strict=True):
+        assert begin in line
+
+
+def test_the_same_words_are_said_once_and_empty_ones_never():
+    seen = inputs(readings=Readings(mono_s=1099.5, notices=("the driver is old", "the driver is old")))
+    assert told(seen=seen, ours=("", "the driver is old", "")) == ("the driver is old",)
+
+
+def test_a_silent_driver_is_named_once_and_not_board_by_board():
+    seen = inputs(readings=Readings(mono_s=1030.0, devices=(board(lost=True), board("b", mig=True))))
+    (line,) = told(seen=seen)
+    assert "the driver has not answered for 70 s" in line and "watts are unknown" in line
+
+
+def test_a_driver_is_not_called_silent_before_it_is_due():
+    seen = inputs(readings=Readings(mono_s=1095.1, devices=(board(),)))
+    assert told(seen=seen) == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"lost": True, "mig": True}, "GPU 3 is lost (it fell off the bus)"),
+        ({"power_w": None, "why": {"power_w": "no permission"}}, "GPU 3: no watts can be read (no permission)"),
+        ({"power_w": None}, "GPU 3: no watts can be read (no reading)"),
+        ({"mig": True}, "GPU 3: its watts are those of the whole board"),
+        ({"foreign_pids": (4242, 5)}, "GPU 3: another process uses it too (pid 4242)"),
+    ],
+)
+def test_what_is_wrong_with_a_boards_watts_is_said_with_its_number(fields, words):
+    (line,) = told(seen=inputs(boards=(board(index=3, **fields),)))
+    assert line.startswith(words)
+
+
+def test_a_board_with_an_energy_counter_needs_no_watts():
+    counts = board(power_w=None, caps={"energy": Capability("yes")})
+    assert told(seen=inputs(boards=(counts,))) == ()
+
+
+def test_a_boards_refusal_names_it_where_there_are_several():
+    no = limits(asked=True, outcomes={"GPU-b": Outcome("GPU-b", False, "no_permission", text="only root may")})
+    several = inputs(boards=(board(index=0), board("GPU-b", index=1)), limits=no)
+    assert told(seen=several) == ("GPU 1: only root may",)
+    assert told(seen=inputs(boards=(board("GPU-b", index=1),), limits=no)) == ("only root may",)
+
+
+def test_a_limit_that_holds_is_no_notice():
+    yes = limits(asked=True, outcomes={"GPU-a": Outcome("GPU-a", True, "applied", text="by a clock lock")})
+    assert told(seen=inputs(boards=(board(),), limits=yes)) == ()
+
+
+def test_a_board_that_vanished_and_was_never_the_jobs_is_not_missed():
+    seen = inputs(boards=(board(),), metered=frozenset({"GPU-a", "GPU-z"}))
+    assert told(job_state(boards=Boards(named=("GPU-a",))), seen) == ()
+    assert "1 of its boards" in told(seen=seen)[0]
+
+
+def test_how_much_faster_a_replay_is_is_said():
+    (line,) = told(job_state(clock=Clock(3600.0, NOW_S, NOW_S)))
+    assert line == "REPLAY of recorded grid data, 3600 times faster than life"

@@ -1,0 +1,235 @@
+"""The plan in force: what it says of a moment, what a new one keeps of it, and what a successor reads."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from states import CAP, FULL, NOW_S, PAUSE, inputs, job_state, plan_of
+
+from carbontui import protocol
+from carbontui.job import budget as budgets
+from carbontui.job.child import Child
+from carbontui.job.supervisor.core import finish, plan, plan_request
+from carbontui.job.supervisor.core.control import Asked, Decision
+from carbontui.job.supervisor.core.levels import Level
+from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core.plan import Plan
+from carbontui.protocol import Override, Reason
+
+UNLOAD = Level("unload", "unload", 25.0, 0.0)
+
+
+def thawed(kept):
+    """As the journal gives it back."""
+    return msgspec.json.decode(msgspec.json.encode(kept))
+
+
+# --- what it says ---
+
+
+def test_the_next_change_is_where_the_level_changes_not_where_the_slot_does():
+    says = plan_of(FULL, FULL, PAUSE).at(NOW_S)
+    assert (says.level.kind, says.next_at_s, says.next_level) == ("full", NOW_S + 1800.0, "pause")
+
+
+def test_the_finish_is_no_change():
+    finished = plan_of(FULL, FULL)
+    finished = replace(finished, names=("full", ""))
+    says = finished.at(NOW_S)
+    assert says.level.kind == "full" and says.next_at_s is None and says.next_level is None
+
+
+def test_a_slot_ends_where_the_next_begins():
+    made = plan_of(FULL, PAUSE)
+    assert made.at(NOW_S + 899.999).level.kind == "full" and made.at(NOW_S + 900.0).level.kind == "pause"
+
+
+@pytest.mark.parametrize("at_s", [NOW_S - 1, NOW_S + 1800, NOW_S + 1e9])
+def test_a_plan_says_nothing_of_times_it_was_not_made_for(at_s):
+    assert plan_of(FULL, PAUSE).at(at_s) == plan.Says()
+
+
+def test_work_is_expected_at_the_speed_of_each_level():
+    made = plan_of(FULL, PAUSE, CAP)
+    assert made.work_done_s(NOW_S) == 0.0
+    assert made.work_done_s(NOW_S + 1000) == 900.0
+    assert made.work_done_s(NOW_S + 2700) == 900.0 + 0.8 * 900.0
+
+
+# --- what a successor reads ---
+
+
+def test_what_a_successor_reads_says_the_same_of_every_moment():
+    made = plan_of(FULL, CAP, PAUSE, FULL, left_s=3000.0)
+    again = plan.restored(thawed(plan.to_kept(made)))
+    for minute in range(0, 61, 5):
+        at_s = NOW_S + 60 * minute
+        assert again.at(at_s) == made.at(at_s)
+    assert again.view == made.view and again.work_left_s is None
+
+
+def spoilt(**fields):
+    return thawed(plan.to_kept(plan_of(FULL, PAUSE))) | fields
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        None, {}, [], 7, "plan", spoilt(names=["full"]), spoilt(edges_s=[3, 2, 1]), spoilt(edges_s=[0.0, 0.0, 1.0]),
+        spoilt(table={"full": ["full"]}), spoilt(table=[]), spoilt(view={}), spoilt(edges_s=None),
+    ],
+)  # fmt: skip
+def test_a_plan_kept_in_another_shape_is_no_plan(kept):
+    assert plan.restored(kept) is None
+
+
+def test_a_plan_whose_times_nobody_can_read_is_no_plan():
+    kept = thawed(plan.to_kept(plan_of(FULL, PAUSE)))
+    assert plan.restored(kept) is not None
+    assert plan.restored(kept | {"view": kept["view"] | {"finish": "soon"}}) is None
+
+
+def test_a_kept_plan_of_unknown_levels_runs_flat_out():
+    odd = plan.restored(spoilt(table={}))
+    assert finish.planned(job_state(plan=odd), inputs()).level.kind == "full"
+
+
+# --- overrides in a plan ---
+
+
+def setup_of(state, seen=None):
+    return plan_request.plan_request(state, seen or inputs()).setup
+
+
+def test_a_pause_with_an_end_is_fixed_up_to_it_and_an_open_one_for_its_slot():
+    setup = setup_of(job_state(budget="4h"))
+    kinds = [level.kind for level in setup.levels]
+    pause = Override("pause", None, None, "ada")
+    assert plan.fixed_slots(pause, None, setup) == {0: kinds.index("pause")}
+    assert plan.fixed_slots(pause, setup.start_s + setup.first_s + 900, setup) == {
+        0: kinds.index("pause"), 1: kinds.index("pause"),
+    }  # fmt: skip
+    assert plan.fixed_slots(None, None, setup) == {}
+
+
+def test_a_cap_that_was_not_measured_fixes_the_next_lower_measured_one():
+    levels = (PAUSE, Level("cap 250 W", "cap", 250.0, 0.7, cap_w=250.0), CAP, FULL)
+    assert plan.level_under(Override("cap", 299.0, None, "ada"), levels).cap_w == 250.0
+    assert plan.level_under(Override("cap", 300.0, None, "ada"), levels).cap_w == 300.0
+    assert plan.level_under(Override("cap", 200.0, None, "ada"), levels) is None
+
+
+def test_a_pause_before_the_start_is_a_start_that_waits():
+    levels = (Level("off", "off", 0.0, 0.0), PAUSE, FULL)
+    assert plan.level_under(Override("pause", None, None, "ada"), levels).kind == "off"
+
+
+def test_a_pause_has_no_speed_to_divide_by():
+    assert plan.speed_under(Override("pause", None, None, "ada"), plan_of(FULL)) is None
+    assert plan.speed_under(None, None) == 1.0
+
+
+# --- a new plan ---
+
+
+def test_the_old_plan_is_offered_on_the_slots_of_the_new_problem():
+    known = job_state(budget="4h", plan=plan_of(FULL, PAUSE, PAUSE, FULL))
+    request = plan_request.plan_request(known, inputs())
+    kinds = [request.setup.levels[index].kind if index >= 0 else "" for index in request.ask.kept]
+    assert kinds[:5] == ["full", "pause", "pause", "full", ""]
+
+
+def test_an_old_plan_of_levels_that_are_gone_is_not_offered():
+    known = job_state(budget="4h", plan=plan_of(FULL, CAP))
+    assert plan_request.plan_request(known, inputs()).ask.kept is None
+
+
+def test_a_plan_that_is_late_says_by_how_much():
+    text = plan.said_late(plan_of(FULL, FULL, late_s=1200.0)).view.explanation
+    assert "20 min late" in text and "does not fit before the deadline" in text
+
+
+def test_the_finished_tail_is_left_out_of_what_viewers_get():
+    assert plan.run_lengths(["full", "full", "pause", "full", "", ""]) == (("full", 2), ("pause", 1), ("full", 1))
+
+
+def test_slot_boundaries_are_those_of_the_clock():
+    assert plan.slot_boundary(NOW_S + 1, 900.0) == NOW_S + 900.0
+    assert plan.slot_boundary(NOW_S, 900.0) == NOW_S + 900.0, "the one that begins now is over for planning"
+
+
+# --- what is asked ---
+
+
+def test_nothing_is_planned_without_work_left_or_an_outlook():
+    assert plan_request.plan_request(job_state(work_s=None), inputs()) is None
+    assert plan_request.plan_request(job_state(outlook=None), inputs()) is None
+    done = job_state()
+    done = replace(done, progress=replace(done.progress, plain_done_s=7200.0))
+    assert plan_request.plan_request(done, inputs()) is None
+
+
+def test_a_deadline_that_cannot_be_met_is_planned_to_the_soonest_finish():
+    request = plan_request.plan_request(job_state(budget="1h", work_s=7200.0), inputs())
+    assert request.deadline_s == NOW_S + 3600.0
+    assert request.setup.deadline_s == NOW_S + 100.0 + 7200.0
+
+
+def test_the_planner_is_told_how_long_the_level_has_lasted_by_the_word_and_not_by_the_state():
+    known = job_state(budget="4h", still=True, still_changed_s=NOW_S - 1700.0)
+    known = replace(known, decision=Decision("paused", Reason("plan", ""), "pause"))
+    initial = setup_of(known).problem["initial"]
+    assert initial == {"level": 0, "age_slots": 2}
+
+
+@pytest.mark.parametrize(
+    ("observed", "child", "level"),
+    [("waiting", "waiting", "off"), ("unloaded", "unloaded", "unload"), ("paused", "running", "pause"),
+     ("pausing", "running", "pause"), ("running", "running", "full"), ("throttled", "running", "cap 300 W")],
+)  # fmt: skip
+def test_the_planner_starts_from_what_the_job_really_does(observed, child, level):
+    name = {"throttled": "cap 300 W"}.get(observed, "full")
+    known = job_state(decision=Decision(observed, Reason("plan", ""), name))
+    assert plan_request.level_now(known, inputs(child=Child(child))) == level
+
+
+def test_how_much_of_the_longest_pause_is_over_is_told_to_the_planner():
+    known = job_state(budget="4h", asked=Asked("pause", 1, still_since_s=NOW_S - 500.0), max_pause_s=3600.0)
+    pauses = plan_request.plan_request(known, inputs()).ask.pauses
+    assert (pauses.max_pause_s, pauses.still_s) == (3600.0, 600.0)
+    assert pauses.pausing == (0,), "full is no pause"
+
+
+def test_the_outlook_reaches_a_day_and_the_end_of_the_frontier():
+    assert plan_request.ahead_s(job_state(), NOW_S) == 86400.0
+    assert plan_request.ahead_s(job_state(work_s=86400.0, budget="2d"), NOW_S) == 3 * 86400.0 + 3600.0
+    assert plan_request.ahead_s(job_state(work_s=None), NOW_S) == 86400.0
+
+
+def test_money_is_money_per_hour_of_each_gpu_and_grams_by_their_price():
+    assert plan_request.aim(job_state(), 2) == plan_request.problem.Aim(0.0, 1.0, 0.0)
+    priced = job_state(objective="cost", gpu_price=2.5, carbon_price=100.0)
+    assert plan_request.aim(priced, 2) == plan_request.problem.Aim(1.0, 1e-4, 5.0)
+    assert plan_request.aim(priced, 0).rent_per_h == 2.5, "a job on a CPU rents one"
+
+
+def test_caution_looks_at_the_upper_edge_of_the_band():
+    known = job_state(budget="4h")
+    wide = replace(known.outlook, hi=tuple(value + 100.0 for value in known.outlook.mean))
+    plain, careful = job_state(budget="4h", outlook=wide), job_state(budget="4h", outlook=wide, cautious=True)
+    assert setup_of(plain).problem["slots"]["ci_g_per_kwh"][1] == 300.0
+    assert setup_of(careful).problem["slots"]["ci_g_per_kwh"][1] == 315.0
+
+
+def test_a_preview_under_an_override_keeps_the_override():
+    paused = Overrides(protocol.Override("pause", None, None, "ada"), 1)
+    known = job_state(budget="4h", override=paused)
+    request = plan_request.preview_request(known, inputs(), budgets.parse("3x", NOW_S), 80.0)
+    assert request.ask.fixed == {0: 0} and request.setup.problem["beta"] == 80.0 / 1e6
+    assert request.setup.deadline_s == NOW_S + 3 * 7200.0
+    done = job_state(work_s=None)
+    assert plan_request.preview_request(done, inputs(), budgets.parse("3x", NOW_S), None) is None
+
+
+def test_a_plan_without_slots_says_nothing():
+    assert Plan((), (NOW_S,), {}, plan_of(FULL).view).at(NOW_S) == plan.Says()

@@ -1,0 +1,235 @@
+"""What is seen becomes what is known, and what is decided becomes what is so."""
+
+from dataclasses import replace
+
+import pytest
+from states import CAP, NOW_S, PAUSE, board, inputs, job_state, plan_of, rank
+
+from carbontui.job.child import Child
+from carbontui.job.spec import Simulated
+from carbontui.job.supervisor.core import override, state
+from carbontui.job.supervisor.core.boards import Boards, LeftAlone
+from carbontui.job.supervisor.core.control import Asked, Decision
+from carbontui.job.supervisor.core.measured import Mean
+from carbontui.job.supervisor.core.progress import Progress
+from carbontui.power.messages import Capability, HostReading, Readings
+from carbontui.protocol import Reason
+
+PLAN = Reason("plan", "by the plan")
+
+
+def decision(name="running", level="full", **fields):
+    return Decision(name, PLAN, level, **fields)
+
+
+def running(**fields):
+    """A job that has been running flat out for long."""
+    return job_state(decision=decision(), **fields)
+
+
+def held(mono_s=1000.0, gen=1):
+    return Asked(mode="pause", gen=gen, asked_mono_s=mono_s)
+
+
+# --- watts ---
+
+
+def test_watts_are_learned_once_the_boards_averages_have_settled():
+    seen = inputs(boards=(board(power_w=600.0),), ranks=(rank(),))
+    fresh = running(changed_mono_s=seen.mono_s - 1.0)
+    assert state.absorb(fresh, seen).measured.full_w == {}
+    assert state.absorb(running(), seen).measured.full_w["GPU-a"].value == 600.0
+
+
+def test_a_reading_taken_before_the_change_settled_teaches_nothing_however_late_it_is_looked_at():
+    seen = inputs(readings=Readings(mono_s=1098.5, devices=(board(power_w=500.0),)), ranks=(rank("paused", 1),))
+    changed = job_state(decision=decision("paused"), changed_mono_s=seen.mono_s - 1.8)
+    assert state.absorb(changed, seen).measured.parked_w == {}, "0.3 s after the change it still told both"
+
+
+def test_watts_of_a_driver_that_fell_silent_teach_nothing():
+    silent = inputs(readings=Readings(mono_s=1090.0, devices=(board(),)), ranks=(rank(),))
+    assert state.absorb(running(), silent).measured.full_w == {}
+
+
+def test_a_lost_board_teaches_nothing():
+    seen = inputs(boards=(board(lost=True, power_w=3.0), board("GPU-b", power_w=500.0)), ranks=(rank(),))
+    assert list(state.absorb(running(), seen).measured.full_w) == ["GPU-b"]
+
+
+@pytest.mark.parametrize(
+    ("observed", "table"),
+    [("paused", "parked_w"), ("waiting", "idle_w"), ("pausing", None), ("throttled", None), ("unloaded", None)],
+)
+def test_what_a_board_draws_is_learned_under_the_name_of_what_the_job_did(observed, table):
+    seen = inputs(boards=(board(power_w=90.0),), ranks=(rank(),))
+    known = state.absorb(job_state(decision=decision(observed)), seen).measured
+    found = {name for name in ("full_w", "parked_w", "idle_w") if getattr(known, name)}
+    assert found == ({table} if table else set())
+
+
+@pytest.mark.parametrize("asked", [Asked(limit_w=300.0), Asked(duty=0.5)])
+def test_a_job_that_is_held_back_does_not_teach_what_flat_out_draws(asked):
+    seen = inputs(boards=(board(power_w=300.0),), ranks=(rank(),))
+    assert state.absorb(running(asked=asked), seen).measured.full_w == {}
+
+
+def test_a_program_without_steps_is_not_known_to_be_flat_out():
+    assert state.absorb(running(), inputs(boards=(board(),))).measured.full_w == {}
+
+
+def test_cpu_and_memory_are_learned_at_work_and_at_rest_apart():
+    host = HostReading(cpu_w=80.0, dram_w=10.0)
+    seen = inputs(readings=Readings(mono_s=1099.5, host=host), ranks=(rank(),))
+    at_work, at_rest = running(), job_state(decision=decision("paused"))
+    assert state.absorb(at_work, seen).measured.rest_w.value == 90.0
+    assert state.absorb(at_rest, seen).measured.rest_parked_w.value == 90.0
+    assert state.absorb(at_rest, seen).measured.rest_w.value is None
+
+
+# --- work ---
+
+
+def test_steps_told_with_a_goodbye_between_two_ticks_count():
+    known = running(progress=Progress(steps_total=100, step=40, processes=("host 7 1",), starts=1))
+    told = state.hear(known, rank(step=57), inputs())
+    after = state.absorb(told, inputs())
+    assert after.progress.step == 57 and after.progress.fresh_steps == 0
+
+
+def test_the_steps_of_a_goodbye_teach_the_rate_like_any_others():
+    known = running(progress=Progress(steps_total=100, step=40, processes=("host 7 1",), starts=1, span_s=0.0))
+    told = state.hear(known, rank(step=60), inputs())
+    assert state.absorb(told, inputs(dt_s=4.0, dt_wall_s=4.0)).progress.ref_rate == 5.0
+
+
+def test_only_rank_0_counts_steps():
+    known = running()
+    assert state.absorb(known, inputs(ranks=(rank(rank=1, step=99),))).progress.step == 0
+
+
+def test_work_under_a_cap_counts_at_the_speed_of_its_level():
+    known = job_state(decision=decision("throttled", CAP.name), plan=plan_of(CAP), asked=Asked(limit_w=300.0))
+    assert state.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 8.0
+
+
+def test_a_job_that_stands_still_does_no_work():
+    known = job_state(decision=decision("paused"))
+    assert state.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 0.0
+
+
+def test_a_job_on_its_way_to_a_pause_still_works():
+    known = job_state(decision=decision("pausing", PAUSE.name), plan=plan_of(PAUSE))
+    assert state.absorb(known, inputs(dt_s=10.0)).progress.plain_done_s == 10.0
+
+
+def test_the_last_loss_is_shown_when_the_training_has_left():
+    known = state.absorb(running(), inputs(ranks=(rank(loss=0.25),)))
+    assert state.absorb(known, inputs()).last_loss == 0.25
+
+
+# --- seconds to pause, to resume, to come back ---
+
+
+def test_a_pause_is_timed_from_the_word_to_the_last_rank():
+    known = job_state(decision=decision("pausing"), asked=held(mono_s=1097.0))
+    after = state.enter(known, known.asked, decision("paused"), inputs())
+    assert after.measured.pause_s == Mean(3.0, 1)
+    again = state.enter(after, known.asked, decision("paused"), inputs())
+    assert again.measured.pause_s.samples == 1, "once a pause, not once a tick"
+
+
+def test_a_pause_that_waited_for_something_else_counts_as_a_minute_at_most():
+    known = job_state(decision=decision("pausing"), asked=held(mono_s=0.0))
+    assert state.enter(known, known.asked, decision("paused"), inputs()).measured.pause_s.value == 60.0
+
+
+def test_going_on_is_timed_to_the_first_word_of_a_running_rank_and_once():
+    known = job_state(decision=decision("paused"), asked=held())
+    asked = state.enter(known, Asked(gen=2), decision("running"), inputs())
+    assert asked.resume_asked_mono_s == 1100.0
+    still = state.hear(asked, rank("paused", 1), inputs(NOW_S + 102.0))
+    assert still.measured.resume_s.value is None and still.resume_asked_mono_s is not None
+    on = state.hear(still, rank("running", 2, rank=3), inputs(NOW_S + 104.0))
+    assert on.measured.resume_s == Mean(4.0, 1) and on.resume_asked_mono_s is None
+    assert state.hear(on, rank("running", 2), inputs(NOW_S + 105.0)).measured.resume_s.samples == 1
+
+
+def test_coming_back_is_timed_from_the_start_of_the_command_to_its_first_step():
+    known = running(progress=Progress(starts=1, step=50, processes=("host 7 1",)))
+    seen = inputs(starts=2, child=Child("running", age_s=42.0))
+    after = state.hear(known, rank(step=1, process="host 8 2"), seen)
+    assert after.measured.reload_s == Mean(42.0, 1) and after.progress.base == 50
+    assert state.hear(after, rank(step=2, process="host 8 2"), seen).measured.reload_s.samples == 1
+
+
+# --- boards ---
+
+
+def test_boards_of_a_simulated_job_are_not_the_machines():
+    seen = inputs(ranks=(rank(devices=("GPU-real",)),))
+    assert state.absorb(running(simulated=Simulated()), seen).boards.named is None
+    assert state.absorb(running(), seen).boards.named == ("GPU-real",)
+
+
+def test_caps_hold_only_where_they_are_wanted_and_every_board_takes_them():
+    bad = board("GPU-b", caps={"limit": Capability("no_permission")})
+    assert state.absorb(running(), inputs(boards=(board(),))).caps_hold
+    assert not state.absorb(running(), inputs(boards=(board(), bad))).caps_hold
+    assert not state.absorb(running(cap=False), inputs(boards=(board(),))).caps_hold
+
+
+# --- what is so ---
+
+
+def test_an_override_is_over_at_its_time_and_its_generation_grows():
+    paused = override.apply(override.Overrides(), "pause", by="ada", expected_gen=None, until_s=NOW_S + 60)
+    known = running(override=paused)
+    assert state.expire(known, NOW_S + 59.9) is known
+    after = state.expire(known, NOW_S + 60)
+    assert after.override.current is None and after.override.gen == paused.gen + 1
+
+
+def test_an_open_pause_never_expires():
+    known = running(override=override.apply(override.Overrides(), "pause", by="ada", expected_gen=None))
+    assert state.expire(known, NOW_S + 1e9) is known
+
+
+def test_a_change_of_state_unsettles_the_readings_and_its_return_every_second_does_not():
+    known = running(changed_mono_s=5.0)
+    assert state.enter(known, Asked(), decision(), inputs()).changed_mono_s == 5.0
+    assert state.enter(known, Asked(), decision("throttled"), inputs()).changed_mono_s == 1100.0
+
+
+def test_standing_still_begins_with_the_word_to_pause_and_lasts_through_the_pause():
+    known = running(still=False, still_changed_s=1.0)
+    pausing = state.enter(known, held(), decision("pausing"), inputs(NOW_S + 200))
+    paused = state.enter(pausing, held(), decision("paused"), inputs(NOW_S + 203))
+    assert paused.still and paused.still_changed_s == NOW_S + 200
+    on = state.enter(paused, Asked(gen=2), decision(), inputs(NOW_S + 900))
+    assert on.still is False and on.still_changed_s == NOW_S + 900
+
+
+def test_a_cap_is_no_change_between_standing_and_running():
+    known = running(still=False, still_changed_s=1.0)
+    after = state.enter(known, Asked(limit_w=300.0), decision("throttled", CAP.name), inputs())
+    assert after.still_changed_s == 1.0
+
+
+def test_boards_that_someone_else_has_set_are_left_alone_until_another_cap_is_asked():
+    known = running(boards=Boards(left=LeftAlone(300.0, ("GPU-b",))))
+    restored = replace(known, asked=Asked(limit_w=300.0))
+    none = state.enter(restored, Asked(), decision(), inputs())
+    assert none.boards.left.boards == ("GPU-b",), "a successor asks for no limit until it has seen a board"
+    assert state.enter(known, Asked(limit_w=300.0), decision("throttled"), inputs()).boards.left.boards == ()
+
+
+def test_the_deadline_of_a_factor_counts_from_run_and_moves_with_the_measured_work():
+    known = job_state(budget="2x", work_s=3600.0)
+    assert known.deadline_s == NOW_S + 7200.0
+    unknown = replace(known, progress=Progress())
+    assert unknown.deadline_s is None
+
+
+def test_a_job_that_is_over_is_not_live():
+    assert running().live and not job_state(decision=decision("lost")).live
