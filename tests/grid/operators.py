@@ -71,7 +71,7 @@ def shapes(now_s: float, value: Value) -> dict[str, Callable[[object], bytes | N
             oil, wind = shares(value(start_s), 733.0)
             when = local(start_s + 300, "America/New_York", "%m/%d/%Y %H:%M:00,%Z")
             lines += [f"{when},Other Fossil Fuels,{text(oil)}", f"{when},Wind,{text(wind)}", f"{when},Hydro,0"]
-        return "\n".join(lines).encode()
+        return "\n".join([*lines, ""]).encode()
 
     def ercot(request) -> bytes:
         days: dict[str, dict[str, object]] = {}
@@ -107,7 +107,7 @@ def shapes(now_s: float, value: Value) -> dict[str, Callable[[object], bytes | N
             if coal is not None and wind is not None:
                 when = local(start_s, "UTC", "%Y-%m-%dT%H:%M:00Z")
                 lines.append(f"{when}, {coal / 4}, {0.75 * coal}, {wind / 2}, {wind / 2}, 12000")
-        return "\n".join(lines).encode()
+        return "\n".join([*lines, ""]).encode()
 
     def ieso(request) -> bytes | None:
         found = re.search(r"_(\d{8})\.xml", request.path)

@@ -163,3 +163,31 @@ async def test_a_map_of_ireland_for_the_other_part_is_refused(site: Site) -> Non
     site.respond = lambda request: Answer(real(request).body.replace(b'"NI"', b'"ROI"'))
     with pytest.raises(BadAnswer, match="ROI, not NI"):
         await made("eirgrid", site).forecast("GB-NIR", NOW + 86400, NOW)
+
+
+async def test_an_interval_that_is_still_being_written_is_not_read(site: Site) -> None:
+    full = good("nyiso", NOW)
+
+    def respond(request: Request) -> Answer:
+        lines = full(request).body.decode().splitlines()
+        return Answer("\n".join(lines[:-1]).encode() + b"\n02/11/2030 15:00:00,EST,Hyd")
+
+    site.respond = respond
+    rows = (await made("nyiso", site).history("US-NY-NYIS", NOW - 3600, NOW, NOW))[0].rows
+    assert rows[-1].start_s == NOW - 600 and all(
+        row.value == pytest.approx(level(row.start_s), rel=1e-4) for row in rows
+    )
+
+
+@pytest.mark.parametrize("at", range(1, 14))
+async def test_half_a_number_at_the_end_of_a_table_is_not_read(site: Site, at: int) -> None:
+    full = good("caiso", NOW)
+
+    def cut(request: Request) -> Answer:
+        body = full(request).body
+        return Answer(body[: body.rfind(b"11:55") + at] if request.path.endswith("fuelsource.csv") else body)
+
+    site.respond = cut
+    rows = (await made("caiso", site).history("US-CAL-CISO", NOW - 3600, NOW, NOW))[0].rows
+    assert rows[-1].start_s == NOW - 600
+    assert all(row.value == pytest.approx(level(row.start_s), rel=1e-3) for row in rows)

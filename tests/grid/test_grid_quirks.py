@@ -161,7 +161,7 @@ def table(rows: list[tuple[str, float | None]], co2: bool) -> bytes:
             lines.append(f"  {clock},,")
         else:
             lines.append(f"  {clock},{value * 20 + 35},-35" if co2 else f"  {clock},12000,8000")
-    return "\n".join(lines).encode()
+    return "\n".join([*lines, ""]).encode()
 
 
 def whole_day(value: Callable[[int], float]) -> list[tuple[str, float | None]]:

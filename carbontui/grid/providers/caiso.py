@@ -14,6 +14,7 @@ from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, NoData
 from carbontui.grid.http import Reply
 from carbontui.grid.providers.base import HOUR_S, SHAPE_FAULTS, Provider, number, stamp, utc
+from carbontui.grid.providers.decode import whole_lines
 from carbontui.grid.types import Series, Signal
 
 ZONE = "US-CAL-CISO"
@@ -66,7 +67,7 @@ def _intensity(co2: dict[float, float], supply: dict[float, float]) -> Iterator[
 
 def _sums(body: bytes, day: datetime) -> Iterator[tuple[float, float]]:
     """Epoch seconds and sum over the columns; rows without values (the future) are left out."""
-    text = body.decode("utf-8-sig", "replace")
+    text = whole_lines(body)
     if text.lstrip().startswith("<") or not text.startswith("Time,"):
         raise BadAnswer("CAISO Outlook sent no table")
     last_s = 0.0

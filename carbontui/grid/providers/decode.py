@@ -17,6 +17,12 @@ def from_json(body: bytes | str, title: str) -> Any:
         raise BadAnswer(f"{title} sent a broken or cut-off body") from None
 
 
+def whole_lines(body: bytes) -> str:
+    """The text of a table without a last line that has no end: where a table is cut off, half a number stands."""
+    text = body.decode("utf-8-sig", "replace")
+    return text[: text.rfind("\n") + 1]
+
+
 class _Plain(ElementTree.TreeBuilder):
     """A document type is sent by none of our sources and is where XML attacks live: refused in every encoding."""
 

@@ -7,6 +7,7 @@ choose.py and an answer in its real form in tests/grid/operators.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from typing import ClassVar, NamedTuple
@@ -98,10 +99,12 @@ class MixProvider(Provider):
     def _rows(self, powers: Iterable[Power]) -> Iterator[clean.Raw]:
         mixes: dict[float, dict[str, float]] = {}
         unknown: dict[float, float] = {}
+        said: Counter[float] = Counter()
         broken: set[float] = set()
         words: set[str] = set()
         for start_s, word, megawatts in powers:
             mix = mixes.setdefault(start_s, {})
+            said[start_s] += 1
             if megawatts is None:
                 broken.add(start_s)
             elif word not in self.fuels:
@@ -110,16 +113,16 @@ class MixProvider(Provider):
             elif (fuel := self.fuels[word]) is not None:
                 mix[fuel] = mix.get(fuel, 0.0) + megawatts
         starts = sorted(mixes)
-        most = max((len(mix) for mix in mixes.values()), default=0)
         known = False
-        for start_s, length in zip(starts, steps(starts, self.step_s), strict=True):
+        for k, (start_s, length) in enumerate(zip(starts, steps(starts, self.step_s), strict=True)):
             mix = mixes[start_s]
             generated, strange = sum(power for power in mix.values() if power > 0), unknown.get(start_s, 0.0)
             if strange > STRANGE_SHARE * (generated + strange):
                 continue
             known = True
-            # an interval in which a fuel is missing would look cleaner or dirtier than it was
-            if 2 * len(mix) >= most and start_s not in broken:
+            # an interval of which its neighbours say more is one that is still being written, or was cut off
+            around = [said[at] for at in starts[max(0, k - 1) : k + 2] if at != start_s]
+            if start_s not in broken and said[start_s] >= min(around, default=0):
                 yield start_s, length, intensity_g_per_kwh(mix, self.signal), "estimated"
         if unknown and not known:
             raise BadAnswer(f"{self.title} names fuels that are not known here: {', '.join(sorted(words))[:80]}")

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from carbontui.grid.faults import BadAnswer
 from carbontui.grid.providers.base import DAY_S, utc
+from carbontui.grid.providers.decode import whole_lines
 from carbontui.grid.providers.frame import MixProvider, Power, amount
 
 OFFSETS = {"EST": "-05:00", "EDT": "-04:00"}
@@ -42,7 +43,7 @@ class Nyiso(MixProvider):
             yield body
 
     def read(self, body: bytes, zone: str) -> Iterator[Power]:
-        text = body.decode("utf-8-sig")
+        text = whole_lines(body)
         if not text.startswith("Time Stamp,"):
             raise BadAnswer(f"{self.title} sent no table")
         for row in csv.DictReader(io.StringIO(text)):

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from carbontui.grid.faults import BadAnswer
 from carbontui.grid.providers.base import HOUR_S, utc
+from carbontui.grid.providers.decode import whole_lines
 from carbontui.grid.providers.frame import MixProvider, Power, amount
 
 STAMPS = ("GMT MKT Interval", "GMTTime")
@@ -35,7 +36,7 @@ class Spp(MixProvider):
         yield (await self.get("gen-mix/asFile")).body
 
     def read(self, body: bytes, zone: str) -> Iterator[Power]:
-        table = csv.DictReader(io.StringIO(body.decode("utf-8-sig")), skipinitialspace=True)
+        table = csv.DictReader(io.StringIO(whole_lines(body)), skipinitialspace=True)
         when = next((name for name in table.fieldnames or () if name.strip() in STAMPS), None)
         if when is None:
             raise BadAnswer(f"{self.title} sent another table than documented")
