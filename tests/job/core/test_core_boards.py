@@ -1,5 +1,7 @@
 """Which boards are the job's, and which limits hold."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from states import board, inputs, limits, rank
@@ -37,6 +39,21 @@ def test_what_a_silent_driver_showed_last_makes_no_board_the_jobs_own():
 def test_a_board_that_is_not_watched_is_not_the_jobs():
     seen = inputs(boards=(board("GPU-a"), board("GPU-z", watched=False)))
     assert boards.settled(Boards(named=("GPU-a",), named_mono_s=1.0), seen).own == {"GPU-a"}
+
+
+def test_boards_with_its_processes_are_the_jobs_where_the_training_names_none():
+    by_process = inputs(readings=Readings(mono_s=1099.5, by_process=True, devices=(board("GPU-a"),)))
+    assert boards.shown(Boards(), by_process).shown == ("GPU-a",)
+    assert boards.shown(Boards(), inputs(boards=(board("GPU-a"),))).shown == (), "all visible ones are nobody's word"
+    named = Boards(named=("GPU-b",))
+    assert boards.shown(named, by_process) is named, "what the training says stands above it"
+
+
+def test_energy_of_boards_without_its_processes_is_taken_back_like_that_of_boards_not_named():
+    known = Boards(shown=("GPU-a",), shown_mono_s=1071.0)
+    seen = inputs(boards=(board("GPU-a"),), metered=frozenset({"GPU-a", "GPU-z"}))
+    assert boards.strangers(known, seen) == ()
+    assert boards.strangers(known, replace(seen, mono_s=1101.0)) == ("GPU-z",)
 
 
 def test_a_metered_board_that_the_driver_does_not_show_any_more_is_missed():
@@ -80,7 +97,8 @@ def test_a_board_that_does_not_tell_of_limits_yet_speaks_against_none():
 def test_what_a_successor_reads_of_the_boards_is_what_was_kept():
     kept = boards.to_kept(Boards(("GPU-a",), 3.0, frozenset({"GPU-a"})), 300.0, ("GPU-b",))
     again = boards.restored(msgspec.json.decode(msgspec.json.encode(kept)), 70.0)
-    assert again == Boards(("GPU-a",), 70.0, frozenset({"GPU-a"}), boards.LeftAlone(300.0, ("GPU-b",)))
+    left = boards.LeftAlone(300.0, ("GPU-b",))
+    assert again == Boards(("GPU-a",), 70.0, own=frozenset({"GPU-a"}), left=left)
 
 
 @pytest.mark.parametrize("kept", [None, {}, {"named": None}, {"named": []}, {"new field": 1}])

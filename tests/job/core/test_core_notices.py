@@ -66,7 +66,7 @@ def test_a_driver_is_not_called_silent_before_it_is_due():
         ({"power_w": None, "why": {"power_w": "no permission"}}, "GPU 3: no watts can be read (no permission)"),
         ({"power_w": None}, "GPU 3: no watts can be read (no reading)"),
         ({"mig": True}, "GPU 3: its watts are those of the whole board"),
-        ({"foreign_pids": (4242, 5)}, "GPU 3: another process uses it too (pid 4242)"),
+        ({"foreign_pids": (4242, 5)}, "GPU 3: another process (pid 4242) uses it too"),
     ],
 )
 def test_what_is_wrong_with_a_boards_watts_is_said_with_its_number(fields, words):
