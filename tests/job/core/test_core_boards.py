@@ -95,7 +95,7 @@ def test_a_board_that_does_not_tell_of_limits_yet_speaks_against_none():
 
 
 def test_what_a_successor_reads_of_the_boards_is_what_was_kept():
-    kept = boards.to_kept(Boards(("GPU-a",), 3.0, frozenset({"GPU-a"})), 300.0, ("GPU-b",))
+    kept = boards.to_kept(Boards(("GPU-a",), 3.0, own=frozenset({"GPU-a"})), 300.0, ("GPU-b",))
     again = boards.restored(msgspec.json.decode(msgspec.json.encode(kept)), 70.0)
     left = boards.LeftAlone(300.0, ("GPU-b",))
     assert again == Boards(("GPU-a",), 70.0, own=frozenset({"GPU-a"}), left=left)
