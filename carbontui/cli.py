@@ -38,6 +38,7 @@ VERBS: dict[str, str] = {
     "ls": "look",
     "pause": "overrule",
     "plan": "look",
+    "restart": "restart",
     "resume": "overrule",
     "rm": "look",
     "run": "run",

@@ -87,6 +87,12 @@ def first_to_go() -> None:
         _set_oom_score_adj(min(1000, _oom_score_adj() + OOM_SHARE))
 
 
+def keep_oom_score(found: Mapping[str, Any]) -> None:
+    """Have the user's own oom_score_adj again: the keeper, also one that a supervisor has started."""
+    with contextlib.suppress(Exception):
+        _set_oom_score_adj(int(found["oom_score_adj"]))
+
+
 def _oom_score_adj() -> int:
     try:
         with open("/proc/self/oom_score_adj") as file:  # noqa: PTH123

@@ -62,7 +62,22 @@ IMPURE = {
 """The standard library's clocks, processes, files, sockets and dice."""
 
 JOB = "carbontui.job"
-FILES = {f"{JOB}.{name}" for name in ("budget", "child", "clock", "journal", "launch", "runlog", "spec", "store")}
+FILES = {
+    f"{JOB}.{name}"
+    for name in (
+        "budget",
+        "child",
+        "clock",
+        "journal",
+        "launch",
+        "restart",
+        "runlog",
+        "spec",
+        "spool",
+        "stopping",
+        "store",
+    )
+}
 CORE, RECORD, SHELL = (f"{JOB}.supervisor.{name}" for name in ("core", "record", "shell"))
 INSIDE_JOB = {
     f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.worker.handle", *FILES},
@@ -72,6 +87,7 @@ INSIDE_JOB = {
     CORE: {f"{JOB}.{name}" for name in ("budget", "child", "clock", "spec", "worker.messages")},
     f"{JOB}.worker": set(),
     f"{JOB}.keeper": set(),
+    f"{JOB}.stopping": {f"{JOB}.keeper", *FILES},
     JOB: set(),
 }
 """Each part of a job and what it may import of the others; the first that fits a module is meant."""

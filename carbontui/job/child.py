@@ -39,6 +39,11 @@ VANISHED = {
     "waiting": "the keeper is gone before the command was started: run it again",
     "unloaded": "unloaded, and the keeper that would start it again is gone: run it again, from its checkpoint",
 }
+RESTARTABLE = {
+    "running": "the child is gone and nobody saw its exit status; start it again: {command}",
+    "waiting": "the keeper is gone before the command was started; it waits on with: {command}",
+    "unloaded": "unloaded, and the keeper that would start it again is gone; it goes on with: {command}",
+}
 """Why a job is lost, by what its child did when it was last heard of."""
 
 
@@ -54,12 +59,18 @@ def exited(record: Mapping[str, Any]) -> Child:
     )
 
 
+def lost(was: str, command: str = "") -> protocol.Reason:
+    """Why a job is lost; `command` is what starts it again, '' where nothing does."""
+    texts = RESTARTABLE if command else VANISHED
+    return protocol.Reason("vanished", texts.get(was, texts["running"]).format(command=command))
+
+
 def ending(child: Child) -> Ending:
     """What the end of a child that has exited or vanished is called."""
     if child.state == "vanished":
         if child.stopped:
             return Ending("stopped", protocol.Reason("stop", "stopped by a person; nobody saw its exit status"))
-        return Ending("lost", protocol.Reason("vanished", VANISHED.get(child.was, VANISHED["running"])))
+        return Ending("lost", lost(child.was))
     if child.unloaded:
         return Ending("unloaded", protocol.Reason("exited", "unloaded; the scheduler is to start it again"))
     if child.stopped:

@@ -63,7 +63,7 @@ _WITHIN = "delete from grid where signal=? and start>? and start<?"
 _DISOWN = "delete from energy where device=?"
 _STATE = "insert or replace into state values (?,?)"
 
-_LOCAL_FILESYSTEMS = {"ext4", "ext3", "ext2", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs", "ramfs"}
+LOCAL_FILESYSTEMS = {"ext4", "ext3", "ext2", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs", "ramfs"}
 
 
 def filesystem_of(path: Path) -> str:
@@ -115,7 +115,7 @@ class Journal:
         try:
             db = sqlite3.connect(self.path, isolation_level=None, timeout=0.2)
             # write-ahead logging needs shared memory, which network file systems do not give
-            if filesystem_of(self.path.parent) in _LOCAL_FILESYSTEMS:
+            if filesystem_of(self.path.parent) in LOCAL_FILESYSTEMS:
                 db.execute("pragma journal_mode=wal")
             db.execute("pragma synchronous=normal")
             self._migrate(db)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from carbontui import isolation, paths, proc
 from carbontui.client import inject
 from carbontui.grid import settings
 from carbontui.job import spec as opts
-from carbontui.job import store
+from carbontui.job import spool, store
 
 READY_S = 15.0
 GRID_KEYS = frozenset({*settings.KEY_NAMES, *settings.ALSO_CALLED.values()})
@@ -31,21 +32,54 @@ class LaunchError(RuntimeError):
     """The job could not be started; the text says what and how to mend it."""
 
 
+class NameTaken(LaunchError):
+    """A live job has this name."""
+
+
 def prepare_dir(name: str) -> tuple[str, Path]:
-    """A fresh job id and its directory (0700). Raises LaunchError when the state directory cannot be used."""
-    for live in store.jobs():
-        if live.name == name and live.live and not live.foreign:
-            raise LaunchError(f"job {name!r} is running ({live.id}); choose another --name")
+    """A fresh job id and its directory (0700), the name claimed by this process until the keeper has it.
+
+    Raises NameTaken, or LaunchError when the state directory cannot be used.
+    """
     job = store.new_id()
     directory = paths.job_dir(job)
     try:
         paths.private_dir(paths.state_dir())
         paths.jobs_dir().mkdir(mode=0o700, exist_ok=True)
-        directory.mkdir(mode=0o700)
+        with _one_at_a_time(paths.jobs_dir()):
+            for live in store.jobs():
+                if live.name == name and live.live and not live.foreign:
+                    raise NameTaken(f"job {name!r} is running ({live.id}); choose another --name")
+            directory.mkdir(mode=0o700)
+            claimed = {
+                "job": job,
+                "name": name,
+                "host": socket.gethostname(),
+                "boot": proc.boot_id(),
+                "socket": "",
+                "log": "",
+                "started": time.time(),
+                "argv": (),
+                "state": "waiting",
+                "pids": {"keeper": [os.getpid(), proc.start_time(os.getpid())]},
+            }
+            store.write_atomic(directory / "job.json", json.dumps(claimed).encode())
     except OSError as error:
         where = paths.state_dir()
         raise LaunchError(f"{where} cannot be used ({error.strerror or error}); set CARBONTUI_HOME") from error
     return job, directory
+
+
+@contextlib.contextmanager
+def _one_at_a_time(jobs: Path) -> Iterator[None]:
+    """Of processes that prepare a job at the same moment each sees the names of those before it."""
+    fd = os.open(jobs / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks: as good as it gets
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def executable(argv: tuple[str, ...]) -> None:
@@ -86,13 +120,21 @@ def start(options: opts.Options, *, hold: bool | None = None) -> int:
         "cwd": options.cwd,
         "log": options.log,
         "socket": options.socket,
+        "door": door(options.socket),
         "hold": hold,
         "requeue": options.requeue,
         "public": _public(options),
         "environment": environment,
         "surroundings": isolation.surroundings(),
     }
+    if options.spool:
+        spool.save(Path(options.dir), spec)
     return run_keeper(spec)
+
+
+def door(socket_path: str) -> str:
+    """The keeper's own socket, beside the job's."""
+    return f"{socket_path.removesuffix('.sock')}.keeper"
 
 
 def _public(options: opts.Options) -> dict[str, Any]:
@@ -103,6 +145,7 @@ def _public(options: opts.Options) -> dict[str, Any]:
         "host": socket.gethostname(),
         "boot": proc.boot_id(),
         "socket": options.socket,
+        "door": door(options.socket),
         "log": options.log,
         "started": options.created_s,
         "argv": options.argv,
@@ -112,6 +155,13 @@ def _public(options: opts.Options) -> dict[str, Any]:
 
 def run_keeper(spec: Mapping[str, Any]) -> int:
     """Start a keeper with its spec, detached; returns its pid once the job answers. Raises LaunchError."""
+    keeper = spawn_keeper(spec)
+    _await_socket(Path(spec["socket"]), Path(spec["job_dir"]), keeper)
+    return keeper.pid
+
+
+def spawn_keeper(spec: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+    """Start a keeper with its spec, detached."""
     directory = Path(spec["job_dir"])
     with (directory / "carbontui.log").open("ab") as log:
         keeper = subprocess.Popen(
@@ -129,8 +179,7 @@ def run_keeper(spec: Mapping[str, Any]) -> int:
         # in ASCII: a path or an argument may hold bytes that are no text, which Python escapes and msgspec refuses
         keeper.stdin.write(json.dumps(spec).encode())
         keeper.stdin.close()
-    _await_socket(Path(spec["socket"]), directory, keeper)
-    return keeper.pid
+    return keeper
 
 
 def _await_socket(path: Path, directory: Path, keeper: subprocess.Popen[bytes]) -> None:

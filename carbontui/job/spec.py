@@ -58,6 +58,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     requeue: bool = False
     sigstop: bool = False
     """A program that shows no training step may be paused by SIGSTOP."""
+    spool: bool = True
+    """The command's environment may be kept on disk, for a restart after the keeper's loss or a reboot."""
     cautious: bool = False
     offline: bool = False
     replay: Replay | None = None

@@ -17,7 +17,7 @@ import msgspec
 
 from carbontui import paths, proc, protocol, units
 from carbontui.job import child as children
-from carbontui.job import runlog
+from carbontui.job import runlog, spool
 
 LAST_S = 32_503_680_000.0
 """The year 3000: no job has begun later, and the calendar still knows it."""
@@ -60,6 +60,15 @@ class Job:
     argv: tuple[str, ...]
     pids: dict[str, tuple[int, int] | None]
     exit: dict[str, Any] | None
+    door: Path | None = None
+    """The keeper's own socket; a keeper of before has none and takes its stop order by signal."""
+    was: str = "running"
+    """What the keeper last said of the child: waiting, running, unloaded or exited."""
+
+    @property
+    def restart_command(self) -> str:
+        """What starts a lost job again; '' where nothing does."""
+        return f"carbontui restart {self.id}" if self.exit is None and (self.dir / spool.FILE).exists() else ""
 
     @property
     def foreign(self) -> bool:
@@ -100,6 +109,8 @@ class Job:
         changes: dict[str, Any] = {"pids": pids}
         if saved.state in protocol.LIVE_STATES:
             changes |= self._outside(saved.state, pids, saved.gpus)
+        elif saved.state == "lost" and not self.live and self.restart_command:
+            changes["reason"] = children.lost(self.was, self.restart_command)
         return msgspec.structs.replace(saved, **changes)
 
     def _outside(self, saved: str, pids: protocol.Pids, gpus: tuple[protocol.Gpu, ...]) -> dict[str, Any]:
@@ -107,8 +118,8 @@ class Job:
         if self.exit is not None:
             return ended(self.exit)
         if pids.keeper is None and pids.child is None and time.time() - self.started_s > 5:
-            state, reason = children.ending(children.Child("vanished", was=saved))
-            return {"state": state, "reason": reason, "next": None, "exit": None}
+            reason = children.lost(saved, self.restart_command)
+            return {"state": "lost", "reason": reason, "next": None, "exit": None}
         if pids.supervisor is None and pids.child is not None:
             text = "no supervisor answers; training goes on unsteered, a new supervisor is on its way"
             if pids.keeper is None:
@@ -158,6 +169,8 @@ def load(directory: Path) -> Job | None:
             argv=tuple(record["argv"]),
             pids=pids,
             exit=read_json(directory / "exit.json"),
+            door=Path(record["door"]) if record.get("door") else None,
+            was=str(record.get("state", "running")),
         )
     except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError):
         return None

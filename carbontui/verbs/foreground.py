@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from carbontui import proc, protocol, units
-from carbontui.job import store
+from carbontui.job import stopping, store
+from carbontui.job.keeper import signals
 from carbontui.tui import account_words
 
 POLL_S = 0.1
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 CLOSING_S = 20.0
 UNLOADED_EXIT = 85
 
@@ -71,24 +71,23 @@ class Foreground:
         self.directory = directory
         self.out = out
         self.say = say_line
-        self._pending: list[int] = []
         self._status: protocol.Status | None = None
         self._log: BinaryIO | None = None
 
     def listen(self) -> None:
         """Take over the forwarded signals; call it before the job is started, so that none is lost."""
-        for number in FORWARDED:
-            signal.signal(number, lambda got, _frame: self._pending.append(got))
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals.PASSED_ON)
 
     def forward(self, job: store.Job) -> None:
-        """Pass pending signals on to the child's process group."""
-        while self._pending:
-            number = self._pending.pop(0)
+        """Pass on what has come in, but for what its sender gave the command too; held or unloaded, stop the job."""
+        for number, sender in signals.taken():
             child = job.alive("child")
+            if not signals.to_pass_on(number, sender):
+                continue
             if child is not None:
                 proc.signal_group(child, number)
-            elif (keeper := job.alive("keeper")) and number in (signal.SIGINT, signal.SIGTERM):
-                os.kill(keeper, signal.SIGTERM)  # held or unloaded: nothing to pass it to, so the job is stopped
+            elif number in (signal.SIGINT, signal.SIGTERM):
+                stopping.by_keeper(job, now=False)
 
     def copy_log(self, path: Path) -> None:
         if self._log is None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import time
 from typing import Any
 
 import click
 
-from carbontui import protocol, units
+from carbontui import link, protocol, units
 from carbontui.job import store
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
 
 STOP_WAIT_S = 90.0
+STOP_ANSWER_S = 3.0
 """Seconds until `stop` gives up waiting: INT, TERM and KILL are 30 s apart, and the account is completed after."""
 
 
@@ -125,17 +124,33 @@ def stop(job: str | None, now: bool, yes: bool) -> None:
         raise Failure(f"job {found.id} is over ({found.status().state})", 3)
     if not yes and sys.stdin.isatty():
         click.confirm(f"Stop {found.name} ({found.id})? What is not checkpointed is lost", abort=True)
-    try:
-        answer = talk.ask(found, protocol.Cmd(1, "stop", {"now": now}))
-        if isinstance(answer, protocol.Result) and not answer.ok:
-            raise Failure(answer.error or "refused", answer.exit_code or 1)
-    except Failure as error:
-        keeper = found.alive("keeper")
-        if error.code != 3 or keeper is None:
-            raise
-        # no supervisor answers: the keeper runs the same stop sequence on a signal
-        os.kill(keeper, signal.SIGUSR1 if now else signal.SIGTERM)
-    wait_gone(found)
+    if order_stop(found, now=now):
+        wait_gone(found)
+    else:
+        click.echo(f"the training of job {found.id} has ended; its keeper and supervisor do not answer")
+
+
+def order_stop(found: store.Job, *, now: bool) -> bool:
+    """Have the job stopped by whoever of ours is left; the process itself is reached whatever is dead or hangs.
+
+    False where others of ours are left that hang: they are not waited for.
+    """
+    from carbontui.job import stopping
+
+    if found.alive("supervisor"):
+        try:
+            answer = link.ask(found.socket, protocol.Cmd(1, "stop", {"now": now}), STOP_ANSWER_S)
+        except link.LinkError:
+            pass
+        else:
+            if isinstance(answer, protocol.Result) and not answer.ok:
+                raise Failure(answer.error or "refused", answer.exit_code or 1)
+            return True
+    if stopping.by_keeper(found, now=now):
+        return True
+    if not stopping.by_ourselves(found, now=now) and (store.load(found.dir) or found).live:
+        raise Failure(f"job {found.id} cannot be stopped: nothing of it answers, and no process is known", 1)
+    return not found.alive("keeper")
 
 
 def wait_gone(found: store.Job) -> None:

@@ -83,6 +83,19 @@ def warn_of_keys() -> None:
         click.echo(f"carbontui: {error} (until then only sources without a key are asked)", err=True)
 
 
+def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
+    """A job's id, directory and name; without a name the script's, numbered anew while others take it meanwhile."""
+    from carbontui.job import launch
+
+    while True:
+        title = name or free_name(job_name(command))
+        try:
+            return *launch.prepare_dir(title), title
+        except launch.NameTaken:
+            if name:
+                raise
+
+
 @click.command(
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
     short_help="Start a training command under a plan.",
@@ -105,6 +118,7 @@ def warn_of_keys() -> None:
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
 @click.option("--sigstop", is_flag=True, help="A program without training steps may be paused by SIGSTOP.")
 @click.option("--requeue", is_flag=True, help="On unload exit 85, for a scheduler that starts the job again.")
+@click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -124,6 +138,7 @@ def run(
     allow_raise: bool,
     sigstop: bool,
     requeue: bool,
+    no_spool: bool,
     detach: bool,
     command: tuple[str, ...],
 ) -> None:
@@ -164,14 +179,14 @@ def run(
     work_s = duration(work, "--work") if work else None
     if work_s == 0:
         raise Failure("--work: must be longer than zero; leave it out when it is not known", 2)
-    title = checked_name(name) if name else free_name(job_name(command))
+    title = checked_name(name) if name else ""
     max_pause_s = duration(settings.max_pause, "--max-pause")
     cwd = current_directory()
     if log_path:
         check_log(log_path)
     try:
         launch.executable(command)
-        job, directory = launch.prepare_dir(title)
+        job, directory, title = claim(title, command)
         from carbontui import paths
 
         job_options = job_spec.Options(
@@ -202,6 +217,7 @@ def run(
             cap=settings.cap and not no_cap,
             allow_raise=allow_raise,
             requeue=requeue,
+            spool=not no_spool,
             sigstop=sigstop,
             cautious=settings.forecast == "cautious",
         )

@@ -36,7 +36,8 @@ def alone(tmp_path):
 
     def start(*argv, alone_s=60.0, **spec):
         facts = {"job": "k", "job_dir": str(tmp_path), "argv": argv, "cwd": str(tmp_path), "hold": False}
-        facts |= {"log": str(tmp_path / "run.log"), "socket": str(tmp_path / "s"), "public": {"job": "k"}, **spec}
+        facts |= {"log": str(tmp_path / "run.log"), "socket": str(tmp_path / "s"), "public": {"job": "k"}}
+        facts |= {"door": str(tmp_path / "door"), **spec}
         process = subprocess.Popen(
             [sys.executable, "-c", RUN, "k", str(alone_s)],
             stdin=subprocess.PIPE,
@@ -82,7 +83,9 @@ def test_a_command_starts_without_its_run_log(tmp_path, alone):
 
 def bare(tmp_path):
     spec = {"job": "k", "job_dir": str(tmp_path), "argv": ["true"], "cwd": str(tmp_path), "public": {}}
-    return keeper.Keeper({**spec, "log": os.devnull, "socket": str(tmp_path / "s")}, dict(os.environ), {})
+    return keeper.Keeper(
+        {**spec, "log": os.devnull, "socket": str(tmp_path / "s"), "door": str(tmp_path / "d")}, dict(os.environ), {}
+    )
 
 
 def test_a_stop_while_unloaded_is_a_stop_and_nothing_is_to_be_started_again(tmp_path):

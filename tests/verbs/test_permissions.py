@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from pathlib import Path
 
@@ -19,9 +20,8 @@ def test_a_state_directory_that_may_not_be_written_is_named_and_left_alone(
 ) -> None:
     home = ordinary_folder / "home"
     monkeypatch.setenv("CARBONTUI_HOME", str(home))
-    _, used = launch.prepare_dir("train.py")
-    used.rmdir()
-    (home / "jobs").rmdir()
+    launch.prepare_dir("train.py")
+    shutil.rmtree(home / "jobs")
     closed = rf"{home} cannot be used \(Permission denied\); set CARBONTUI_HOME"
     home.chmod(0o500)
     with ordinary_user(), pytest.raises(launch.LaunchError, match=closed):

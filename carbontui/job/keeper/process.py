@@ -23,8 +23,11 @@ from typing import Any
 
 from carbontui import isolation, proc
 from carbontui.client import inject
+from carbontui.job.keeper import files, first_count, signals
+from carbontui.job.keeper.door import Door
 from carbontui.job.keeper.messages import ChildFacts, Done, Freeze, Hold, Order, Stop, Thaw
 from carbontui.job.keeper.sigstop import Freezer
+from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.job.keeper.supervisor_handle import SupervisorHandle
 
 ALONE_S = 60.0
@@ -33,8 +36,8 @@ FIRST_HOLD_S = 60.0
 LAST_WORD_S = 15.0
 """How long the supervisor may take to close the books after the child's end."""
 FAULT_PAUSE_S = 1.0
-FIRST_COUNT = f"{isolation.ROOT}/carbontui/power/first_count.py"
-EXIT_ROOM_B = 512
+SHORT_LIFE_S = 30.0
+REST_MAX_S = 600.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -43,16 +46,6 @@ def log(text: str) -> None:
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with contextlib.suppress(OSError):
         os.write(2, f"{stamp} keeper: {text}\n".encode(errors="replace"))
-
-
-def write_json(path: str, value: Any) -> None:
-    """Atomically: a temporary file in the same directory, fsync, rename."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w") as file:  # noqa: PTH123
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)  # noqa: PTH105
 
 
 class Keeper:
@@ -65,54 +58,52 @@ class Keeper:
         self.surroundings = surroundings
         self.dir: str = spec["job_dir"]
         self.marker = f"{self.dir}/resume.json"
+        self.resumed = f"{self.dir}/resumed.json"
+        """The marker of the last unload, kept for a restart."""
         self.selector = selectors.DefaultSelector()
         self.child: subprocess.Popen[bytes] | None = None
         self.child_start: int | None = None
-        self.starts = 0
-        self.reserve()
+        files.reserve_exit(self.dir)
         self.exit: dict[str, Any] | None = None
-        self.unloaded = False
-        self.hold_until: float | None = time.time() + FIRST_HOLD_S if spec.get("hold") else None
+        again = spec.get("again") or {}  # what a keeper before this one left: state and starts
+        self.starts = int(again.get("starts") or 0)
+        self.unloaded = again.get("state") == "unloaded"
+        self.hold_until: float | None = self.first_hold(again.get("state"))
         self.word_at = time.monotonic()
         """When a supervisor last said how long a held child waits: the hold's lease."""
+        self.started_mono = 0.0
+        self.short_lives = 0  # starts in a row that ended in an unload at once
+        self.rest_until = 0.0
+        """Monotonic time before which a child that unloads at every start is not started again."""
         self.supervisor = SupervisorHandle(
             self.dir, dict(os.environ), self.selector, log, obey=self.obey, changed=self.publish
         )
+        self.door = Door(spec["door"], self.selector, log, stop=self.stop, facts=self.facts)
         self.freezer = Freezer(log, self.publish)
-        self.stop_left: list[int] = []
-        self.stop_gap_s = proc.STOP_GAP_S
-        self.stop_next = 0.0
+        self.stopping = StopOrder(log)
         self.leader_code: int | None = None
         """Exit code of a child that ended while others of its process group have yet to obey the stop."""
         self.stopped_by_person = False
         self.books_closed = False
         self.ended_at: float | None = None
 
+    def first_hold(self, state: object) -> float | None:
+        """Until when the command of a new keeper waits; None: not held."""
+        if state == "unloaded":
+            return self.read_marker() or 0.0
+        held = state == "waiting" or (state is None and self.spec.get("hold"))
+        return time.time() + FIRST_HOLD_S if held else None
+
     # --- the child ---
-
-    def reserve(self) -> None:
-        """Room for the exit status while there is some: it is written even when the disk is full by then."""
-        with contextlib.suppress(OSError), open(f"{self.dir}/exit.room", "wb") as room:  # noqa: PTH123
-            room.write(b" " * EXIT_ROOM_B)
-            os.fsync(room.fileno())
-
-    def write_exit(self) -> None:
-        """Over the room kept for it (JSON does not mind the spaces that are left), then renamed."""
-        data = json.dumps(self.exit).encode()
-        room = os.open(f"{self.dir}/exit.room", os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            os.pwrite(room, data.ljust(EXIT_ROOM_B), 0)
-            os.fsync(room)
-        finally:
-            os.close(room)
-        os.replace(f"{self.dir}/exit.room", f"{self.dir}/exit.json")  # noqa: PTH105
 
     def start_child(self) -> None:
         """Start the command (again, after an unload) in its own session, output to run.log."""
-        resume = self.unloaded
-        step = self.marker_facts().get("step")
         with contextlib.suppress(OSError):
-            os.unlink(self.marker)  # noqa: PTH108
+            os.replace(self.marker, self.resumed)  # noqa: PTH105
+        # also of a training that was lost while it ran: the checkpoint of its last unload is still there
+        again = self.unloaded or (self.started_mono == 0.0 and self.starts > 0)
+        last = files.read_json(self.resumed) if again else {}
+        resume, step = self.unloaded or bool(last), last.get("step")
         environment = inject.environment(
             self.environment,
             hook_dir=f"{self.dir}/hook",
@@ -125,7 +116,7 @@ class Keeper:
         if resume and isinstance(step, int):
             environment["CARBONTUI_START_STEP"] = str(step)
         if self.starts == 0:
-            self.count_first()
+            first_count.start(self.dir)
         output = self.open_log()
         try:
             self.child = subprocess.Popen(
@@ -136,7 +127,7 @@ class Keeper:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=lambda: isolation.give(self.surroundings),
+                preexec_fn=self.as_the_user_has_it,
             )
         except OSError as error:
             missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
@@ -149,22 +140,17 @@ class Keeper:
         finally:
             os.close(output)
         self.child_start = proc.start_time(self.child.pid)
+        self.started_mono = time.monotonic()
         self.starts += 1
         self.unloaded = False
         self.hold_until = None
         log(f"child {self.child.pid} started{' again' if resume else ''}")
         self.publish()
 
-    def count_first(self) -> None:
-        """Have the boards' energy counters read now: the agent comes a second later. Nobody waits for it."""
-        with contextlib.suppress(OSError):
-            subprocess.Popen(
-                [sys.executable, "-I", "-S", FIRST_COUNT, f"{self.dir}/first-count.json"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+    def as_the_user_has_it(self) -> None:
+        """Between fork and exec of the command: none of what we set for ourselves."""
+        isolation.give(self.surroundings)
+        signals.unblock()
 
     def open_log(self) -> int:
         """run.log; nowhere when it cannot be opened (its folder is gone, no inode is left): training matters more."""
@@ -192,7 +178,7 @@ class Keeper:
 
     def child_ended(self, code: int) -> None:
         self.freezer.let_go("the child has ended")
-        if self.child and self.stop_left and proc.group_alive(self.child.pid):
+        if self.child and self.stopping.under_way and proc.group_alive(self.child.pid):
             # a shell goes first; what it ran in the background ignores INT and would train on, stopped or not
             self.leader_code = code
             return
@@ -202,6 +188,7 @@ class Keeper:
         if marker is not None and not self.spec.get("requeue"):
             self.unloaded = True
             self.hold_until, self.word_at = marker, time.monotonic()
+            self.rest()
             log("child unloaded")
             self.publish()
             return
@@ -210,7 +197,7 @@ class Keeper:
 
     def read_marker(self) -> float | None:
         """The not-before time (epoch seconds; 0 when none is given) of a resume marker; None without a marker."""
-        facts = self.marker_facts()
+        facts = files.read_json(self.marker)
         if not facts:
             return None
         whole, dot, rest = str(facts.get("not_before")).removesuffix("Z").partition(".")
@@ -220,14 +207,14 @@ class Keeper:
         except ValueError:
             return 0.0
 
-    def marker_facts(self) -> dict[str, Any]:
-        """What the resume marker holds; empty without a readable one."""
-        try:
-            with open(self.marker) as file:  # noqa: PTH123
-                facts = json.load(file)
-        except (OSError, ValueError):
-            return {}
-        return facts if isinstance(facts, dict) else {}
+    def rest(self) -> None:
+        """A child that leaves a marker at every start is started again ever later."""
+        now = time.monotonic()
+        self.short_lives = self.short_lives + 1 if now - self.started_mono < SHORT_LIFE_S else 0
+        wait_s = min(REST_MAX_S, 2.0**self.short_lives) if self.short_lives > 1 else 0.0
+        self.rest_until = now + wait_s
+        if wait_s:
+            log(f"unloaded {self.short_lives} times within {SHORT_LIFE_S:.0f} s of its start: rests {wait_s:.0f} s")
 
     def finish(self, code: int | None, number: int | None) -> None:
         """The job's command is over for good: write the exit status once, atomically."""
@@ -239,13 +226,15 @@ class Keeper:
             "stopped": self.stopped_by_person,
             "unloaded": self.unloaded,
         }
-        self.stop_left = []
+        self.stopping.end()
         self.ended_at = time.monotonic()
         log(f"child ended: {self.exit}")
         try:
-            self.write_exit()
+            files.write_exit(self.dir, self.exit)
         except OSError as error:
             log(f"exit.json could not be written: {error}")
+        with contextlib.suppress(OSError):
+            os.unlink(f"{self.dir}/environment.json")  # noqa: PTH108 - nothing is to be started again
         self.publish()
 
     def stop(self, now: bool) -> None:
@@ -257,28 +246,9 @@ class Keeper:
             self.unloaded = False  # nobody is to start it again
             self.finish(None, int(signal.SIGTERM))
             return
-        self.stop_gap_s = proc.STOP_NOW_GAP_S if now else proc.STOP_GAP_S
         self.freezer.let_go("the job is to end")
-        if not self.stop_left:
-            self.stop_left = [int(s) for s in proc.STOP_ORDER]
-            self.stop_next = time.monotonic()
+        if self.stopping.begin(time.monotonic(), hurry=now):
             self.publish()  # a training that is held must come back to its loop to end in its own way
-        elif now:
-            self.stop_next = min(self.stop_next, time.monotonic() + self.stop_gap_s)
-
-    def advance_stop(self) -> None:
-        if self.stop_left and self.child and time.monotonic() >= self.stop_next:
-            number = self.stop_left.pop(0)
-            log(f"signal {number} to the child's group {self.child.pid}")
-            # torchrun's ranks have sessions of their own: at the last step nobody below the child is forgotten
-            below = proc.descendants(self.child.pid) if number == signal.SIGKILL else []
-            proc.signal_group(self.child.pid, number)
-            for pid in below:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
-            if number != signal.SIGKILL:
-                proc.signal_group(self.child.pid, signal.SIGCONT)  # a stopped process cannot obey
-            self.stop_next = time.monotonic() + self.stop_gap_s
 
     # --- the supervisor's word ---
 
@@ -286,7 +256,7 @@ class Keeper:
         if isinstance(order, Hold) and self.hold_until is not None and self.child is None and not self.exit:
             self.hold_until = 0.0 if order.until is None else order.until
             self.word_at = time.monotonic()
-        elif isinstance(order, Freeze) and self.child is not None and not self.stop_left:
+        elif isinstance(order, Freeze) and self.child is not None and not self.stopping.under_way:
             self.freezer.hold(self.child.pid, order.lease_s, time.monotonic())
         elif isinstance(order, Thaw):
             self.freezer.let_go("the supervisor said so")
@@ -295,15 +265,15 @@ class Keeper:
         elif isinstance(order, Done):
             self.books_closed = True
 
-    def publish(self) -> None:
-        """Tell the supervisor and job.json how the child is."""
+    def facts(self) -> ChildFacts:
+        """How the child is."""
         if self.exit:
             state = "exited"
         elif self.child:
             state = "running"
         else:
             state = "unloaded" if self.unloaded else "waiting"
-        facts = ChildFacts(
+        return ChildFacts(
             state=state,
             pid=self.child.pid if self.child else None,
             start_time=self.child_start,
@@ -315,10 +285,16 @@ class Keeper:
             exit=self.exit,
             keeper=os.getpid(),
         )
+
+    def publish(self) -> None:
+        """Tell the supervisor and job.json how the child is."""
+        facts = self.facts()
         self.supervisor.say(facts)
         serving = self.supervisor.pid
         job = {
             **self.spec["public"],
+            "state": facts.state,
+            "starts": facts.starts,
             "pids": {
                 "keeper": [os.getpid(), proc.start_time(os.getpid())],
                 "supervisor": [serving, proc.start_time(serving)] if serving else None,
@@ -326,7 +302,7 @@ class Keeper:
             },
         }
         try:
-            write_json(f"{self.dir}/job.json", job)
+            files.write_json(f"{self.dir}/job.json", job)
         except OSError as error:
             log(f"job.json could not be written: {error}")
 
@@ -336,15 +312,19 @@ class Keeper:
         now = time.monotonic()
         self.supervisor.tick(now, wanted=not self.over())
         self.freezer.tick(now)
+        self.door.tick(now)
+        self.pass_on()
         if self.child is None and not self.exit:
             alone = now - self.word_at >= ALONE_S
-            if self.hold_until is None or time.time() >= self.hold_until or alone:
+            due = self.hold_until is None or time.time() >= self.hold_until or alone
+            if due and now >= self.rest_until:
                 self.start_child()
-        self.advance_stop()
+        if self.child:
+            self.stopping.advance(self.child.pid, now)
         if self.leader_code is not None and self.child:
-            given_up = not self.stop_left and now >= self.stop_next
+            given_up = not self.stopping.under_way and now >= self.stopping.next
             if given_up or not proc.group_alive(self.child.pid):
-                self.stop_left = []
+                self.stopping.end()
                 self.child_ended(self.leader_code)
 
     def over(self) -> bool:
@@ -356,20 +336,21 @@ class Keeper:
         """Seconds until something is due; at most one second."""
         now = time.monotonic()
         due = [now + 1.0]
-        if self.stop_left:
-            due.append(self.stop_next)
+        if self.stopping.under_way:
+            due.append(self.stopping.next)
         due += [at for at in (self.supervisor.due, self.freezer.due()) if at is not None]
         if self.child is None and not self.exit and self.hold_until is not None:
-            due.append(now + self.hold_until - time.time())
+            due.append(max(self.rest_until, now + self.hold_until - time.time()))
         return max(0.0, min(due) - now)
 
     def run(self) -> None:
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        # handlers, not SIG_IGN: an ignored signal would stay ignored in the training child
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, lambda *_: None)
-        self.selector.register(wake_read, selectors.EVENT_READ, lambda: self.signalled(wake_read))
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.selector.register(wake_read, selectors.EVENT_READ, lambda: os.read(wake_read, 256))
+        waiting = signals.block()
+        if waiting is not None:
+            self.selector.register(waiting, selectors.EVENT_READ, self.pass_on)
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
@@ -388,13 +369,17 @@ class Keeper:
                 time.sleep(FAULT_PAUSE_S)
         log("leaving")
         self.publish()
+        self.door.close()
 
-    def signalled(self, wake_read: int) -> None:
-        for number in os.read(wake_read, 256):
-            if number == signal.SIGTERM:
-                self.stop(now=False)
-            elif number == signal.SIGUSR1:
-                self.stop(now=True)
+    def pass_on(self) -> None:
+        """Signals from outside are the command's, once each; a stop order comes over a socket."""
+        for number, sender in signals.taken():
+            if self.child is not None and signals.to_pass_on(number, sender):
+                log(f"signal {number} from {sender} passed on to the child's group {self.child.pid}")
+                self.freezer.let_go("a signal has come for it")
+                proc.signal_group(self.child.pid, number)
+            else:
+                log(f"signal {number} from {sender}: not for us, and not passed on")
 
 
 def main() -> None:
@@ -402,6 +387,14 @@ def main() -> None:
     environment = spec.pop("environment", None) or dict(os.environ)
     surroundings = spec.pop("surroundings", None) or isolation.surroundings()
     isolation.relax()
+    isolation.keep_oom_score(surroundings)
+    try:
+        lock = files.locked(f"{spec['job_dir']}/keeper.lock")
+    except OSError as error:
+        log(f"no lock can be had, two keepers would not see each other: {error}")
+    else:
+        if lock is None:
+            sys.exit("another keeper has this job")
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
     Keeper(spec, environment, surroundings).run()

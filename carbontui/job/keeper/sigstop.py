@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Callable
 
 from carbontui import proc
+from carbontui.job.keeper import signals
 
 GUARD = 'read -r _; kill -s CONT -- "-$0"'
 
@@ -79,6 +80,7 @@ class Freezer:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
+                preexec_fn=signals.unblock,
             )
         except OSError as error:
             return f"no shell could be started to undo it ({error})"

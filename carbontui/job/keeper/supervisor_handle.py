@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import ChildFacts, Order, decode_order, encode
 
 SILENT_S = 6.0
@@ -87,6 +88,7 @@ class SupervisorHandle:
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
+                preexec_fn=signals.unblock,
             )
         except OSError as error:
             self._log(f"the supervisor could not be started: {error}")

@@ -79,7 +79,7 @@ class Supervisor:
         self.recorder = Recorder(self.journal, clock)
         self.accounting = Accounting(spec, clock, self.journal, proc.boot_id())
         self.handover = Handover(self.journal, self.accounting, self.recorder, self.faults.confined, directory)
-        self.keeper = KeeperHandle(keeper_fd, say, self.wake)
+        self.keeper = KeeperHandle(keeper_fd, say, self.wake, directory)
         self.agent = _agent_of(spec, clock)
         self.worker = WorkerHandle(directory, say)
         self.grid = GridReader(
@@ -234,7 +234,10 @@ class Supervisor:
             self.history.close()
         if ended:
             self.keeper.done()
+        unkept = self.keeper.to_replace
         self.keeper.close()
+        if unkept:
+            self.keeper.replace(unkept)
 
     async def _close_agent(self) -> None:
         if self._starting is not None:
@@ -360,7 +363,7 @@ class Supervisor:
 
     def _over(self, seen: Inputs) -> bool:
         """Whether the child is gone for good and viewers had a moment to see it."""
-        if self.stopping:
+        if self.stopping or self.keeper.to_replace:
             return True
         if seen.child.state not in ("exited", "vanished"):
             return False

@@ -8,18 +8,23 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from carbontui import proc
+from carbontui.job import launch, restart, spool
 from carbontui.job.child import Child, exited
 
 
 class KeeperHandle:
-    """What is known of keeper and child. `changed` is called when that changes."""
+    """What is known of keeper and child. `changed` is called when that changes; `directory` is the job's."""
 
-    def __init__(self, fd: int | None, log: Callable[[str], None], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, fd: int | None, log: Callable[[str], None], changed: Callable[[], None], directory: Path | None = None
+    ) -> None:
+        self._dir = directory
         self._log = log
         self._changed = changed
         self._socket = socket.socket(fileno=fd) if fd is not None else None
@@ -45,6 +50,26 @@ class KeeperHandle:
     @property
     def keeper_pid(self) -> int | None:
         return int(self.facts["keeper"]) if self.guarded and "keeper" in self.facts else None
+
+    @property
+    def to_replace(self) -> str | None:
+        """State of a child that nobody is left to start and that a new keeper can: waiting or unloaded. Else None."""
+        if self.guarded or self._dir is None or not self.facts or not spool.kept(self._dir):
+            return None
+        state = self.facts.get("state")
+        if state == "running" and not proc.same_process(self.pid, self.facts.get("start_time")):
+            return "unloaded" if restart.unloaded(self._dir) else None
+        return str(state) if state in ("waiting", "unloaded") else None
+
+    def replace(self, state: str) -> None:
+        """Start a new keeper of a child in `state`, which starts a supervisor of its own: the last act of this one."""
+        assert self._dir is not None
+        try:
+            keeper = launch.spawn_keeper(restart.again(self._dir, state))
+        except (launch.LaunchError, OSError) as error:
+            self._log(f"no new keeper: {error}")
+        else:
+            self._log(f"the keeper is gone while the command is {state}: {keeper.pid} takes its place")
 
     def open(self) -> None:
         """Start listening (call inside the running loop); what the keeper has said already is known on return."""
@@ -117,6 +142,8 @@ class KeeperHandle:
         if state == "exited":
             return exited(facts.get("exit") or {})
         stopping = bool(facts.get("stopping")) or self._stop_task is not None
+        if again := self.to_replace:
+            return Child("unloaded" if again == "unloaded" else "waiting")
         if state == "running" and not self.guarded and not proc.same_process(self.pid, facts.get("start_time")):
             return Child("vanished", stopped=stopping)
         if state != "running" and not self.guarded:

@@ -1,0 +1,64 @@
+"""What the keeper leaves on disk: whole files or none, and the exit status even when the disk is full."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from typing import Any
+
+EXIT_ROOM_B = 512
+
+
+def write_json(path: str, value: Any) -> None:
+    """Atomically: a temporary file in the same directory, fsync, rename. Raises OSError."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with open(temporary, "w") as file:  # noqa: PTH123
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)  # noqa: PTH105
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """A JSON object; empty without a readable one."""
+    try:
+        with open(path) as file:  # noqa: PTH123
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def reserve_exit(directory: str) -> None:
+    """Room for the exit status while there is some."""
+    with contextlib.suppress(OSError), open(f"{directory}/exit.room", "wb") as room:  # noqa: PTH123
+        room.write(b" " * EXIT_ROOM_B)
+        os.fsync(room.fileno())
+
+
+def write_exit(directory: str, record: dict[str, Any]) -> None:
+    """Over the room kept for it (JSON does not mind the spaces that are left), then renamed. Raises OSError."""
+    data = json.dumps(record).encode()
+    room = os.open(f"{directory}/exit.room", os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.pwrite(room, data.ljust(EXIT_ROOM_B), 0)
+        os.fsync(room)
+    finally:
+        os.close(room)
+    os.replace(f"{directory}/exit.room", f"{directory}/exit.json")  # noqa: PTH105
+
+
+def locked(path: str) -> int | None:
+    """A descriptor that holds the lock as long as this process lives; None where another process holds it.
+
+    Raises OSError where there can be no lock.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd

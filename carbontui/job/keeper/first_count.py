@@ -1,0 +1,25 @@
+"""The boards' energy counters at the training's first moment: the agent comes a second later."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+
+from carbontui import isolation
+from carbontui.job.keeper import signals
+
+SCRIPT = f"{isolation.ROOT}/carbontui/power/first_count.py"
+
+
+def start(job_dir: str) -> None:
+    """Have them read into first-count.json. Nobody waits for it."""
+    with contextlib.suppress(OSError):
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", SCRIPT, f"{job_dir}/first-count.json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=signals.unblock,
+        )

@@ -1,0 +1,56 @@
+"""The stop order: INT, then TERM, then KILL, to the whole process group of the command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+
+from carbontui import proc
+
+
+class StopOrder:
+    """Nothing until it has `begun`; then one signal after another as `advance` is called."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self.left: list[int] = []
+        self.next = 0.0
+        """Monotonic time of the next signal, or of giving up."""
+        self._gap_s = proc.STOP_GAP_S
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self.left)
+
+    def begin(self, now: float, *, hurry: bool) -> bool:
+        """Start it, or make haste; False where it was under way already. `now` is monotonic seconds."""
+        self._gap_s = proc.STOP_NOW_GAP_S if hurry else proc.STOP_GAP_S
+        if self.left:
+            if hurry:
+                self.next = min(self.next, now + self._gap_s)
+            return False
+        self.left = [int(number) for number in proc.STOP_ORDER]
+        self.next = now
+        return True
+
+    def advance(self, group: int, now: float) -> None:
+        """Send the signal that is due, if one is."""
+        if not self.left or now < self.next:
+            return
+        number = self.left.pop(0)
+        self._log(f"signal {number} to the child's group {group}")
+        # torchrun's ranks have sessions of their own: at the last step nobody below the child is forgotten
+        below = proc.descendants(group) if number == signal.SIGKILL else []
+        proc.signal_group(group, number)
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        if number != signal.SIGKILL:
+            proc.signal_group(group, signal.SIGCONT)  # a stopped process cannot obey
+        self.next = now + self._gap_s
+
+    def end(self) -> None:
+        """Everybody is gone, or nobody can be reached any more."""
+        self.left = []

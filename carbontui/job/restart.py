@@ -1,0 +1,59 @@
+"""Taking up a job whose keeper is gone: after a reboot by `carbontui restart`, else by its supervisor.
+
+A job that waited waits again, one that was unloaded is resumed at its time, and one that was training starts again,
+from the checkpoint of its last unload where there was one. Of several that try at once the keepers' lock lets one
+through.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from carbontui import paths, proc
+from carbontui.job import launch, spool, store
+from carbontui.job import spec as opts
+
+
+def restart(job: store.Job) -> int:
+    """Start a keeper for a job that is lost; returns its pid. Raises LaunchError, which says why not."""
+    if job.foreign:
+        raise launch.LaunchError(f"job {job.id} belongs to {job.host}; restart it there")
+    if job.exit is not None:
+        raise launch.LaunchError(f"job {job.id} is over ({job.status().state}); start it anew with carbontui run")
+    if job.alive("keeper"):
+        raise launch.LaunchError(f"job {job.id} is live: its keeper starts it by itself")
+    if pid := job.alive("child"):
+        raise launch.LaunchError(f"the training of job {job.id} still runs (pid {pid}); it cannot be started twice")
+    if pid := job.alive("supervisor"):
+        raise launch.LaunchError(f"the supervisor of job {job.id} (pid {pid}) takes it up by itself")
+    return launch.run_keeper(again(job.dir))
+
+
+def again(directory: Path, state: str | None = None) -> dict[str, Any]:
+    """The spec of a keeper that goes on where the last one stopped: in `state`, else as job.json says.
+
+    Raises LaunchError.
+    """
+    spec = spool.load(directory)
+    record = store.read_json(directory / "job.json")
+    if spec is None or record is None:
+        raise launch.LaunchError(f"job {directory.name} was started without what restarts it; start it anew")
+    socket = Path(spec["socket"])
+    if not socket.parent.is_dir():
+        # the runtime directory of a login session that is over
+        socket = paths.socket_path(directory.name)
+        spec["socket"] = spec["public"]["socket"] = str(socket)
+        spec["door"] = spec["public"]["door"] = launch.door(str(socket))
+        options = opts.load(directory)
+        opts.save(msgspec.structs.replace(options, socket=str(socket)))
+    spec["public"] |= {"boot": proc.boot_id()}
+    spec["again"] = {"state": state or record.get("state", "running"), "starts": record.get("starts", 1)}
+    return spec
+
+
+def unloaded(directory: Path) -> bool:
+    """Whether a child that is gone left a marker: it is to be started again."""
+    return bool(store.read_json(directory / "resume.json"))

@@ -1,0 +1,56 @@
+"""What starts a job's command again when its keeper is gone: the keeper's spec and the command's environment, on disk.
+
+Written 0600 when a job starts, on local file systems only, and deleted when the job is over. It holds no keys for the
+grid, and nothing that belongs to the login session the job was started from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from carbontui.job import journal
+
+FILE = "environment.json"
+OF_THE_SESSION = ("SLURM_", "SSH_", "TMUX", "XDG_RUNTIME_DIR")
+"""Names that begin like this are of a session that a later start is not part of."""
+
+
+def save(directory: Path, spec: Mapping[str, Any]) -> bool:
+    """Keep the spec of a job's keeper; False where the job's directory is on no local file system, or is full."""
+    if journal.filesystem_of(directory) not in journal.LOCAL_FILESYSTEMS:
+        return False
+    theirs = {name: value for name, value in spec["environment"].items() if not name.startswith(OF_THE_SESSION)}
+    data = json.dumps({**spec, "environment": theirs}).encode()
+    try:
+        with os.fdopen(os.open(directory / FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            (directory / FILE).unlink()
+        return False
+    return True
+
+
+def load(directory: Path) -> dict[str, Any] | None:
+    """The kept spec; None where there is none that can be used, or where others could have written it."""
+    path = directory / FILE
+    try:
+        info = path.lstat()
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    ours = info.st_uid == os.getuid() and not info.st_mode & 0o077
+    whole = isinstance(found, dict) and isinstance(found.get("environment"), dict) and bool(found.get("argv"))
+    return found if ours and whole else None
+
+
+def kept(directory: Path) -> bool:
+    """Whether the job could be started again."""
+    return (directory / FILE).exists()

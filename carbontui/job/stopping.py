@@ -1,0 +1,58 @@
+"""Having a job stopped when its supervisor does not answer: by its keeper, or, where that is gone too, by ourselves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+
+from carbontui import proc
+from carbontui.job import store
+from carbontui.job.keeper import files
+from carbontui.job.keeper.messages import Stop, encode
+from carbontui.job.keeper.stop_order import StopOrder
+
+ANSWER_S = 3.0
+KEEPER_S = 8.0
+"""A keeper's socket that a cleaner has removed is bound again within less."""
+
+
+def by_keeper(job: store.Job, *, now: bool) -> bool:
+    """Give the keeper the stop order; False where none is there to take it. One of before takes it by signal."""
+    due = time.monotonic() + KEEPER_S
+    while (pid := job.alive("keeper")) is not None:
+        if job.door is None:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGUSR1 if now else signal.SIGTERM)
+            return True
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(ANSWER_S)
+            line.connect(os.fspath(job.door))
+            line.sendall(encode(Stop(now)))
+            if line.recv(1):
+                return True
+        if time.monotonic() >= due:
+            return False
+        time.sleep(0.1)
+    return False
+
+
+def by_ourselves(job: store.Job, *, now: bool) -> bool:
+    """Run the stop order on the process that job.json names, to its end; False where it does not run."""
+    group = job.alive("child")
+    if group is None:
+        return False
+    order = StopOrder(lambda _: None)
+    order.begin(time.monotonic(), hurry=now)
+    while proc.group_alive(group):
+        order.advance(group, time.monotonic())
+        if not order.under_way and time.monotonic() >= order.next:
+            return False
+        time.sleep(0.05)
+    if job.alive("keeper") is None and job.exit is None:
+        record = {"code": None, "signal": None, "at": time.time(), "stopped": True, "unloaded": False}
+        with contextlib.suppress(OSError):
+            files.write_exit(os.fspath(job.dir), record)
+    return True
