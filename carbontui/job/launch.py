@@ -107,6 +107,8 @@ def start(options: opts.Options, *, hold: bool | None = None) -> int:
     `hold`: the command waits for the plan's word before it starts.
     """
     opts.save(options)
+    with contextlib.suppress(OSError):  # what is in the way is said by the supervisor, which tries again
+        paths.private_dir(Path(options.socket).parent)
     if hold is None:
         # what may wait is not started before the plan's word; without one the keeper starts it after a minute
         hold = options.work_s is not None and options.budget.strip().lower() not in ("1x", "1.0x")

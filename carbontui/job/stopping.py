@@ -11,7 +11,7 @@ import time
 from carbontui import proc
 from carbontui.job import store
 from carbontui.job.keeper import files
-from carbontui.job.keeper.messages import Stop, encode
+from carbontui.job.keeper.messages import Signal, Stop, encode
 from carbontui.job.keeper.stop_order import StopOrder
 
 ANSWER_S = 3.0
@@ -27,15 +27,23 @@ def by_keeper(job: store.Job, *, now: bool) -> bool:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGUSR1 if now else signal.SIGTERM)
             return True
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            line.settimeout(ANSWER_S)
-            line.connect(os.fspath(job.door))
-            line.sendall(encode(Stop(now)))
-            if line.recv(1):
-                return True
+        if tell_keeper(job, Stop(now)):
+            return True
         if time.monotonic() >= due:
             return False
         time.sleep(0.1)
+    return False
+
+
+def tell_keeper(job: store.Job, order: Stop | Signal) -> bool:
+    """Whether the keeper has taken an order."""
+    if job.door is None or job.alive("keeper") is None:
+        return False
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+        line.settimeout(ANSWER_S)
+        line.connect(os.fspath(job.door))
+        line.sendall(encode(order))
+        return bool(line.recv(1))
     return False
 
 

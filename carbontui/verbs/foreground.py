@@ -14,6 +14,7 @@ from typing import BinaryIO
 from carbontui import proc, protocol, units
 from carbontui.job import stopping, store
 from carbontui.job.keeper import signals
+from carbontui.job.keeper.messages import Signal
 from carbontui.tui import account_words
 
 POLL_S = 0.1
@@ -79,15 +80,11 @@ class Foreground:
         signal.pthread_sigmask(signal.SIG_BLOCK, signals.PASSED_ON)
 
     def forward(self, job: store.Job) -> None:
-        """Pass on what has come in, but for what its sender gave the command too; held or unloaded, stop the job."""
-        for number, sender in signals.taken():
-            child = job.alive("child")
-            if not signals.to_pass_on(number, sender):
-                continue
-            if child is not None:
-                proc.signal_group(child, number)
-            elif number in (signal.SIGINT, signal.SIGTERM):
-                stopping.by_keeper(job, now=False)
+        """Have the keeper pass on what has come in, unless its sender has given it to the command as well."""
+        for found in signals.taken():
+            if not stopping.tell_keeper(job, Signal(found.number, found.pid)) and (child := job.alive("child")):
+                proc.signal_group(child, found.number)
+                self.say(f"signal {found.number} passed on; the keeper does not answer")
 
     def copy_log(self, path: Path) -> None:
         if self._log is None:

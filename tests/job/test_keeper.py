@@ -22,10 +22,11 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 
 RUN = """\
 import sys
+from carbontui.job.keeper import __main__ as entry
 from carbontui.job.keeper import process as keeper
 from carbontui.job.keeper import supervisor_handle as watch
 keeper.FIRST_HOLD_S, keeper.ALONE_S, watch.BACKOFF_MAX_S = 1000.0, float(sys.argv[2]), 0.3
-keeper.main()
+entry.main()
 """
 
 

@@ -1,6 +1,33 @@
-"""Starts the keeper: `python -m carbontui.job.keeper`."""
+"""Starts the keeper: `python -m carbontui.job.keeper`, its spec on standard input."""
 
-from carbontui.job.keeper.process import main
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from carbontui import isolation
+from carbontui.job.keeper import files
+from carbontui.job.keeper.process import Keeper, log
+
+
+def main() -> None:
+    spec = json.load(sys.stdin)
+    environment = spec.pop("environment", None) or dict(os.environ)
+    surroundings = spec.pop("surroundings", None) or isolation.surroundings()
+    isolation.relax()
+    isolation.keep_oom_score(surroundings)
+    try:
+        lock = files.locked(f"{spec['job_dir']}/keeper.lock")
+    except OSError as error:
+        log(f"no lock can be had, two keepers would not see each other: {error}")
+    else:
+        if lock is None:
+            sys.exit("another keeper has this job")
+    devnull = os.open(os.devnull, os.O_RDWR)
+    os.dup2(devnull, 0)
+    Keeper(spec, environment, surroundings).run()
+
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""The keeper's own socket: whoever finds no supervisor can still have the job stopped.
+"""The keeper's own socket: whoever finds no supervisor can still have the job stopped, and `run` its signals passed on.
 
 One order a connection, as the supervisor gives them; the answer is how the child is. Only this user and root are heard.
 """
@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from carbontui.job.keeper.messages import ChildFacts, Stop, decode_order, encode
+from carbontui.job.keeper.messages import ChildFacts, Order, Signal, Stop, decode_order, encode
 
 LINE_MAX = 4096
 LOOK_S = 5.0
@@ -20,7 +20,7 @@ LOOK_S = 5.0
 
 
 class Door:
-    """Bound at `path`. `stop` carries out a stop order; `facts` says how the child is."""
+    """Bound at `path`. `obey` carries out an order; `facts` says how the child is."""
 
     def __init__(
         self,
@@ -28,13 +28,13 @@ class Door:
         selector: selectors.BaseSelector,
         log: Callable[[str], None],
         *,
-        stop: Callable[[bool], None],
+        obey: Callable[[Order], None],
         facts: Callable[[], ChildFacts],
     ) -> None:
         self._path = path
         self._selector = selector
         self._log = log
-        self._stop = stop
+        self._obey = obey
         self._facts = facts
         self._listener: socket.socket | None = None
         self._inode = 0
@@ -54,6 +54,7 @@ class Door:
             self._open()
             self._fault = ""
         except OSError as error:
+            self._due = now  # its folder is the supervisor's to make: again with the next tick
             if self._fault != str(error):
                 self._fault = str(error)
                 self._log(f"{self._path} cannot be bound: {error}")
@@ -92,8 +93,8 @@ class Door:
         with contextlib.suppress(OSError):
             data = visitor.recv(LINE_MAX)
         order = decode_order(data)
-        if isinstance(order, Stop):
-            self._stop(order.now)
+        if isinstance(order, Stop | Signal):
+            self._obey(order)
         with contextlib.suppress(OSError):
             if data:
                 visitor.send(encode(self._facts()))

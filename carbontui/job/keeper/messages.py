@@ -37,11 +37,18 @@ class Stop(NamedTuple):
     now: bool = False
 
 
+class Signal(NamedTuple):
+    """run -> keeper: a signal came to `carbontui run` from process `pid` (0: the kernel)."""
+
+    number: int
+    pid: int = 0
+
+
 class Done(NamedTuple):
     """The books are closed: the keeper may leave."""
 
 
-Order = Beat | Hold | Freeze | Thaw | Stop | Done
+Order = Beat | Hold | Freeze | Thaw | Stop | Signal | Done
 
 _KINDS: dict[str, type[Order]] = {
     "beat": Beat,
@@ -49,6 +56,7 @@ _KINDS: dict[str, type[Order]] = {
     "freeze": Freeze,
     "thaw": Thaw,
     "stop": Stop,
+    "signal": Signal,
     "done": Done,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -96,6 +104,8 @@ def decode_order(line: bytes) -> Order | None:
         return order if order.until is None or _finite(order.until) else None
     if isinstance(order, Freeze):
         return order if _finite(order.lease_s) and order.lease_s >= 0 else None
+    if isinstance(order, Signal):
+        return order if type(order.number) is int and type(order.pid) is int else None
     return order
 
 

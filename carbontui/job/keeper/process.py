@@ -12,12 +12,10 @@ import calendar
 import contextlib
 import ctypes
 import errno
-import json
 import os
 import selectors
 import signal
 import subprocess
-import sys
 import time
 from typing import Any
 
@@ -25,7 +23,7 @@ from carbontui import isolation, proc
 from carbontui.client import inject
 from carbontui.job.keeper import files, first_count, signals
 from carbontui.job.keeper.door import Door
-from carbontui.job.keeper.messages import ChildFacts, Done, Freeze, Hold, Order, Stop, Thaw
+from carbontui.job.keeper.messages import ChildFacts, Done, Freeze, Hold, Order, Signal, Stop, Thaw
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.job.keeper.supervisor_handle import SupervisorHandle
@@ -78,8 +76,9 @@ class Keeper:
         self.supervisor = SupervisorHandle(
             self.dir, dict(os.environ), self.selector, log, obey=self.obey, changed=self.publish
         )
-        self.door = Door(spec["door"], self.selector, log, stop=self.stop, facts=self.facts)
+        self.door = Door(spec["door"], self.selector, log, obey=self.obey, facts=self.facts)
         self.freezer = Freezer(log, self.publish)
+        self.relay = signals.Relay(self.deliver)
         self.stopping = StopOrder(log)
         self.leader_code: int | None = None
         """Exit code of a child that ended while others of its process group have yet to obey the stop."""
@@ -262,6 +261,8 @@ class Keeper:
             self.freezer.let_go("the supervisor said so")
         elif isinstance(order, Stop):
             self.stop(order.now)
+        elif isinstance(order, Signal):
+            self.relay.told(order.number, order.pid, time.monotonic())
         elif isinstance(order, Done):
             self.books_closed = True
 
@@ -313,7 +314,8 @@ class Keeper:
         self.supervisor.tick(now, wanted=not self.over())
         self.freezer.tick(now)
         self.door.tick(now)
-        self.pass_on()
+        self.hear_signals()
+        self.relay.tick(now)
         if self.child is None and not self.exit:
             alone = now - self.word_at >= ALONE_S
             due = self.hold_until is None or time.time() >= self.hold_until or alone
@@ -338,7 +340,7 @@ class Keeper:
         due = [now + 1.0]
         if self.stopping.under_way:
             due.append(self.stopping.next)
-        due += [at for at in (self.supervisor.due, self.freezer.due()) if at is not None]
+        due += [at for at in (self.supervisor.due, self.freezer.due(), self.relay.due()) if at is not None]
         if self.child is None and not self.exit and self.hold_until is not None:
             due.append(max(self.rest_until, now + self.hold_until - time.time()))
         return max(0.0, min(due) - now)
@@ -350,7 +352,7 @@ class Keeper:
         self.selector.register(wake_read, selectors.EVENT_READ, lambda: os.read(wake_read, 256))
         waiting = signals.block()
         if waiting is not None:
-            self.selector.register(waiting, selectors.EVENT_READ, self.pass_on)
+            self.selector.register(waiting, selectors.EVENT_READ, self.hear_signals)
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
@@ -371,30 +373,19 @@ class Keeper:
         self.publish()
         self.door.close()
 
-    def pass_on(self) -> None:
+    def hear_signals(self) -> None:
         """Signals from outside are the command's, once each; a stop order comes over a socket."""
-        for number, sender in signals.taken():
-            if self.child is not None and signals.to_pass_on(number, sender):
-                log(f"signal {number} from {sender} passed on to the child's group {self.child.pid}")
-                self.freezer.let_go("a signal has come for it")
-                proc.signal_group(self.child.pid, number)
-            else:
-                log(f"signal {number} from {sender}: not for us, and not passed on")
+        for found in signals.taken():
+            log(f"signal {found.number} from {found.sender} ({found.pid})")
+            self.relay.caught(found, time.monotonic())
+            if self.child is None and found.sender in signals.TO_ALL:
+                self.deliver(found)
 
-
-def main() -> None:
-    spec = json.load(sys.stdin)
-    environment = spec.pop("environment", None) or dict(os.environ)
-    surroundings = spec.pop("surroundings", None) or isolation.surroundings()
-    isolation.relax()
-    isolation.keep_oom_score(surroundings)
-    try:
-        lock = files.locked(f"{spec['job_dir']}/keeper.lock")
-    except OSError as error:
-        log(f"no lock can be had, two keepers would not see each other: {error}")
-    else:
-        if lock is None:
-            sys.exit("another keeper has this job")
-    devnull = os.open(os.devnull, os.O_RDWR)
-    os.dup2(devnull, 0)
-    Keeper(spec, environment, surroundings).run()
+    def deliver(self, found: signals.Caught) -> None:
+        """Pass a signal on; one that ends a job ends one whose command is held or unloaded."""
+        if self.child is not None:
+            log(f"signal {found.number} passed on to the child's group {self.child.pid}")
+            self.freezer.let_go("a signal has come for it")
+            proc.signal_group(self.child.pid, found.number)
+        elif found.number in (signal.SIGINT, signal.SIGTERM):
+            self.stop(now=False)
