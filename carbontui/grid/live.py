@@ -150,7 +150,8 @@ class Live:
         if provider.remembers:
             asked.append(self._cache.ask(f"{base}-history", provider.window_s, recent, _turn(provider, "history")))
         if provider.foresees:
-            asked.append(self._cache.ask(f"{base}-forecast", provider.window_s, ahead, _turn(provider, "forecast")))
+            window_s = provider.forecast_window_s or provider.window_s
+            asked.append(self._cache.ask(f"{base}-forecast", window_s, ahead, _turn(provider, "forecast")))
         answers = await asyncio.gather(*asked)
         opens += [entry.next_s for entry in answers]
         history = answers[0] if provider.remembers else Entry()

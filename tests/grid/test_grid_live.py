@@ -382,7 +382,8 @@ def answered_by(name: str, request: Request, real) -> Answer:
     """Only the provider in question answers; what else covers the zone is not to be found."""
     marks = {
         "neso": "/intensity", "energi-data-service": "/dataset/CO2", "energy-charts": "/co2eq",
-        "electricity-maps": "/carbon-intensity", "entsoe": "/api", "eia": "/v2/electricity", "caiso": "/current/",
+        "electricity-maps": "/carbon-intensity", "entsoe": "/api", "eia": "/v2/electricity",
+        "caiso": "/current/|/history/|SingleZip",
         **operators.MARKS,
     }  # fmt: skip
-    return real(request) if marks[name] in request.path else Answer(b"", 404)
+    return real(request) if any(mark in request.path for mark in marks[name].split("|")) else Answer(b"", 404)

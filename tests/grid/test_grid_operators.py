@@ -191,3 +191,18 @@ async def test_half_a_number_at_the_end_of_a_table_is_not_read(site: Site, at: i
     rows = (await made("caiso", site).history("US-CAL-CISO", NOW - 3600, NOW, NOW))[0].rows
     assert rows[-1].start_s == NOW - 600
     assert all(row.value == pytest.approx(level(row.start_s), rel=1e-3) for row in rows)
+
+
+async def test_californias_own_forecasts_become_an_intensity(site: Site) -> None:
+    site.respond = good("caiso", NOW)
+    series, _ = await made("caiso", site).forecast("US-CAL-CISO", NOW + 2 * 86400, NOW)
+    assert {row.kind for row in series.rows} == {"forecast"} and series.rows[-1].start_s >= NOW + 22 * 3600
+    assert all(row.value == pytest.approx(level(row.start_s), rel=1e-3) for row in series.rows)
+
+
+async def test_a_past_that_does_not_follow_the_net_load_gives_no_forecast(site: Site) -> None:
+    steady = good("caiso", NOW, lambda t: 300.0)
+    real = good("caiso", NOW)
+    site.respond = lambda request: steady(request) if request.path.endswith("co2.csv") else real(request)
+    with pytest.raises(NoData, match="do not follow"):
+        await made("caiso", site).forecast("US-CAL-CISO", NOW + 2 * 86400, NOW)

@@ -35,6 +35,8 @@ class Provider:
     """Environment names of the keys it needs; all of them."""
     window_s: ClassVar[float] = 1800.0
     """One request per question in this time, however many jobs run."""
+    forecast_window_s: ClassVar[float | None] = None
+    """The same for its forecast, where that changes less often."""
     reach_s: ClassVar[float] = 7 * DAY_S
     """The longest stretch of history one request may ask for."""
     late_s: ClassVar[float] = 3 * HOUR_S
