@@ -133,6 +133,8 @@ def basis(state: JobState, seen: Inputs, before_g: float | None) -> dict[str, ob
         "gco2_g": state.totals.gco2_g,
         "avoided_g": state.totals.avoided_g,
         "before_g": before_g,
+        "nowcast_g": state.outlook.value_at(seen.now_s) if state.outlook else None,
+        "count_idle": state.spec.count_idle,
     }
 
 
