@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import zipfile
 from datetime import datetime
 from itertools import pairwise
@@ -206,3 +207,16 @@ async def test_a_past_that_does_not_follow_the_net_load_gives_no_forecast(site: 
     site.respond = lambda request: steady(request) if request.path.endswith("co2.csv") else real(request)
     with pytest.raises(NoData, match="do not follow"):
         await made("caiso", site).forecast("US-CAL-CISO", NOW + 2 * 86400, NOW)
+
+
+async def test_a_month_of_values_is_read_beside_the_loop_that_renews_leases(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[str] = set()
+    real = MixProvider._rows
+    monkeypatch.setattr(
+        MixProvider, "_rows", lambda self, powers: (threads.add(threading.current_thread().name), real(self, powers))[1]
+    )
+    site.respond = good("nyiso", NOW)
+    await made("nyiso", site).history("US-NY-NYIS", NOW - 86400, NOW, NOW)
+    assert threads and threading.current_thread().name not in threads
