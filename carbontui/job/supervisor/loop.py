@@ -190,7 +190,13 @@ class Supervisor:
     def restore(self) -> None:
         """Take over what a predecessor kept; the boards it knew are watched before any rank is back."""
         clock = self.cell.state.clock
-        self.cell.state = self.handover.restore(self.cell.state, clock.at_wall(time.time()), time.monotonic())
+        deaths = os.environ.get("CARBONTUI_SILENT_DEATHS", "")
+        self.cell.state = self.handover.restore(
+            self.cell.state,
+            clock.at_wall(time.time()),
+            time.monotonic(),
+            int(deaths) if deaths.isdecimal() else 0,
+        )
         if self.cell.state.boards.named:
             self.agent.watch(self.cell.state.boards.named)
         if self.handover.missing:

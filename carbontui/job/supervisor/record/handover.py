@@ -24,6 +24,11 @@ Confined = Callable[[str], AbstractContextManager[bool | None]]
 """Whatever is raised inside such a block ends it and nothing else; the text names the part."""
 
 
+DOUBT_FROM = 3
+IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "overrides")
+"""What is left out after so many deaths, in this order: what is made anew first, a person's word last."""
+
+
 class Handover:
     """Restores what a predecessor kept and keeps what a successor needs."""
 
@@ -40,8 +45,12 @@ class Handover:
 
     # --- taking over ---
 
-    def restore(self, state: JobState, now_s: float, mono_s: float) -> JobState:
-        """Take over from a predecessor, if there was one; what cannot be read begins anew."""
+    def restore(self, state: JobState, now_s: float, mono_s: float, silent_deaths: int = 0) -> JobState:
+        """Take over from a predecessor, if there was one; what cannot be read begins anew.
+
+        After `silent_deaths` of predecessors in a row one stored setting after another is left out.
+        """
+        doubted = IN_DOUBT[: max(0, silent_deaths - DOUBT_FROM + 1)]
 
         def with_budget(state: JobState, kept: Any) -> JobState:
             return replace(state, budget=budgets.restored(kept, state.start_s, now_s)) if kept else state
@@ -58,6 +67,10 @@ class Handover:
         with self._confined("the kept account"):
             self._accounting.restore()
         for key, (part, restored) in restorers.items():
+            if key in doubted:
+                self._recorder.say(f"{silent_deaths} supervisors fell silent one after another: without {part}")
+                self._recorder.event("left_out", part=key)
+                continue
             with self._confined(part):
                 state = restored(state, self._journal.recall(key))
         with self._confined("the kept account"):
