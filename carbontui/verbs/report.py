@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from carbontui import __version__, units
+from carbontui.export import codecarbon, sacct
 from carbontui.job import store
 from carbontui.report import against as comparing
 from carbontui.report import card, figures, forms, page, prose, story
@@ -53,9 +54,19 @@ def _write(path: str, text: str) -> None:
 @click.option("--md", "as_md", is_flag=True, help="As Markdown.")
 @click.option("--csv", "table", metavar="FILE", help="A row per slot of time ('-': to stdout).")
 @click.option("--json", "as_json", is_flag=True, help="All figures as JSON.")
+@click.option("--codecarbon", "emissions", metavar="FILE", help="Add a row to an emissions.csv ('-': to stdout).")
+@click.option("--sacct", "slurm", metavar="FILE", help="A row that joins sacct's on JobIDRaw ('-': to stdout).")
 @click.option("--against", metavar="JOB", help="Beside another run.")
 def report(
-    job: str | None, html: str | None, show: bool, as_md: bool, table: str | None, as_json: bool, against: str | None
+    job: str | None,
+    html: str | None,
+    show: bool,
+    as_md: bool,
+    table: str | None,
+    as_json: bool,
+    emissions: str | None,
+    slurm: str | None,
+    against: str | None,
 ) -> None:
     """Tell a run: energy, CO2, what was avoided and by what, and what that rests on."""
     if show and html in (None, "-"):
@@ -68,14 +79,30 @@ def report(
         _write(html, page.html(told))
     if table is not None:
         _write(table, forms.table(told))
+    if emissions is not None:
+        _emissions(emissions, told)
+    if slurm is not None:
+        _write(slurm, sacct.text(told))
     if as_json:
         click.echo(talk.as_json(forms.numbers(told)))
     elif as_md:
         click.echo(forms.markdown(told), nl=False)
-    elif html is None and table is None:
+    elif not any((html, table, emissions, slurm)):
         _print(told)
     if show and html is not None and not webbrowser.open(Path(html).resolve().as_uri()):
         click.echo(f"carbontui: no browser here; the page is {html}", err=True)
+
+
+def _emissions(path: str, told: story.RunStory) -> None:
+    if path == "-":
+        click.echo(codecarbon.text(told), nl=False)
+        return
+    try:
+        codecarbon.append(Path(path), told)
+    except codecarbon.NotThatFile as error:
+        raise Failure(str(error), 2) from None
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", 1) from None
 
 
 def _print(told: story.RunStory) -> None:
