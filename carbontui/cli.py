@@ -36,6 +36,7 @@ VERBS: dict[str, str] = {
     "explain": "report",
     "grid": "grid",
     "history": "report",
+    "hook": "hook",
     "log": "look",
     "ls": "look",
     "pause": "overrule",
