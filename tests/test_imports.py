@@ -15,7 +15,10 @@ ANYONE = {"config", "isolation", "paths", "proc", "units"}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 ROOMS = {
     "cli": {"verbs"},
-    "verbs": {"tui", "backtest", "job", "grid", "power", "plan", "account", "report", "export", "protocol", "link"},
+    "verbs": {
+        *("tui", "backtest", "job", "grid", "power", "plan", "account", "report", "export", "protocol", "link"),
+        "client",  # hook: puts it into an environment; nothing of a training runs there
+    },
     "tui": {"protocol", "link"},
     "backtest": {"grid", "plan"},
     "job": {"grid", "power", "plan", "account", "protocol", "client"},

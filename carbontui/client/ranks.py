@@ -363,9 +363,9 @@ class Ranks:
 
     def _learn(self, e: int, order: Order, others: range, counts: List[int]) -> bool:
         """Nobody moves: by how much the counts differ, if somebody stands at the step and the others wait for it."""
-        if -1 in counts or not (order.arrived or any(self.store.has(f"at/{e}/{r}") for r in others)):
+        if not (order.arrived or any(self.store.has(f"at/{e}/{r}") for r in others)):
             return False
-        self.offsets = {r: counts[r] - counts[0] for r in others}
+        self.offsets.update((r, counts[r] - counts[0]) for r in others if counts[r] >= 0)
         return True
 
     def _pulse(self, e: int, order: Order) -> None:
