@@ -220,3 +220,17 @@ async def test_a_month_of_values_is_read_beside_the_loop_that_renews_leases(
     site.respond = good("nyiso", NOW)
     await made("nyiso", site).history("US-NY-NYIS", NOW - 86400, NOW, NOW)
     assert threads and threading.current_thread().name not in threads
+
+
+async def test_both_forms_of_the_great_plains_are_read(site: Site) -> None:
+    stamp = iso(NOW, "%Y-%m-%dT%H:%M:00Z")
+    forms = (
+        f"GMT MKT Interval, Coal Market, Coal Self, Wind Market, Wind Self, Average Actual Load\n"
+        f"{stamp}, 100, 300, 500, 100, 1000\n",
+        "GMT MKT Interval,BAA,Coal,Diesel Fuel Oil,Wind,Energy Storage,Load\n"
+        f"{stamp},SPP,400.00,0.00,600.00,-20.00,1000\n",
+    )
+    for form in forms:
+        site.respond = lambda request, form=form: Answer(form.encode())
+        rows = (await made("spp", site).history("US-CENT-SWPP", NOW - 3600, NOW, NOW))[0].rows
+        assert [(row.start_s, round(row.value, 6)) for row in rows] == [(NOW - 300, 304.0)]
