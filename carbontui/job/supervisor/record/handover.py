@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
@@ -128,8 +130,8 @@ class Handover:
         keep("progress", progress.to_kept(state.progress))
         keep("learned", measured.to_kept(state.measured))
         keep("overrides", override.to_kept(state.override))
-        keep("control", asdict(state.asked))
-        keep("budget", asdict(state.budget))
+        keep("control", msgspec.to_builtins(state.asked))
+        keep("budget", msgspec.to_builtins(state.budget))
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, seen.limits.left))
         keep("accounts", basis(state, seen, self._accounting.carried_over.gco2_g))
 
