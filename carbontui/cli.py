@@ -31,6 +31,7 @@ VERBS: dict[str, str] = {
     "budget": "overrule",
     "calibrate": "calibrate",
     "cap": "overrule",
+    "capd": "capd",
     "demo": "demo",
     "doctor": "doctor",
     "explain": "report",
