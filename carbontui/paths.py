@@ -62,13 +62,32 @@ def private_dir(path: Path) -> Path:
 
 
 def socket_dir() -> Path:
-    """$XDG_RUNTIME_DIR/carbontui when that is ours and short enough, else /tmp/carbontui-<uid>."""
+    """The first that is ours and short enough: $XDG_RUNTIME_DIR/carbontui, /tmp/carbontui-<uid>, sockets/ in the state
+    directory, /var/tmp/carbontui-<uid>/run. Anybody may have made those of /tmp before us; if all were, the second."""
+    shared = Path("/tmp") / f"carbontui-{os.getuid()}"
+    candidates = [shared, state_dir() / "sockets", Path("/var/tmp") / f"carbontui-{os.getuid()}" / "run"]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_dir() and os.access(runtime, os.W_OK):
-        candidate = Path(runtime) / "carbontui"
-        if len(os.fsencode(candidate)) <= SOCKET_PATH_MAX - 24:
-            return candidate
-    return Path("/tmp") / f"carbontui-{os.getuid()}"
+        candidates.insert(0, Path(runtime) / "carbontui")
+    short = (each for each in candidates if len(os.fsencode(each)) <= SOCKET_PATH_MAX - 24)
+    return next((each for each in short if _ours(each)), shared)
+
+
+def _ours(path: Path) -> bool:
+    """Whether `path` is a plain directory of ours, or can be made one."""
+    try:
+        info = path.lstat()
+    except FileNotFoundError:
+        return _can_be_made_in(path.parent)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
+
+
+def _can_be_made_in(path: Path) -> bool:
+    if path.exists() or path.parent == path:
+        return os.access(path, os.W_OK | os.X_OK)
+    return _can_be_made_in(path.parent)
 
 
 def socket_path(job_id: str, directory: Path | None = None) -> Path:

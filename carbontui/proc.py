@@ -55,6 +55,11 @@ def exists(pid: int) -> bool:
     return bool(_stat(pid))
 
 
+def stopped(pid: int) -> bool:
+    """Whether a process is stopped by a signal or a debugger."""
+    return _stat(pid)[:1] in ([b"T"], [b"t"])
+
+
 def name(pid: int) -> str:
     """A process's own name for people: whoever chose it may have put anything there, so only what prints is kept."""
     try:

@@ -384,6 +384,12 @@ class Obs(Struct, tag_field="t", tag="obs", frozen=True):
     timed: tuple[Count, NonNegative] | None = None
     """A step timed since about the last obs: steps done at its end, and how many seconds ago that was. What `step`
     alone cannot give, which is a whole count at some moment within the next step; null before the first."""
+    guess: tuple[Count, str] | None = None
+    """Where `total` is not known: a guess and its source, like "CosineAnnealingLR(T_max=)", for a person to confirm."""
+    cannot_hold: str | None = None
+    """Why a pause that is asked for does not come about: "ranks", which do not come to one step together."""
+    captured: bool = False
+    """A CUDA graph was recorded: what replays it runs no hook, so that steps may not be seen."""
 
 
 class Want(Struct, tag_field="t", tag="want", frozen=True):

@@ -15,7 +15,10 @@ ANYONE = {"config", "isolation", "paths", "proc", "units"}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 ROOMS = {
     "cli": {"verbs"},
-    "verbs": {"tui", "backtest", "job", "grid", "power", "plan", "account", "protocol", "link"},
+    "verbs": {
+        *("tui", "backtest", "job", "grid", "power", "plan", "account", "report", "export", "protocol", "link"),
+        "client",  # hook: puts it into an environment; nothing of a training runs there
+    },
     "tui": {"protocol", "link"},
     "backtest": {"grid", "plan"},
     "job": {"grid", "power", "plan", "account", "protocol", "client"},
@@ -23,6 +26,8 @@ ROOMS = {
     "power": set(),
     "plan": set(),
     "account": set(),
+    "report": {"account", "job", "protocol"},
+    "export": {"account", "report", "job", "protocol"},
     "link": {"protocol"},
     "protocol": set(),
     "config": {"paths"},
@@ -95,6 +100,8 @@ INSIDE_JOB = {
 HEAVY = {
     "tui": {"torch", "numpy", "httpx", "pynvml"},
     "job": {"textual", "torch", "numpy", "pynvml"},
+    "report": {"textual", "torch", "numpy", "pynvml", "httpx"},
+    "export": {"textual", "torch", "numpy", "pynvml", "httpx"},
     "account": {"textual", "torch", "numpy", "pynvml", "httpx"},
     # numpy is the training's own, and only its random state is saved; that the import is lazy is seen below
     "client": {"textual", "httpx", "msgspec", "click", "platformdirs", "pynvml"},

@@ -24,8 +24,11 @@ def _used(cuda: Any) -> Tuple[int, ...]:
 
 
 def quiesce() -> None:
-    """Wait until the GPUs this process uses have done what was launched. An error is left for the script to meet."""
+    """Wait until the devices this process uses have done what was launched. An error is left for the script to meet."""
     try:
+        jax = sys.modules.get("jax")
+        if jax is not None:
+            jax.block_until_ready(jax.live_arrays())
         cuda = _cuda()
         if cuda is not None:
             for index in _used(cuda):

@@ -127,6 +127,8 @@ class Gate:
         """Boundaries that are no steps: the second optimizer of a pair, say."""
         self.framework = 0
         """Framework loops under way that say by themselves where a step ends: the optimizer hook steps aside."""
+        self.told_total = False
+        """The script has said how many steps it makes; a framework's word does not replace that."""
         self.acked: Optional[Want] = None  # without its lease
         self.seen_gen = 0
         self.connected = False

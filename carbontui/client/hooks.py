@@ -8,11 +8,12 @@ own loop says where a step ends (frameworks/) does so while it trains.
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
 from typing import Any, Callable
 
-from carbontui.client import device
+from carbontui.client import device, guess
 from carbontui.client.api import gate
 from carbontui.client.around import around
 from carbontui.client.leader import Leader
@@ -74,12 +75,10 @@ def on_trace_rules(module: Any) -> None:
 
 
 def _later(name: str) -> Callable[[Any], None]:
-    """A function of callbacks.py, which is loaded only where its framework is."""
+    """`install` of a file in frameworks/, which is loaded only where its framework is."""
 
     def call(module: Any) -> None:
-        from carbontui.client import callbacks
-
-        getattr(callbacks, name)(module)
+        importlib.import_module("carbontui.client.frameworks." + name).install(module)
 
     return call
 
@@ -87,10 +86,14 @@ def _later(name: str) -> Callable[[Any], None]:
 # module name -> what to do once it has been imported; sitecustomize.py lists the same names
 WATCHED = {
     "torch.optim.optimizer": on_optimizer,
+    "torch.optim.lr_scheduler": guess.on_schedules,
     "torch._dynamo.trace_rules": on_trace_rules,
     "torch.amp.grad_scaler": on_grad_scaler,
     "torch.cuda.amp.grad_scaler": on_grad_scaler,
-    "transformers.trainer": _later("on_transformers"),
-    "pytorch_lightning.trainer.trainer": _later("on_lightning"),
-    "lightning.pytorch.trainer.trainer": _later("on_lightning"),
+    "transformers.trainer": _later("transformers"),
+    "pytorch_lightning.trainer.trainer": _later("lightning"),
+    "lightning.pytorch.trainer.trainer": _later("lightning"),
+    "keras.src.models.model": _later("keras"),
+    "xgboost.training": _later("xgboost"),
+    "lightgbm.engine": _later("lightgbm"),
 }

@@ -11,7 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Dict, Mapping, Union
 
-_LEFT_OUT = {"inject.py", "sitecustomize.py"}
+_LEFT_OUT = {"inject.py", "pth.py", "sitecustomize.py", "unseen.py"}
+"""The tool's side."""
 
 
 def build(hook_dir: Union[str, Path]) -> Path:
@@ -19,12 +20,12 @@ def build(hook_dir: Union[str, Path]) -> Path:
     source = Path(__file__).resolve().parent
     target = Path(hook_dir)
     package = target / "carbontui"
-    (package / "client").mkdir(mode=0o700, parents=True, exist_ok=True)
+    (package / "client" / "frameworks").mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in ("__init__.py", "py.typed"):
         shutil.copyfile(source.parent / name, package / name)
-    for file in source.glob("*.py"):
+    for file in [*source.glob("*.py"), *source.glob("frameworks/*.py")]:
         if file.name not in _LEFT_OUT:
-            shutil.copyfile(file, package / "client" / file.name)
+            shutil.copyfile(file, package / "client" / file.relative_to(source))
     shutil.copyfile(source / "sitecustomize.py", target / "sitecustomize.py")
     return target
 

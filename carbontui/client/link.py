@@ -19,7 +19,7 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, Optional, Tuple
 
-from carbontui.client import wire
+from carbontui.client import guess, wire
 from carbontui.client.gate import Gate
 
 BEAT_S = 1.0
@@ -225,6 +225,10 @@ class Link:
         timed = gate.counter.watch()
         done = gate.counter.done()
         self._beat_rate(done)
+        if gate.facts.get("total") is None and gate.facts.get("guess") is None and not gate.framework:
+            found = guess.total(gate.step_total())
+            if found is not None:
+                gate.facts["guess"] = found
         return {
             **gate.facts,
             "step": done,

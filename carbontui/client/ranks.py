@@ -4,23 +4,27 @@ Rank 0 proposes a step a little ahead; every rank arms its counter and votes whe
 are does the step become the boundary. Nothing is added to a step, and no collective. Each rank's thread has a
 connection of its own, because a blocking get() holds the connection against every other thread.
 
+Ranks may count differently: one searched for a learning rate or warmed up a head alone. Where some stand at the step
+and the others stand before it, waiting for them inside a collective, all are at the same step of the training: that
+shows by how much their counts differ, and the next proposal names each rank's own number.
+
 Keys below `carbontui/<run id>/<restart>/`, e the number of the proposal, r a rank: prop/e/r, vote/e/r, dec/e, at/e/r,
-saved/e/r, go/e, bye/e/r, beat/e, run/e. Decisions are written by compare_set alone, so the first writer is right.
+far/e/r, saved/e/r, go/e, bye/e/r, beat/e, run/e. Decisions are written by compare_set alone, so the first writer is
+right.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
+import sys
 import threading
-from datetime import timedelta
-from typing import Any, Callable, List, Optional
+from typing import Callable, Dict, List, Optional
 
-from carbontui.client import device
 from carbontui.client.accord import FAIL_OPEN_S, UNDECIDED_S, Accord, Order
 from carbontui.client.duty import Duty
 from carbontui.client.gate import Gate
+from carbontui.client.store import Lost, Store, open_store
 
 LEAD_S = 0.02
 """A proposal lies at least this far ahead: the time the votes need to come in."""
@@ -28,6 +32,12 @@ VOTE_S = 2.0
 DECISION_S = 60.0
 ARRIVE_S = 30.0
 ARRIVE_STEPS = 10
+STALL_S = 2.0
+STALL_STEPS = 4
+"""Some ranks stand at the step and the others have not moved for so long (seconds, steps): they wait for them."""
+LOOK_S = 0.5
+LATE_MAX = 3
+"""After so many proposals in a row that not every rank came to, it is said, and tried again only now and then."""
 SAVE_S = 3600.0
 BEAT_S = 3.0
 BYE_S = 5.0
@@ -37,73 +47,6 @@ STOP_S = 5.0
 REST_PERIOD_S = 10.0
 RETRY_S = (5.0, 60.0)
 """First and longest wait after a proposal that some rank did not answer at all."""
-
-
-class Lost(Exception):
-    """The store does not answer any more; a process without it never holds."""
-
-
-class Store:
-    """Our own connection to the job's store. Values are text; waiting releases the interpreter lock."""
-
-    def __init__(self, store: Any, prefix: str) -> None:
-        self.store, self.prefix = store, prefix
-
-    def take(self, key: str) -> str:
-        """Wait for a value without an end. Raises Lost.
-
-        Only for the long wait: one that runs out writes a warning into the log of the training.
-        """
-        self._try(lambda: self.store.wait([self.prefix + key], timedelta(days=3650)))
-        return self._try(lambda: self.store.get(self.prefix + key)).decode()  # type: ignore[no-any-return]
-
-    def get(self, key: str) -> Optional[str]:
-        """The value, or None while there is none. Raises Lost."""
-        if not self.has(key):
-            return None
-        return self._try(lambda: self.store.get(self.prefix + key)).decode()  # type: ignore[no-any-return]
-
-    def set(self, key: str, value: str) -> None:
-        self._try(lambda: self.store.set(self.prefix + key, value))
-
-    def has(self, *keys: str) -> bool:
-        return bool(self._try(lambda: self.store.check([self.prefix + key for key in keys])))
-
-    def first(self, key: str, value: str) -> str:
-        """Write unless somebody has; returns what stands."""
-        return self._try(lambda: self.store.compare_set(self.prefix + key, "", value)).decode()  # type: ignore[no-any-return]
-
-    def forget(self, *keys: str) -> None:
-        for key in keys:
-            self._try(lambda key=key: self.store.delete_key(self.prefix + key))  # type: ignore[misc]
-
-    def _try(self, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except RuntimeError as error:
-            raise Lost(str(error)) from None
-
-
-def open_store() -> Store:
-    """A private connection to the store of this job. Raises Lost when there is none (yet)."""
-    run, restart = os.environ.get("TORCHELASTIC_RUN_ID", "run"), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    prefix = f"carbontui/{run}/{restart}/"
-    try:
-        dist = device.distributed()
-        address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
-        torch = device.loaded_torch()
-        if torch is None:
-            raise Lost("no torch")
-        if address and port.isdigit():
-            tcp = torch.distributed.TCPStore
-            return Store(
-                tcp(address, int(port), is_master=False, timeout=timedelta(seconds=30), wait_for_workers=False), prefix
-            )
-        if dist is not None:
-            return Store(dist.distributed_c10d._get_default_store().clone(), prefix)
-    except (RuntimeError, AttributeError, ValueError, TypeError) as error:
-        raise Lost(str(error)) from None
-    raise Lost("no store")
 
 
 class Ranks:
@@ -122,6 +65,9 @@ class Ranks:
         self.duty = Duty(REST_PERIOD_S)
         self.margin = 1
         self.retry_s = RETRY_S[0]
+        self.offsets: Dict[int, int] = {}
+        """What a rank has counted more than rank 0 at the same step of the training."""
+        self.lates = 0
         self.stopping = False
         self.awaited = ""
         """The key this thread waits for in C++; ours alone, so that stop() may ring with it."""
@@ -240,11 +186,16 @@ class Ranks:
     def _obey(self, e: int, order: Order) -> None:
         """Committed: say when this rank is there, and what came of saving; wait for the word to go on."""
         said_at = said_saved = False
+        said_far = -1
         beat, heard = None, self.gate.clock()
         while not self.store.has(f"run/{e}"):
             if not said_at and order.arrived:
                 said_at = True
                 self.store.set(f"at/{e}/{self.rank}", "1")
+            far = self.gate.counter.done()
+            if not said_at and far != said_far:
+                said_far = far
+                self.store.set(f"far/{e}/{self.rank}", str(far))
             if order.saves and not said_saved and order.saved is not None:
                 said_saved = True
                 self.store.set(f"saved/{e}/{self.rank}", "ok" if order.saved else "failed")
@@ -304,19 +255,23 @@ class Ranks:
             at = self.gate.counter.done() + ahead
             not_before = want.not_before if want is not None else None
             order = Order(e, at, kind, not_before, self.gate.clock() + UNDECIDED_S)
-        proposal = json.dumps({"at": at, "kind": kind, "not_before": not_before})
         for r in others:
-            self.store.set(f"prop/{e}/{r}", proposal)
+            own = at + self.offsets.get(r, 0)
+            self.store.set(f"prop/{e}/{r}", json.dumps({"at": own, "kind": kind, "not_before": not_before}))
         yes = self._arm(order)
         end = self.gate.clock() + VOTE_S
         votes = [self._get(f"vote/{e}/{r}", max(0.001, end - self.gate.clock())) for r in others]
         agreed = yes and all(vote == "yes" for vote in votes)
         if self.store.first(f"dec/{e}", "commit" if agreed else "abort") == "commit":
             self._turn(order, "commit")
-            self._hold(e, order, others)
-            self.retry_s = RETRY_S[0]
+            came = self._hold(e, order, others)
             self.margin = max(1, self.margin // 2)
             self._clear()
+            if came:
+                self.lates, self.retry_s = 0, RETRY_S[0]
+                self.gate.facts.pop("cannot_hold", None)
+            else:
+                self._late()
         else:
             self._clear()
             self.margin = min(1 << 20, self.margin * 2)
@@ -324,20 +279,21 @@ class Ranks:
                 self._pause(self.retry_s)
                 self.retry_s = min(RETRY_S[1], self.retry_s * 2)
         if e > 0 and None not in votes:  # every rank has gone past the proposal before this one
-            names = ("prop", "vote", "at", "saved", "bye")
+            names = ("prop", "vote", "at", "far", "saved", "bye")
             old = [f"{name}/{e - 1}" for name in ("dec", "go", "beat", "run")]
             self.store.forget(*old, *(f"{name}/{e - 1}/{r}" for name in names for r in others))
 
-    def _hold(self, e: int, order: Order, others: range) -> None:
-        """Committed: until the want ends, the lease is lost, or somebody does not arrive."""
+    def _hold(self, e: int, order: Order, others: range) -> bool:
+        """Committed: until the want ends, the lease is lost, or somebody does not arrive, which is False."""
         steps_s = ARRIVE_STEPS / (self.speed() or math.inf)
         word = "late"
-        if self._gather(e, order, lambda: order.arrived, [f"at/{e}/{r}" for r in others], max(ARRIVE_S, steps_s)):
+        arrived = self._gather(e, order, lambda: order.arrived, others, "at", max(ARRIVE_S, steps_s))
+        wanted = arrived or self._asked() is not None
+        if arrived:
             word = "go"
             if order.saves:
-                keys = [f"saved/{e}/{r}" for r in others]
-                done = self._gather(e, order, lambda: order.saved is not None, keys, SAVE_S)
-                well = done and bool(order.saved) and all(self._get(key, 1.0) == "ok" for key in keys)
+                done = self._gather(e, order, lambda: order.saved is not None, others, "saved", SAVE_S)
+                well = done and bool(order.saved) and all(self._get(f"saved/{e}/{r}", 1.0) == "ok" for r in others)
                 self.accord.lease.saved_well = well
                 if well and order.kind == "leave":
                     self._leave(e, order, others)
@@ -348,13 +304,34 @@ class Ranks:
                     self._pulse(e, order)
                     self._until(lambda: self._asked() != "hold", BEAT_S)
         self.store.first(f"run/{e}", word)
-        if word == "late":
-            self._pause(self.retry_s)
-            self.retry_s = min(RETRY_S[1], self.retry_s * 2)
+        return arrived or not wanted
 
-    def _gather(self, e: int, order: Order, mine: Callable[[], bool], keys: List[str], timeout_s: float) -> bool:
+    def _late(self) -> None:
+        """Not every rank came. With their counts known the next proposal may fit; if this goes on, say so."""
+        self.lates += 1
+        if self.lates < LATE_MAX:
+            return
+        if self.lates == LATE_MAX:
+            sys.stderr.write("carbontui: the ranks of this job do not come to one step together; it goes on\n")
+        with self.gate.cond:
+            self.gate.facts["cannot_hold"] = "ranks"
+            want = self.accord.lease.want
+            asked = want and want.want_gen
+        self.gate.on_change()
+        with self.gate.cond:
+            self.gate.cond.wait_for(
+                lambda: self.stopping or (now := self.accord.lease.want) is None or now.want_gen != asked, self.retry_s
+            )
+        self.retry_s = min(RETRY_S[1], self.retry_s * 2)
+
+    def _gather(
+        self, e: int, order: Order, mine: Callable[[], bool], others: range, key: str, timeout_s: float
+    ) -> bool:
         """Wait for this rank and the keys of the others; False when they do not come or nobody wants it any more."""
         end, nap_s, pulse_at = self.gate.clock() + timeout_s, NAP_S[0], 0.0
+        keys = [f"{key}/{e}/{r}" for r in others]
+        stands: List[int] = []
+        look_at = moved_at = self.gate.clock()
         while not (mine() and (not keys or self.store.has(*keys))):
             now = self.gate.clock()
             if now >= end or (not order.arrived and self._asked() is None):
@@ -362,8 +339,33 @@ class Ranks:
             if now >= pulse_at:
                 pulse_at = now + BEAT_S
                 self._pulse(e, order)
+            if key == "at" and now >= look_at:
+                look_at, counts = now + LOOK_S, self._counts(e, order, others)
+                if counts != stands:
+                    stands, moved_at = counts, now
+                elif now - moved_at >= max(STALL_S, STALL_STEPS / (self.speed() or math.inf)) and self._learn(
+                    e, order, others, counts
+                ):
+                    return False
             self._nap(nap_s)
             nap_s = min(NAP_S[1], nap_s * 1.5)
+        return True
+
+    def _counts(self, e: int, order: Order, others: range) -> List[int]:
+        """What every rank has counted: its own step where it stands at it; -1 where it has not said."""
+        theirs = [
+            order.at + self.offsets.get(r, 0)
+            if self.store.has(f"at/{e}/{r}")
+            else int(self.store.get(f"far/{e}/{r}") or -1)
+            for r in others
+        ]
+        return [self.gate.counter.done(), *theirs]
+
+    def _learn(self, e: int, order: Order, others: range, counts: List[int]) -> bool:
+        """Nobody moves: by how much the counts differ, if somebody stands at the step and the others wait for it."""
+        if not (order.arrived or any(self.store.has(f"at/{e}/{r}") for r in others)):
+            return False
+        self.offsets.update((r, counts[r] - counts[0]) for r in others if counts[r] >= 0)
         return True
 
     def _pulse(self, e: int, order: Order) -> None:

@@ -1,5 +1,7 @@
 # mypy: ignore-errors
-"""Put into the training environment by carbontui: waits for torch.optim, and is silent everywhere else.
+"""Put into the training environment by carbontui: waits for torch.optim and for frameworks, silent everywhere else.
+
+As sitecustomize it comes over PYTHONPATH; as the package carbontui_hook, through a .pth file (`carbontui hook`).
 
 Import-free on purpose: it runs at every start of a Python in the job. Also of one that is too old for a training:
 that one must be able to read this file, and is left alone.
@@ -34,12 +36,16 @@ class _Watch:
 
     names = {
         "torch.optim.optimizer",
+        "torch.optim.lr_scheduler",
         "torch._dynamo.trace_rules",
         "torch.amp.grad_scaler",
         "torch.cuda.amp.grad_scaler",
         "transformers.trainer",
         "pytorch_lightning.trainer.trainer",
         "lightning.pytorch.trainer.trainer",
+        "keras.src.models.model",
+        "xgboost.training",
+        "lightgbm.engine",
     }
 
     def find_spec(self, name, path=None, target=None):
@@ -92,13 +98,17 @@ def _outlive_a_full_disk():
         setattr(sys, "__" + name + "__", new)
 
 
+def _watch():
+    if not _OLD and not any(type(finder).__name__ == "_Watch" for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Watch())
+
+
 def _install():
     here = __file__.rpartition("/")[0]
     # last on the path: a carbontui that this environment has installed itself comes first, and so does
     # the sitecustomize that ours stands before
     sys.path[:] = [entry for entry in sys.path if entry != here] + [here]
-    if not _OLD:
-        sys.meta_path.insert(0, _Watch())
+    _watch()
     me = sys.modules.pop(__name__)
     sys.path.remove(here)
     try:
@@ -117,4 +127,8 @@ try:
         _outlive_a_full_disk()
 except Exception:  # no run.log of ours, or output of another kind: it stays as it was
     pass
-_install()
+if __name__ == "sitecustomize":
+    _install()
+else:
+    sys.path.append(__file__.rpartition("/")[0])
+    _watch()

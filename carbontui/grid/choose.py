@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from carbontui.grid.http import Http
 from carbontui.grid.providers.base import Provider
-from carbontui.grid.providers.caiso import Caiso, CaisoPrice
+from carbontui.grid.providers.caiso import Caiso
+from carbontui.grid.providers.caiso_price import CaisoPrice
 from carbontui.grid.providers.eco2mix import Eco2mix
 from carbontui.grid.providers.eia import Eia
 from carbontui.grid.providers.eirgrid import Eirgrid

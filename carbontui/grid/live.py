@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 from carbontui.grid import choose, issues, truth
 from carbontui.grid.cache import Cache, Entry, Turn
-from carbontui.grid.faults import GridError, NoData
+from carbontui.grid.faults import GridError, NoData, Unreachable
 from carbontui.grid.http import Http
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Outlook, Series, Signal
 
+T = TypeVar("T")
+
 REFRESH_S = 30.0
 """However many sources are silent, a refresh ends."""
+QUESTION_S = 22.0
+"""One question of several requests ends before that, so that a slow forecast never holds up the values of now."""
 DAY_S = 86400.0
 AHEAD_S = 4 * DAY_S
 DEPTH_S = 56 * DAY_S
@@ -133,7 +137,7 @@ class Live:
             held = old.series.rows if old.series else ()
             start_s = max(now_s - provider.reach_s, held[-1].start_s - provider.overlap_s if held else 0.0)
             try:
-                series, notes = await provider.history(zone, start_s, now_s, now_s)
+                series, notes = await _in_time(provider, provider.history(zone, start_s, now_s, now_s))
             except NoData:
                 # a source without a measured value of late may still have its forecast
                 if not held:
@@ -142,7 +146,7 @@ class Live:
             return _joined(old.series, series, now_s), notes
 
         async def ahead(old: Entry) -> tuple[Series, tuple[str, ...]]:
-            said, notes = await provider.forecast(zone, now_s + AHEAD_S, now_s)
+            said, notes = await _in_time(provider, provider.forecast(zone, now_s + AHEAD_S, now_s))
             # what was said of hours that have no measured value yet is wanted by the next supervisor, too
             return _joined(_since(old.series, now_s - SAID_KEPT_S), said, now_s), notes
 
@@ -150,7 +154,8 @@ class Live:
         if provider.remembers:
             asked.append(self._cache.ask(f"{base}-history", provider.window_s, recent, _turn(provider, "history")))
         if provider.foresees:
-            asked.append(self._cache.ask(f"{base}-forecast", provider.window_s, ahead, _turn(provider, "forecast")))
+            window_s = provider.forecast_window_s or provider.window_s
+            asked.append(self._cache.ask(f"{base}-forecast", window_s, ahead, _turn(provider, "forecast")))
         answers = await asyncio.gather(*asked)
         opens += [entry.next_s for entry in answers]
         history = answers[0] if provider.remembers else Entry()
@@ -249,6 +254,14 @@ class Live:
             note = f"set {' and '.join(missing)}" + (f" ({provider.limits})" if provider.limits else "")
             return SourceState(provider.name, provider.title, "needs key", provider.signal, note=note)
         return SourceState(provider.name, provider.title, "not asked", provider.signal, note=provider.limits)
+
+
+async def _in_time(provider: Provider, question: Awaitable[T]) -> T:
+    """The answer, or Unreachable after QUESTION_S."""
+    try:
+        return await asyncio.wait_for(question, QUESTION_S)
+    except asyncio.TimeoutError:
+        raise Unreachable(f"{provider.title} took longer than {QUESTION_S:g} s") from None
 
 
 def _turn(provider: Provider, question: str) -> Turn | None:

@@ -23,6 +23,11 @@ DEFAULT_YEAR = 2022  # the other US zones
 PART_OF_COUNTRY = (0.14, 1.5)
 """How far parts lie from the mean of their country: yearly means of ten US grids over that of the United States."""
 
+APART = ("ES-CN", "ES-CE", "ES-ML", "ES-IB")
+"""Systems of their own, far from their country's mix: its days say nothing of theirs."""
+SHARES_GRID_OF = {"GB-NIR": "IE"}
+"""Parts of a country that belong to the grid of another."""
+
 Cell = tuple[float | None, float | None, float | None]
 
 
@@ -77,9 +82,16 @@ def zones() -> tuple[str, ...]:
     return tuple(sorted(_profiles()))
 
 
+def _country(zone: str) -> str:
+    """The country whose typical day may stand in for the zone's; '' for none."""
+    if zone.startswith(APART):
+        return ""
+    return SHARES_GRID_OF.get(zone, zone.split("-")[0])
+
+
 def has_hours(zone: str) -> bool:
     """Whether the zone (or its country) has typical days, not just a yearly mean."""
-    country = zone.split("-")[0]
+    country = _country(zone)
     return zone in _profiles() or (country != "US" and country in _profiles())
 
 
@@ -91,7 +103,7 @@ def is_own(zone: str) -> bool:
 @lru_cache(maxsize=64)
 def profile(zone: str) -> Profile | None:
     """Typical days of the zone or its country, else the yearly mean in the shape of similar grids, else None."""
-    country = zone.split("-")[0]
+    country = _country(zone)
     found = _profiles().get(zone) or (_profiles().get(country) if country != "US" else None)
     if found or country not in yearly_means():
         return found

@@ -15,6 +15,8 @@ FACTOR_MAX = 1000.0
 LONGEST_S = 366 * 86400.0
 """No budget ends later than this after it is given: a year too many is a typing error, and every slot up to the
 deadline costs memory and time."""
+LAST_S = 32_503_680_000.0
+"""The year 3000."""
 PAST_S = 60.0
 """A deadline that has passed by less was still to come when it was typed."""
 DEFAULT = "1.0x"

@@ -106,6 +106,10 @@ def start(options: opts.Options, *, hold: bool | None = None) -> int:
 
     `hold`: the command waits for the plan's word before it starts.
     """
+    try:
+        paths.private_dir(Path(options.socket).parent)
+    except OSError as error:
+        raise LaunchError(f"nobody could steer this job, its socket has no place: {error}") from error
     opts.save(options)
     with contextlib.suppress(OSError):  # what is in the way is said by the supervisor, which tries again
         paths.private_dir(Path(options.socket).parent)

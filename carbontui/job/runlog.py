@@ -3,9 +3,41 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+from typing import BinaryIO
 
 from carbontui import protocol
+
+BLOCK_B = 256 * 1024
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+
+
+def last_lines(file: BinaryIO, lines: int) -> int:
+    """Offset at which the last `lines` lines begin (a carriage return ends one too), read from the end backwards.
+
+    A log has no bound on its size, and the machine's memory is the training's.
+    """
+    size = end = file.seek(0, os.SEEK_END)
+    if not lines:
+        return size
+    following = b""
+    found = 0
+    while end > 0:
+        begin = max(0, end - BLOCK_B)
+        file.seek(begin)
+        block = file.read(end - begin)
+        ends = [begin + match.end() for match in _LINE_END.finditer(block)]
+        if block.endswith(b"\r") and following.startswith(b"\n"):
+            ends.pop()  # the line ends after the newline, which was seen before
+        for at in reversed(ends):
+            if at == size:
+                continue
+            found += 1
+            if found == lines:
+                return at
+        following, end = block[:1], begin
+    return 0
 
 
 def read(path: Path, ask: protocol.LogRead) -> protocol.LogAnswer:

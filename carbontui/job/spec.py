@@ -62,8 +62,20 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The command's environment may be kept on disk, for a restart after the keeper's loss or a reboot."""
     cautious: bool = False
     offline: bool = False
+    slurm_job: str | None = None
+    """JobIDRaw of the Slurm job and step it was started in, as sacct shows it."""
     replay: Replay | None = None
     simulated: Simulated | None = None
+
+
+def slurm_job(environment: dict[str, str]) -> str | None:
+    """JobIDRaw of the Slurm job (and step, where a step is running) of an environment; None outside Slurm."""
+    job = environment.get("SLURM_JOB_ID", "")
+    if not job.isdigit():
+        return None
+    step = environment.get("SLURM_STEP_ID", "")
+    # in a batch script the step's number is a marker that is no number sacct shows
+    return f"{job}.{step}" if step.isdigit() and int(step) < 2**31 else job
 
 
 def save(options: Options) -> None:

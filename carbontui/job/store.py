@@ -8,7 +8,6 @@ import math
 import os
 import secrets
 import socket
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +116,7 @@ class Job:
         """What the exit file and the process table say of a job that its snapshot calls live."""
         if self.exit is not None:
             return ended(self.exit)
-        if pids.keeper is None and pids.child is None and time.time() - self.started_s > 5:
+        if pids.keeper is None and pids.child is None and pids.supervisor is None:
             reason = children.lost(saved, self.restart_command)
             return {"state": "lost", "reason": reason, "next": None, "exit": None}
         if pids.supervisor is None and pids.child is not None:

@@ -128,9 +128,9 @@ def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
 
 def _nvml() -> Backend:
     try:
-        from carbontui.power.nvml import NvmlBackend
+        from carbontui.power.capd_client import CapdBackend
 
-        return NvmlBackend()
+        return CapdBackend()
     except ImportError:
         return NoBackend()
 

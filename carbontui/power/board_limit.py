@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from carbontui import proc
+from carbontui.power import capd_wire
 from carbontui.power.board_lease import BoardLease
 from carbontui.power.devices import (
     GPU_IS_LOST,
@@ -20,7 +21,10 @@ from carbontui.power.leases import LowLimit
 from carbontui.power.messages import Capability, Code, Outcome
 from carbontui.power.steering import Steering
 
-FIX_ROOT = "run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} {option}"
+FIX_ROOT = (
+    "ask your administrator for 'sudo carbontui capd install' (it lowers limits on GPUs that only you use, restores "
+    "them, and does nothing else), run carbontui as root, or set the limit yourself: sudo nvidia-smi -i {uuid} {option}"
+)
 FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} {option}"
 TOLERANCE_MW = 1000
 """Drivers round; a limit within one watt of ours is ours."""
@@ -28,7 +32,14 @@ EXAMPLE_SHARE = 0.8
 """Of the default limit: the cap in an example command. Training keeps most of its speed there."""
 OVERSHOOT = 1.03
 """A board that draws more than this multiple of its limit is not held by it."""
-CODES: dict[int, Code] = {NO_PERMISSION: "no_permission", NOT_SUPPORTED: "not_supported", GPU_IS_LOST: "lost"}
+CODES: dict[int, Code] = {
+    NO_PERMISSION: "no_permission",
+    NOT_SUPPORTED: "not_supported",
+    GPU_IS_LOST: "lost",
+    capd_wire.REFUSED: "foreign",
+    capd_wire.HELD: "held",
+    capd_wire.NOT_YET: "held",
+}
 
 
 @dataclass
@@ -140,6 +151,12 @@ class BoardLimit:
             return Capability("not_supported", "this GPU has no power limit that can be set")
         if error.code == GPU_IS_LOST:
             return Capability("lost", str(error))
+        if error.code in (capd_wire.REFUSED, capd_wire.HELD):
+            self.passing = Capability("no_permission", f"capd: {error}; it is asked again")
+            return Capability("unknown", str(error))
+        if error.code == capd_wire.NOT_YET:
+            self.passing = Capability("yes", f"through capd, as soon as a process of yours uses this GPU ({error})")
+            return Capability("unknown", str(error))
         self.passing = Capability("not_supported", f"the driver refuses it now ({error}); it is asked again")
         return Capability("unknown", str(error))
 

@@ -55,6 +55,16 @@ def steer(board: BoardLimit, look: Look, now_s: float) -> Failure | Outcome | No
     return None if outcome.ok else outcome
 
 
+def lock_at(board: BoardLimit, mhz: int) -> None:
+    """Lock the clock at a value somebody else has chosen and steers. Raises DeviceError, OSError: no lease."""
+    board.lease.write(board.found_mw or 0, (board.found_mw or 0,), mhz)
+    try:
+        board.backend.lock_clocks(board.info.uuid, mhz)
+    except DeviceError:
+        board.forget()
+        raise
+
+
 def lift(board: BoardLimit) -> Outcome:
     """Raises DeviceError."""
     board.backend.lock_clocks(board.info.uuid, None)

@@ -198,6 +198,8 @@ class Agent:
                 self.say(f"GPU {info.index} ({info.uuid}) is back")
                 self._limiter.returned(info.uuid)
                 self._retry_at = mono  # the limit that is wanted belongs on it again
+            if getattr(self._backend, "away", False):
+                return
             happened = self._limiter.observe(info.uuid, look, mono)
             if happened is not None:
                 self._tell(happened)
@@ -343,6 +345,11 @@ class Agent:
         with self._guard:
             if not self._settled:
                 return
+            if (beat := getattr(self._backend, "beat", None)) is not None and beat():
+                self.say("capd is back: it has restored our limits, they are asked for again")
+                for uuid in self._limiter.active():
+                    self._limiter.returned(uuid)
+                self._retry_at = self._clock()
             if not self._released and self._clock() - self._last_wish_s > DEAD_MAN_S and self._limiter.active():
                 self.say(f"nothing heard from the supervisor for {DEAD_MAN_S:.0f} s: limits restored")
                 self._tell(*self._limiter.release_all())

@@ -108,7 +108,8 @@ class Limiter:
             return board.refusal(error)
         finally:
             board.lease.let_go()
-        return Capability("yes", power_limit.span(board.info))
+        through = "; through capd" if getattr(self._backend, "through_capd", False) else ""
+        return Capability("yes", power_limit.span(board.info) + through)
 
     def _board_lease(self, uuid: str) -> BoardLease:
         return BoardLease(self._store, uuid, self._job, self._say)
@@ -239,6 +240,28 @@ class Limiter:
         if not outcome.ok:
             self.release(board.info.uuid)
         return outcome
+
+    def begin(self, uuid: str) -> None:
+        """Nobody's limit is set here: the limit in force now is what is found. Raises DeviceError."""
+        board = self._boards[uuid]
+        if board.lease.record is None and board.lease.on_disk() is None:
+            board.found_mw = board.start_mw = self._backend.limit_mw(uuid)
+
+    def lock(self, uuid: str, mhz: int) -> None:
+        """Lock one GPU's clock at a given value, in place of any limit of ours. Raises DeviceError, OSError."""
+        board = self._boards[uuid]
+        record = board.lease.record
+        if record is not None and record.clocks_mhz is None and not self.release(uuid).ok:
+            raise DeviceError(NOT_SUPPORTED, "its limit could not be restored first")
+        if not board.info.clock_max_mhz or mhz > board.info.clock_max_mhz:
+            raise DeviceError(2, "no clock of this GPU")
+        if not board.own():
+            raise DeviceError(NO_PERMISSION, board.lease.holder())
+        try:
+            clocks.lock_at(board, mhz)
+        finally:
+            if board.lease.record is None:
+                board.lease.let_go()
 
     # --- restoring ------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ _SCOPE_GPU, _SCOPE_MODULE = 0, 1
 _ARCH_AMPERE = 7
 _GA100 = ("A100", "A800", "A30", "GA100")
 _UNINITIALIZED = 1
+_FUNCTION_NOT_FOUND = 13
 _UNKNOWN = 999
 SEEK_S = 5.0
 """How often a lost board is looked for."""
@@ -266,6 +267,21 @@ class NvmlBackend:
     def processes(self, uuid: str) -> tuple[int, ...]:
         found = self._call(self._nvml.nvmlDeviceGetComputeRunningProcesses_v3, self._handles[uuid])
         return tuple(int(process.pid) for process in found)
+
+    def everyone(self, uuid: str) -> tuple[int, ...]:
+        """Pids of compute, graphics and MPS processes. Raises DeviceError."""
+        nvml, handle = self._nvml, self._handles[uuid]
+        pids = set(self.processes(uuid))
+        for ask in (
+            nvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
+            nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3,
+        ):
+            try:
+                pids |= {int(process.pid) for process in self._call(ask, handle)}
+            except DeviceError as error:
+                if error.code not in (NOT_SUPPORTED, _FUNCTION_NOT_FOUND):
+                    raise
+        return tuple(sorted(pids))
 
     # --- calls ------------------------------------------------------------------------------------------------
 

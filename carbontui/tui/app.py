@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+from rich.console import RenderableType
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.events import Event, Key, Paste
 from textual.screen import Screen
 from textual.theme import Theme
 
 from carbontui.tui import terminal
 from carbontui.tui.glyphs import BLOCKS, plain
+from carbontui.tui.key_order import KeyOrder
+from carbontui.tui.terminal_diff import TerminalDiff
 
 # one colour per meaning; soft ones lie under the band of a forecast
 _DARK = {
@@ -135,6 +139,8 @@ class CarbonApp(App[str | None]):
         super().__init__()
         self._first = first
         self.glyphs = BLOCKS
+        self.key_order = KeyOrder(self, super().on_event)
+        self._terminal = TerminalDiff()
         for theme in THEMES:
             self.register_theme(theme)
         if not os.environ.get("TEXTUAL_THEME"):
@@ -155,7 +161,23 @@ class CarbonApp(App[str | None]):
         words = [screen.farewell() for screen in self.screen_stack if isinstance(screen, Leaves)]
         self.exit(message=words[0] if words else None)
 
+    async def on_event(self, event: Event) -> None:
+        if isinstance(event, (Key, Paste)) and not event.is_forwarded:
+            self.key_order.put(event)
+        else:
+            await super().on_event(event)
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        if self._batch_count:
+            return  # Textual drops it and repaints later: it is not on the terminal
+        super()._display(screen, self._terminal.changes(renderable, self.console))
+
+    def on_resize(self) -> None:
+        # a terminal may lay out anew what it shows, and another program may have had it
+        self._terminal.forget()
+
     def on_mount(self) -> None:
+        self.run_worker(self.key_order.run(), name="keys", group="keys")
         first = self._first()
         # Textual's own lines and scrollbars are drawn in letters, too
         self.glyphs = getattr(first, "glyphs", BLOCKS)

@@ -13,7 +13,7 @@ from carbontui import protocol, units
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 
-DANGEROUS = frozenset({"pause", "boost", "resume", "cap", "pause_for", "boost_for", "commit", "stop"})
+DANGEROUS = frozenset({"pause", "boost", "resume", "cap", "pause_for", "boost_for", "commit", "type_budget", "stop"})
 
 BINDINGS: list[BindingType] = [
     # first: a narrow footer shows these at least
@@ -21,7 +21,7 @@ BINDINGS: list[BindingType] = [
     Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
     Binding("p", "pause", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
     Binding("b", "boost", "boost", id="boost", tooltip="Run flat out, whatever the plan says, until cleared"),
-    Binding("r", "resume", "auto", id="resume", tooltip="Clear the override: the plan decides again"),
+    Binding("r", "resume", "resume", id="resume", tooltip="Resume the plan: clear what a person said"),
     Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),
     Binding("left", "budget(-1)", "budget", id="tighter", key_display="←→", tooltip="A tighter budget"),
     Binding("right", "budget(1)", "a looser budget", id="looser", show=False, tooltip="A looser budget"),
@@ -29,6 +29,9 @@ BINDINGS: list[BindingType] = [
     Binding("shift+right", "budget(10)", "looser by ten", id="looser10", show=False, tooltip="Ten steps looser"),
     Binding("home", "budget(-10000)", "tightest budget", id="tightest", show=False, tooltip="The tightest budget"),
     Binding("end", "budget(10000)", "loosest budget", id="loosest", show=False, tooltip="The loosest budget"),
+    Binding(
+        "e", "type_budget", "type a budget", id="type_budget", show=False, tooltip="Type a budget: 18h, 1.8x, fri 09:00"
+    ),
     Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget shown the budget in force"),
     Binding("escape", "back", "back", id="back", show=False, tooltip="Return to the budget in force"),
     Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
@@ -75,6 +78,30 @@ def check_until(text: str) -> None:
             read(said)
             return
     raise ValueError(f"{said!r} is not a time; use 30m, 18:00, fri 09:00 or next")
+
+
+_BUDGET = re.compile(r"\d+(\.\d+)?x", re.IGNORECASE)
+
+
+def check_budget(text: str) -> None:
+    """Raises ValueError for text that is no budget; the supervisor checks its size."""
+    said = text.strip()
+    if _BUDGET.fullmatch(said) or _CLOCK.fullmatch(said):
+        return
+    for read in (units.parse_duration, units.from_iso):
+        with contextlib.suppress(ValueError):
+            read(said)
+            return
+    raise ValueError(f"{said!r} is no budget; use 18h, 1.8x or fri 09:00")
+
+
+def why_not(action: str, picture: Picture | None) -> str:
+    """Why a key cannot do anything just now; '' when it can, or where that is not known."""
+    if picture is None:
+        return ""
+    if action == "cap" and not picture.status.gpus:
+        return "no GPU of this job to cap (d says what can be done here)"
+    return ""
 
 
 def farewell(target: Target, picture: Picture | None) -> str:

@@ -25,6 +25,12 @@ class Picture:
         return units.from_iso(self.series.now)
 
     @property
+    def start_s(self) -> float:
+        """The budget's start, epoch seconds; now where there is no budget."""
+        budget = self.status.budget
+        return units.from_iso(budget.start) if budget else self.now_s
+
+    @property
     def over(self) -> bool:
         return self.status.state not in protocol.LIVE_STATES
 
@@ -67,13 +73,36 @@ def _append(series: protocol.Series, tail: protocol.SeriesTail) -> protocol.Seri
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A budget the person is looking at: a point of the frontier, and what the supervisor says of it once it has."""
+    """A budget the person is looking at, as `budget` takes it: a point of the frontier, or typed; and what the
+    supervisor says of it once it has. All that is shown of it comes from one of the two, never from both."""
 
-    index: int
-    point: protocol.FrontierPoint
     budget: str
-    plan: protocol.PlanView | None = None
+    index: int | None = None
+    point: protocol.FrontierPoint | None = None
+    found: protocol.Previewed | None = None
     error: str = ""
+
+    def finish_s(self, start_s: float) -> float | None:
+        """Epoch seconds at which the work would be done; `start_s` is the budget's start."""
+        if self.found is not None and self.found.finish is not None:
+            return units.from_iso(self.found.finish)
+        return None if self.point is None else start_s + self.point.finish_s
+
+    def gco2_g(self) -> float | None:
+        """Of the whole job."""
+        return self.found.gco2_g if self.found is not None else self.point.gco2_g if self.point else None
+
+    def cost(self) -> float | None:
+        return self.found.cost if self.found is not None else self.point.cost if self.point else None
+
+    def plan(self, picture: Picture) -> protocol.PlanView | None:
+        """What a chart draws of it; None where nothing is known yet."""
+        if self.found is not None:
+            return self.found.plan
+        if self.point is None or picture.plan is None:
+            return None
+        finish = units.iso(picture.start_s + self.point.finish_s)
+        return structs.replace(picture.plan, levels=self.point.levels, finish=finish, deadline=finish)
 
 
 def offline(status: protocol.Status) -> Picture:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from carbontui import protocol, units
+from carbontui.tui.picture import Picture
 
 STATE_STYLE = {
     "starting": "dim",
@@ -89,7 +90,7 @@ def way_on(status: protocol.Status) -> str:
     if status.state not in protocol.LIVE_STATES:
         return ""
     if status.override is not None:
-        return "r: at once" if status.next is not None and status.next.level == "plan" else "r: back to the plan"
+        return "r: resume now" if status.next is not None and status.next.level == "plan" else "r: resume the plan"
     if status.state == "waiting":
         return "b: start it now"
     if status.state in ("paused", "unloaded"):
@@ -157,6 +158,14 @@ def avoided_share(status: protocol.Status) -> float | None:
     if avoided is None or emitted is None or abs(avoided) < units.LEAST_G or avoided + emitted <= 0:
         return None
     return avoided / (avoided + emitted)
+
+
+def in_force(picture: Picture) -> protocol.FrontierPoint | None:
+    """What the plan in force comes to for the whole job; None where there is none."""
+    frontier = picture.frontier
+    if frontier is None or frontier.chosen is None or frontier.chosen >= len(frontier.points):
+        return None
+    return frontier.points[frontier.chosen]
 
 
 def count(number: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
@@ -14,7 +13,7 @@ import msgspec
 from rich.cells import set_cell_size
 
 from carbontui import protocol, units
-from carbontui.job import store
+from carbontui.job import runlog, store
 from carbontui.tui import account_words
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
@@ -141,8 +140,7 @@ def log(job: str | None, follow: bool, lines: int | None, as_json: bool) -> None
     file = _opened(found, follow)
     with file:
         if lines is not None:
-            kept = file.read().splitlines(keepends=True)[-lines:] if lines else []
-            file.seek(-sum(map(len, kept)), os.SEEK_CUR)
+            file.seek(runlog.last_lines(file, lines))
         offset = file.tell()
         pieces = _pieces(file, found, follow)
         for piece in _objects(pieces, offset) if as_json else pieces:

@@ -220,6 +220,7 @@ def run(
             spool=not no_spool,
             sigstop=sigstop,
             cautious=settings.forecast == "cautious",
+            slurm_job=job_spec.slurm_job(dict(os.environ)),
         )
         warn_of_keys()
         start_and_follow(job_options, detach=detach)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from carbontui.grid import truth
 from carbontui.grid.forecast import Forecaster, Issue
 
 DATA = Path(os.environ.get("CARBONTUI_DATA", "../shared/data"))
@@ -65,6 +66,7 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
     naive = {lead: [] for lead in LEADS}
     nowcast = {lead: [] for lead in LEADS}
     hits = {lead: [] for lead in LEADS}
+    judged: list[truth.Judged] = []
     until = 0
     for now_k in range(first, len(times) - 48, every):
         now = times[now_k]
@@ -86,6 +88,7 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
             errors[lead].append(abs(made.mean[lead - 1] - actual) / actual)
             naive[lead].append(abs(before - actual) / actual)
             hits[lead].append(made.lo[lead - 1] <= actual <= made.hi[lead - 1])
+            judged.append(truth.Judged(lead, target.timestamp(), made.mean[lead - 1], None, None, actual, None))
             if blended and known:
                 newest = dict(zip(known[-1].times, known[-1].values, strict=True))
                 last = now - timedelta(hours=1)
@@ -108,6 +111,7 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
         "naive": {lead: 100 * statistics.fmean(naive[lead]) for lead in LEADS},
         "published_nowcast": {lead: 100 * statistics.fmean(nowcast[lead]) if nowcast[lead] else None for lead in LEADS},
         "coverage": {lead: 100 * statistics.fmean(hits[lead]) for lead in LEADS},
+        "difference_error": truth.difference_error(truth.Record(judged=tuple(judged))),
         "fit_and_first_s": spent[0],
         "later_ms_median": 1000 * statistics.median(spent[1:]),
         "later_ms_p99": 1000 * float(np.quantile(spent[1:], 0.99)),
@@ -136,7 +140,8 @@ def main() -> None:
                 for lead in LEADS
             )
             print(
-                f"  {row['zone']:12} {row['signal']:9} {cells}  fit+first {row['fit_and_first_s']:.2f} s,"
+                f"  {row['zone']:12} {row['signal']:9} {cells}  difference {100 * row['difference_error']:.1f} %,"
+                f" fit+first {row['fit_and_first_s']:.2f} s,"
                 f" later {row['later_ms_median']:.1f} ms (p99 {row['later_ms_p99']:.1f})",
                 flush=True,
             )

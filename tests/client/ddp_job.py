@@ -19,6 +19,14 @@ steps, jitter = int(sys.argv[1]), float(sys.argv[2])
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
 opt = torch.optim.SGD(model.parameters(), lr=0.01)
 done = 0
+if rank == int(os.environ.get("ALONE", -1)):  # a search for the learning rate, a head that is warmed up
+    other = torch.nn.Linear(8, 8)
+    warm = torch.optim.SGD(other.parameters(), lr=0.01)
+    for _ in range(3):
+        other(torch.randn(4, 8)).sum().backward()
+        warm.step()
+    del warm
+dist.barrier()
 if len(sys.argv) > 3:
     path = sys.argv[3] + f".{rank}"
     if os.environ.get("CARBONTUI_RESUME"):

@@ -8,7 +8,10 @@ import types
 
 import pytest
 
-from carbontui.client import api, callbacks
+from carbontui.client import api
+from carbontui.client.frameworks import base, transformers
+from carbontui.client.frameworks import lightning as lightning_hook
+from carbontui.client.gate import Gate
 
 
 class TrainerCallback:
@@ -23,6 +26,7 @@ class Trainer:
     """Lightning's, as far as it is used."""
 
     global_step, estimated_stepping_batches, current_epoch = 30, 100, 2
+    optimizers, max_steps, default_root_dir = [object()], -1, "."
 
     def __init__(self):
         self.callbacks = []
@@ -34,10 +38,11 @@ class Trainer:
 
 @pytest.fixture
 def facts(monkeypatch):
-    told = {}
-    monkeypatch.setattr(api.gate, "facts", told)
-    monkeypatch.setattr(api.gate, "savers", [])
-    return told
+    fresh = Gate()
+    monkeypatch.setattr(api, "gate", fresh)
+    monkeypatch.setattr(base, "gate", fresh)
+    monkeypatch.setattr(base.Loop, "loops", 0)
+    return fresh.facts
 
 
 @pytest.fixture
@@ -45,7 +50,7 @@ def hugging(monkeypatch):
     package, module = types.ModuleType("transformers"), types.ModuleType("transformers.trainer")
     package.TrainerCallback, module.DEFAULT_CALLBACKS = TrainerCallback, []
     monkeypatch.setitem(sys.modules, "transformers", package)
-    callbacks.on_transformers(module)
+    transformers.install(module)
     return module.DEFAULT_CALLBACKS
 
 
@@ -56,7 +61,7 @@ def lightning(monkeypatch):
     module.Trainer = type("Trainer", (Trainer,), {"fit": Trainer.fit})
     monkeypatch.setitem(sys.modules, "lightning", types.ModuleType("lightning"))
     monkeypatch.setitem(sys.modules, "lightning.pytorch", package)
-    callbacks.on_lightning(module)
+    lightning_hook.install(module)
     return module.Trainer
 
 
@@ -96,3 +101,46 @@ def test_an_endless_lightning_run_has_no_total(facts, lightning):
     trainer.estimated_stepping_batches = float("inf")
     trainer.callbacks[0].on_train_start(trainer, None)
     assert "total" not in facts
+
+
+def test_a_step_of_a_framework_is_counted_once_and_by_the_framework(facts, hugging):
+    """The hook sees the same step from within; a second callback, given by hand, as well."""
+    first, second = hugging[0](), hugging[0]()
+    state = types.SimpleNamespace(global_step=0, max_steps=10, epoch=0.5)
+    for one in (first, second):
+        one.on_train_begin(None, state, None)
+    assert api.gate.framework > 0
+    for _ in range(3):
+        for one in (first, second):
+            one.on_step_end(None, state, None)
+    for one in (first, second):
+        one.on_train_end(None, state, None)
+    assert (api.gate.counter.done(), api.gate.framework) == (3, 0)
+
+
+def test_trainings_in_turn_add_up_and_a_total_of_the_scripts_own_stays(facts, hugging):
+    def train(steps):
+        one, state = hugging[0](), types.SimpleNamespace(global_step=0, max_steps=steps, epoch=0.5)
+        one.on_train_begin(None, state, None)
+        for _ in range(steps):
+            one.on_step_end(None, state, None)
+        one.on_train_end(None, state, None)
+        return facts["total"], facts["start_step"], api.gate.counter.done()
+
+    assert [train(10), train(20)] == [(10, 0, 10), (30, 0, 30)]
+    api.report(total=100)
+    assert train(5) == (100, 0, 35)
+
+
+def test_a_lightning_step_of_two_optimizers_by_hand_is_one(facts, lightning):
+    trainer = lightning()
+    trainer.fit("m")
+    trainer.global_step, trainer.optimizers, trainer.max_steps = 0, [object(), object()], 60
+    module = types.SimpleNamespace(automatic_optimization=False)
+    (one,) = trainer.callbacks
+    one.on_train_start(trainer, module)
+    assert facts["total"] == 30
+    for batch in range(4):
+        trainer.global_step += 2
+        one.on_train_batch_end(trainer, module, {}, None, batch)
+    assert api.gate.counter.done() == 4

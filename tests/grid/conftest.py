@@ -8,11 +8,14 @@ import pytest
 import stamina
 from grid_site import site
 
+from carbontui.grid.providers.caiso import Caiso
+
 __all__ = ["no_waiting", "site"]
 
 
 @pytest.fixture(autouse=True)
-def no_waiting() -> Iterator[None]:
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     stamina.set_testing(True, attempts=2)
+    monkeypatch.setattr(Caiso, "pause_s", 0.0)
     yield
     stamina.set_testing(False)

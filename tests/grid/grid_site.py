@@ -229,8 +229,12 @@ def good(name: str, now_s: float, value: Callable[[float], float | None] = level
         return told({"response": {"total": len(rows), "frequency": "hourly", "data": rows}})
 
     def caiso(request: Request) -> Answer:
+        if request.path.endswith("SingleZip"):
+            return ahead(request)
         here = ZoneInfo("America/Los_Angeles")
         today = datetime.fromtimestamp(now_s, tz=here)
+        if "/history/" in request.path:
+            today = datetime.strptime(request.path.split("/")[-2], "%Y%m%d").replace(tzinfo=here)
         begin = today.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
         out = io.StringIO()
         table = csv.writer(out)
@@ -242,8 +246,25 @@ def good(name: str, now_s: float, value: Callable[[float], float | None] = level
             if t > now_s - 300 or known is None:
                 table.writerow([f"  {row}", "", ""])
             else:
-                table.writerow([f"  {row}", round(known * 20 + 35, 3), -35] if co2 else [f"  {row}", 12000, 8000])
+                # 20,000 MW, half a tonne for each MWh that is neither sun nor wind
+                net = round(known * 40, 3)
+                table.writerow([f"  {row}", round(known * 20 + 35, 3), -35] if co2 else [f"  {row}", 20000 - net, net])
         return Answer(out.getvalue().encode())
+
+    def ahead(request: Request) -> Answer:
+        load = request.query["queryname"][0] == "SLD_FCST"
+        head = "INTERVALSTARTTIME_GMT,INTERVALENDTIME_GMT,"
+        lines = [head + ("TAC_AREA_NAME,MW" if load else "TRADING_HUB,RENEWABLE_TYPE,MW")]
+        for t in grid(now_s - 3600, now_s + 86400, 3600):
+            stamps = f"{iso(t, '%Y-%m-%dT%H:%M:00-00:00')},{iso(t + 3600, '%Y-%m-%dT%H:%M:00-00:00')}"
+            known = value(t)
+            if load:
+                lines += [f"{stamps},CA ISO-TAC,20000", f"{stamps},PGE-TAC,9000"]
+            elif known is not None:
+                lines += [
+                    f"{stamps},{hub},{kind},{10000 - 20 * known}" for hub, kind in (("NP15", "Wind"), ("SP15", "Solar"))
+                ]
+        return Answer(zipped("forecast.csv", "\n".join(lines)))
 
     def oasis(request: Request) -> Answer:
         lines = ["INTERVALSTARTTIME_GMT,INTERVALENDTIME_GMT,LMP_TYPE,MW"]

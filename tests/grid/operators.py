@@ -86,10 +86,7 @@ def shapes(now_s: float, value: Value) -> dict[str, Callable[[object], bytes | N
         return json.dumps({"lastUpdated": "x", "monthlyCapacity": {}, "types": [], "data": days}).encode()
 
     def miso(request) -> bytes | None:
-        today = local(now_s, "Etc/GMT+5", "%Y%m%d")
-        first_s, last_s = day_of(today, "Etc/GMT+5")
-        if request.path.endswith("Yesterday"):
-            first_s, last_s = first_s - 86400, first_s
+        first_s, last_s = day_of(local(now_s, "Etc/GMT+5", "%Y%m%d"), "Etc/GMT+5")
         rows = []
         for start_s in slots(first_s, min(last_s, now_s), 300):
             coal, wind = shares(value(start_s), 760.0)
@@ -101,12 +98,12 @@ def shapes(now_s: float, value: Value) -> dict[str, Callable[[object], bytes | N
         return json.dumps({"RefId": "x", "TotalMW": "1", "Fuel": {"Type": rows}}).encode()
 
     def spp(request) -> bytes:
-        lines = ["GMT MKT Interval, Coal Market, Coal Self, Wind Market, Wind Self, Average Actual Load"]
+        lines = ["GMT MKT Interval,BAA,Coal,Wind,Energy Storage,Load"]
         for start_s in recent:
             coal, wind = shares(value(start_s), 760.0)
             if coal is not None and wind is not None:
-                when = local(start_s, "UTC", "%Y-%m-%dT%H:%M:00Z")
-                lines.append(f"{when}, {coal / 4}, {0.75 * coal}, {wind / 2}, {wind / 2}, 12000")
+                when = local(start_s + 300, "UTC", "%Y-%m-%dT%H:%M:00Z")
+                lines += [f"{when},SPP,{coal},{wind},-18.10,12000", f"{when},SPPW,900.00,10.00,0.00,910"]
         return "\n".join([*lines, ""]).encode()
 
     def ieso(request) -> bytes | None:

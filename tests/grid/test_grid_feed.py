@@ -139,6 +139,12 @@ def test_a_part_of_a_country_may_be_far_from_its_mean_and_the_band_says_so() -> 
     assert part.lo[0] < 0.2 * part.mean[0] and part.hi[0] > 1.3 * whole.hi[0]
 
 
+def test_a_system_of_its_own_does_not_borrow_the_days_of_a_country_far_from_it() -> None:
+    assert typical.profile("ES-CN-TE") is None and not typical.has_hours("ES-IB-MA")
+    assert "Ireland" in typical.profile("GB-NIR").source
+    assert typical.profile("GB-13") is typical.profile("GB")
+
+
 def test_the_band_of_similar_grids_holds_as_often_as_it_says() -> None:
     spec = importlib.util.spec_from_file_location("make", Path(__file__).parents[1] / "bench" / "make_similar_days.py")
     make = importlib.util.module_from_spec(spec)

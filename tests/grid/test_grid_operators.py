@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 import zipfile
 from datetime import datetime
 from itertools import pairwise
@@ -191,3 +192,45 @@ async def test_half_a_number_at_the_end_of_a_table_is_not_read(site: Site, at: i
     rows = (await made("caiso", site).history("US-CAL-CISO", NOW - 3600, NOW, NOW))[0].rows
     assert rows[-1].start_s == NOW - 600
     assert all(row.value == pytest.approx(level(row.start_s), rel=1e-3) for row in rows)
+
+
+async def test_californias_own_forecasts_become_an_intensity(site: Site) -> None:
+    site.respond = good("caiso", NOW)
+    series, _ = await made("caiso", site).forecast("US-CAL-CISO", NOW + 2 * 86400, NOW)
+    assert {row.kind for row in series.rows} == {"forecast"} and series.rows[-1].start_s >= NOW + 22 * 3600
+    assert all(row.value == pytest.approx(level(row.start_s), rel=1e-3) for row in series.rows)
+
+
+async def test_a_past_that_does_not_follow_the_net_load_gives_no_forecast(site: Site) -> None:
+    steady = good("caiso", NOW, lambda t: 300.0)
+    real = good("caiso", NOW)
+    site.respond = lambda request: steady(request) if request.path.endswith("co2.csv") else real(request)
+    with pytest.raises(NoData, match="do not follow"):
+        await made("caiso", site).forecast("US-CAL-CISO", NOW + 2 * 86400, NOW)
+
+
+async def test_a_month_of_values_is_read_beside_the_loop_that_renews_leases(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[str] = set()
+    real = MixProvider._rows
+    monkeypatch.setattr(
+        MixProvider, "_rows", lambda self, powers: (threads.add(threading.current_thread().name), real(self, powers))[1]
+    )
+    site.respond = good("nyiso", NOW)
+    await made("nyiso", site).history("US-NY-NYIS", NOW - 86400, NOW, NOW)
+    assert threads and threading.current_thread().name not in threads
+
+
+async def test_both_forms_of_the_great_plains_are_read(site: Site) -> None:
+    stamp = iso(NOW, "%Y-%m-%dT%H:%M:00Z")
+    forms = (
+        f"GMT MKT Interval, Coal Market, Coal Self, Wind Market, Wind Self, Average Actual Load\n"
+        f"{stamp}, 100, 300, 500, 100, 1000\n",
+        "GMT MKT Interval,BAA,Coal,Diesel Fuel Oil,Wind,Energy Storage,Load\n"
+        f"{stamp},SPP,400.00,0.00,600.00,-20.00,1000\n",
+    )
+    for form in forms:
+        site.respond = lambda request, form=form: Answer(form.encode())
+        rows = (await made("spp", site).history("US-CENT-SWPP", NOW - 3600, NOW, NOW))[0].rows
+        assert [(row.start_s, round(row.value, 6)) for row in rows] == [(NOW - 300, 304.0)]

@@ -70,7 +70,7 @@ async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, 
         assert len(acted) == 1  # no lease is renewed on a decision that could not be made
         assert any("deciding is at fault (IndexError" in text for text in job.faults.notices)
     assert not await job.tick()
-    assert len(acted) == 2 and not job.faults.notices and job.requests.told.notices is not None
+    assert len(acted) == 2 and not job.faults.notices and job.requests.sections().status.notices is not None
 
 
 async def test_a_broken_reading_or_outlook_leaves_the_rest_at_work(job, monkeypatch):
@@ -81,7 +81,7 @@ async def test_a_broken_reading_or_outlook_leaves_the_rest_at_work(job, monkeypa
     monkeypatch.setattr(job.grid, "look", broken)
     monkeypatch.setattr(job.server, "show", broken)
     assert not await job.tick()
-    assert job.requests.told is not None and job.requests.told.state in ("starting", "running")
+    assert job.requests.sections().status.state in ("starting", "running")
     assert {text.split(" is at fault")[0] for text in job.faults.notices} >= {"metering", "the grid feed", "the status"}
 
 
@@ -109,7 +109,7 @@ async def test_a_socket_that_cannot_be_bound_is_said_and_tried_again(job, tmp_pa
     await job.server.keep_open()
     assert "nobody new can connect" in job.server.fault
     await job.tick()
-    assert any("nobody new can connect" in text for text in job.requests.told.notices)
+    assert any("nobody new can connect" in text for text in job.requests.sections().status.notices)
     (tmp_path / "run").unlink()
     await job.server.keep_open()
     assert job.server.fault == "" and (tmp_path / "run" / "s").exists()
@@ -197,8 +197,8 @@ async def test_rows_lost_while_the_job_runs_are_carried_on_as_their_sum(job, tmp
     await job.write(job.look())
     await job.tick()
     assert before > 0 and job.cell.state.totals.gco2_g == pytest.approx(before, rel=1e-6)
-    assert "journal.db.corrupt-" in str(job.requests.told.notices) and "the account goes on" in str(
-        job.requests.told.notices
+    assert "journal.db.corrupt-" in str(job.requests.sections().status.notices) and "the account goes on" in str(
+        job.requests.sections().status.notices
     )
     await job.write(job.look())
     successor = Accounting(job.cell.state.spec, job.cell.state.clock, Journal(tmp_path / "journal.db"), "boot")
@@ -214,7 +214,7 @@ async def test_without_journal_and_snapshot_nothing_is_made_up(tmp_path, house_o
     start = job.cell.state.start_s
     job.accounting.ledger.add("g", start, start + 60.0, 3.6e6, "counter", "running", 0.0, gpu=True)
     await job.tick()
-    told = job.requests.told
+    told = job.requests.sections().status
     assert told.energy_gpu_kwh == pytest.approx(1.0)
     assert told.gco2_g is None and told.avoided_g is None
     assert "not known" in str(told.notices)

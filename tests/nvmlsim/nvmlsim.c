@@ -54,7 +54,7 @@ typedef struct {
   char name[96], uuid[96], mig_uuid[2][96];
   int arch, persistence, mig, lost, module_scope;
   int has_fields, has_average, has_instant, has_counter, has_power, has_limit, limit_works, lock_works, usage_is_average;
-  int counter_from_sensor, permission; /* 0 anyone, 1 root, 2 nobody */
+  int counter_from_sensor, permission; /* 0 anyone, 1 root, 2 nobody, 3 who has NVMLSIM_ADMIN */
   int power_zero, pids_hidden, limit_garbage_mw; /* what its answers hide or get wrong */
   double garbage_w;        /* added to every reading of watts */
   double bare_w, parked_w, full_w, linear, limit_lag_s, window_s, tick_s, gain, counter_base_j;
@@ -407,10 +407,13 @@ int nvmlDeviceGetPowerManagementLimitConstraints(void *h, unsigned *lo, unsigned
   *lo = b->limit_min; *hi = b->limit_max;
   return OK;
 }
+static int forbidden(const Board *b) {
+  return b->permission == 2 || (b->permission == 1 && geteuid() != 0) || (b->permission == 3 && !getenv("NVMLSIM_ADMIN"));
+}
 int nvmlDeviceSetPowerManagementLimit(void *h, unsigned mw) {
   ENTER(h);
   if (!b->has_limit) return NOT_SUPPORTED;
-  if (b->permission == 2 || (b->permission == 1 && geteuid() != 0)) return NO_PERMISSION;
+  if (forbidden(b)) return NO_PERMISSION;
   if (mw < b->limit_min || mw > b->limit_max) return INVALID;
   if ((rc = begin())) return rc;
   Board *real = &S->boards[thread_device];
@@ -422,7 +425,7 @@ int nvmlDeviceSetPowerManagementLimit(void *h, unsigned mw) {
 int nvmlDeviceSetGpuLockedClocks(void *h, unsigned lo, unsigned hi) {
   ENTER(h);
   (void)lo;
-  if (b->permission == 2 || (b->permission == 1 && geteuid() != 0)) return NO_PERMISSION;
+  if (forbidden(b)) return NO_PERMISSION;
   if ((rc = begin())) return rc;
   Board *real = &S->boards[thread_device];
   if (real->lock_works) next_regime(real, now())->lock_x = (double)hi / b->clock_mhz;
@@ -432,7 +435,7 @@ int nvmlDeviceSetGpuLockedClocks(void *h, unsigned lo, unsigned hi) {
 }
 int nvmlDeviceResetGpuLockedClocks(void *h) {
   ENTER(h);
-  if (b->permission == 2 || (b->permission == 1 && geteuid() != 0)) return NO_PERMISSION;
+  if (forbidden(b)) return NO_PERMISSION;
   if ((rc = begin())) return rc;
   next_regime(&S->boards[thread_device], now())->lock_x = 0;
   S->boards[thread_device].locked_mhz = 0;

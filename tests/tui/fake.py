@@ -291,6 +291,7 @@ class FakeSupervisor:
         self.rates_hz: list[float] = []
         self.result = p.Result(0, True, text="paused at step 1204")
         self.preview_error: str | None = None
+        self.preview_plan: p.PlanView | None = None
         self.viewing = asyncio.Event()
         self.asked = asyncio.Event()
         self._seq = 0
@@ -365,7 +366,9 @@ class FakeSupervisor:
         elif isinstance(message, p.Preview):
             self.previews.append(message)
             self.asked.set()
-            writer.write(p.encode(p.Previewed(message.id, None, None, None, None, None, self.preview_error)))
+            plan = self.preview_plan
+            found = (plan.finish, plan.gco2_g, plan.cost, plan.kwh) if plan else (None, None, None, None)
+            writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error)))
         elif isinstance(message, p.LogRead):
             size = len(self.log)
             at = max(0, size + message.offset) if message.offset < 0 else min(message.offset, size)

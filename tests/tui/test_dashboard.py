@@ -11,9 +11,9 @@ from msgspec import structs
 from carbontui import protocol, units
 from carbontui.tui.glyphs import ASCII
 from carbontui.tui.keys import check_until
-from carbontui.tui.screens.ask import AskStop, AskText
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.widgets.forecast_chart import ForecastChart
+from carbontui.tui.widgets.prompt import AskStop, AskText, Prompt
 from carbontui.tui.widgets.status_line import StatusLine
 
 
@@ -129,7 +129,7 @@ async def test_a_cap_that_is_no_power_is_not_sent(stage: Any) -> None:
     async with stage() as s:
         await s.pilot.press("c", *"lots", "enter")
         await s.until(lambda: "is not a power" in s.text())
-        assert isinstance(s.app.screen, AskText)
+        assert s.app.screen.query(AskText)
         await s.pilot.press("escape", "r")
         assert [c.verb for c in await sent(s)] == ["resume"]
 
@@ -139,28 +139,28 @@ async def test_a_time_that_is_none_is_said_while_the_question_is_open(stage: Any
     async with stage() as s:
         await s.pilot.press("P", *text, "enter")
         await s.until(lambda: "is not a time" in s.text())
-        assert isinstance(s.app.screen, AskText)
+        assert s.app.screen.query(AskText)
         for key in ("fri 9:00", "18:05", "next", "1h30m", "2030-01-01T00:00:00Z"):
             check_until(key)
         await s.pilot.press("escape", "r")
         assert [c.verb for c in await sent(s)] == ["resume"]
 
 
-async def test_without_a_gpu_nobody_is_asked_for_a_cap(stage: Any) -> None:
+async def test_without_a_gpu_the_key_of_the_cap_is_dim_and_says_why(stage: Any) -> None:
     async with stage() as s:
         s.fake.push(status=s.fake.status(gpus=(), step=8888))
         await s.until(lambda: "8 888" in s.text())
         await s.pilot.press("c")
         await s.until(lambda: "no GPU of this job to cap" in s.text())
-        assert s.app.screen is s.dashboard
+        assert not s.app.screen.query(AskText)
 
 
 async def test_stop_asks_and_keeps_running_by_default(stage: Any) -> None:
     async with stage() as s:
         await s.pilot.press("S")
-        await s.until(lambda: isinstance(s.app.screen, AskStop))
+        await s.until(lambda: s.app.screen.query(AskStop))
         await s.pilot.press("enter")
-        await s.until(lambda: s.app.screen is s.dashboard)
+        await s.until(lambda: not s.app.screen.query(AskStop))
         await s.pilot.press("r")
         assert [c.verb for c in await sent(s)] == ["resume"]
 
@@ -192,7 +192,7 @@ async def test_escape_returns_to_the_budget_in_force(stage: Any) -> None:
 async def test_a_held_arrow_asks_the_supervisor_about_where_it_rests(stage: Any) -> None:
     async with stage() as s:
         for _ in range(12):  # faster than a round trip, as a held key is over SSH
-            s.dashboard.action_budget(1)
+            await s.dashboard.action_budget(1)
         await s.until(lambda: s.fake.previews and s.fake.previews[-1].budget == "2.280x")
         assert len(s.fake.previews) == 1
 
@@ -343,7 +343,7 @@ async def test_detach_leaves_the_training_alone(stage: Any) -> None:
 async def test_the_palette_holds_every_action(stage: Any) -> None:
     async with stage() as s:
         names = {command.title for command in s.app.get_system_commands(s.dashboard)}
-    assert {"pause", "boost", "auto", "cap", "stop", "log", "detach", "sources", "pause for", "theme"} <= names
+    assert {"pause", "boost", "resume", "cap", "stop", "log", "detach", "sources", "pause for", "theme"} <= names
 
 
 async def test_keys_can_be_remapped(stage: Any) -> None:
@@ -387,12 +387,40 @@ async def test_a_frontier_that_comes_later_is_drawn(stage: Any) -> None:
         frontier = s.fake.snap.frontier
         for _ in range(2):
             s.fake.push(frontier=None)
-            await s.until(lambda: "CO₂ against finish" not in s.text())
+            await s.until(lambda: "no choice to draw yet" in s.text())
             s.fake.push(frontier=frontier)
             await s.until(lambda: "CO₂ against finish" in s.text() and "1.80×" in s.text())
         await s.pilot.resize_terminal(40, 15)
         await s.pilot.resize_terminal(120, 40)
         await s.until(lambda: "CO₂ against finish" in s.text())
+
+
+async def test_no_panel_changes_place_while_the_state_and_the_size_stay(stage: Any) -> None:
+    """The frontier comes and goes with every plan made; what stands beneath it must not jump."""
+    async with stage() as s:
+        frontier = s.fake.snap.frontier
+
+        def places() -> dict[str | None, Any]:
+            return {widget.id: widget.region for widget in s.dashboard.walk_children() if widget.id}
+
+        before = places()
+        for shown in (None, structs.replace(frontier, points=frontier.points[:1], chosen=0), frontier):
+            s.fake.push(frontier=shown)
+            seen = s.dashboard.picture.seq
+            await s.until(lambda seen=seen: s.dashboard.picture.seq > seen)
+            assert places() == before
+
+
+async def test_a_flat_frontier_is_drawn_flat_and_its_axis_names_times(stage: Any) -> None:
+    async with stage() as s:
+        frontier = s.fake.snap.frontier
+        points = tuple(structs.replace(p, gco2_g=3310.0 - i * 0.01) for i, p in enumerate(frontier.points))
+        s.fake.push(frontier=structs.replace(frontier, points=points))
+        await s.until(lambda: "3.31 kg" in s.text())
+        assert s.text().count("3.31 kg") == 1
+        side = [line[75:] for line in s.text().splitlines()]
+        axis = next(line for line in side if "Thu 06:00" in line)
+        assert "Fri 20:24" in axis, "from the tightest budget's finish to the loosest's"
 
 
 async def test_one_finish_is_told_wherever_it_stands(stage: Any) -> None:
@@ -407,7 +435,7 @@ async def test_without_a_choice_the_deadline_stays_in_sight(stage: Any) -> None:
     async with stage() as s:
         frontier = s.fake.snap.frontier
         s.fake.push(frontier=structs.replace(frontier, points=frontier.points[:1], chosen=0))
-        await s.until(lambda: "CO₂ against finish" not in s.text())
+        await s.until(lambda: "a later finish would not emit less" in s.text())
         assert "budget 1.80×" in s.text() and "deadline Fri 01:15" in s.text()
     async with stage(size=(80, 24)) as s:
         assert "finish Thu 16:00" in s.text() and "due Fri 01:15" in s.text()
@@ -456,8 +484,8 @@ async def test_whether_the_screen_is_in_touch_is_seen_at_every_width(stage: Any)
     [
         ({"state": "waiting", "override": None}, "b: start it now"),
         ({"state": "paused", "override": None}, "b: run it now"),
-        ({"next": None}, "r: back to the plan"),
-        ({"next": protocol.Next(units.iso(NOW), "plan")}, "back to the plan at 21:24, in 3 h 00 · r: at once"),
+        ({"next": None}, "r: resume the plan"),
+        ({"next": protocol.Next(units.iso(NOW), "plan")}, "back to the plan at 21:24, in 3 h 00 · r: resume now"),
     ],
 )
 async def test_the_key_that_leads_on_is_named(stage: Any, fields: dict[str, Any], said: str) -> None:
@@ -485,7 +513,7 @@ async def test_ctrl_c_leaves_and_says_that_the_training_goes_on(stage: Any, monk
 async def test_every_page_is_written_in_letters_the_terminal_has(stage: Any, key: str) -> None:
     async with stage(glyphs=ASCII, size=(80, 24)) as s:
         await s.pilot.press(key)
-        await s.until(lambda: s.app.screen is not s.dashboard)
+        await s.until(lambda: s.app.screen is not s.dashboard or s.app.screen.query(Prompt))
         await s.pilot.pause()
         strange = {char for char in s.text() if not char.isascii()}
         assert not strange, strange

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean, typical
 from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
-from carbontui.grid.http import BUSY_S, Http, Reply
+from carbontui.grid.http import BUSY_S, Http, Reply, in_thread
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Series, Signal
 
@@ -19,6 +19,7 @@ HOUR_S = 3600.0
 DAY_S = 86400.0
 # what a mistaken shape raises when it is taken apart; anything else would be a bug of ours
 SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, csv.Error)
+READ_S = 20.0
 ROWS_MAX = 200_000
 """Of one answer: a year of five-minute values and more; beyond it something is wrong with the answer."""
 
@@ -35,6 +36,8 @@ class Provider:
     """Environment names of the keys it needs; all of them."""
     window_s: ClassVar[float] = 1800.0
     """One request per question in this time, however many jobs run."""
+    forecast_window_s: ClassVar[float | None] = None
+    """The same for its forecast, where that changes less often."""
     reach_s: ClassVar[float] = 7 * DAY_S
     """The longest stretch of history one request may ask for."""
     late_s: ClassVar[float] = 3 * HOUR_S
@@ -114,6 +117,12 @@ class Provider:
     async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         """What is expected from now on; shorter than asked is no fault. Raises GridError."""
         raise NoData(f"{self.title} has no forecast")
+
+    async def series_aside(
+        self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float
+    ) -> tuple[Series, tuple[str, ...]]:
+        """The same in a thread, for answers of many rows: the supervisor has leases to renew meanwhile."""
+        return await in_thread(self.series, zone, read, now_s, deadline_s=READ_S)
 
     def series(
         self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float, generated_at_s: float | None = None

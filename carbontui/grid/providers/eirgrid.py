@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, Provider, number, rows_of
+from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of
 from carbontui.grid.providers.frame import LocalClock
 from carbontui.grid.types import Series, Signal
 
@@ -27,8 +27,9 @@ class Eirgrid(Provider):
     licence: ClassVar[str] = "EirGrid Group"
     recorded: ClassVar[bool] = False
     window_s: ClassVar[float] = 900.0
-    reach_s: ClassVar[float] = 7 * DAY_S
-    limits: ClassVar[str] = "forecast to the end of the next day at most"
+    late_s: ClassVar[float] = 5 * HOUR_S
+    reach_s: ClassVar[float] = 28 * DAY_S  # spans of a month are answered, of three months with nothing
+    limits: ClassVar[str] = "hours late at times; forecast to the end of the next day at most"
 
     @classmethod
     def covers(cls, zone: str) -> bool:
@@ -44,8 +45,8 @@ class Eirgrid(Provider):
 
     async def _ask(self, zone: str, start_s: float, end_s: float, area: str) -> Any:
         first, last = (datetime.fromtimestamp(at, tz=HERE) for at in (start_s, end_s))
-        days = {"datefrom": f"{first:%Y-%m-%d}", "dateto": f"{last + timedelta(days=1):%Y-%m-%d}"}
-        how = {"region": REGIONS[zone], "chartType": "default", "dateRange": "day", "areas": area}
+        days = {"dateFrom": f"{first:%d-%b-%Y}", "dateTo": f"{last:%d-%b-%Y}"}
+        how = {"region": REGIONS[zone], "chartType": "co2", "dateRange": "day", "areas": area}
         return await self.json("chart/", {**how, **days})
 
     def _read(self, data: Any, zone: str, kind: str, now_s: float) -> Iterator[clean.Raw]:

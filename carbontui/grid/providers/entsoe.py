@@ -58,7 +58,7 @@ class Entsoe(Provider):
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         params = {"documentType": "A75", "processType": "A16", "in_Domain": AREAS[zone]}
         body = await self._ask(params, start_s, end_s)
-        return self.series(zone, lambda: _intensity(_tree(body), AREAS[zone]), now_s)
+        return await self.series_aside(zone, lambda: _intensity(_tree(body), AREAS[zone]), now_s)
 
     async def _ask(self, params: dict[str, str], start_s: float, end_s: float) -> bytes:
         form = "%Y%m%d%H00"

@@ -69,7 +69,9 @@ class MixProvider(Provider):
         bodies = [body async for body in self.request(zone, start_s, end_s, now_s)]
         if not bodies:
             raise NoData(f"{self.title} has no answer for these days")
-        return self.series(zone, lambda: self._rows(p for body in bodies for p in self.read(body, zone)), now_s)
+        return await self.series_aside(
+            zone, lambda: self._rows(power for body in bodies for power in self.read(body, zone)), now_s
+        )
 
     async def daily(self, path: str, start_s: float, end_s: float) -> AsyncIterator[bytes]:
         """The files of the local days in the stretch; `path` is a pattern of strftime. A day without one is left out;

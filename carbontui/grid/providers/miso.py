@@ -1,4 +1,4 @@
-"""MISO (US Midwest): no key; generation by fuel every 5 min, today's and yesterday's."""
+"""MISO (US Midwest): no key; generation by fuel every 5 min of today."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from typing import ClassVar
 
-from carbontui.grid.providers.base import DAY_S, utc
+from carbontui.grid.providers.base import HOUR_S, utc
 from carbontui.grid.providers.decode import from_json
 from carbontui.grid.providers.frame import MixProvider, Power, amount
 
 
 class Miso(MixProvider):
-    """Eastern standard time all year (`INTERVALEST`). `Other` is mostly water, with some oil, waste and wood."""
+    """Eastern standard time all year (`INTERVALEST`). `Other` is mostly water, with some oil, waste and wood.
+
+    What the address for yesterday gives is mostly of today, so it is not asked.
+    """
 
     name: ClassVar[str] = "miso"
     title: ClassVar[str] = "MISO fuel mix"
@@ -22,16 +25,14 @@ class Miso(MixProvider):
     spacing_s: ClassVar[float] = 60.0  # one request a minute
     zones = {"US-MIDW-MISO": "MISO"}
     time_zone = "Etc/GMT+5"
-    keeps_s = DAY_S
+    keeps_s = HOUR_S
     fuels = {
         "Coal": "coal", "Natural Gas": "gas", "Nuclear": "nuclear", "Wind": "wind", "Solar": "solar",
         "Hydro": "hydro", "Other": "hydro", "Battery Storage": None, "Storage": None, "Imports": None,
     }  # fmt: skip
 
     async def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
-        midnight = self.days(now_s, now_s + 1)[0]
-        yesterday = end_s < now_s and self.days(start_s, end_s)[-1] < midnight
-        yield (await self.get("Yesterday" if yesterday else "Today")).body
+        yield (await self.get("Today")).body
 
     def read(self, body: bytes, zone: str) -> Iterator[Power]:
         records = from_json(body, self.title)["Fuel"]["Type"]

@@ -16,13 +16,12 @@ STAMPS = ("GMT MKT Interval", "GMTTime")
 
 
 class Spp(MixProvider):
-    """UTC stamps; each fuel once as sold by the market and once as scheduled by its owner (`Market`, `Self`)."""
+    """UTC stamps that end their interval; `BAA` names the area. Until 2026 each fuel came twice (`Market`, `Self`)."""
 
     name: ClassVar[str] = "spp"
     title: ClassVar[str] = "SPP generation mix"
     base: ClassVar[str] = "https://portal.spp.org/chart-api"
     licence: ClassVar[str] = "SPP"
-    recorded: ClassVar[bool] = False
     zones = {"US-CENT-SWPP": "SPP"}
     keeps_s = 2 * HOUR_S
     fuels = {
@@ -41,7 +40,9 @@ class Spp(MixProvider):
         if when is None:
             raise BadAnswer(f"{self.title} sent another table than documented")
         for row in table:
-            start_s = utc(row.pop(when))
+            if row.pop("BAA", self.zones[zone]) != self.zones[zone]:
+                continue
+            start_s = utc(row.pop(when)) - self.step_s
             for word, cell in row.items():
                 fuel = word.strip().removesuffix(" Market").removesuffix(" Self")
                 yield Power(start_s, fuel, amount(cell or "") or 0.0)

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from carbontui import proc
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import ChildFacts, Order, decode_order, encode
 
@@ -22,6 +23,8 @@ FIRST_WORD_S = 30.0
 BACKOFF_MAX_S = 60.0
 SHORT_LIFE_S = 30.0
 BURIAL_S = 1.0
+IN_DOUBT_S = 60.0
+"""One that lived this long did not die of what is stored."""
 
 
 class SupervisorHandle:
@@ -50,6 +53,8 @@ class SupervisorHandle:
         self._born = 0.0
         self._backoff_s = 0.0
         self._deaths = 0
+        self._in_doubt = 0
+        """How many in a row soon fell silent: the next leaves out more and more of what is stored."""
         self.due: float | None = 0.0
         """Monotonic time of the next start; None while one lives, or when none is to come."""
 
@@ -67,7 +72,9 @@ class SupervisorHandle:
         if self.process is not None:
             silent = now - (self._born if self._heard is None else self._heard)
             if silent > (FIRST_WORD_S if self._heard is None else SILENT_S):
-                self.gone(f"silent for {silent:.0f} s, killed", respawn=wanted)
+                # one that somebody has stopped by signal is silent for no fault of its own
+                doubtful = now - self._born < IN_DOUBT_S and not proc.stopped(self.process.pid)
+                self.gone(f"silent for {silent:.0f} s, killed", respawn=wanted, doubtful=doubtful)
         if self.process is None and self.due is not None and now >= self.due and wanted:
             self._start()
 
@@ -84,7 +91,7 @@ class SupervisorHandle:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "carbontui.job.supervisor", self._dir, "--fd", str(theirs.fileno())],
                 cwd=self._dir,
-                env=self._environment,
+                env=self._environment | {"CARBONTUI_SILENT_DEATHS": str(self._in_doubt)},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
@@ -123,7 +130,7 @@ class SupervisorHandle:
             if order is not None:
                 self._obey(order)
 
-    def gone(self, why: str, *, respawn: bool = True) -> None:
+    def gone(self, why: str, *, respawn: bool = True, doubtful: bool = False) -> None:
         """It ended, hung up or hung: it must not act beside a successor, which is due after the back-off."""
         if self._link is not None:
             with contextlib.suppress(KeyError, ValueError):
@@ -139,6 +146,7 @@ class SupervisorHandle:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(BURIAL_S)
         self._log(f"supervisor {process.pid} gone ({why})")
+        self._in_doubt = self._in_doubt + 1 if doubtful else 0
         if respawn:
             self._back_off(time.monotonic() - self._born)
 

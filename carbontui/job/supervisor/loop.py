@@ -190,7 +190,13 @@ class Supervisor:
     def restore(self) -> None:
         """Take over what a predecessor kept; the boards it knew are watched before any rank is back."""
         clock = self.cell.state.clock
-        self.cell.state = self.handover.restore(self.cell.state, clock.at_wall(time.time()), time.monotonic())
+        deaths = os.environ.get("CARBONTUI_SILENT_DEATHS", "")
+        self.cell.state = self.handover.restore(
+            self.cell.state,
+            clock.at_wall(time.time()),
+            time.monotonic(),
+            int(deaths) if deaths.isdecimal() else 0,
+        )
         if self.cell.state.boards.named:
             self.agent.watch(self.cell.state.boards.named)
         if self.handover.missing:
@@ -286,7 +292,8 @@ class Supervisor:
         observed = self.cell.state.decision.state
         self._count(seen)
         self.accounting.host(seen.now_s, seen.dt_s, observed, held=observed not in ("waiting", "unloaded"))
-        seen = replace(seen, metered=self.accounting.metered_boards)
+        if self.accounting.metered_boards != seen.metered:
+            seen = replace(seen, metered=self.accounting.metered_boards)
         self.cell.state = state.absorb(self.cell.state, seen)
         return seen
 
@@ -315,7 +322,8 @@ class Supervisor:
     def _decide(self, before: JobState, seen: Inputs) -> Inputs:
         """What cannot be decided is not renewed either: the lease ends and training goes on."""
         self.calibrator.tick(seen)
-        seen = replace(seen, trial=self.calibrator.level, trial_text=self.calibrator.text)
+        if (self.calibrator.level, self.calibrator.text) != (seen.trial, seen.trial_text):
+            seen = replace(seen, trial=self.calibrator.level, trial_text=self.calibrator.text)
         now = state.expire(self.cell.state, seen.now_s)
         asked, decision = control.decide(now.asked, observe(now, seen))
         after = state.enter(now, asked, decision, seen)
@@ -343,10 +351,12 @@ class Supervisor:
 
     def _show(self, seen: Inputs, *, changed: bool) -> None:
         """Viewers see this moment; a change of state reaches all of them, and the disk, at once."""
-        self.requests.told = self.snapshots.describe(self.cell.state, seen)
+        due = changed or bool(self.server.viewers) or seen.mono_s - self._written >= COMMIT_S
+        # while nobody looks it is made for the disk alone; who comes meanwhile gets one of that moment
+        self.requests.told = told = self.snapshots.describe(self.cell.state, seen) if due else None
         self.server.show(everyone=changed)
-        if changed:
-            self.snapshots.write(self.requests.told)
+        if changed and told is not None:
+            self.snapshots.write(told)
 
     async def write(self, seen: Inputs) -> None:
         """Journal and snapshot, about every two seconds; a full disk is said, not suffered."""

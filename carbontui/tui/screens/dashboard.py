@@ -5,16 +5,15 @@ Other screens are loaded when a key asks for them: they bring widgets that the f
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
+from textual.events import Key, ScreenResume, ScreenSuspend
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
@@ -23,12 +22,14 @@ from carbontui.tui import keys, words
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
+from carbontui.tui.overruled import Overrides
 from carbontui.tui.picture import Choice, Picture, offline
+from carbontui.tui.screens.budget_choice import BudgetChoice
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
-from carbontui.tui.widgets.levels import PastLevels, of_point
+from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.log_tail import LogTail
 from carbontui.tui.widgets.numbers import Numbers
 from carbontui.tui.widgets.state_bar import StateBar
@@ -37,10 +38,13 @@ from carbontui.tui.widgets.summary import Summary
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
 
+if TYPE_CHECKING:
+    from carbontui.tui.screens.read import Read
+    from carbontui.tui.widgets.cells import CellRow
+    from carbontui.tui.widgets.prompt import Prompt
+
 ANSWER_SHOWN_S = 10.0
 AGE_EVERY_S = 2.0
-PREVIEW_PAUSE_S = 0.06
-"""A held arrow key asks once it rests, not at every step."""
 PAST_BUCKETS = 240
 
 
@@ -68,12 +72,17 @@ class Dashboard(Screen[str | None]):
         self.feed = JobFeed(target.socket, self.post_message, target.read_log)
         self.picture: Picture | None = None
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
-        self.choice: Choice | None = None
+        self.budget = BudgetChoice(self.feed.request, self._choice_changed)
         self.past: PastLevels | None = None
-        self._previewing: asyncio.Task[None] | None = None
+        self._overrides = Overrides(link.whoami())
+        self._covered = False
         self._monotonic = monotonic
         self._arrived_s = monotonic()
         self._asked_past: tuple[object, ...] | None = ()
+
+    @property
+    def choice(self) -> Choice | None:
+        return self.budget.choice
 
     def compose(self) -> ComposeResult:
         glyphs = self.glyphs
@@ -102,7 +111,10 @@ class Dashboard(Screen[str | None]):
             return
         self.query_one(StateBar).show(None, self.connection, 0.0)
         self.run_worker(self.feed.run(), name="feed", group="feed")
-        self.set_interval(AGE_EVERY_S, self._show_state)
+        self.set_interval(AGE_EVERY_S, self._grow_older)
+
+    def on_unmount(self) -> None:
+        self.budget.stop()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._lay_out)
@@ -131,14 +143,34 @@ class Dashboard(Screen[str | None]):
         if message.fresh:
             tail.begin()
         tail.lines.feed(message.text)
-        tail.show()
+        if not self._covered:
+            tail.show()
+
+    @on(ScreenSuspend)
+    def _hide(self) -> None:
+        # a page over this one shows nothing of it: what is drawn beneath would be sent all the same
+        self._covered = True
+
+    @on(ScreenResume)
+    def _reveal(self) -> None:
+        if self._covered:
+            self._covered = False
+            self.query_one(LogTail).show()
+            if self.picture is not None:
+                self._draw(self.picture, anew=True)
 
     def _show(self, picture: Picture) -> None:
         before, self.picture = self.picture, picture
-        if self.choice is not None and (before is None or before.frontier is not picture.frontier):
-            self._keep_choice(picture)
+        if before is None or before.frontier is not picture.frontier or before.plan is not picture.plan:
+            self.budget.replanned(picture)
+        self._tell_overruled(picture)
+        if not self._covered:
+            self._draw(picture, anew=before is None or _shape(before) != _shape(picture))
+        self._ask_past(picture)
+
+    def _draw(self, picture: Picture, *, anew: bool) -> None:
         with self.app.batch_update():
-            if before is None or _shape(before) != _shape(picture):
+            if anew:
                 self._lay_out()
                 self.refresh_bindings()
             self._show_state()
@@ -149,22 +181,25 @@ class Dashboard(Screen[str | None]):
             if picture.over:
                 self.query_one(Summary).show(picture)
                 self.query_one(LogTail).over = True
-        self._ask_past(picture)
+
+    def _grow_older(self) -> None:
+        self.query_one(StatusLine).expire(self._monotonic())
+        self._show_state()
 
     def _show_state(self) -> None:
+        if self._covered:
+            return
         age_s = self._monotonic() - self._arrived_s
         self.query_one(StateBar).show(self.picture, self.connection, age_s)
 
     def _show_charts(self) -> None:
         picture = self.picture
-        if picture is None:
+        if picture is None or self._covered:
             return
-        preview = None
-        if self.choice is not None and picture.plan is not None:
-            preview = self.choice.plan or of_point(picture.plan, self.choice.point)
+        preview = self.choice.plan(picture) if self.choice is not None else None
         self.query_one(ForecastChart).show(picture, self.past, preview)
         self.query_one(WattChart).show(picture, self.past, preview)
-        self.query_one("#frontier", FrontierChart).show(picture.frontier, self.choice.index if self.choice else None)
+        self.query_one("#frontier", FrontierChart).show(picture, self.choice.index if self.choice else None)
         self.query_one(BudgetSlider).show_choice(picture, self.choice)
 
     def _lay_out(self) -> None:
@@ -183,81 +218,57 @@ class Dashboard(Screen[str | None]):
         self.set_class(picture.over, "-over")
         # a job that was over before anyone looked has no series: its output is worth more than two empty charts
         self.set_class(picture.over and picture.series.watts is None, "-nocharts")
-        self.set_class(not _has_choice(picture), "-nofrontier")
         self.query_one(Summary).display = picture.over
 
     # --- the budget ---
 
-    def action_budget(self, steps: int) -> None:
+    async def action_budget(self, steps: int) -> None:
         frontier = self.picture.frontier if self.picture else None
         if frontier is None or len(frontier.points) < 2:
-            self.answer("no other budget would emit less, as far as is known yet (why: i)")
+            await self.action_type_budget()
+        else:
+            self.budget.step(frontier, steps)
+
+    async def action_type_budget(self) -> None:
+        picture = self.picture
+        if picture is None or picture.status.budget is None:
             return
-        at = self.choice.index if self.choice else frontier.chosen or 0
-        self._look_at(max(0, min(len(frontier.points) - 1, at + steps)))
+        from carbontui.tui.widgets.prompt import AskText
+
+        held = picture.status.budget
+        now = self.choice.budget if self.choice else f"{held.factor:.2f}x" if held.factor else ""
+
+        def typed(text: str) -> None:
+            try:
+                keys.check_budget(text)
+            except ValueError:
+                self.budget.let_go()
+            else:
+                self.budget.type(text)
+
+        def answered(text: str) -> None:
+            self.budget.let_go()
+            self.send("budget", {"budget": text.strip()})
+
+        hint = "18h, 1.8x or fri 09:00; what it gives is shown above"
+        await self.mount(AskText("finish within", hint, now, keys.check_budget, answered, typed))
 
     @on(FrontierChart.Picked)
     def _picked(self, message: FrontierChart.Picked) -> None:
-        self._look_at(message.index)
+        if self.picture is not None and self.picture.frontier is not None:
+            self.budget.look_at(self.picture.frontier, message.index)
 
-    def _look_at(self, index: int) -> None:
-        picture = self.picture
-        if picture is None or picture.frontier is None or index >= len(picture.frontier.points):
-            return
-        if self.choice is None and index == picture.frontier.chosen:
-            return
-        if self.choice is not None and index == self.choice.index:
-            return
-        point = picture.frontier.points[index]
-        self.choice = Choice(index, point, keys.budget_text(point, picture.frontier))
+    def _choice_changed(self) -> None:
         self._show_charts()
         self.refresh_bindings()
-        self._stop_previewing()
-        self._previewing = asyncio.create_task(self._preview(self.choice), name="preview")
-
-    def _stop_previewing(self) -> None:
-        if self._previewing is not None:
-            self._previewing.cancel()
-
-    async def _preview(self, choice: Choice) -> None:
-        """Ask what the supervisor makes of it; a newer choice cancels this one."""
-        await asyncio.sleep(PREVIEW_PAUSE_S)
-        try:
-            answer = await self.feed.request(protocol.Preview(0, choice.budget))
-        except link.LinkError as error:
-            answer = None
-            failed = str(error)
-        if self.choice is not choice:
-            return
-        if isinstance(answer, protocol.Previewed):
-            self.choice = replace(choice, plan=answer.plan, error=answer.error or "")
-        else:
-            self.choice = replace(choice, error=failed)
-        self._show_charts()
-
-    def _keep_choice(self, picture: Picture) -> None:
-        """A re-plan has moved the curve: stay at the same budget, or let go when it is gone."""
-        choice, frontier = self.choice, picture.frontier
-        assert choice is not None
-        self.choice = None
-        if frontier is not None and len(frontier.points) >= 2:
-            near = min(
-                range(len(frontier.points)), key=lambda i: abs(frontier.points[i].finish_s - choice.point.finish_s)
-            )
-            point = frontier.points[near]
-            self.choice = Choice(near, point, keys.budget_text(point, frontier), choice.plan)
 
     def action_back(self) -> None:
-        if self.choice is not None:
-            self.choice = None
-            self._stop_previewing()
-            self._show_charts()
-            self.refresh_bindings()
+        self.budget.let_go()
 
     def action_commit(self) -> None:
         choice = self.choice
         if choice is not None:
-            self.action_back()
+            self.budget.let_go()
             self.send("budget", {"budget": choice.budget})
 
     # --- overrides ---
@@ -271,71 +282,69 @@ class Dashboard(Screen[str | None]):
     def action_resume(self) -> None:
         self.send("resume")
 
-    def action_pause_for(self) -> None:
-        self._ask_time("pause")
+    async def action_pause_for(self) -> None:
+        await self._ask_time("pause")
 
-    def action_boost_for(self) -> None:
-        self._ask_time("boost")
+    async def action_boost_for(self) -> None:
+        await self._ask_time("boost")
 
-    def _ask_time(self, verb: protocol.Verb) -> None:
-        from carbontui.tui.screens.ask import AskText
+    async def _ask_time(self, verb: protocol.Verb) -> None:
+        from carbontui.tui.widgets.prompt import AskText
 
-        def answered(text: str | None) -> None:
-            if text:
-                self.send(verb, keys.until_args(text))
+        def answered(text: str) -> None:
+            self.send(verb, keys.until_args(text))
 
         hint = "30m, 2h, a time like 18:00, or next (the next planned change)"
-        self.app.push_screen(AskText(f"{verb} for how long?", hint, "1h", keys.check_until), answered)
+        await self.mount(AskText(f"{verb} for how long?", hint, "1h", keys.check_until, answered))
 
-    def action_cap(self) -> None:
-        from carbontui.tui.screens.ask import AskText
+    async def action_cap(self) -> None:
+        from carbontui.tui.widgets.prompt import AskText
 
-        def answered(text: str | None) -> None:
-            if text:
-                self.send("cap", {"value_w": units.parse_watts(text)})
-
-        if self.picture is not None and not self.picture.status.gpus:
-            self.answer("no GPU of this job to cap (d says what can be done here)", ok=False)
-            return
         limits = [gpu.limit_w for gpu in self.picture.status.gpus if gpu.limit_w] if self.picture else []
         hint = f"watts per GPU, like {min(limits) * 0.7:.0f}" if limits else "watts per GPU, like 250"
-        self.app.push_screen(AskText("cap each GPU at how many watts?", hint, "", units.parse_watts), answered)
 
-    def action_stop(self) -> None:
-        from carbontui.tui.screens.ask import AskStop
+        def answered(text: str) -> None:
+            self.send("cap", {"value_w": units.parse_watts(text)})
 
-        def answered(how: str | None) -> None:
-            if how:
-                self.send("stop", {"now": how == "now"})
+        await self.mount(AskText("cap each GPU at how many watts?", hint, "", units.parse_watts, answered))
 
-        self.app.push_screen(AskStop(self.target.name or self.target.job), answered)
+    async def action_stop(self) -> None:
+        from carbontui.tui.widgets.prompt import AskStop
+
+        await self.mount(
+            AskStop(self.target.name or self.target.job, lambda how: self.send("stop", {"now": how == "now"}))
+        )
+
+    async def on_prompt_answered(self, message: Prompt.Answered) -> None:
+        await message.prompt.close(message.value)
 
     def send(self, verb: protocol.Verb, args: dict[str, Any] | None = None) -> None:
         """Send a command with the override generation last seen; its answer goes to the status line."""
         self.answer(f"{verb} …")
-        self.run_worker(self._send(verb, args or {}), group="command")
+        self.run_worker(self._send(verb, args or {}, self._overrides.next_gen(verb)), group="command")
 
-    async def _send(self, verb: protocol.Verb, args: dict[str, Any]) -> None:
-        seen = None if verb in ("stop", "budget") or self.picture is None else self.picture.status.override_gen
+    async def _send(self, verb: protocol.Verb, args: dict[str, Any], gen: int | None) -> None:
         try:
-            answer = await self.feed.request(protocol.Cmd(0, verb, args, seen))
+            answer = await self.feed.request(protocol.Cmd(0, verb, args, gen))
         except link.LinkError as error:
+            self._overrides.answered(verb, gen, ok=False)
             self.answer(str(error), ok=False)
             return
         assert isinstance(answer, protocol.Result)
+        self._overrides.answered(verb, gen, answer.ok)
         self.answer(answer.text or verb if answer.ok else answer.error or "refused", answer.ok)
+
+    def _tell_overruled(self, picture: Picture) -> None:
+        """What was said of a word that no longer holds goes; who overruled mine is told."""
+        stale, told = self._overrides.saw(picture.status)
+        if told and not picture.over:
+            self.answer(told, ok=False)
+        elif stale:
+            self.query_one(StatusLine).clear()
 
     def answer(self, text: str, ok: bool = True) -> None:
         """Say something in the status line for a while."""
-        line = self.query_one(StatusLine)
-        line.answer(text, ok)
-        told = line.told
-
-        def fade() -> None:
-            if line.told is told:
-                line.clear()
-
-        self.set_timer(ANSWER_SHOWN_S, fade)
+        self.query_one(StatusLine).answer(text, ok, self._monotonic() + ANSWER_SHOWN_S)
 
     # --- other screens ---
 
@@ -345,30 +354,38 @@ class Dashboard(Screen[str | None]):
         self.app.push_screen(LogScreen(self.feed, self.glyphs, self.target.name or self.target.job))
 
     def action_help(self) -> None:
-        from carbontui.tui.screens.read import Read, help_rows
+        from carbontui.tui.screens.page_rows import help_rows
 
-        self.app.push_screen(Read("keys and marks", help_rows(self, self.glyphs), self.glyphs))
+        self._read("keys and marks", help_rows(self, self.glyphs))
 
     def action_sources(self) -> None:
-        from carbontui.tui.screens.read import Read, source_rows
+        from carbontui.tui.screens.page_rows import source_rows
 
         if self.picture is not None:
-            rows = source_rows(self.picture, self._monotonic() - self._arrived_s)
-            self.app.push_screen(Read("where the numbers come from", rows, self.glyphs))
+            self._read("where the numbers come from", source_rows(self.picture, self._monotonic() - self._arrived_s))
 
     def action_abilities(self) -> None:
-        self.run_worker(self._show_abilities(), group="abilities", exclusive=True)
+        # open before the answer is there, or the next key would still be the dashboard's
+        page = self._read("what can be measured and done here", [[(" asking the supervisor …", "dim")]])
+        page.run_worker(self._fill_abilities(page))
 
-    async def _show_abilities(self) -> None:
-        from carbontui.tui.screens.read import Read, ability_rows
+    async def _fill_abilities(self, page: Read) -> None:
+        from carbontui.tui.screens.page_rows import ability_rows
 
         try:
             answer = await self.feed.request(protocol.AbilitiesAsk(0))
         except link.LinkError as error:
-            self.answer(str(error), ok=False)
+            page.fill([[(f" {error}", "fault")]])
             return
         assert isinstance(answer, protocol.AbilitiesAnswer)
-        self.app.push_screen(Read("what can be measured and done here", ability_rows(answer), self.glyphs))
+        page.fill(ability_rows(answer))
+
+    def _read(self, title: str, rows: list[CellRow]) -> Read:
+        from carbontui.tui.screens.read import Read
+
+        page = Read(title, rows, self.glyphs)
+        self.app.push_screen(page)
+        return page
 
     def action_detach(self) -> None:
         self.app.exit(message=self.farewell())
@@ -376,14 +393,25 @@ class Dashboard(Screen[str | None]):
     def farewell(self) -> str:
         return keys.farewell(self.target, self.picture)
 
+    def on_key(self, event: Key) -> None:
+        """A dim key says why it is dim."""
+        active = self.active_bindings.get(event.key)
+        why = keys.why_not(active.binding.action, self.picture) if active and not active.enabled else ""
+        if why and not self.query("#prompt"):
+            self.answer(why, ok=False)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A dangerous key does not exist on a read-only screen, nor when the job is over."""
         over = self.picture is not None and self.picture.over
+        if self.query("#prompt"):
+            return False  # the keys are the question's
+        if keys.why_not(action, self.picture):
+            return None  # dim
         if action in keys.DANGEROUS and (self.readonly or over):
             return False
         if action in ("commit", "back"):
             return self.choice is not None
-        if action in ("budget", "abilities"):
+        if action in ("budget", "type_budget", "abilities"):
             return not over
         return True
 
@@ -422,14 +450,8 @@ def _shape(picture: Picture) -> tuple[object, ...]:
     return (
         picture.over,
         len(picture.status.gpus),
-        _has_choice(picture),
         bool(words.banner(picture.status, picture.series)),
     )
-
-
-def _has_choice(picture: Picture) -> bool:
-    """Whether another budget would change anything."""
-    return picture.frontier is not None and len(picture.frontier.points) > 1
 
 
 def _state_rows(width: int, height: int) -> int:

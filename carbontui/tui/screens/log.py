@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -118,8 +119,16 @@ class LogScreen(Screen[None]):
         self._begin, self._next, self._size_b = answer.offset, answer.next, answer.size
         self.query_one(LogPage).rows = self._lines.rows(20_000)
 
+    async def settle(self) -> None:
+        """What is being read is on the page: the next key moves through it."""
+        reading = [worker.wait() for worker in self.workers if worker.group == "log"]
+        if reading:
+            await asyncio.wait([asyncio.ensure_future(one) for one in reading])
+
     def _tick(self) -> None:
-        if self._following and self.is_current:
+        # a read that takes longer than the interval is not cut short by the next one
+        busy = any(worker.is_running for worker in self.workers if worker.group == "log")
+        if self._following and self.is_current and not busy:
             self.run_worker(self._more(), group="log", exclusive=True)
 
     async def _more(self) -> None:

@@ -7,30 +7,35 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.geometry import Size
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 
-from carbontui import protocol, units
-from carbontui.tui import words
 from carbontui.tui.glyphs import Glyphs
-from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells, width_of
+from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
+from carbontui.tui.widgets.prompt import AskText, Prompt
+
+TEXT_WIDTH_MOST = 100
+"""Lines longer than this are hard to read."""
 
 
 class Page(Cells):
-    """Fixed rows."""
+    """Rows under a heading, folded to the width, of which a window is shown."""
 
-    def __init__(self, rows: list[CellRow], glyphs: Glyphs) -> None:
-        super().__init__(glyphs)
-        self._page = rows
-        self.styles.height = "auto"
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return sum(len(folded(row, width)) for row in self._page)
+    title = ""
+    found = ""
+    rows: list[CellRow] = []
+    top = 0
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        return [line for row in self._page for line in folded(row, width)]
+        lines = self.lines(width)
+        self.top = max(0, min(self.top, len(lines) - (height - 2)))
+        shown = lines[self.top : self.top + height - 2]
+        last = self.top + len(shown)
+        part = f"{self.top + 1}-{last} of {len(lines)} · up and down" if len(lines) > len(shown) else ""
+        right = " · ".join(filter(None, (self.found, part, "esc returns")))
+        return [spread(width, [(f" {self.title}", "strong")], [(f"{right} ", "dim")]), [], *shown]
+
+    def lines(self, width: int) -> list[CellRow]:
+        return [line for row in self.rows for line in folded(row, min(width - 2, TEXT_WIDTH_MOST))]
 
 
 def folded(row: CellRow, width: int) -> list[CellRow]:
@@ -45,129 +50,65 @@ def folded(row: CellRow, width: int) -> list[CellRow]:
     return [lead, *([("  ", ink), (line, ink)] for line in textwrap.wrap(text, max(8, width - 2)))]
 
 
-class Read(ModalScreen[None]):
-    """A title and its rows; any of the closing keys returns."""
+class Read(Screen[None]):
+    """A title and its rows; any of the closing keys returns. Covers the whole terminal: what lies beneath would be
+    composed anew with every change."""
 
     CSS_PATH = "read.tcss"
+    AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,i,d,question_mark,enter", "leave", "back", id="read_back", tooltip="Return to the dashboard")
+        Binding("escape,q,i,d,question_mark,enter", "leave", "back", id="read_back", tooltip="Return to the dashboard"),
+        Binding("up,k", "move(-1)", "up", id="read_up", show=False, tooltip="A line up"),
+        Binding("down,j", "move(1)", "down", id="read_down", show=False, tooltip="A line down"),
+        Binding("pageup,b", "page(-1)", "page up", id="read_page_up", show=False, tooltip="A page up"),
+        Binding("pagedown,space", "page(1)", "page down", id="read_page_down", show=False, tooltip="A page down"),
+        Binding("home,g", "move(-100000)", "start", id="read_start", show=False, tooltip="The start of the page"),
+        Binding("end,G", "move(100000)", "end", id="read_end", show=False, tooltip="The end of the page"),
+        Binding("slash", "filter", "filter", id="read_filter", key_display="/", tooltip="Only the lines with a word"),
     ]
 
     def __init__(self, title: str, rows: list[CellRow], glyphs: Glyphs) -> None:
         super().__init__()
-        self._title, self._page_rows, self.glyphs = title, rows, glyphs
+        self._title, self._all, self.glyphs = title, rows, glyphs
+        self._wanted = ""
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="box page") as box:
-            box.border_title = self._title
-            box.border_subtitle = "up and down scroll, esc returns"
-            yield Page(self._page_rows, self.glyphs)
+        page = Page(self.glyphs, id="page")
+        page.title, page.rows = self._title, self._all
+        yield page
+
+    def fill(self, rows: list[CellRow]) -> None:
+        """What the page says now: it may be opened before its rows are known."""
+        self._all = rows
+        self._narrow(self._wanted)
+
+    def _narrow(self, wanted: str) -> None:
+        self._wanted = wanted.strip().lower()
+        page = self.query_one(Page)
+        page.rows = [row for row in self._all if self._wanted in "".join(text for text, _ in row).lower()]
+        page.found = f"with {self._wanted!r}: {len(page.rows)}" if self._wanted else "/ filters"
+        page.redraw()
+
+    def on_mount(self) -> None:
+        self._narrow("")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not self.query(Prompt)
+
+    async def action_filter(self) -> None:
+        hint = "a word, or nothing for all"
+        await self.mount(AskText("show only the lines with", hint, self._wanted, str, self._narrow, self._narrow))
+
+    async def on_prompt_answered(self, message: Prompt.Answered) -> None:
+        await message.prompt.close(message.value)
+
+    def action_move(self, lines: int) -> None:
+        page = self.query_one(Page)
+        page.top = max(0, page.top + lines)
+        page.redraw()
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * max(1, self.query_one(Page).content_size.height - 4))
 
     def action_leave(self) -> None:
         self.dismiss(None)
-
-
-def help_rows(screen: Screen[str | None], glyphs: Glyphs) -> list[CellRow]:
-    """Every key that works on this screen now, and the marks of numbers and charts."""
-    rows: list[CellRow] = []
-    for key, active in screen.active_bindings.items():
-        binding = active.binding
-        if binding.id and binding.tooltip and active.node is screen:
-            shown = {"question_mark": "?"}.get(key, key.replace("shift+", "⇧ "))
-            rows.append([(f"{shown:>9}  ", "strong"), (binding.tooltip, "text")])
-    rows.append([("   ctrl+p  ", "strong"), ("every action by name", "text")])
-    rows += [[], [("  marks behind numbers", "title")]]
-    for mark, meaning in words.MARK_MEANING.items():
-        rows.append([(f"{mark or 'none':>9}  ", "strong"), (meaning, "dim")])
-    rows += [[], [("  marks in charts", "title")]]
-    for shape, ink, meaning in _shapes(glyphs):
-        rows.append([(f"{shape:>9}", ink), ("  ", "dim"), (meaning, "dim")])
-    return rows
-
-
-def _shapes(glyphs: Glyphs) -> list[tuple[str, str, str]]:
-    """(shape, ink, meaning)"""
-    return [
-        (glyphs.now, "now", "now: left of it what was, right of it what is forecast and planned"),
-        (glyphs.hatch * 3, "hatch", "the training stands still: paused, unloaded or not started"),
-        (glyphs.bar[8], "running", "flat out"),
-        (glyphs.bar[8], "capped", "capped, or running a share of the time"),
-        (glyphs.dotted, "dim", "the deadline"),
-        (glyphs.dash * 2, "capped", "watts: the cap"),
-        (glyphs.dash * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
-        (glyphs.point, "strong", "frontier: the budget in force; leftmost is flat out"),
-        (glyphs.knob, "preview", "the budget looked at; enter commits it, esc returns"),
-    ]
-
-
-NUMBERS = {
-    "avoided_g": "avoided",
-    "cost": "cost",
-    "energy_gpu_kwh": "energy of the boards",
-    "energy_wall_kwh": "energy",
-    "finish_expected": "finish",
-    "gco2_g": "emitted",
-    "intensity": "carbon intensity",
-    "power_w": "power",
-}
-OF_A_BOARD = {"power_w": "watts", "parked_w": "parked", "limit_w": "cap"}
-
-
-def number_name(field: str) -> str:
-    """What the screen calls a field of the status: 'gpus.0.parked_w' is 'board 0 parked'."""
-    if field.startswith("gpus."):
-        _, index, last = field.split(".", 2)
-        return f"board {index} {OF_A_BOARD.get(last, last)}"
-    return NUMBERS.get(field, field)
-
-
-def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
-    """The provenance of every number, the certificate of the plan, and all notices."""
-    status = picture.status
-    rows: list[CellRow] = []
-    for field, found in sorted(status.provenance.items()):
-        mark = words.MARKS[found.how] or " "
-        old = "" if found.age_s is None else f", {units.fmt_duration(found.age_s + age_s)} old"
-        rows.append([(f"{number_name(field):<21} ", "text"), (f"{mark} ", "warning"), (f"{found.how:<11}", "strong")])
-        rows[-1].append((f"{found.source}{old}", "dim"))
-    if not rows:
-        rows.append([("nothing is known of the sources yet", "dim")])
-    rows += _plan_rows(picture.plan)
-    if status.notices:
-        rows += [[], [("notices", "title")]]
-        rows += [[("! ", "warning"), (notice, "text")] for notice in status.notices]
-    return rows
-
-
-def ability_rows(answer: protocol.AbilitiesAnswer) -> list[CellRow]:
-    """The capability table by device, then the speed curve of this job."""
-    rows: list[CellRow] = []
-    device = None
-    for found in answer.rows:
-        if found.device != device:
-            device = found.device
-            rows += [[], [(device, "title")]] if rows else [[(device, "title")]]
-        ink = {"supported": "running", "unknown": "dim"}.get(found.support, "warning")
-        rows.append([(f"{found.aspect:<15} ", "text"), (f"{found.support:<14} ", ink), (found.why, "dim")])
-        if found.fix:
-            rows.append([(f"{'fix':>15} ", "dim"), (found.fix, "strong")])
-    rows += [[], [("speed against watts, measured on this job", "title")]]
-    rows += [[(line, "text")] for line in answer.curve] or [[("not measured yet: carbontui calibrate", "dim")]]
-    return rows
-
-
-def _plan_rows(plan: protocol.PlanView | None) -> list[CellRow]:
-    if plan is None:
-        return []
-    rows: list[CellRow] = [[], [("the plan", "title")]]
-    rows += [[(line, "text")] for line in plan.explanation.splitlines() if line.strip()]
-    if plan.certificate is not None:
-        gap = f"{plan.certificate.gap:.2%} at most above the best plan of its forecast"
-        rows.append([(f"certificate: {gap}", "dim")])
-    if plan.baselines:
-        rows += [[], [("the work that is left would emit", "title")]]
-        rows.append([(f"{'by this plan':<20} ", "dim"), (units.fmt_grams(plan.gco2_g), "text")])
-    for base in plan.baselines:
-        late = "" if base.feasible else ", late"
-        rows.append([(f"{base.name:<20} ", "dim"), (f"{units.fmt_grams(base.gco2_g)}{late}", "text")])
-    return rows

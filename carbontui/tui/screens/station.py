@@ -85,7 +85,7 @@ class Station(Picker):
 
     def _again(self) -> None:
         # exclusive: a look that takes longer than the interval is not joined by a second one
-        if not any(worker.is_running for worker in self.workers):
+        if not any(worker.is_running for worker in self.workers if worker.name == "look"):
             self.run_worker(self._once, thread=True, name="look")
 
     def _once(self) -> None:

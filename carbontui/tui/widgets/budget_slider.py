@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carbontui import protocol, units
+from carbontui import units
 from carbontui.tui import words
 from carbontui.tui.picture import Choice, Picture
 from carbontui.tui.widgets.cells import CellRow, spread, width_of
@@ -17,21 +17,25 @@ class BudgetSlider(FrontierChart):
 
     def show_choice(self, picture: Picture, choice: Choice | None) -> None:
         self.picture, self.choice = picture, choice
-        self.show(picture.frontier, choice.index if choice else None)
+        self.show(picture, choice.index if choice else None)
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         picture, frontier = self.picture, self.frontier
         if picture is None or frontier is None or len(frontier.points) < 2:
-            return [self._fixed(width)]
-        chosen = frontier.chosen
-        index = self.choice.index if self.choice else chosen if chosen is not None else 0
+            return [self._fixed(width), *self._looked_at(width)][:height]
+        chosen, choice = frontier.chosen, self.choice
+        index = chosen if chosen is not None else 0
+        if choice is not None:
+            index = choice.index if choice.index is not None else nearest_to(picture, choice, index)
         word = words.multiple(frontier.points[index].finish_s, frontier)
-        if self.choice is None and picture.status.budget and picture.status.budget.factor:
+        if choice is None and picture.status.budget and picture.status.budget.factor:
             word = f"{picture.status.budget.factor:.2f}×"
+        elif choice is not None and choice.index is None:
+            word = choice.budget[:8]
         columns = width - 10
         cells: CellRow = []
         knob, mark = self._x(index, columns), self._x(chosen, columns) if chosen is not None else None
-        looking = self.choice is not None and index != chosen
+        looking = choice is not None
         ink = "preview" if looking else "strong"
         for x in range(columns):
             if x == knob:
@@ -41,7 +45,7 @@ class BudgetSlider(FrontierChart):
             else:
                 cells.append((self.glyphs.track, "dim" if x < knob else "faint"))
         rows: list[CellRow] = [[(" ", "text"), *cells, (f" {word:>8}", ink)]]
-        return [*rows, *self._told(picture, frontier, index, width)][:height]
+        return [*rows, *self._told(picture, width)][:height]
 
     def _fixed(self, width: int) -> CellRow:
         budget = self.picture.status.budget if self.picture else None
@@ -68,41 +72,59 @@ class BudgetSlider(FrontierChart):
         columns = max(2, self.content_size.width - 10)
         return min(last, max(0, round((x - 1) / (columns - 1) * last)))
 
-    def _told(self, picture: Picture, frontier: protocol.Frontier, index: int, width: int) -> list[CellRow]:
-        choice, now = self.choice, picture.now_s
-        budget = picture.status.budget
-        point = choice.point if choice else frontier.points[index]
-        start = units.from_iso(budget.start) if budget else now
-        finish = start + point.finish_s
-        if choice is None or frontier.chosen is None or index == frontier.chosen:
+    def _told(self, picture: Picture, width: int) -> list[CellRow]:
+        now = picture.now_s
+        if self.choice is None:
             # of the plan in force, which the frontier's own point may differ from: a plan is kept for a small gain
             done: CellRow = [(" finish ", "dim"), (words.finish(picture.status, now), "text")]
             limit = self._deadline()
             if width_of([*done, *limit]) + 2 > width:
                 limit = [("due ", "dim"), *limit[1:]]
             return [spread(width, done, limit), [(" ", "dim"), *self._keys(width)]]
+        return self._looked_at(width)
+
+    def _looked_at(self, width: int) -> list[CellRow]:
+        """What the budget looked at would give, against the one in force; all of it from one answer."""
+        choice, picture = self.choice, self.picture
+        if choice is None or picture is None:
+            return []
         if choice.error:
             return [[(f" {choice.error}", "warning")]]
-        base = frontier.points[frontier.chosen]
-        later = point.finish_s - base.finish_s
-        less = point.gco2_g - base.gco2_g
-        told: CellRow = [
-            (" CO₂ ", "dim"),
-            (_signed(less, units.fmt_grams(abs(less))), "running" if less <= 0 else "warning"),
-            ("  finish ", "dim"),
-            (_signed(later, units.fmt_duration(abs(later))), "text"),
-        ]
-        currency = picture.status.cost.currency if picture.status.cost else ""
-        money = point.cost - base.cost
-        second: CellRow = [(" ends ", "dim"), (words.clock(finish, now), "preview")]
-        if currency:
-            second += [("  cost ", "dim"), (_signed(money, units.fmt_money(abs(money), currency)), "text")]
+        finish = choice.finish_s(picture.start_s)
+        if finish is None:
+            return [[(f" {choice.budget}: asking …", "dim")]]
+        told: CellRow = []
+        held = words.in_force(picture)
+        grams, money = choice.gco2_g(), choice.cost()
+        if held is not None and grams is not None:
+            less = grams - held.gco2_g
+            told += [
+                (" CO₂ ", "dim"),
+                (_signed(less, units.fmt_grams(abs(less))), "running" if less <= 0 else "warning"),
+            ]
+        if held is not None:
+            later = finish - (picture.start_s + held.finish_s)
+            told += [("  finish ", "dim"), (_signed(later, units.fmt_duration(abs(later))), "text")]
+        second: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
+        if held is not None and money is not None and picture.status.cost is not None:
+            change = money - held.cost
+            amount = units.fmt_money(abs(change), picture.status.cost.currency)
+            second += [("  cost ", "dim"), (_signed(change, amount), "text")]
         return [told, second]
 
     def _keys(self, width: int) -> CellRow:
-        return [("← → move the budget", "faint")] if width >= 30 else []
+        return [("← → move it · e types it", "dim")] if width >= 30 else []
 
 
 def _signed(value: float, size: str) -> str:
     """'−1.2 kg' or '+3 h 05'; a true minus reads better beside digits, and ASCII turns it back."""
     return ("-" if value < 0 else "+") + size
+
+
+def nearest_to(picture: Picture, choice: Choice, otherwise: int) -> int:
+    """The point of the frontier a typed budget comes nearest to."""
+    finish, frontier = choice.finish_s(picture.start_s), picture.frontier
+    if finish is None or frontier is None:
+        return otherwise
+    points = frontier.points
+    return min(range(len(points)), key=lambda i: abs(picture.start_s + points[i].finish_s - finish))

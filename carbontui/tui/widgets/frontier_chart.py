@@ -9,10 +9,13 @@ from textual.message import Message
 
 from carbontui import protocol, units
 from carbontui.tui import words
+from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _GUTTER = 8
+_LEAST_SPAN = 0.01
+"""Share of the highest point that the scale spans at least."""
 
 
 class FrontierChart(Cells):
@@ -31,21 +34,27 @@ class FrontierChart(Cells):
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, FrontierChart.Picked)
 
-    def show(self, frontier: protocol.Frontier | None, picked: int | None) -> None:
-        self.frontier, self.picked = frontier, picked
+    start_s = now_s = 0.0
+
+    def show(self, picture: Picture, picked: int | None) -> None:
+        self.frontier, self.picked = picture.frontier, picked
+        self.start_s, self.now_s = picture.start_s, picture.now_s
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         frontier = self.frontier
         rows = [self.heading(width, "frontier", "CO₂ against finish")]
         if frontier is None or len(frontier.points) < 2:
-            why = "no choice to draw yet" if frontier is None else "a later finish would not emit less"
+            why = (
+                "no choice to draw yet" if frontier is None else "a later finish would not emit less (e: type a budget)"
+            )
             return [*rows, [(f" {why}", "dim")]]
-        lines, columns = height - 1, width - _GUTTER - 1
+        lines, columns = height - 2, width - _GUTTER - 1
         if lines < 2 or columns < 8:
             return []
-        low = min(p.gco2_g for p in frontier.points)
         high = max(p.gco2_g for p in frontier.points)
+        # a scale of less than this would make a cliff of nothing
+        low = min(min(p.gco2_g for p in frontier.points), high * (1 - _LEAST_SPAN))
         plotted = self._curve(frontier, columns, lines, low, high)
         for index, glyph, ink in self._marks(frontier):
             x, y = self._place(frontier, index, columns, lines, low, high)
@@ -53,7 +62,14 @@ class FrontierChart(Cells):
         for y, cells in enumerate(plotted):
             label = units.fmt_grams(high) if y == 0 else units.fmt_grams(low) if y == lines - 1 else ""
             rows.append([(f"{label:>{_GUTTER - 1}} ", "dim"), *cells])
-        return rows
+        return [*rows, self._axis(frontier, columns)]
+
+    def _axis(self, frontier: protocol.Frontier, columns: int) -> CellRow:
+        """When the tightest and the loosest budget end."""
+        first, last = (words.clock(self.start_s + frontier.points[i].finish_s, self.now_s) for i in (0, -1))
+        gap = columns - len(first) - len(last)
+        lead: CellRow = [(f"{'done':>{_GUTTER - 1}} ", "dim")]
+        return [*lead, (first, "dim"), (" " * gap, "dim"), (last, "dim")] if gap > 1 else [*lead, (first, "dim")]
 
     def _marks(self, frontier: protocol.Frontier) -> list[tuple[int, str, str]]:
         marks = []
@@ -117,7 +133,3 @@ class FrontierChart(Cells):
         index = self.nearest(place.x)
         if index is not None:
             self.post_message(self.Picked(index))
-
-
-def caption(frontier: protocol.Frontier, index: int) -> str:
-    return words.multiple(frontier.points[index].finish_s, frontier)

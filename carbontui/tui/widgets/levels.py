@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from msgspec import structs
-
 from carbontui import protocol, units
 from carbontui.tui.widgets.scale import Window
 
@@ -50,8 +48,3 @@ def planned(plan: protocol.PlanView | None, view: Window, now_s: float) -> list[
             if begin <= middle < edge and column >= view.column(now_s):
                 found[column] = infos.get(name)
     return found
-
-
-def of_point(plan: protocol.PlanView, point: protocol.FrontierPoint) -> protocol.PlanView:
-    """The plan a point of the frontier stands for, as far as the point knows it."""
-    return structs.replace(plan, levels=point.levels)

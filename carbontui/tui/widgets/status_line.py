@@ -6,18 +6,23 @@ from carbontui.tui.widgets.cells import CellRow, Cells
 
 
 class StatusLine(Cells):
-    """`answer(text, ok)` holds the row until `clear()`; `show(notices)` fills it otherwise."""
+    """`answer(text, ok, until_s)` holds the row until then or `clear()`; `show(notices)` fills it otherwise."""
 
     notices: tuple[str, ...] = ()
     told: tuple[str, str] | None = None
+    until_s = float("inf")
 
     def show(self, notices: tuple[str, ...]) -> None:
         self.notices = notices
         self.redraw()
 
-    def answer(self, text: str, ok: bool = True) -> None:
-        self.told = (text, "strong" if ok else "fault")
+    def answer(self, text: str, ok: bool = True, until_s: float = float("inf")) -> None:
+        self.told, self.until_s = (text, "strong" if ok else "fault"), until_s
         self.redraw()
+
+    def expire(self, mono_s: float) -> None:
+        if self.told is not None and mono_s >= self.until_s:
+            self.clear()
 
     def clear(self) -> None:
         self.told = None

@@ -29,7 +29,7 @@ def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
     found = account.ending(
         totals.gco2_g,
         rest,
-        account.Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi),
+        _slots(outlook, seen.now_s, max(run_now_end_s, rest[-1].end_s if rest else seen.now_s)),
         run_now_past_g=totals.run_now_past_g,
         run_now_rest=Stretch(max(seen.now_s, state.start_s), run_now_end_s, full_w),
     )
@@ -100,6 +100,20 @@ def _levels(state: JobState, seen: Inputs, now: dict[str, Level]) -> Iterator[tu
         if until > seen.now_s and start < until and level is not None:
             yield until, level
     yield math.inf, full
+
+
+def _slots(outlook: Outlook, now_s: float, end_s: float) -> account.Slots:
+    """The slots from now to the end, every second anew: what lies before and beyond would cost time alone."""
+    values = outlook.mean, outlook.lo, outlook.hi
+    first = min(max(0, math.floor((now_s - outlook.start_s) / outlook.step_s)), len(outlook.mean) - 1)
+    after = max(first, math.floor((end_s - outlook.start_s) / outlook.step_s) + 1) + 1
+    # a gap holds the last known value
+    while first > 0 and any(series[first] is None for series in values):
+        first -= 1
+    mean, lo, hi = (series[first:after] for series in values)
+    if all(value is None for value in mean):
+        first, (mean, lo, hi) = 0, values
+    return account.Slots(outlook.start_s + first * outlook.step_s, outlook.step_s, mean, lo, hi)
 
 
 def _cost(state: JobState, seen: Inputs, rest: tuple[Stretch, ...], outlook: Outlook) -> protocol.Cost | None:

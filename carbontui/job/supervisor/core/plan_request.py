@@ -21,7 +21,8 @@ CURVE_LEAST = 2.0
 """It reaches this multiple of flat out at least: the default budget leaves no slack of its own."""
 CURVE_MOST_S = 3 * 86400.0
 """And no further beyond the deadline than this: what a week of typical days says is not worth its cost."""
-AHEAD_LEAST_S = 86400.0
+AHEAD_LEAST_S, AHEAD_MOST_S = 86400.0, 60 * 86400.0
+"""An outlook is laid out slot by slot in the supervisor's loop, and nobody knows the grid two months ahead."""
 CAUTION = 0.15
 """`--cautious` plans with this share of the way from the mean to the band's upper edge."""
 
@@ -41,9 +42,10 @@ class PreviewRequest(NamedTuple):
 
 
 def ahead_s(state: JobState, now_s: float) -> float:
-    """How far the outlook must reach: to the end of the frontier, a day at least."""
+    """How far the outlook must reach: to the end of the frontier, a day at least. Plans hold its end beyond."""
     deadline = state.deadline_s
-    return max(AHEAD_LEAST_S, (now_s if deadline is None else _curve_end_s(state, deadline)) - now_s + 3600.0)
+    wanted = (now_s if deadline is None else _curve_end_s(state, deadline)) - now_s + 3600.0
+    return min(AHEAD_MOST_S, max(AHEAD_LEAST_S, wanted))
 
 
 def _curve_end_s(state: JobState, deadline_s: float) -> float:

@@ -7,7 +7,7 @@ reference rate has been measured; while it is unknown nothing is paused or delay
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -174,7 +174,8 @@ def _bridge(known: Progress, worth_s: float, dt_wall_s: float) -> Progress:
 
 def to_kept(known: Progress) -> dict[str, Any]:
     """For the journal's `state` table."""
-    return asdict(known)
+    kept: dict[str, Any] = msgspec.to_builtins(known)
+    return kept
 
 
 def restored(known: Progress, kept: Any) -> Progress:
@@ -182,4 +183,4 @@ def restored(known: Progress, kept: Any) -> Progress:
 
     Raises msgspec.ValidationError where a field is not what it should be.
     """
-    return rested(msgspec.convert({**asdict(known), **(kept or {})}, Progress))
+    return rested(msgspec.convert({**to_kept(known), **(kept or {})}, Progress))

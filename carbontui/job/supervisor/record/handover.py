@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
@@ -22,6 +24,11 @@ from carbontui.job.supervisor.record.recorder import Recorder
 
 Confined = Callable[[str], AbstractContextManager[bool | None]]
 """Whatever is raised inside such a block ends it and nothing else; the text names the part."""
+
+
+DOUBT_FROM = 3
+IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "overrides")
+"""What is left out after so many deaths, in this order: what is made anew first, a person's word last."""
 
 
 class Handover:
@@ -40,8 +47,12 @@ class Handover:
 
     # --- taking over ---
 
-    def restore(self, state: JobState, now_s: float, mono_s: float) -> JobState:
-        """Take over from a predecessor, if there was one; what cannot be read begins anew."""
+    def restore(self, state: JobState, now_s: float, mono_s: float, silent_deaths: int = 0) -> JobState:
+        """Take over from a predecessor, if there was one; what cannot be read begins anew.
+
+        After `silent_deaths` of predecessors in a row one stored setting after another is left out.
+        """
+        doubted = IN_DOUBT[: max(0, silent_deaths - DOUBT_FROM + 1)]
 
         def with_budget(state: JobState, kept: Any) -> JobState:
             return replace(state, budget=budgets.restored(kept, state.start_s, now_s)) if kept else state
@@ -58,6 +69,10 @@ class Handover:
         with self._confined("the kept account"):
             self._accounting.restore()
         for key, (part, restored) in restorers.items():
+            if key in doubted:
+                self._recorder.say(f"{silent_deaths} supervisors fell silent one after another: without {part}")
+                self._recorder.event("left_out", part=key)
+                continue
             with self._confined(part):
                 state = restored(state, self._journal.recall(key))
         with self._confined("the kept account"):
@@ -115,8 +130,8 @@ class Handover:
         keep("progress", progress.to_kept(state.progress))
         keep("learned", measured.to_kept(state.measured))
         keep("overrides", override.to_kept(state.override))
-        keep("control", asdict(state.asked))
-        keep("budget", asdict(state.budget))
+        keep("control", msgspec.to_builtins(state.asked))
+        keep("budget", msgspec.to_builtins(state.budget))
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, seen.limits.left))
         keep("accounts", basis(state, seen, self._accounting.carried_over.gco2_g))
 
@@ -133,6 +148,8 @@ def basis(state: JobState, seen: Inputs, before_g: float | None) -> dict[str, ob
         "gco2_g": state.totals.gco2_g,
         "avoided_g": state.totals.avoided_g,
         "before_g": before_g,
+        "nowcast_g": state.outlook.value_at(seen.now_s) if state.outlook else None,
+        "count_idle": state.spec.count_idle,
     }
 
 

@@ -1,0 +1,71 @@
+"""accelerate: the loop is the script's own, so the script says where it goes on; what to save is the Accelerator's.
+
+saved = Resumable(accelerator, "state")
+step = saved.resume()                          # after accelerator.prepare(); optimizer steps already done
+for epoch in range(epochs):
+    for batch in saved.rest_of(loader, epoch):  # skips the batches of this epoch that are done
+        with accelerator.accumulate(model):
+            ...
+        saved.batch_ended()                     # at the very end of the body
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any, Iterable
+
+from carbontui.client import api
+
+
+class Resumable:
+    """An accelerate loop that can be unloaded between two optimizer steps. A collective, as save_state is."""
+
+    def __init__(self, accelerator: Any, folder: str) -> None:
+        self.accelerator, self.folder = accelerator, os.fspath(folder)
+        self.epoch = self.batch = self.steps = 0
+        self._skip = (0, 0)
+        accelerator.register_for_checkpointing(self)
+        api.on_checkpoint(self.save)
+
+    def state_dict(self) -> Any:
+        return {"epoch": self.epoch, "batch": self.batch, "steps": self.steps}
+
+    def load_state_dict(self, state: Any) -> None:
+        self.epoch, self.batch, self.steps = state["epoch"], state["batch"], state["steps"]
+
+    def resume(self) -> int:
+        """Load what was saved, if anything was; returns the optimizer steps done."""
+        if os.path.isdir(self.folder):
+            self.accelerator.load_state(self.folder)
+        self._skip = (self.epoch, self.batch)
+        with api.gate.cond:
+            api.gate.facts["start_step"] = self.steps - api.gate.counter.done()
+        return self.steps
+
+    def rest_of(self, loader: Any, epoch: int) -> Iterable[Any]:
+        """The batches of this epoch that are still to be done: none of one that is over."""
+        first, done = self._skip
+        if epoch < first:
+            return ()
+        self.epoch, self.batch = epoch, done if epoch == first else 0
+        if hasattr(loader, "set_epoch"):
+            loader.set_epoch(epoch)
+        return self.accelerator.skip_first_batches(loader, self.batch) if self.batch else loader  # type: ignore[no-any-return]
+
+    def batch_ended(self) -> None:
+        """A batch is done; where the gradients were applied it is a step, and a pause may hold here."""
+        self.batch += 1
+        if self.accelerator.sync_gradients:
+            self.steps += 1
+            api.step()
+
+    def save(self) -> None:
+        """Write beside, then rename: a kill at any moment leaves a whole one."""
+        part = self.folder + ".part"
+        self.accelerator.save_state(part)
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            os.replace(part, self.folder)
+        self.accelerator.wait_for_everyone()

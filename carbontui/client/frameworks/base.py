@@ -1,0 +1,105 @@
+"""A framework's training loop, as carbontui sees it: where a step ends, how many there are, what it left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, Callable, Optional
+
+from carbontui.client import api, marker
+
+gate = api.gate
+
+
+class Loop:
+    """One training loop under way. While it lasts it says where a step ends, and the optimizer hook steps aside.
+
+    A loop inside another (two callbacks for one trainer, a framework that trains with another) counts nothing.
+    """
+
+    loops = 0
+    """Loops of this process so far: only its first can be resumed, those before it would run again."""
+
+    def __init__(self) -> None:
+        self.under_way = False
+        self.counts = False
+        self._saver: Optional[Callable[[], Any]] = None
+
+    def begin(self, done: int = 0, steps: Optional[int] = None) -> None:
+        """Training starts; the framework has `done` steps behind it (a resumed run) of `steps` in all."""
+        if self.under_way:
+            return
+        with gate.cond:
+            self.under_way, self.counts = True, gate.framework == 0
+            gate.framework += 1
+            if not self.counts:
+                return
+            Loop.loops += 1
+            if gate.counter.done() == 0:
+                gate.facts["start_step"] = done
+            if steps and steps > 0 and not gate.told_total:
+                gate.facts["total"] = gate.step_total() + max(0, int(steps) - done)
+
+    def ended(self, steps: int = 1) -> None:
+        """So many steps have ended, and the framework has done all that belongs to them."""
+        if self.counts and steps > 0 and gate.counter is gate.hooked:
+            gate.hooked.step(steps)
+
+    def saves_with(self, save: Callable[[], str], framework: str) -> None:
+        """The loop can be left here: `save` writes a checkpoint and returns its path. A script that has a checkpoint
+        function of its own knows better."""
+        if not self.counts or Loop.loops != 1 or gate.savers or not os.environ.get("CARBONTUI_MARKER"):
+            return
+
+        def saver() -> None:
+            path = os.path.abspath(save())
+            if _env("LOCAL_RANK") in ("", "0"):
+                body = {"framework": framework, "path": path, "step": gate.step_total()}
+                marker.write_atomic(_pointer(), json.dumps(body).encode())
+
+        self._saver = api.on_checkpoint(saver)
+
+    def end(self) -> None:
+        """Training is over, or was given up."""
+        if not self.under_way:
+            return
+        with gate.cond:
+            self.under_way = self.counts = False
+            gate.framework -= 1
+            if self._saver in gate.savers:
+                gate.savers.remove(self._saver)
+        gate.on_change()
+
+
+def left_behind(framework: str) -> Optional[str]:
+    """The checkpoint that an earlier life of this command was unloaded with; None for a fresh start, or for a loop
+    that is not the first of its process."""
+    if not os.environ.get("CARBONTUI_RESUME") or Loop.loops:
+        return None
+    try:
+        with open(_pointer()) as file:
+            body = json.load(file)
+    except (OSError, ValueError):
+        return None
+    path = body.get("path") if isinstance(body, dict) and body.get("framework") == framework else None
+    if path is None or not os.path.exists(path):
+        return None
+    sys.stderr.write("carbontui: going on from " + path + "\n")
+    return str(path)
+
+
+def quietly(call: Callable[[], Any]) -> Any:
+    """What is only told may not hurt what is trained."""
+    try:
+        return call()
+    except Exception:
+        return None
+
+
+def _pointer() -> str:
+    return _env("CARBONTUI_MARKER") + ".checkpoint"
+
+
+def _env(name: str) -> str:
+    return os.environ.get(name, "")

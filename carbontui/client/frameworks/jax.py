@@ -1,0 +1,53 @@
+"""JAX loops (flax, optax, plain): the script calls carbontui.step() itself; a pause waits for the device.
+
+saved = Checkpoint("run.npz", lambda: {"params": params, "opt": opt_state, "key": key})
+step, state = saved.resume()      # (0, None), or what was saved
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from typing import Any, Callable, Tuple, Union
+
+from carbontui.client import api, marker
+
+
+class Checkpoint:
+    """Saves the pytree that `state()` returns, as arrays in the order of its leaves; whole or not at all."""
+
+    def __init__(self, path: Union[str, "os.PathLike[str]"], state: Callable[[], Any]) -> None:
+        self.path, self.state = os.fspath(path), state
+        api.on_checkpoint(self.save)
+
+    def resume(self, like: Any = None) -> Tuple[int, Any]:
+        """The steps done and the pytree saved, of the structure of `like` (None: of what `state()` gives now).
+
+        Raises ValueError where the file holds another number of leaves.
+        """
+        import jax  # type: ignore[import-not-found,unused-ignore]
+        import numpy
+
+        step, tree = 0, None
+        if os.path.exists(self.path):
+            leaves, shape = jax.tree_util.tree_flatten(self.state() if like is None else like)
+            with numpy.load(self.path) as file:
+                step, kept = int(file["step"]), [file[f"leaf{i}"] for i in range(len(file.files) - 1)]
+            if len(kept) != len(leaves):
+                raise ValueError(f"{self.path} holds {len(kept)} arrays, not {len(leaves)}")
+            tree = jax.tree_util.tree_unflatten(shape, [jax.numpy.asarray(leaf) for leaf in kept])
+        with api.gate.cond:
+            api.gate.facts["start_step"] = step - api.gate.counter.done()
+        return step, tree
+
+    def save(self) -> None:
+        """Write the checkpoint. Raises OSError."""
+        import jax
+        import numpy
+
+        leaves = jax.tree_util.tree_leaves(self.state())
+        buffer = io.BytesIO()
+        arrays = {f"leaf{i}": numpy.asarray(leaf) for i, leaf in enumerate(leaves)}
+        arrays["step"] = numpy.asarray(api.gate.step_total())
+        numpy.savez(buffer, **arrays)  # type: ignore[arg-type,unused-ignore]
+        marker.write_atomic(self.path, buffer.getvalue())

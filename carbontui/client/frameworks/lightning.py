@@ -1,0 +1,119 @@
+"""The Trainer of Lightning: a step ends at on_train_batch_end, when Lightning itself may save a checkpoint.
+
+Unloading writes one of Lightning's own checkpoints below default_root_dir, and the next life of the command is fitted
+from it, whatever its own ckpt_path says: that was for the first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any, Callable
+
+from carbontui.client import api
+from carbontui.client.frameworks.base import Loop, left_behind, quietly
+
+LOSS_EVERY = 50
+"""Batches between two looks at the loss: reading it waits for the device."""
+FOLDER = "carbontui"
+
+
+def callback(base: Any) -> Any:
+    """A Lightning callback that says where a step ends, and reports total, epoch and loss; `base` is the Callback class
+    of the package in use. With manual optimization and several optimizers a batch is one step."""
+
+    class Reporter(base):  # type: ignore[misc,unused-ignore]
+        is_carbontui = True
+
+        def __init__(self) -> None:
+            self.loop = Loop()
+            self.seen = 0
+
+        def __reduce__(self) -> Any:  # a trainer that spawns its ranks (ddp_spawn) pickles its callbacks
+            return callback, (base,)
+
+        def on_train_start(self, trainer: Any, module: Any) -> None:
+            self.seen = quietly(lambda: _steps(trainer, module)) or 0
+            total = quietly(lambda: _total(trainer, module))
+            self.loop.begin(self.seen, total)
+            self.loop.saves_with(lambda: _save(trainer), "lightning")
+
+        def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+            quietly(lambda: api.report(epoch=trainer.current_epoch))
+
+        def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            if batch_idx % LOSS_EVERY == 0:
+                quietly(lambda: api.report(loss=outputs["loss"] if isinstance(outputs, dict) else outputs))
+            done = quietly(lambda: _steps(trainer, module)) or self.seen
+            new, self.seen = done - self.seen, done
+            self.loop.ended(new)
+
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            self.loop.end()
+
+    return Reporter()
+
+
+def install(module: Any) -> None:
+    """A Lightning trainer module has been imported: fit() adds the callback to a trainer that has none, and goes on
+    from what an unloaded life has left."""
+    package = module.__name__.rsplit(".trainer.", 1)[0]
+    inner = module.Trainer.fit
+
+    def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
+        quietly(lambda: _add(self, package))
+        left = left_behind("lightning")
+        if left is not None:
+            args, kwargs = args[:4], {**kwargs, "ckpt_path": left}
+        try:
+            return inner(self, *args, **kwargs)
+        finally:
+            for one in self.callbacks:
+                if getattr(one, "is_carbontui", False):
+                    one.loop.end()
+
+    fit.__wrapped__ = inner  # type: ignore[attr-defined]
+    fit.__doc__, fit.__name__ = inner.__doc__, inner.__name__
+    module.Trainer.fit = fit
+
+
+def save_with(trainer: Any, path: str) -> Callable[[], Any]:
+    """Let a Lightning trainer be unloaded by a checkpoint at `path`; the script resumes with fit(ckpt_path=path).
+
+    A collective in a distributed job, as trainer.save_checkpoint is.
+    """
+    return api.on_checkpoint(lambda: trainer.save_checkpoint(path))
+
+
+def _add(trainer: Any, package: str) -> None:
+    if not any(getattr(one, "is_carbontui", False) for one in trainer.callbacks):
+        trainer.callbacks.append(callback(importlib.import_module(package).Callback))
+
+
+def _optimizers(trainer: Any, module: Any) -> int:
+    """Lightning's global_step counts the step of every optimizer where the module steps them by hand."""
+    return 1 if getattr(module, "automatic_optimization", True) else max(1, len(trainer.optimizers))
+
+
+def _steps(trainer: Any, module: Any) -> int:
+    return int(trainer.global_step) // _optimizers(trainer, module)
+
+
+def _total(trainer: Any, module: Any) -> Any:
+    """Lightning says infinity, or -1, for a training without an end."""
+    total, most = trainer.estimated_stepping_batches, getattr(trainer, "max_steps", -1)
+    if not isinstance(total, int) or total <= 0:
+        return None
+    return min(total, most // _optimizers(trainer, module)) if isinstance(most, int) and most > 0 else total
+
+
+def _save(trainer: Any) -> str:
+    """One checkpoint at a time; written under a name of its own, so that a kill leaves the older one whole."""
+    folder = os.path.join(trainer.default_root_dir, FOLDER)
+    name = f"step-{trainer.global_step}.ckpt"
+    trainer.save_checkpoint(os.path.join(folder, name))
+    if trainer.is_global_zero:
+        for old in os.listdir(folder):
+            if old.startswith("step-") and old != name:
+                quietly(lambda old=old: os.unlink(os.path.join(folder, old)))  # type: ignore[misc]
+    return os.path.join(folder, name)

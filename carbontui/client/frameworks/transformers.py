@@ -1,0 +1,119 @@
+"""The Trainer of transformers: a step ends when its log, evaluation and checkpoint are done, too.
+
+Unloading writes one of the Trainer's own checkpoints, in a folder beside those that save_total_limit counts, and the
+next life of the command is resumed from it, whatever its own resume_from_checkpoint says: that was for the first.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any, List, Optional
+
+from carbontui.client import api
+from carbontui.client.frameworks.base import Loop, left_behind, quietly
+
+FOLDER = "carbontui"
+
+
+def callback() -> Any:
+    """A transformers.TrainerCallback that says where a step ends, and reports total, epoch and loss."""
+    from transformers import TrainerCallback  # type: ignore[import-not-found,unused-ignore]
+
+    class Reporter(TrainerCallback):  # type: ignore[misc,unused-ignore]
+        is_carbontui = True
+
+        def __init__(self) -> None:
+            self.loop = Loop()
+            self.trainer: Any = None
+            self.due = 0
+            """Steps that have ended, but for what the Trainer does after on_step_end."""
+            self.epoch_over = False
+
+        def __reduce__(self) -> Any:
+            return callback, ()
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.due = 0
+            quietly(lambda: self.loop.begin(int(state.global_step), int(state.max_steps)))
+            if self.trainer is not None:
+                self.loop.saves_with(lambda: _save(self.trainer), "transformers")
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.due, self.epoch_over = self.due + 1, False
+            if self.trainer is None:
+                self.settle(state, whole=True)
+
+        def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.epoch_over = True
+
+        def settle(self, state: Any, whole: bool = False) -> None:
+            """What belongs to a step is done; to the last one of an epoch belongs what the epoch's end brings."""
+            if self.due and (whole or self.epoch_over or not float(state.epoch).is_integer()):
+                due, self.due = self.due, 0
+                self.loop.ended(due)
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+            quietly(lambda: api.report(loss=(logs or {}).get("loss"), epoch=state.epoch))
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.loop.ended(self.due)
+            self.loop.end()
+
+    return Reporter()
+
+
+def install(module: Any) -> None:
+    """transformers.trainer has been imported: every Trainer made from here on has the callback."""
+    module.DEFAULT_CALLBACKS.append(type(callback()))
+    trainer = getattr(module, "Trainer", None)
+    after = getattr(trainer, "_maybe_log_save_evaluate", None)
+    if trainer is None or after is None or not hasattr(trainer, "_save_checkpoint"):
+        return  # another version: the step then ends at on_step_end, and cannot be left there
+    train = trainer.train
+
+    def _maybe_log_save_evaluate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = after(self, *args, **kwargs)
+        mine = _mine(self)
+        if mine is not None:
+            mine.settle(self.state)
+        return result
+
+    def resumed(self: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        mine = _mine(self)
+        if mine is None:
+            return train(self, resume_from_checkpoint, *args, **kwargs)
+        mine.trainer = self
+        left = left_behind("transformers")
+        try:
+            return train(self, left if left is not None else resume_from_checkpoint, *args, **kwargs)
+        finally:
+            mine.trainer = None
+            mine.loop.end()
+
+    for ours, theirs in ((_maybe_log_save_evaluate, after), (resumed, train)):
+        ours.__name__, ours.__doc__, ours.__wrapped__ = theirs.__name__, theirs.__doc__, theirs  # type: ignore[attr-defined]
+    trainer._maybe_log_save_evaluate, trainer.train = _maybe_log_save_evaluate, resumed
+
+
+def _mine(trainer: Any) -> Optional[Any]:
+    handler: List[Any] = getattr(getattr(trainer, "callback_handler", None), "callbacks", [])
+    return next((one for one in handler if getattr(one, "is_carbontui", False)), None)
+
+
+def _save(trainer: Any) -> str:
+    """A whole checkpoint of the Trainer's in its output directory, one at a time; a collective, as the Trainer's is."""
+    args = trainer.args
+    told = args.output_dir, args.push_to_hub, args.save_total_limit
+    folder = os.path.join(args.output_dir, FOLDER)
+    try:
+        args.output_dir, args.push_to_hub, args.save_total_limit = folder, False, None
+        trainer._save_checkpoint(trainer.model, None)
+    finally:
+        args.output_dir, args.push_to_hub, args.save_total_limit = told
+    name = f"checkpoint-{trainer.state.global_step}"
+    if args.should_save:
+        for old in os.listdir(folder):
+            if old != name:
+                shutil.rmtree(os.path.join(folder, old), ignore_errors=True)
+    return os.path.join(folder, name)

@@ -1,0 +1,119 @@
+"""How many steps a training will make, guessed from what lies about: a person confirms it before a plan counts on it.
+
+Looked at by the link's thread, never by the training's, and never at the variables of a function that runs: to read
+those would keep its tensors alive.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from typing import Any, Callable, Iterable, List, Optional, Tuple
+
+NAMES = (
+    *("max_iters", "max_steps", "total_steps", "num_steps", "n_steps", "num_iters", "n_iters", "num_iterations"),
+    *("total_iters", "train_iters", "num_training_steps", "num_train_steps", "max_train_steps", "iterations"),
+)
+"""What scripts call the steps of a whole run."""
+EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
+SETTINGS = ("args", "config", "cfg", "conf", "opt", "options", "hparams", "params", "FLAGS")
+FROM_STEPS = 3
+"""Earlier it does not show whether a schedule or a bar moves with the steps."""
+_schedules: List[Callable[[], Any]] = []
+
+Guess = Tuple[int, str]
+
+
+def on_schedules(module: Any) -> None:
+    """torch.optim.lr_scheduler has been imported: its objects are remembered, weakly."""
+    kind = getattr(module, "LRScheduler", None) or module._LRScheduler
+    inner = kind.__init__
+
+    @functools.wraps(inner)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        inner(self, *args, **kwargs)
+        _schedules[:] = [ref for ref in _schedules if ref() is not None] + [weakref.ref(self)]
+
+    kind.__init__ = __init__
+
+
+def total(steps: int) -> Optional[Guess]:
+    """The steps of the whole run and where the number comes from; None while nothing tells. `steps` are done so far."""
+    if steps < FROM_STEPS:
+        return None
+    for source in (_by_schedule, _by_bar, _by_name, _by_epochs):
+        try:
+            found = source(steps)
+        except Exception:  # whatever lies about in a script
+            continue
+        if found is not None and found[0] >= steps:
+            return found
+    return None
+
+
+def _by_schedule(steps: int) -> Optional[Guess]:
+    """A learning rate schedule that moves with the steps; one that moves with the epochs says nothing of steps."""
+    for ref in _schedules:
+        schedule = ref()
+        if schedule is None or abs(int(schedule.last_epoch) - steps) > 1:
+            continue
+        kind = type(schedule).__name__
+        for name in ("total_steps", "T_max"):
+            told: Any = getattr(schedule, name, None)
+            if _count(told):
+                return int(told), f"{kind}({name}=)"
+        for chosen in getattr(schedule, "lr_lambdas", ()):
+            told = getattr(chosen, "keywords", {}).get("num_training_steps")
+            if _count(told):
+                return int(told), f"{kind}(num_training_steps=)"
+    return None
+
+
+def _by_bar(steps: int) -> Optional[Guess]:
+    """A progress bar of tqdm that moves with the steps: not one of an epoch, which begins anew."""
+    tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
+    for bar in list(getattr(tqdm, "_instances", ())):
+        if _count(bar.total) and bar.pos in (0, None) and bar.n > 0 and abs(bar.n - steps) <= max(2, steps // 10):
+            return int(bar.total), "tqdm(total=)"
+    return None
+
+
+def _by_name(steps: int) -> Optional[Guess]:
+    for where, space in _settings():
+        for name in NAMES:
+            if _count(space.get(name)):
+                return int(space[name]), where + name
+    return None
+
+
+def _by_epochs(steps: int) -> Optional[Guess]:
+    """Epochs times the length of the only DataLoader the script has at its top level."""
+    torch_data = sys.modules.get("torch.utils.data")
+    kind = getattr(torch_data, "DataLoader", None)
+    main = vars(sys.modules["__main__"])
+    loaders = [(name, value) for name, value in list(main.items()) if kind is not None and isinstance(value, kind)]
+    loaders = [(name, value) for name, value in loaders if not any(word in name for word in ("val", "test", "eval"))]
+    if len(loaders) != 1:
+        return None
+    name, loader = loaders[0]
+    for where, space in _settings():
+        for epochs in EPOCHS:
+            if _count(space.get(epochs)):
+                return int(space[epochs]) * len(loader), f"{where}{epochs} x len({name})"
+    return None
+
+
+def _settings() -> Iterable[Tuple[str, Any]]:
+    """The script's top level, and what it keeps its settings in there."""
+    main = vars(sys.modules["__main__"])
+    yield "", main
+    for name in SETTINGS:
+        held = main.get(name)
+        space = held if isinstance(held, dict) else getattr(held, "__dict__", None)
+        if isinstance(space, dict):
+            yield name + ".", space
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 < value < 2**53

@@ -1,0 +1,85 @@
+"""The hook through a .pth file: for launch scripts that reset PYTHONPATH, and for `python -I`.
+
+The environment gets a copy of the client, which no job directory is read for; without CARBONTUI_SOCKET the .pth line
+looks at one variable and does nothing. Used by the tool, never inside a training.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import List, NamedTuple
+
+from carbontui.client import inject
+
+NAME = "carbontui_hook"
+LINE = (
+    "import os, sys; os.environ.get('CARBONTUI_SOCKET') and sys.version_info >= (3, 8) "
+    f"and __import__('{NAME}')  # carbontui hook --remove takes it away\n"
+)
+_ASK = "import os, sys, sysconfig; print(sysconfig.get_path('purelib')); print(sys.prefix); print(sys.base_prefix)"
+
+
+class Refused(Exception):
+    """Why the hook is not put into this environment, in one line with the repair."""
+
+
+class Place(NamedTuple):
+    """Where a Python of one environment looks for packages."""
+
+    python: str
+    site: Path
+    prefix: Path
+    own: bool
+    """A virtual or conda environment, not the Python that others share."""
+
+    @property
+    def pth(self) -> Path:
+        return self.site / f"{NAME}.pth"
+
+    @property
+    def package(self) -> Path:
+        return self.site / NAME
+
+    @property
+    def installed(self) -> bool:
+        return self.pth.exists()
+
+
+def place(python: str) -> Place:
+    """The environment of a `python` on the path or by its path. Raises Refused when it cannot be asked."""
+    found = shutil.which(python)
+    if found is None:
+        raise Refused(f"{python}: no such Python; name one with --python")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("CARBONTUI_", "PYTHON"))}
+    asked = subprocess.run([found, "-c", _ASK], env=env, capture_output=True, text=True, timeout=30, check=False)
+    lines: List[str] = asked.stdout.splitlines()
+    if asked.returncode or len(lines) != 3:
+        raise Refused(f"{found} does not answer: {asked.stderr.strip()[-200:]}")
+    site, prefix, base = (Path(line) for line in lines)
+    return Place(found, site, prefix, prefix != base or (prefix / "conda-meta").is_dir())
+
+
+def install(where: Place) -> None:
+    """Put the hook there, or renew it. Raises Refused, OSError."""
+    if not where.own:
+        raise Refused(
+            f"{where.prefix} is a Python that others share; activate a virtual environment, or name its Python"
+        )
+    if where.site.stat().st_uid != os.getuid():
+        raise Refused(f"{where.site} belongs to another user; the hook goes only into an environment of your own")
+    inject.build(where.package)
+    (where.package / "sitecustomize.py").replace(where.package / "__init__.py")
+    part = where.pth.with_suffix(".part")
+    part.write_text(LINE)
+    part.replace(where.pth)
+
+
+def remove(where: Place) -> bool:
+    """Take it away; False when there was none. Raises OSError."""
+    there = where.pth.exists() or where.package.exists()
+    where.pth.unlink() if where.pth.exists() else None
+    shutil.rmtree(where.package, ignore_errors=True)
+    return there

@@ -1,0 +1,76 @@
+"""torch.distributed's own key-value store, on a connection of ours: what the ranks agree over."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any, Callable, Optional
+
+from carbontui.client import device
+
+
+class Lost(Exception):
+    """The store does not answer any more; a process without it never holds."""
+
+
+class Store:
+    """Our own connection to the job's store. Values are text; waiting releases the interpreter lock."""
+
+    def __init__(self, store: Any, prefix: str) -> None:
+        self.store, self.prefix = store, prefix
+
+    def take(self, key: str) -> str:
+        """Wait for a value without an end. Raises Lost.
+
+        Only for the long wait: one that runs out writes a warning into the log of the training.
+        """
+        self._try(lambda: self.store.wait([self.prefix + key], timedelta(days=3650)))
+        return self._try(lambda: self.store.get(self.prefix + key)).decode()  # type: ignore[no-any-return]
+
+    def get(self, key: str) -> Optional[str]:
+        """The value, or None while there is none. Raises Lost."""
+        if not self.has(key):
+            return None
+        return self._try(lambda: self.store.get(self.prefix + key)).decode()  # type: ignore[no-any-return]
+
+    def set(self, key: str, value: str) -> None:
+        self._try(lambda: self.store.set(self.prefix + key, value))
+
+    def has(self, *keys: str) -> bool:
+        return bool(self._try(lambda: self.store.check([self.prefix + key for key in keys])))
+
+    def first(self, key: str, value: str) -> str:
+        """Write unless somebody has; returns what stands."""
+        return self._try(lambda: self.store.compare_set(self.prefix + key, "", value)).decode()  # type: ignore[no-any-return]
+
+    def forget(self, *keys: str) -> None:
+        for key in keys:
+            self._try(lambda key=key: self.store.delete_key(self.prefix + key))  # type: ignore[misc]
+
+    def _try(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except RuntimeError as error:
+            raise Lost(str(error)) from None
+
+
+def open_store() -> Store:
+    """A private connection to the store of this job. Raises Lost when there is none (yet)."""
+    run, restart = os.environ.get("TORCHELASTIC_RUN_ID", "run"), os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    prefix = f"carbontui/{run}/{restart}/"
+    try:
+        dist = device.distributed()
+        address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
+        torch = device.loaded_torch()
+        if torch is None:
+            raise Lost("no torch")
+        if address and port.isdigit():
+            tcp = torch.distributed.TCPStore
+            return Store(
+                tcp(address, int(port), is_master=False, timeout=timedelta(seconds=30), wait_for_workers=False), prefix
+            )
+        if dist is not None:
+            return Store(dist.distributed_c10d._get_default_store().clone(), prefix)
+    except (RuntimeError, AttributeError, ValueError, TypeError) as error:
+        raise Lost(str(error)) from None
+    raise Lost("no store")

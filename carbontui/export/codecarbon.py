@@ -1,0 +1,92 @@
+"""A run as one row of CodeCarbon's emissions.csv, so that what reads those files reads this one.
+
+The columns are those of CodeCarbon 3.3.2 (MIT licence), in its order and units: kWh, kg CO2, watts, seconds. A column
+is empty where the journal has no value: an emissions.csv with 0 W for a board nobody read is what this must not be.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+from carbontui import units
+from carbontui.report.story import Part, RunStory
+
+COLUMNS = (
+    "timestamp", "project_name", "run_id", "experiment_id", "duration", "emissions", "emissions_rate", "cpu_power",
+    "gpu_power", "ram_power", "cpu_energy", "gpu_energy", "ram_energy", "energy_consumed", "water_consumed",
+    "country_name", "country_iso_code", "region", "cloud_provider", "cloud_region", "os", "python_version",
+    "codecarbon_version", "cpu_count", "cpu_model", "gpu_count", "gpu_model", "longitude", "latitude", "ram_total_size",
+    "tracking_mode", "cpu_utilization_percent", "gpu_utilization_percent", "ram_utilization_percent", "ram_used_gb",
+    "on_cloud", "pue", "wue",
+)  # fmt: skip
+
+
+class NotThatFile(ValueError):
+    """A file to append to that has other columns."""
+
+
+def row(story: RunStory) -> dict[str, str]:
+    """By column. Energies include the PUE, as CodeCarbon's do; the host constant is in `energy_consumed` alone."""
+    boards = [part for part in story.by_device if part.name not in ("cpu", "dram", "host")]
+    devices = {part.name: part for part in story.by_device}
+    names = sorted({gpu.name for gpu in story.status.gpus})
+    known = {
+        "timestamp": units.iso(story.end_s)[:19],
+        "project_name": story.status.name,
+        "run_id": story.status.job,
+        "duration": f"{story.elapsed_s:.3f}",
+        "energy_consumed": f"{story.energy_wall_kwh:.9f}",
+        "gpu_count": str(len(story.status.gpus)) if story.status.gpus else "",
+        "gpu_model": " + ".join(names),
+        "region": story.options.zone or "",
+        "tracking_mode": "process",
+        "on_cloud": "",
+        "pue": f"{story.options.pue:g}",
+        **_device("cpu", [devices["cpu"]] if "cpu" in devices else []),
+        **_device("ram", [devices["dram"]] if "dram" in devices else []),
+        **_device("gpu", boards),
+    }
+    if story.gco2_g is not None:
+        known["emissions"] = f"{story.gco2_g / 1000:.9f}"
+        known["emissions_rate"] = f"{story.gco2_g / 1000 / story.elapsed_s:.12f}" if story.elapsed_s > 0 else ""
+    return {column: known.get(column, "") for column in COLUMNS}
+
+
+def _device(name: str, parts: list[Part]) -> dict[str, str]:
+    """Energy and mean power while it was read, of all devices of a kind; nothing where none was."""
+    seconds = max((part.seconds for part in parts), default=0.0)
+    kwh = sum(part.kwh for part in parts)
+    if not parts or seconds <= 0:
+        return {}
+    return {f"{name}_energy": f"{kwh:.9f}", f"{name}_power": f"{kwh * units.J_PER_KWH / seconds:.3f}"}
+
+
+def text(story: RunStory) -> str:
+    """Header and row."""
+    out = io.StringIO()
+    rows = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    rows.writeheader()
+    rows.writerow(row(story))
+    return out.getvalue()
+
+
+def append(path: Path, story: RunStory) -> None:
+    """One more row of the file, as CodeCarbon does; a new file gets the header first.
+
+    Raises OSError, and NotThatFile where the file has other columns.
+    """
+    whole = text(story)
+    header, line = whole.split("\n", 1)
+    with path.open("a+", encoding="utf-8", newline="") as file:
+        file.seek(0)
+        first = file.readline().rstrip("\r\n")
+        if not first:
+            file.write(whole)
+        elif first != header:
+            raise NotThatFile(f"{path} has other columns than CodeCarbon 3.3.2 writes; name a new file")
+        else:
+            file.seek(0)
+            ends = file.read().endswith("\n")
+            file.write(line if ends else f"\n{line}")

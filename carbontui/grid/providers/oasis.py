@@ -1,0 +1,80 @@
+"""CAISO OASIS: tables in archives. What the operator itself expects of load, sun and wind, as an intensity.
+
+Emissions of the California grid follow its net load (load less sun and wind) closely: a line is fitted through the last
+day's five-minute values and drawn on through the operator's own forecasts. What others publish is not needed for it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from carbontui.grid import clean
+from carbontui.grid.faults import BadAnswer, NoData
+from carbontui.grid.providers.base import SHAPE_FAULTS, number, utc
+
+BASE = "https://oasis.caiso.com/oasisapi"
+UNZIPPED_MAX = 64 * 1024 * 1024
+LOAD = {"queryname": "SLD_FCST", "market_run_id": "7DA", "version": "1", "resultformat": "6"}
+RENEWABLES = {"queryname": "SLD_REN_FCST", "market_run_id": "DAM", "version": "1", "resultformat": "6"}
+WHOLE_AREA = "CA ISO-TAC"
+HUBS = frozenset({"NP15", "SP15", "ZP26"})
+LEAST_SAMPLES = 36
+SLOPE_T_PER_MWH = (0.05, 1.0)
+"""What a further megawatt-hour of net load can emit: between a sixth of a gas plant and an old coal plant."""
+LEAST_G = 5.0
+
+Sample = tuple[float, float]
+"""Net load in MW and emissions in t/h of one moment."""
+
+
+def table(body: bytes) -> Iterator[dict[str, str]]:
+    """Rows of the table in an answer. Raises BadAnswer for no archive, NoData for the XML error that means none."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+            first = archive.infolist()[0]
+            if first.file_size > UNZIPPED_MAX:
+                raise BadAnswer("CAISO OASIS sent an archive that is too large")
+            text = archive.read(first).decode("utf-8-sig", "replace")
+    except (zipfile.BadZipFile, IndexError, EOFError, OSError):
+        raise BadAnswer("CAISO OASIS sent no ZIP archive") from None
+    if text.lstrip().startswith("<"):
+        raise NoData("CAISO OASIS has no data for these hours (an XML error)")
+    return csv.DictReader(io.StringIO(text))
+
+
+def hours(body: bytes, area: str, wanted: Iterable[str]) -> dict[float, float]:
+    """Megawatts by interval start, summed over the rows whose column `area` is one of `wanted`."""
+    found: dict[float, float] = {}
+    names = frozenset(wanted)
+    for row in table(body):
+        try:
+            if row[area] not in names:
+                continue
+            start_s = utc(row["INTERVALSTARTTIME_GMT"].replace("-00:00", "+00:00"))
+            megawatts = number(row["MW"])
+        except SHAPE_FAULTS:
+            raise BadAnswer("CAISO OASIS sent another table than documented") from None
+        if megawatts is not None:
+            found[start_s] = found.get(start_s, 0.0) + megawatts
+    if not found:
+        raise NoData("CAISO OASIS has no forecast for these hours")
+    return found
+
+
+def expected(
+    samples: Sequence[Sample], load: Mapping[float, float], renewables: Mapping[float, float]
+) -> Iterator[clean.Raw]:
+    """g/kWh of the hours for which load and renewables are both forecast. Raises NoData where the past is no line."""
+    if len(samples) < LEAST_SAMPLES or len({net for net, _ in samples}) < 2:
+        raise NoData("too little of the last day is known to draw a forecast from")
+    slope, start = statistics.linear_regression([net for net, _ in samples], [tonnes for _, tonnes in samples])
+    if not SLOPE_T_PER_MWH[0] <= slope <= SLOPE_T_PER_MWH[1]:
+        raise NoData("emissions of the last day do not follow the net load")
+    for start_s in sorted(set(load) & set(renewables)):
+        if load[start_s] > 0:
+            tonnes = start + slope * (load[start_s] - renewables[start_s])
+            yield start_s, 3600.0, max(LEAST_G, 1000 * tonnes / load[start_s]), "forecast"

@@ -1,0 +1,124 @@
+"""NVML with capd behind it: what the driver lets only root do is asked of capd, where it runs on this machine."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from carbontui.power import capd_wire as wire
+from carbontui.power.devices import NO_PERMISSION, DeviceError
+from carbontui.power.nvml import NvmlBackend
+
+ANSWER_S = 2.0
+SOON_S = 1.5
+"""How long a write that comes too soon after the last one is tried again."""
+AGAIN_S = 0.05
+
+
+class CapdBackend(NvmlBackend):
+    """Reads from the driver; writes to it, or through capd once the driver has refused."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self.through_capd = False
+        """The driver refuses our writes and capd takes them."""
+        self._away = False
+        self._link: socket.socket | None = None
+        self._inbox = bytearray()
+        self._beat_at = 0.0
+
+    def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
+        self._write(lambda: super(CapdBackend, self).set_limit_mw(uuid, milliwatts), wire.Limit(uuid, milliwatts))
+
+    def lock_clocks(self, uuid: str, mhz: int | None) -> None:
+        self._write(lambda: super(CapdBackend, self).lock_clocks(uuid, mhz), wire.Lock(uuid, mhz))
+
+    @property
+    def away(self) -> bool:
+        """capd has gone. It restores our limits by then or once it is back: that is nobody's change from outside."""
+        if self._link is not None and select.select([self._link], [], [], 0)[0]:
+            self._hang_up()  # each answer was read to its end: what is there to read now is the end
+            self._away = True
+        return self._away
+
+    def beat(self) -> bool:
+        """Tell capd that we are here; True when it is back after it had gone."""
+        if not self.through_capd or (not self.away and time.monotonic() < self._beat_at):
+            return False
+        self._beat_at = time.monotonic() + wire.BEAT_S
+        was_away = self._away
+        self._away = self._ask(wire.Beat(), again=False) is None
+        return was_away and not self._away
+
+    def close(self) -> None:
+        self._hang_up()
+        super().close()
+
+    def _write(self, direct: Callable[[], None], request: wire.Request) -> None:
+        """Raises DeviceError."""
+        if not self.through_capd:
+            try:
+                direct()
+                return
+            except DeviceError as error:
+                if error.code != NO_PERMISSION or self._ask(wire.Beat()) is None:
+                    raise
+            self.through_capd = True
+        until = time.monotonic() + SOON_S
+        while (answer := self._ask(request)) is not None and answer.code == wire.SOON and time.monotonic() < until:
+            time.sleep(AGAIN_S)
+        if answer is None:
+            raise DeviceError(wire.REFUSED, "it does not answer now")
+        if not answer.ok:
+            raise DeviceError(answer.code, answer.why)
+
+    def _ask(self, request: wire.Request, *, again: bool = True) -> wire.Answer | None:
+        """The answer, `again` from a new connection where the old one is gone; None where no capd answers."""
+        for _ in range(1 + again):
+            try:
+                if self._link is None:
+                    self._link = connect()
+                self._link.sendall(wire.encode(request))
+                return receive(self._link, self._inbox)
+            except (OSError, msgspec.DecodeError):
+                self._hang_up()
+        return None
+
+    def _hang_up(self) -> None:
+        self._inbox.clear()
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+def connect() -> socket.socket:
+    """A connection to capd. Raises OSError where none runs, or where what listens there is neither root's nor ours."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    link.settimeout(ANSWER_S)
+    try:
+        link.connect(os.fspath(wire.socket_path()))
+        uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if uid not in (0, os.geteuid()):
+            raise PermissionError(f"{wire.socket_path()} is answered by uid {uid}, not by root")
+    except OSError:
+        link.close()
+        raise
+    return link
+
+
+def receive(link: socket.socket, inbox: bytearray) -> wire.Answer:
+    """One answer. Raises OSError, msgspec.DecodeError."""
+    while b"\n" not in inbox:
+        data = link.recv(65536)
+        if not data:
+            raise ConnectionResetError("capd hung up")
+        inbox += data
+    line, _, rest = bytes(inbox).partition(b"\n")
+    inbox[:] = rest
+    return wire.decode_answer(line)

@@ -1,0 +1,245 @@
+"""What capd decides and does, apart from its socket: who may lower which limit, how far, and when it is restored."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from carbontui.power import capd_wire as wire
+from carbontui.power.devices import NO_PERMISSION, NOT_SUPPORTED, Backend, DeviceError
+from carbontui.power.leases import LeaseStore
+from carbontui.power.limits import Limiter
+from carbontui.power.messages import Code
+
+WRITE_GAP_S = 1.0
+"""Between two writes that a caller asks for on one board; a restore is never delayed, and counts."""
+WATCH_S = 1.0
+"""How often the processes on held boards are looked at."""
+DRIVER_CALLS_PER_S = 20
+"""Requests of one uid in a second that may reach the driver, whose calls are slow and serialised for everybody."""
+UNINITIALIZED, INVALID, UNKNOWN = 1, 2, 999
+CODES: dict[Code, int] = {
+    "out_of_range": INVALID,
+    "not_supported": NOT_SUPPORTED,
+    "no_permission": NO_PERMISSION,
+    "held": wire.HELD,
+}
+
+
+@dataclass
+class Caller:
+    """One connection."""
+
+    uid: int
+    pid: int
+    heard_s: float
+    link: socket.socket | None = None
+    inbox: bytearray = field(default_factory=bytearray)
+    outbox: bytearray = field(default_factory=bytearray)
+
+
+class Driver(Backend, Protocol):
+    """A backend that tells of every process on a board."""
+
+    def everyone(self, uuid: str) -> tuple[int, ...]:
+        """Pids of all processes, whatever they do there. Raises DeviceError where the driver does not say."""
+
+
+class Capd:
+    """Decides and acts; knows no sockets. `clock` is monotonic seconds, `owner` the uid of a pid or None."""
+
+    def __init__(
+        self,
+        backend: Driver,
+        store: LeaseStore,
+        say: Callable[[str], None],
+        *,
+        group: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        owner: Callable[[int], int | None] | None = None,
+    ) -> None:
+        self._backend = backend
+        self._say = say
+        self._group = group
+        self._clock = clock
+        self._owner = owner or owner_of
+        self._limiter = Limiter(backend, store, "capd", say)
+        self._holders: dict[str, Caller] = {}
+        self._written_s: dict[str, float] = {}
+        self._calls: dict[int, tuple[float, int]] = {}
+        self._watch_at = 0.0
+
+    def open(self) -> None:
+        """Open the driver and restore what an earlier capd left. Raises DeviceError."""
+        self._backend.open()
+        for info in self._backend.devices():
+            self._limiter.know(info)
+        for outcome in self._limiter.restore_stale():
+            self._say(f"{outcome.uuid}: left by an earlier capd: {outcome.text or outcome.code}")
+
+    def answer(self, caller: Caller, request: wire.Request) -> wire.Answer:
+        """Carry out one request. Never raises."""
+        caller.heard_s = self._clock()
+        if isinstance(request, wire.Beat):
+            return wire.Answer()
+        if isinstance(request, wire.Ask):
+            if self._busy(caller.uid):
+                return wire.Answer(False, wire.SOON, "too many requests")
+            return wire.Answer(boards=self._boards())
+        uuid = request.uuid
+        try:
+            known = {info.uuid for info in self._backend.devices()}
+            if uuid not in known:
+                return wire.Answer(False, INVALID, "no such board")
+            if self._busy(caller.uid):
+                return wire.Answer(False, wire.SOON, "too many requests")
+            if refusal := self._refusal(caller, uuid):
+                return refusal
+            if uuid not in self._holders:
+                self._limiter.begin(uuid)
+            if self._restores(request):
+                if uuid in self._holders:
+                    self._restore(uuid, f"uid {caller.uid} asks for it")
+                return wire.Answer()
+            if self._clock() < self._written_s.get(uuid, 0.0) + WRITE_GAP_S:
+                return wire.Answer(False, wire.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
+            if isinstance(request, wire.Lock):
+                return self._lock(caller, uuid, request.mhz or 0)
+            return self._limit(caller, uuid, request.limit_mw)
+        except DeviceError as error:
+            if error.code == UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
+                self._open_again()
+            return wire.Answer(False, error.code, str(error))
+        except OSError as error:
+            return wire.Answer(False, UNKNOWN, f"no lease can be kept ({error})")
+
+    def _open_again(self) -> None:
+        try:
+            self._backend.open()
+        except DeviceError as error:
+            self._say(f"the driver cannot be opened again: {error}")
+            return
+        for info in self._backend.devices():
+            self._limiter.know(info)
+
+    def gone(self, caller: Caller) -> None:
+        """The caller hung up, was killed or fell silent."""
+        for uuid in [uuid for uuid, holder in self._holders.items() if holder is caller]:
+            self._restore(uuid, "the caller has gone")
+
+    def tick(self) -> None:
+        """Each second: whoever else uses a held board now has it to himself."""
+        now = self._clock()
+        if now < self._watch_at:
+            return
+        self._watch_at = now + WATCH_S
+        for uuid, holder in list(self._holders.items()):
+            with contextlib.suppress(DeviceError):
+                if not self._in_group(holder.uid) and self._strangers(uuid, holder.uid):
+                    self._restore(uuid, "somebody else uses the board now")
+        for uuid in self._limiter.active():
+            if uuid not in self._holders:  # the driver refused before
+                self._restore(uuid, "again")
+
+    def close(self) -> None:
+        """Restore everything."""
+        for uuid in list(self._holders):
+            self._restore(uuid, "capd ends")
+
+    # --- who may ---
+
+    def _busy(self, uid: int) -> bool:
+        since_s, count = self._calls.get(uid, (0.0, 0))
+        now = self._clock()
+        if now - since_s >= 1.0:
+            self._calls = {one: kept for one, kept in self._calls.items() if now - kept[0] < 1.0}
+            since_s, count = now, 0
+        self._calls[uid] = (since_s, count + 1)
+        return count >= DRIVER_CALLS_PER_S
+
+    def _refusal(self, caller: Caller, uuid: str) -> wire.Answer | None:
+        holder = self._holders.get(uuid)
+        if holder is not None and holder is not caller:
+            return wire.Answer(False, wire.HELD, f"uid {holder.uid} (pid {holder.pid}) holds this GPU's limit")
+        if self._in_group(caller.uid):
+            return None
+        try:
+            pids = self._backend.everyone(uuid)
+        except DeviceError as error:
+            if error.code == UNINITIALIZED:
+                raise
+            return wire.Answer(False, wire.REFUSED, f"the driver does not say who uses this GPU ({error})")
+        if any(self._owner(pid) != caller.uid for pid in pids):
+            return wire.Answer(False, wire.REFUSED, "processes that are not yours, or hidden, use this GPU")
+        if not pids and holder is None:
+            return wire.Answer(False, wire.NOT_YET, "no process of yours uses this GPU yet")
+        return None
+
+    def _strangers(self, uuid: str, uid: int) -> list[int]:
+        """Processes on the board that are not the uid's, for all that can be seen. Raises DeviceError."""
+        return [pid for pid in self._backend.everyone(uuid) if self._owner(pid) != uid]
+
+    def _in_group(self, uid: int) -> bool:
+        if self._group is None:
+            return False
+        try:
+            user = pwd.getpwuid(uid)
+            return grp.getgrnam(self._group).gr_gid in os.getgrouplist(user.pw_name, user.pw_gid)
+        except (KeyError, OSError):
+            return False
+
+    # --- what is done ---
+
+    def _limit(self, caller: Caller, uuid: str, limit_mw: int) -> wire.Answer:
+        outcome = self._limiter.apply(uuid, limit_mw / 1000, allow_raise=False, power_w=None, now_s=self._clock())
+        self._written_s[uuid] = self._clock()
+        if not outcome.ok:
+            return wire.Answer(False, CODES.get(outcome.code, UNKNOWN), outcome.text)
+        self._holders[uuid] = caller
+        found_w = self._limiter.found_w(uuid) or 0.0
+        self._say(f"{uuid}: {limit_mw / 1000:.0f} W for uid {caller.uid} (pid {caller.pid}), found {found_w:.0f} W")
+        return wire.Answer()
+
+    def _restores(self, request: wire.Limit | wire.Lock) -> bool:
+        """Whether nothing of the caller's is to be left on the board."""
+        if isinstance(request, wire.Lock):
+            return request.mhz is None
+        return request.limit_mw >= 1000 * (self._limiter.found_w(request.uuid) or float("inf"))
+
+    def _lock(self, caller: Caller, uuid: str, mhz: int) -> wire.Answer:
+        self._limiter.lock(uuid, mhz)
+        self._written_s[uuid] = self._clock()
+        self._holders[uuid] = caller
+        self._say(f"{uuid}: clock at most {mhz} MHz for uid {caller.uid} (pid {caller.pid})")
+        return wire.Answer()
+
+    def _restore(self, uuid: str, why: str) -> None:
+        self._holders.pop(uuid, None)
+        outcome = self._limiter.release(uuid)
+        self._written_s[uuid] = self._clock()
+        self._say(f"{uuid}: {'restored' if outcome.ok else outcome.text or 'not restored'} ({why})")
+
+    def _boards(self) -> tuple[wire.Board, ...]:
+        found = []
+        for info in self._backend.devices():
+            limit_mw = None
+            with contextlib.suppress(DeviceError):
+                limit_mw = self._backend.limit_mw(info.uuid)
+            holder = self._holders.get(info.uuid)
+            found.append(wire.Board(info.uuid, info.name, limit_mw, None if holder is None else holder.uid))
+        return tuple(found)
+
+
+def owner_of(pid: int) -> int | None:
+    """The uid that owns a process; None where it cannot be seen."""
+    try:
+        return os.stat(f"/proc/{pid}").st_uid  # noqa: PTH116
+    except OSError:
+        return None

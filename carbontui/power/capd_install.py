@@ -1,0 +1,98 @@
+"""Installing capd where systemd is: a socket that starts it, a service that may do little else."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from carbontui.power import capd_wire
+
+UNITS = Path("/etc/systemd/system")
+NAME = "carbontui-capd"
+
+SOCKET_UNIT = """\
+[Unit]
+Description=carbontui: power limits for users, on GPUs that only they use
+
+[Socket]
+ListenStream={socket}
+SocketMode=0666
+DirectoryMode=0755
+
+[Install]
+WantedBy=sockets.target
+"""
+
+SERVICE_UNIT = """\
+[Unit]
+Description=carbontui capd: lowers power limits for users and restores them
+Requires={name}.socket
+After={name}.socket
+
+[Service]
+ExecStart={command}
+Restart=on-failure
+RestartSec=100ms
+StateDirectory=carbontui
+Environment=LANG=C.UTF-8
+CapabilityBoundingSet=CAP_SYS_ADMIN CAP_SYS_PTRACE
+NoNewPrivileges=yes
+ProtectSystem=strict
+ProtectHome=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectControlGroups=yes
+PrivateTmp=yes
+PrivateNetwork=yes
+RestrictAddressFamilies=AF_UNIX
+RestrictNamespaces=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=no
+MemoryMax=200M
+TasksMax=16
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def command(group: str | None = None, socket: Path = capd_wire.SOCKET) -> list[str]:
+    """The words that start capd; isolated from the environment and folder it is started in."""
+    words = [sys.executable, "-I", "-m", "carbontui.power.capd", "--socket", os.fspath(socket)]
+    return [*words, "--group", group] if group else words
+
+
+def units(group: str | None) -> dict[str, str]:
+    """Name and text of each unit."""
+    return {
+        f"{NAME}.socket": SOCKET_UNIT.format(socket=capd_wire.SOCKET),
+        f"{NAME}.service": SERVICE_UNIT.format(name=NAME, command=" ".join(command(group))),
+    }
+
+
+def writable_by_others(paths: Iterable[Path]) -> Path | None:
+    """The first of these files and folders, or of what they lie in, that somebody but root can change.
+
+    What root runs must be root's: a carbontui in a user's home would make that user root.
+    """
+    for path in paths:
+        for place in (path, *path.resolve().parents, path.resolve()):
+            found = place.lstat() if place.is_symlink() else place.stat()
+            sticky = stat.S_ISDIR(found.st_mode) and bool(found.st_mode & stat.S_ISVTX)
+            if found.st_uid != 0 or (found.st_mode & 0o022 and not place.is_symlink() and not sticky):
+                return place
+    return None
+
+
+def code() -> list[Path]:
+    """What capd consists of: the interpreter, and the folders its modules come from."""
+    import msgspec
+    import pynvml
+
+    package = Path(__file__).parent
+    files = [Path(sys.executable), package.parent, Path(msgspec.__file__).parent, Path(pynvml.__file__)]
+    return [*files, *package.glob("*.py"), *package.parent.glob("*.py")]

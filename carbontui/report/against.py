@@ -1,0 +1,59 @@
+"""Two runs side by side: what the one used beside the other, and by how much it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from carbontui import units
+from carbontui.report.story import RunStory
+
+
+class Line(NamedTuple):
+    """One figure of both runs, and the first against the second in percent ('' where that means nothing)."""
+
+    what: str
+    this: str
+    other: str
+    change: str
+
+
+def against(this: RunStory, other: RunStory) -> list[Line]:
+    """`this` run against the `other`: a minus is less than the other used."""
+    memory: Callable[[RunStory], float | None] = lambda s: _peak(s)  # noqa: E731
+    mean_w: Callable[[RunStory], float | None] = lambda s: _mean_w(s)  # noqa: E731
+    lines: list[tuple[str, Callable[[RunStory], float | None], Callable[[float], str]]] = [
+        ("CO2", lambda s: s.gco2_g, units.fmt_grams),
+        ("energy at the wall", lambda s: s.energy_wall_kwh, units.fmt_kwh),
+        ("boards alone", lambda s: s.energy_gpu_kwh or None, units.fmt_kwh),
+        ("elapsed", lambda s: s.elapsed_s, units.fmt_duration),
+        ("work, flat out", lambda s: s.done_s, units.fmt_duration),
+        ("mean power", mean_w, units.fmt_watts),
+        ("mean intensity", lambda s: s.intensity_mean, lambda v: f"{v:.0f} g/kWh"),
+        ("steps", lambda s: float(s.status.step) or None, lambda v: f"{v:,.0f}"),
+        ("energy per step", _per_step, units.fmt_kwh),
+        ("board memory in use, last seen", memory, lambda v: f"{v / 2**30:.2f} GiB"),
+        ("last loss", lambda s: s.status.loss, lambda v: f"{v:.4g}"),
+    ]
+    found = []
+    for what, of, told in lines:
+        a, b = of(this), of(other)
+        if a is None and b is None:
+            continue
+        change = f"{a / b - 1:+.1%}" if a is not None and b else ""
+        found.append(Line(what, "–" if a is None else told(a), "–" if b is None else told(b), change))
+    return found
+
+
+def _mean_w(story: RunStory) -> float | None:
+    return story.energy_wall_kwh * units.J_PER_KWH / story.elapsed_s if story.elapsed_s > 0 else None
+
+
+def _per_step(story: RunStory) -> float | None:
+    return story.energy_wall_kwh / story.status.step if story.status.step else None
+
+
+def _peak(story: RunStory) -> float | None:
+    """Bytes on all boards when they were last read; None where the driver tells none (or read after the end)."""
+    used = [gpu.memory_used_b for gpu in story.status.gpus if gpu.memory_used_b]
+    return float(sum(used)) if used else None

@@ -1,0 +1,94 @@
+"""One card that says what a run came to: for a terminal, as SVG to show, as Markdown to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.sax.saxutils import escape
+
+from rich.cells import cell_len, set_cell_size
+
+from carbontui import units
+from carbontui.report import figures
+from carbontui.report.story import RunStory
+
+INSIDE = 52
+
+
+def lines(story: RunStory) -> list[tuple[str, str]]:
+    """(label, value) of the card."""
+    shown = [(figure.label, figure.value) for figure in figures.figures(story)]
+    gave = [(f"  {figure.label}", figure.value) for figure in figures.parts(story)[:-1]]
+    at = next((index for index, (label, _) in enumerate(shown) if label == "avoided"), len(shown) - 1) + 1
+    shown[at:at] = gave
+    if said := figures.equivalences(story.gco2_g):
+        shown.append(("emitted as", said[0]))
+    return shown
+
+
+def _foot(story: RunStory) -> list[str]:
+    told = [notice.split(":")[0] for notice in story.status.notices if notice.isupper() or "SIMULATED" in notice]
+    told += [notice.split(",")[0] for notice in story.status.notices if notice.startswith("REPLAY")]
+    metered = figures.shares(story.how[:1], figures.HOW_WORDS)
+    return [*told, f"metered by {metered}", f"grid: {figures.zone(story) or 'not known'}", f"carbontui {story.version}"]
+
+
+def terminal(story: RunStory, *, ascii: bool = False) -> str:
+    """A framed card of equal width."""
+    side, top, bottom = ("|", "+" + "-" * (INSIDE + 2) + "+", "+" + "-" * (INSIDE + 2) + "+")
+    if not ascii:
+        side, top, bottom = ("│", "╭" + "─" * (INSIDE + 2) + "╮", "╰" + "─" * (INSIDE + 2) + "╯")
+    day = units.iso(story.start_s)[:10]
+    body = [_both(story.status.name, day), ""]
+    body += [_both(label, value) for label, value in lines(story)]
+    body += ["", *_foot(story)]
+    return "\n".join([top, *[f"{side} {set_cell_size(text, INSIDE)} {side}" for text in body], bottom])
+
+
+def _both(left: str, right: str) -> str:
+    """Two texts at the two ends of a line; the left one gives way."""
+    shown = set_cell_size(left, min(cell_len(left), max(4, INSIDE - cell_len(right) - 1)))
+    return f"{shown}{' ' * max(1, INSIDE - cell_len(right) - cell_len(shown))}{right}"
+
+
+def svg(story: RunStory) -> str:
+    """The card as a picture of its own, without fonts or requests."""
+    rows = lines(story)
+    foot = _foot(story)
+    height = 74 + 22 * len(rows) + 18 * len(foot)
+    found = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 460 {height}" width="460" height="{height}"'
+        ' font-family="system-ui, sans-serif" font-size="14" fill="#1b1b1b">',
+        f'<rect x="1" y="1" width="458" height="{height - 2}" rx="8" fill="#fff" stroke="#2f6f4f" stroke-width="2"/>',
+        f'<text x="20" y="34" font-size="18" font-weight="600">{escape(_short(story.status.name))}</text>',
+        f'<text x="440" y="34" text-anchor="end" fill="#555">{units.iso(story.start_s)[:10]}</text>',
+    ]
+    y = 62
+    for label, value in rows:
+        shift, ink = (34, "#555") if label.startswith(" ") else (20, "#1b1b1b")
+        found.append(f'<text x="{shift}" y="{y}" fill="{ink}">{escape(label.strip())}</text>')
+        found.append(f'<text x="440" y="{y}" text-anchor="end" fill="{ink}">{escape(value)}</text>')
+        y += 22
+    found += _notes(foot, y + 6)
+    return "".join([*found, "</svg>"]) + "\n"
+
+
+def _notes(foot: Sequence[str], y: int) -> list[str]:
+    return [
+        f'<text x="20" y="{y + 18 * index}" font-size="12" fill="#555">{escape(text)}</text>'
+        for index, text in enumerate(foot)
+    ]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 36 else f"{text[:35]}…"
+
+
+def markdown(story: RunStory) -> str:
+    """A small table for a README or a model card."""
+
+    def cell(text: str) -> str:
+        return text.strip().replace("|", "\\|").replace("<", "&lt;")
+
+    rows = [f"| {cell(label)} | {cell(value)} |" for label, value in lines(story)]
+    head = [f"| {cell(story.status.name)} | {units.iso(story.start_s)[:10]} |", "|---|---:|"]
+    return "\n".join([*head, *rows, "", f"*{'; '.join(_foot(story))}*", ""])

@@ -1,0 +1,249 @@
+"""Charts of a run as inline SVG: no script, no request, readable in black and white.
+
+States are told apart by hatching and words, lines by their dashes and a label at their end; colour only repeats it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from xml.sax.saxutils import escape
+
+from carbontui import units
+from carbontui.report.figures import STATE_WORDS
+from carbontui.report.story import RunStory
+
+WIDTH, LEFT, RIGHT = 920.0, 62.0, 118.0
+PLOT = WIDTH - LEFT - RIGHT
+STRIP = {
+    "running": ("#dcebdd", ""),
+    "throttled": ("#e4e0f2", "h-cap"),
+    "paused": ("#f6ead2", "h-pause"),
+    "pausing": ("#f6ead2", "h-pause"),
+    "unloaded": ("#eeeeee", "h-off"),
+    "waiting": ("#ffffff", "h-off"),
+    "starting": ("#ffffff", ""),
+}
+"""Fill and hatch of each state."""
+HATCHES = (
+    '<defs><pattern id="h-pause" width="7" height="7" patternUnits="userSpaceOnUse">'
+    '<path d="M0 7L7 0" stroke="#8a6d1d" stroke-width="1"/></pattern>'
+    '<pattern id="h-cap" width="6" height="6" patternUnits="userSpaceOnUse">'
+    '<path d="M0 3H6" stroke="#5a4b8a" stroke-width="1"/></pattern>'
+    '<pattern id="h-off" width="6" height="6" patternUnits="userSpaceOnUse">'
+    '<circle cx="3" cy="3" r="1" fill="#555"/></pattern></defs>'
+)
+
+
+def timeline(story: RunStory) -> str:
+    """What it drew over what the grid was like, and the state it was in."""
+    chart = story.chart
+    times = _Times(story)
+    top, middle, bottom = (18.0, 150.0), (190.0, 306.0), 322.0
+    watts = _Scale(chart.watts, *top)
+    grams = _Scale(chart.intensity, *middle)
+    body = [
+        watts.axis("W"),
+        _area(chart.watts, times, watts, "#2f6f4f"),
+        _end(times, watts, chart.watts, "power"),
+        grams.axis("g/kWh"),
+        _line(chart.intensity, times, grams, "#333", "none"),
+        _end(times, grams, chart.intensity, "intensity"),
+        _strip(story, times, bottom),
+        times.axis(bottom + 18, [top[0], bottom + 18]),
+    ]
+    return _svg(bottom + 42, "Power, carbon intensity and state over time", body)
+
+
+def cumulated(story: RunStory) -> str:
+    """Grams so far, emitted and by run-now; '' where neither is known."""
+    chart = story.chart
+    if story.gco2_g is None or not any(chart.emitted_g):
+        return ""
+    times = _Times(story)
+    both: list[float | None] = [*chart.emitted_g, *chart.run_now_g]
+    scale = _Scale(both, 18.0, 170.0)
+    largest = max(value for value in both if value is not None)
+    unit, factor = ("kg", 1000.0) if largest >= 1000 else ("g", 1.0)
+    body = [scale.axis(f"{unit} CO2", factor), _line(chart.emitted_g, times, scale, "#2f6f4f", "none")]
+    ends = [("emitted", chart.emitted_g)]
+    if chart.run_now_g:
+        body.append(_line(chart.run_now_g, times, scale, "#333", "5 4"))
+        ends.append(("run-now", chart.run_now_g))
+    heights = _apart([scale.y(values[-1]) for _, values in ends])
+    for (name, values), y in zip(ends, heights, strict=True):
+        text = f"{name} {units.fmt_grams(values[-1])}"
+        body.append(f'<text x="{LEFT + PLOT + 6:.1f}" y="{y + 4:.1f}">{escape(text)}</text>')
+    body.append(times.axis(170.0, [18.0, 170.0]))
+    return _svg(196.0, "CO2 so far, emitted and if run at once", body)
+
+
+def losses(story: RunStory) -> str:
+    """Loss over time; '' where the training told none."""
+    if len(story.chart.loss) < 2:
+        return ""
+    times = _Times(story)
+    scale = _Scale([loss for _, loss in story.chart.loss], 18.0, 130.0, zero=False)
+    points = " ".join(f"{times.x(at):.1f},{scale.y(loss):.1f}" for at, loss in story.chart.loss)
+    line = f'<polyline points="{points}" fill="none" stroke="#333" stroke-width="1.3"/>'
+    return _svg(156.0, "Loss over time", [scale.axis("loss"), line, times.axis(130.0, [18.0, 130.0])])
+
+
+class _Times:
+    """The horizontal axis: the run from start to end."""
+
+    def __init__(self, story: RunStory) -> None:
+        self.start_s = story.chart.start_s
+        self.end_s = max(story.end_s, self.start_s + 1.0)
+        self.step_s = story.chart.step_s
+
+    def x(self, at_s: float) -> float:
+        share = (at_s - self.start_s) / (self.end_s - self.start_s)
+        return LEFT + PLOT * min(1.0, max(0.0, share))
+
+    def column(self, index: int) -> tuple[float, float]:
+        at = self.start_s + index * self.step_s
+        return self.x(at), self.x(at + self.step_s)
+
+    def axis(self, y: float, lines: Sequence[float]) -> str:
+        length = self.end_s - self.start_s
+        steps = (
+            300,
+            600,
+            1800,
+            3600,
+            3 * 3600,
+            6 * 3600,
+            12 * 3600,
+            86400,
+            2 * 86400,
+            5 * 86400,
+            7 * 86400,
+            30 * 86400,
+        )
+        step = next((s for s in steps if length / s <= 8), 60 * 86400)
+        first = math.ceil(self.start_s / step) * step
+        found = [f'<line x1="{LEFT}" x2="{LEFT + PLOT}" y1="{y}" y2="{y}" class="axis"/>']
+        at = float(first)
+        while at <= self.end_s:
+            x = self.x(at)
+            found.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{lines[0]}" y2="{lines[1]}" class="grid"/>')
+            text = units.fmt_clock(at, self.start_s)
+            found.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{escape(text)}</text>')
+            at += step
+        return "".join(found)
+
+
+class _Scale:
+    """A vertical axis over the known values, from zero unless told otherwise."""
+
+    def __init__(self, values: Iterable[float | None], top: float, bottom: float, *, zero: bool = True) -> None:
+        known = [value for value in values if value is not None]
+        self.lo = 0.0 if zero else min(known, default=0.0)
+        highest = max(known, default=1.0)
+        self.step = _nice((highest - self.lo) / 4 or 1.0)
+        self.lo = math.floor(self.lo / self.step) * self.step
+        self.hi = max(self.lo + self.step, math.ceil(highest / self.step - 1e-9) * self.step)
+        self.top, self.bottom = top, bottom
+
+    def y(self, value: float) -> float:
+        return self.bottom - (self.bottom - self.top) * (value - self.lo) / (self.hi - self.lo)
+
+    def axis(self, unit: str, factor: float = 1.0) -> str:
+        found = [f'<text x="4" y="{self.top - 6:.1f}">{escape(unit)}</text>']
+        for index in range(round((self.hi - self.lo) / self.step) + 1):
+            value = self.lo + index * self.step
+            y = self.y(value)
+            found.append(f'<line x1="{LEFT}" x2="{LEFT + PLOT}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
+            found.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value / factor:g}</text>')
+        return "".join(found)
+
+
+def _nice(step: float) -> float:
+    power = 10 ** math.floor(math.log10(step)) if step > 0 else 1.0
+    return next((m * power for m in (1.0, 2.0, 5.0) if m * power >= step), 10.0 * power)
+
+
+def _runs(values: Sequence[float | None]) -> Iterable[tuple[int, list[float]]]:
+    """The known stretches of a series: (first column, values)."""
+    first, found = 0, list[float]()
+    for index, value in enumerate([*values, None]):
+        if value is not None:
+            if not found:
+                first = index
+            found.append(value)
+        elif found:
+            yield first, found
+            found = []
+
+
+def _steps(first: int, values: list[float], times: _Times, scale: _Scale) -> str:
+    points = []
+    for offset, value in enumerate(values):
+        left, right = times.column(first + offset)
+        y = scale.y(value)
+        points += [f"{left:.1f},{y:.1f}", f"{right:.1f},{y:.1f}"]
+    return " ".join(points)
+
+
+def _line(values: Sequence[float | None], times: _Times, scale: _Scale, stroke: str, dash: str) -> str:
+    return "".join(
+        f'<polyline points="{_steps(first, run, times, scale)}" fill="none" stroke="{stroke}"'
+        f' stroke-width="1.5" stroke-dasharray="{dash}"/>'
+        for first, run in _runs(values)
+    )
+
+
+def _area(values: Sequence[float | None], times: _Times, scale: _Scale, stroke: str) -> str:
+    found = []
+    for first, run in _runs(values):
+        left, right = times.column(first)[0], times.column(first + len(run) - 1)[1]
+        y0 = scale.y(scale.lo)
+        points = f"{left:.1f},{y0:.1f} {_steps(first, run, times, scale)} {right:.1f},{y0:.1f}"
+        found.append(f'<polygon points="{points}" fill="#2f6f4f" fill-opacity="0.16" stroke="none"/>')
+    return "".join(found) + _line(values, times, scale, stroke, "none")
+
+
+def _end(times: _Times, scale: _Scale, values: Sequence[float | None], name: str) -> str:
+    last = next((value for value in reversed(values) if value is not None), None)
+    if last is None:
+        return ""
+    return f'<text x="{LEFT + PLOT + 6:.1f}" y="{scale.y(last) + 4:.1f}">{name}</text>'
+
+
+def _apart(heights: list[float]) -> list[float]:
+    """Labels at least a line apart."""
+    if len(heights) == 2 and abs(heights[0] - heights[1]) < 14:
+        middle = sum(heights) / 2
+        return [middle + 7, middle - 7] if heights[0] >= heights[1] else [middle - 7, middle + 7]
+    return heights
+
+
+def _strip(story: RunStory, times: _Times, y: float) -> str:
+    """The states in a row, each long one named."""
+    found = [HATCHES]
+    for span in story.spans:
+        left, right = times.x(span.start_s), times.x(span.end_s)
+        if right - left < 0.3 or span.state not in STRIP:
+            continue
+        fill, hatch = STRIP[span.state]
+        box = f'x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="18"'
+        words = STATE_WORDS.get(span.state, span.state).split(",")[0]
+        found.append(
+            f'<rect {box} fill="{fill}" stroke="#999" stroke-width="0.5"><title>{escape(words)}</title></rect>'
+        )
+        if hatch:
+            found.append(f'<rect {box} fill="url(#{hatch})" opacity="0.5"/>')
+        if right - left > 7.0 * len(words):
+            middle = (left + right) / 2
+            halo = 'class="halo" text-anchor="middle"'
+            found.append(f'<text x="{middle:.1f}" y="{y + 13}" {halo}>{escape(words)}</text>')
+    found.append(f'<text x="{LEFT + PLOT + 6:.1f}" y="{y + 13}">state</text>')
+    return "".join(found)
+
+
+def _svg(height: float, title: str, body: Iterable[str]) -> str:
+    return (
+        f'<svg viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" aria-label="{escape(title)}">'
+        f"<title>{escape(title)}</title>{''.join(body)}</svg>"
+    )

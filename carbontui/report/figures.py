@@ -1,0 +1,167 @@
+"""The figures of a run as every form of the report prints them: one place, so that all agree to the last digit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from carbontui import units
+from carbontui.report.story import RunStory
+
+STATE_WORDS = {
+    "running": "flat out",
+    "throttled": "under a cap",
+    "paused": "paused, model in memory",
+    "pausing": "waiting for a step to end",
+    "unloaded": "unloaded, boards free",
+    "waiting": "waiting for its start",
+    "starting": "starting",
+    "done": "ended",
+    "failed": "ended",
+    "stopped": "ended",
+    "lost": "ended",
+}
+DEVICE_WORDS = {"cpu": "CPU", "dram": "memory", "host": "host constant"}
+SIGNAL_WORDS = {
+    "average_lifecycle": "average of the grid, lifecycle",
+    "average_direct": "average of the grid, direct emissions",
+    "marginal": "marginal",
+}
+KIND_WORDS = {
+    "actual": "as realised",
+    "estimated": "estimated by the source or a typical day",
+    "forecast": "forecast, not revised yet",
+    "unknown": "not known: the value of the moment stood in",
+}
+HOW_WORDS = {
+    "counter": "energy counters of the devices",
+    "integrated": "power readings, integrated",
+    "model": "a model of the host",
+    "gap": "gaps filled at the last power",
+    "snapshot": "carried on from a snapshot",
+}
+EQUIVALENCES = (("km in an average US passenger car", 0.2442), ("smartphone charges", 0.0124))
+"""kg CO2e each."""
+EQUIVALENCES_SOURCE = "US EPA, Greenhouse Gas Equivalencies Calculator: calculations and references (read August 2026)"
+
+
+class Figure(NamedTuple):
+    """A label, what is printed, and what the number rests on ('' where it is plain)."""
+
+    label: str
+    value: str
+    rests_on: str = ""
+
+
+def figures(story: RunStory) -> tuple[Figure, ...]:
+    """The account of the whole run."""
+    status = story.status
+    found = [Figure("energy at the wall", units.fmt_kwh(story.energy_wall_kwh), _how(story, "energy_wall_kwh"))]
+    if story.energy_gpu_kwh:
+        found.append(Figure("boards alone", units.fmt_kwh(story.energy_gpu_kwh), _how(story, "energy_gpu_kwh")))
+    if story.gco2_g is None:
+        found.append(Figure("emitted", "not known", "no value of the grid was known"))
+    else:
+        mean = "" if story.intensity_mean is None else f"{story.intensity_mean:.0f} g/kWh in the mean; "
+        found.append(Figure("emitted", f"{units.fmt_grams(story.gco2_g)} CO2", mean + _how(story, "gco2_g")))
+    if story.avoided_g is not None and story.gco2_g is not None:
+        run_now = story.avoided_g + story.gco2_g
+        found.append(Figure("run-now", f"{units.fmt_grams(run_now)} CO2", "the same work flat out from the start"))
+        share = "" if story.kept_share is None else f" ({story.kept_share:.1%})"
+        found.append(Figure("avoided", f"{units.fmt_grams(story.avoided_g)} CO2{share}", _how(story, "avoided_g")))
+    if status.cost is not None:
+        found.append(Figure("cost", units.fmt_money(status.cost.value, status.cost.currency), "energy and rent"))
+    found.append(Figure("elapsed", units.fmt_duration(story.elapsed_s), _budget(story)))
+    if status.step:
+        total = f" of {status.steps_total:,}" if status.steps_total else ""
+        loss = "" if status.loss is None else f"last loss {status.loss:.4g}"
+        found.append(Figure("steps", f"{status.step:,}{total}", loss))
+    return tuple(found)
+
+
+def _how(story: RunStory, field: str) -> str:
+    known = story.status.provenance.get(field)
+    return f"{known.how}: {known.source}" if known else ""
+
+
+def _budget(story: RunStory) -> str:
+    budget = story.status.budget
+    if budget is None or budget.deadline is None:
+        return ""
+    slack = units.from_iso(budget.deadline) - story.end_s
+    if not story.over:
+        return f"budget {story.options.budget}"
+    side = "before" if slack >= 0 else "after"
+    return f"budget {story.options.budget}, {units.fmt_duration(abs(slack))} {side} the deadline"
+
+
+def parts(story: RunStory) -> tuple[Figure, ...]:
+    """What each means gave; the lines add up to the avoided grams. Empty where that is not known."""
+    split = story.split
+    if split is None:
+        return ()
+    lines = [
+        ("shifting: work moved in time", split.moved_g, "against the same work done at once, flat out"),
+        ("shifting: drawn while waiting", split.parked_g, "a paused board with the model in memory draws power"),
+        ("unloading: boards let go", split.unloaded_g, "against staying parked"),
+        ("caps: less power for the work", split.capped_g, "against the same work flat out at the same time"),
+        ("rest", split.rest_g, "starting, switching, reloading, and watts flat out beside their mean"),
+    ]
+    shown = [Figure(label, _signed(value), why) for label, value, why in lines if _worth(value) or label == "rest"]
+    return (*shown, Figure("avoided", _signed(split.avoided_g), "run-now less emitted"))
+
+
+def _worth(value: float) -> bool:
+    return abs(value) >= units.LEAST_G
+
+
+def _signed(grams: float) -> str:
+    if not _worth(grams):
+        return units.fmt_grams(0.0)
+    return f"{'+' if grams > 0 else '−'}{units.fmt_grams(abs(grams))}"
+
+
+def by_state(story: RunStory) -> tuple[tuple[str, str, str, str], ...]:
+    """(what, time, energy, grams) of each state."""
+    return tuple(
+        (
+            STATE_WORDS.get(p.name, p.name),
+            units.fmt_duration(p.seconds),
+            units.fmt_kwh(p.kwh),
+            units.fmt_grams(p.gco2_g),
+        )
+        for p in story.by_state
+    )
+
+
+def by_device(story: RunStory) -> tuple[tuple[str, str, str], ...]:
+    """(device, energy, grams), at the wall."""
+    names = {gpu.uuid: f"{gpu.name} ({gpu.uuid})" for gpu in story.status.gpus}
+    return tuple(
+        (DEVICE_WORDS.get(p.name, names.get(p.name, p.name)), units.fmt_kwh(p.kwh), units.fmt_grams(p.gco2_g))
+        for p in story.by_device
+    )
+
+
+def shares(found: tuple[tuple[str, float], ...], names: dict[str, str]) -> str:
+    """'97% energy counters of the devices, 3% a model of the host'."""
+    return ", ".join(f"{share:.0%} {names.get(name, name)}" for name, share in found) or "nothing yet"
+
+
+def zone(story: RunStory) -> str:
+    """'DE, average of the grid, direct emissions', or ''."""
+    known = story.status.intensity
+    if known is None:
+        return story.options.zone or ""
+    return f"{known.zone}, {SIGNAL_WORDS.get(known.signal, known.signal)}"
+
+
+def equivalences(grams: float | None) -> tuple[str, ...]:
+    """What so many grams compare to; nothing for less than a gram."""
+    if grams is None or abs(grams) < 1.0:
+        return ()
+    return tuple(f"{abs(grams) / 1000 / kg:,.3g} {name}" for name, kg in EQUIVALENCES)
+
+
+def clock(at_s: float, story: RunStory) -> str:
+    """A time with its day where the run is not of one day; local time, named by `clock_name` once."""
+    return units.fmt_clock(at_s, story.start_s)

@@ -1,0 +1,121 @@
+"""The run as Markdown, CSV and JSON, from the same figures as the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import asdict
+from typing import Any
+
+from carbontui import units
+from carbontui.report import figures, page, prose
+from carbontui.report.story import RunStory
+
+SCHEMA = "carbontui.report/1"
+KWH_DIGITS, GRAM_DIGITS = 9, 6
+"""As `status --json` rounds them."""
+
+
+def markdown(story: RunStory) -> str:
+    """For a README, an issue or a lab book."""
+    lines = [f"# {_cell(story.status.name)}", "", f"job {story.status.job}", ""]
+    lines += [f"> **{_cell(notice)}**" for notice in story.status.notices]
+    lines += ["", *[_cell(text) + "\n" for text in prose.story_of(story)]]
+    lines += ["## Account", "", *_table(("figure", "value", "rests on"), figures.figures(story))]
+    if parts := figures.parts(story):
+        lines += ["", "## What each means gave", "", *_table(("means", "CO2", "against"), parts)]
+    lines += ["", "## Where it went", "", *_table(("state", "time", "energy", "CO2"), figures.by_state(story))]
+    lines += ["", *_table(("device", "energy", "CO2"), figures.by_device(story))]
+    lines += ["", "## Decisions", "", *[f"- {_cell(line)}" for line in prose.decisions(story)]]
+    lines += ["", "## What it rests on", "", *_table(("what", "where it comes from"), page.basis(story))]
+    lines += ["", "## For a methods section", "", _cell(prose.methods(story)), ""]
+    return "\n".join(lines)
+
+
+def _table(head: tuple[str, ...], rows: Any) -> list[str]:
+    found = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return found + [f"| {' | '.join(_cell(str(cell)) for cell in row)} |" for row in rows]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def numbers(story: RunStory) -> dict[str, Any]:
+    """The run as plain values, at the digits of `status --json`; durations in seconds, times RFC 3339."""
+    split = story.split
+    gave = None
+    if split is not None:
+        gave = {name: round(value, GRAM_DIGITS) for name, value in asdict(split).items()}
+        gave["shifting_g"] = round(split.shifting_g, GRAM_DIGITS)
+    return {
+        "schema": SCHEMA,
+        "job": story.status.job,
+        "name": story.status.name,
+        "state": story.status.state,
+        "reason": {"code": story.status.reason.code, "text": story.status.reason.text},
+        "started": units.iso(story.start_s),
+        "ended": units.iso(story.end_s) if story.over else None,
+        "elapsed_s": round(story.elapsed_s, 3),
+        "work_done_s": round(story.done_s, 3),
+        "steps": story.status.step,
+        "zone": story.options.zone,
+        "pue": story.options.pue,
+        "energy_gpu_kwh": round(story.energy_gpu_kwh, KWH_DIGITS),
+        "energy_wall_kwh": round(story.energy_wall_kwh, KWH_DIGITS),
+        "gco2_g": _grams(story.gco2_g),
+        "avoided_g": _grams(story.avoided_g),
+        "cost": None if story.status.cost is None else asdict_cost(story),
+        "full_wall_w": story.full_wall_w,
+        "split": gave,
+        "by_state": [_part(part) for part in story.by_state],
+        "by_device": [_part(part) for part in story.by_device],
+        "metered_by": dict(story.how),
+        "intensity_kinds": dict(story.grid_kinds),
+        "sources": list(story.sources),
+        "plans": story.plans,
+        "decisions": [{**asdict(made), "at": units.iso(made.at_s)} for made in story.decisions],
+        "notices": list(story.status.notices),
+        "version": story.version,
+    }
+
+
+def asdict_cost(story: RunStory) -> dict[str, Any]:
+    assert story.status.cost is not None
+    return {"value": story.status.cost.value, "currency": story.status.cost.currency}
+
+
+def _grams(value: float | None) -> float | None:
+    return None if value is None else round(value, GRAM_DIGITS)
+
+
+def _part(part: Any) -> dict[str, Any]:
+    kwh = round(part.kwh, KWH_DIGITS)
+    return {"name": part.name, "seconds": round(part.seconds, 3), "kwh": kwh, "gco2_g": _grams(part.gco2_g)}
+
+
+CSV_COLUMNS = ("time", "seconds", "watts", "kwh", "gco2_per_kwh", "gco2_g", "run_now_gco2_g")
+
+
+def table(story: RunStory) -> str:
+    """A row per column of the charts: what was drawn and emitted in it. The sums are the run's totals."""
+    chart = story.chart
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(CSV_COLUMNS)
+    for index, watts in enumerate(chart.watts):
+        at = chart.start_s + index * chart.step_s
+        seconds = min(story.end_s, at + chart.step_s) - max(story.start_s, at)
+        emitted = chart.emitted_g[index] - (chart.emitted_g[index - 1] if index else 0.0)
+        flat: float | str = ""
+        if chart.run_now_g:
+            flat = round(chart.run_now_g[index] - (chart.run_now_g[index - 1] if index else 0.0), GRAM_DIGITS)
+        known = chart.intensity[index]
+        rows.writerow(
+            (
+                units.iso(max(story.start_s, at)), round(seconds, 3), "" if watts is None else round(watts, 3),
+                round(chart.kwh[index], KWH_DIGITS), "" if known is None else round(known, 3),
+                "" if story.gco2_g is None else round(emitted, GRAM_DIGITS), flat,
+            )
+        )  # fmt: skip
+    return out.getvalue()

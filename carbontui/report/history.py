@@ -1,0 +1,61 @@
+"""Totals of all jobs on this machine, by month, project or board."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from carbontui import protocol, units
+
+By = Literal["month", "project", "board"]
+
+
+class Total(NamedTuple):
+    """Sums of the jobs of one group; `unknown` of them have no grams."""
+
+    name: str
+    jobs: int
+    energy_wall_kwh: float
+    gco2_g: float
+    avoided_g: float
+    unknown: int
+
+
+def totals(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[Total]:
+    """Groups of (status, day it began as YYYY-MM-DD), by name. A replay's time and a simulated board's energy are no
+    real ones: such jobs are in a group of their own."""
+    found: dict[str, Total] = {}
+    for status, day in jobs:
+        name = _name(status, day, by)
+        was = found.get(name, Total(name, 0, 0.0, 0.0, 0.0, 0))
+        found[name] = Total(
+            name,
+            was.jobs + 1,
+            was.energy_wall_kwh + status.energy_wall_kwh,
+            was.gco2_g + (status.gco2_g or 0.0),
+            was.avoided_g + (status.avoided_g or 0.0),
+            was.unknown + (status.gco2_g is None),
+        )
+    return sorted(found.values(), key=lambda total: total.name)
+
+
+NOT_REAL = "(replays and simulations)"
+
+
+def _name(status: protocol.Status, day: str, by: By) -> str:
+    if any(found.how in ("replay", "simulated") for found in status.provenance.values()):
+        return NOT_REAL
+    if by == "month":
+        return day[:7]
+    if by == "project":
+        # a second run of the same script is numbered
+        stem, _, number = status.name.rpartition("-")
+        return stem if stem and number.isdigit() else status.name
+    return " + ".join(sorted({gpu.name for gpu in status.gpus})) or "no GPU"
+
+
+def row(total: Total) -> list[str]:
+    """As printed; grams that are not known are said."""
+    unknown = f" ({total.unknown} not known)" if total.unknown else ""
+    grams = f"{units.fmt_grams(total.gco2_g)}{unknown}"
+    return [total.name, str(total.jobs), units.fmt_kwh(total.energy_wall_kwh), grams, units.fmt_grams(total.avoided_g)]

@@ -1,0 +1,80 @@
+"""The run as one HTML page that holds everything: no request, no script, fit to print and to send."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from carbontui import units
+from carbontui.report import charts, figures, prose
+from carbontui.report.story import RunStory
+
+HEADS = ("energy at the wall", "emitted", "run-now", "avoided", "elapsed")
+
+
+def html(story: RunStory) -> str:
+    """The page. What came from outside (names, reasons) is escaped by the template."""
+    source = resources.files("carbontui.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+    template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(source)
+    account = figures.figures(story)
+    return template.render(
+        story=story,
+        begun=figures.clock(story.start_s, story) if story.elapsed_s < 86400 else f"{_day(story.start_s)}",
+        ended=figures.clock(story.end_s, story) if story.over else "now, still running",
+        clock_name=units.clock_name(story.start_s),
+        zone=figures.zone(story),
+        notices=[*story.status.notices, *story.notes],
+        heads=[figure for figure in account if figure.label in HEADS],
+        prose=prose.story_of(story),
+        timeline=Markup(charts.timeline(story)),
+        cumulated=Markup(charts.cumulated(story)),
+        losses=Markup(charts.losses(story)),
+        figures=account,
+        parts=figures.parts(story),
+        by_state=figures.by_state(story),
+        by_device=figures.by_device(story),
+        decisions=[
+            (
+                figures.clock(made.at_s, story),
+                figures.STATE_WORDS.get(made.state, made.state) if made.kind == "state" else "a person",
+                made.text,
+            )
+            for made in story.decisions
+        ],
+        basis=basis(story),
+        methods=prose.methods(story),
+        equivalences=equivalences(story),
+    )
+
+
+def _day(at_s: float) -> str:
+    return f"{units.iso(at_s)[:10]} {units.fmt_clock(at_s, at_s)}"
+
+
+def basis(story: RunStory) -> list[tuple[str, str]]:
+    """What the figures rest on: (what, where it comes from)."""
+    flat = (
+        "not measured" if story.full_wall_w is None else f"{units.fmt_watts(story.full_wall_w)} at the wall, measured"
+    )
+    gap = "" if story.worst_gap is None else f", at most {story.worst_gap:.2%} above the optimum of its forecast"
+    return [
+        ("energy", figures.shares(story.how, figures.HOW_WORDS)),
+        ("intensity", figures.shares(story.grid_kinds, figures.KIND_WORDS)),
+        ("sources of the grid", "; ".join(story.sources) or "none"),
+        ("watts flat out", flat),
+        ("work done", f"{units.fmt_duration(story.done_s)} flat out"),
+        ("PUE, host", f"{story.options.pue:g}, {units.fmt_watts(story.options.host_w)} beside the metered devices"),
+        ("plans", f"{story.plans} made{gap}"),
+        (
+            "accuracy",
+            "sensors of accelerators are good to about 5 %; that scales energy, CO2 and what was avoided alike",
+        ),
+    ]
+
+
+def equivalences(story: RunStory) -> str:
+    """What the emitted grams compare to, and who says so."""
+    said = figures.equivalences(story.gco2_g)
+    return f"Emitted as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})." if said else ""

@@ -1,0 +1,157 @@
+"""A run in short sentences, from its facts alone: the same facts give the same words."""
+
+from __future__ import annotations
+
+from carbontui import units
+from carbontui.account.split import PARKED
+from carbontui.report import figures
+from carbontui.report.story import RunStory
+
+SHOWN = 40
+"""Decisions told one by one; of more, the first and the last."""
+
+
+def story_of(story: RunStory) -> list[str]:
+    """The run in a few sentences, a paragraph each."""
+    return [text for text in (_what(story), _how(story), _account(story), _where_from(story)) if text]
+
+
+def _what(story: RunStory) -> str:
+    status = story.status
+    begun = figures.clock(story.start_s, story)
+    where = figures.zone(story)
+    zone = f" in {where}" if where else ""
+    ran = f"{status.name} began {_day(story)} at {begun} {units.clock_name(story.start_s)}{zone}"
+    if story.over:
+        end = f"and ended {figures.clock(story.end_s, story)}, after {units.fmt_duration(story.elapsed_s)}"
+        return f"{ran} {end}: {status.reason.text}."
+    return f"{ran} and has been at it for {units.fmt_duration(story.elapsed_s)}: {status.reason.text}."
+
+
+def _day(story: RunStory) -> str:
+    return units.iso(story.start_s)[:10]
+
+
+def _how(story: RunStory) -> str:
+    pauses = [span for span in story.spans if span.state in PARKED | {"unloaded"} and span.end_s > span.start_s]
+    seconds = {part.name: part.seconds for part in story.by_state}
+    said = []
+    if story.plans:
+        gap = (
+            ""
+            if story.worst_gap is None
+            else f", none more than {story.worst_gap:.2%} above the optimum of its forecast"
+        )
+        said.append(f"{_count(story.plans, 'plan')} {'was' if story.plans == 1 else 'were'} made{gap}.")
+    if pauses:
+        total = sum(span.end_s - span.start_s for span in pauses)
+        longest = max(span.end_s - span.start_s for span in pauses)
+        most = f", the longest for {units.fmt_duration(longest)}" if len(pauses) > 1 else ""
+        said.append(f"The work stood still {_times(len(pauses))}, for {units.fmt_duration(total)} in all{most}.")
+    else:
+        said.append("The work never stood still.")
+    if seconds.get("throttled"):
+        said.append(f"It ran under a cap for {units.fmt_duration(seconds['throttled'])}")
+        said[-1] += f" and flat out for {units.fmt_duration(seconds.get('running', 0.0))}."
+    elif seconds.get("running"):
+        said.append(f"It ran flat out for {units.fmt_duration(seconds['running'])}.")
+    people = sum(1 for decision in story.decisions if decision.code == "person")
+    if people:
+        said.append(f"A person changed its course {_times(people)}.")
+    return " ".join(said)
+
+
+def _account(story: RunStory) -> str:
+    energy = f"It drew {units.fmt_kwh(story.energy_wall_kwh)} at the wall"
+    if story.gco2_g is None:
+        return f"{energy}; what that emitted is not known, for no value of the grid was."
+    mean = "" if story.intensity_mean is None else f" at {story.intensity_mean:.0f} g/kWh in the mean"
+    text = f"{energy} and emitted {units.fmt_grams(story.gco2_g)} CO2{mean}."
+    if story.avoided_g is None:
+        return f"{text} What run-now would have emitted is not known: watts flat out were not measured."
+    run_now, less = story.avoided_g + story.gco2_g, story.avoided_g
+    if abs(less) < units.LEAST_G:
+        return f"{text} Started at once and flat out it would have emitted as much."
+    share = "" if story.kept_share is None else f" or {abs(story.kept_share):.0%}"
+    side = "less" if less > 0 else "more"
+    text += (
+        f" Started at once and flat out it would have emitted {units.fmt_grams(run_now)}:"
+        f" {units.fmt_grams(abs(less))}{share} {side} than that."
+    )
+    split = story.split
+    if split is None:
+        return text
+    gave = [
+        ("moving work in time", split.moved_g),
+        ("waiting with the model in memory", split.parked_g),
+        ("unloading", split.unloaded_g),
+        ("power caps", split.capped_g),
+        ("starting, switching and the rest", split.rest_g),
+    ]
+    told = [
+        f"{name} {'saved' if grams > 0 else 'cost'} {units.fmt_grams(abs(grams))}"
+        for name, grams in gave
+        if abs(grams) >= max(units.LEAST_G, 0.005 * abs(less))
+    ]
+    return f"{text} Of this, {_listed(told)}." if told else text
+
+
+def _where_from(story: RunStory) -> str:
+    metered = figures.shares(story.how, figures.HOW_WORDS)
+    grid = figures.shares(story.grid_kinds, figures.KIND_WORDS)
+    source = f" ({'; '.join(story.sources)})" if story.sources else ""
+    return f"Energy was metered by {metered}; intensity was {grid}{source}."
+
+
+def decisions(story: RunStory) -> list[str]:
+    """One line each: when, what, and why."""
+    found = []
+    for made in story.decisions:
+        if made.kind == "state" and made.state == "pausing":
+            continue  # the pause itself follows
+        what = figures.STATE_WORDS.get(made.state, made.state) if made.kind == "state" else "a person"
+        found.append(f"{figures.clock(made.at_s, story):>12}  {what}: {made.text}")
+    if len(found) <= SHOWN:
+        return found
+    half = SHOWN // 2
+    left = len(found) - 2 * half + story.left_out
+    return [*found[:half], f"{'...':>12}  {left} more", *found[-half:]]
+
+
+def methods(story: RunStory) -> str:
+    """A paragraph for the methods section of a paper."""
+    pue = f", times a PUE of {story.options.pue:g}" if story.options.pue != 1.0 else ", without cooling (PUE 1)"
+    host = f", with {story.options.host_w:g} W for the rest of the host" if story.options.host_w else ""
+    text = (
+        f"Energy was measured with carbontui {story.version} by {figures.shares(story.how, figures.HOW_WORDS)} for"
+        f" accelerators, CPU and memory{host}{pue}: {units.fmt_kwh(story.energy_wall_kwh)} over"
+        f" {units.fmt_duration(story.elapsed_s)}."
+    )
+    if story.gco2_g is None:
+        return text
+    source = "; ".join(story.sources) or "no named source"
+    kinds = figures.shares(story.grid_kinds, figures.KIND_WORDS)
+    text += (
+        f" Emissions are the energy of each five minutes times the carbon intensity of the grid zone"
+        f" {figures.zone(story)} at that time (source: {source}; {kinds}):"
+        f" {units.fmt_grams(story.gco2_g)} CO2."
+    )
+    if story.avoided_g is not None:
+        text += (
+            " Avoided emissions are the difference to a counterfactual: the same work, started at once and run without"
+            " pause at the measured full power on the same realised intensities:"
+            f" {units.fmt_grams(story.avoided_g)} CO2. Energy drawn while paused, switching and reloading is included."
+        )
+    return text + " Sensors of accelerators are good to about 5 %, which scales all of these figures alike."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,417 @@
+"""One job's run as a frozen value, built from its journal alone: what every form of the report shows.
+
+Read-only, also beside a live supervisor. Times are epoch seconds of the job's clock (a replay's runs faster).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from carbontui import protocol, units
+from carbontui.account import accounts
+from carbontui.account.accounts import BIN_S
+from carbontui.account.split import Cell, Span, Split, intensity_of, split_avoided
+from carbontui.job import journal, spec, store
+from carbontui.job.spec import Options
+
+COLUMNS = 480
+"""Columns of a chart: what a page shows, whatever the length of the run."""
+STEP_ROWS = 4000
+"""Reports of steps read at most: enough to place the work of a month within ten minutes."""
+DECISIONS = 400
+"""Decisions kept; of a longer run the first and the last."""
+SCHEMA = journal.SCHEMA_VERSION
+
+
+class NoStory(LookupError):
+    """The journal tells no run; the text says why, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Something that was decided, by the plan or a person: a code and the words it was shown with."""
+
+    at_s: float
+    kind: str
+    state: str
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one state or device came to."""
+
+    name: str
+    seconds: float
+    kwh: float
+    gco2_g: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Columns of equal time: mean watts while something was read (None: nothing), kWh at the wall, g/kWh, and grams so
+    far, emitted and by run-now."""
+
+    start_s: float
+    step_s: float
+    kwh: tuple[float, ...]
+    watts: tuple[float | None, ...]
+    intensity: tuple[float | None, ...]
+    emitted_g: tuple[float, ...]
+    run_now_g: tuple[float, ...]
+    loss: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunStory:
+    """All figures of a run. Grams and `split` are None where no intensity or no watts flat out are known."""
+
+    status: protocol.Status
+    options: Options
+    start_s: float
+    first_s: float
+    end_s: float
+    done_s: float
+    full_wall_w: float | None
+    energy_gpu_kwh: float
+    energy_wall_kwh: float
+    gco2_g: float | None
+    avoided_g: float | None
+    split: Split | None
+    by_state: tuple[Part, ...]
+    by_device: tuple[Part, ...]
+    how: tuple[tuple[str, float], ...]
+    """How the joules were metered, as shares, largest first."""
+    grid_kinds: tuple[tuple[str, float], ...]
+    """Share of the energy whose intensity is actual, estimated or forecast (or unknown), largest first."""
+    sources: tuple[str, ...]
+    spans: tuple[Span, ...]
+    decisions: tuple[Decision, ...]
+    left_out: int
+    plans: int
+    worst_gap: float | None
+    chart: Chart
+    version: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def over(self) -> bool:
+        return self.status.state not in protocol.LIVE_STATES
+
+    @property
+    def elapsed_s(self) -> float:
+        return max(0.0, self.end_s - self.start_s)
+
+    @property
+    def intensity_mean(self) -> float | None:
+        """gCO2/kWh, weighted by energy."""
+        if self.gco2_g is None or self.energy_wall_kwh <= 0:
+            return None
+        return self.gco2_g / self.energy_wall_kwh
+
+    @property
+    def kept_share(self) -> float | None:
+        """Avoided, of what run-now would have emitted."""
+        if self.avoided_g is None or self.gco2_g is None or self.avoided_g + self.gco2_g <= 0:
+            return None
+        return self.avoided_g / (self.avoided_g + self.gco2_g)
+
+
+def build(job: store.Job, *, status: protocol.Status | None = None, version: str = "") -> RunStory:
+    """The story of a job; `status` where it is alive and was just asked. Raises NoStory."""
+    try:
+        options = spec.load(job.dir)
+    except (OSError, ValueError) as error:
+        raise NoStory(f"job {job.id}: spec.json cannot be read ({error})") from None
+    try:
+        with journal.read(job.dir / "journal.db") as db:
+            found = db.execute("pragma user_version").fetchone()[0]
+            if found > SCHEMA:
+                raise NoStory(f"job {job.id}: its journal has schema {found}, newer than this carbontui ({SCHEMA})")
+            return _read(db, options, status or job.status(), version)
+    except FileNotFoundError:
+        raise NoStory(f"job {job.id} has no journal yet") from None
+    except sqlite3.DatabaseError as error:
+        raise NoStory(f"job {job.id}: journal.db cannot be read ({error})") from None
+
+
+def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, version: str) -> RunStory:
+    said = _state(db, "accounts")
+    if not said:
+        raise NoStory(f"job {options.job} has nothing to tell yet: no energy was booked ({status.reason.text})")
+    rows = _energy(db)
+    counted = [row for row in rows if options.count_idle or row.state != "waiting"]
+    values, kinds, sources = _grid(db)
+    bins = accounts.mean_per_bin(values)
+    nowcast = said.get("nowcast_g")
+    grams_of = intensity_of(bins, nowcast) if bins or nowcast is not None else None
+    start_s, done_s = float(said["start_s"]), float(said["done_s"])
+    first_s = min([row.bin_s for row in rows], default=start_s)
+    spans, decisions, plans, worst_gap, last_s = _events(db, start_s, float(units.from_iso(status.measured_at)))
+    end_s = last_s if status.state not in protocol.LIVE_STATES else max(last_s, units.from_iso(status.measured_at))
+    cells = _cells(counted, options.pue)
+    full_w = said.get("full_wall_w")
+    steps = _steps(db)
+    found: Split | None = None
+    if grams_of is not None and full_w is not None and said.get("avoided_g") is not None:
+        found = split_avoided(
+            cells, spans, [(at, step) for at, step, _ in steps], grams_of, start_s=start_s, done_s=done_s,
+            full_w=full_w, parked_w=_parked_w(db, status, options), before_g=float(said.get("before_g") or 0.0),
+        )  # fmt: skip
+    kept = _thinned(decisions)
+    return RunStory(
+        status=status,
+        options=options,
+        start_s=start_s,
+        first_s=first_s,
+        end_s=end_s,
+        done_s=done_s,
+        full_wall_w=full_w,
+        energy_gpu_kwh=float(said["energy_gpu_kwh"]),
+        energy_wall_kwh=float(said["energy_wall_kwh"]),
+        gco2_g=said.get("gco2_g"),
+        avoided_g=said.get("avoided_g"),
+        split=found,
+        by_state=_by_state(cells, spans, grams_of),
+        by_device=_by_device(counted, options.pue, grams_of),
+        how=_shares([(row.how, row.joules) for row in counted]),
+        grid_kinds=_grid_kinds(cells, kinds),
+        sources=sources,
+        spans=tuple(spans),
+        decisions=kept,
+        left_out=len(decisions) - len(kept),
+        plans=plans,
+        worst_gap=worst_gap,
+        chart=_chart(counted, options.pue, bins, grams_of, steps, start_s, end_s, done_s, full_w),
+        version=version,
+        notes=tuple(filter(None, (str(_state(db, "missing") or ""),))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    bin_s: float
+    device: str
+    state: str
+    how: str
+    joules: float
+    seconds: float
+
+
+def _energy(db: sqlite3.Connection) -> list[_Row]:
+    """Sums per bin, device, state and how; a row of the journal never crosses a bin. In the order of the rows."""
+    query = (
+        f"select cast(t0 / {BIN_S:.0f} as integer) * {BIN_S}, device, state, how, sum(joules), sum(t1 - t0)"
+        " from energy group by 1, 2, 3, 4"
+    )
+    return [_Row(*row) for row in db.execute(query)]
+
+
+def _cells(rows: list[_Row], pue: float) -> list[Cell]:
+    found: dict[tuple[float, str], float] = {}
+    for row in rows:
+        key = (row.bin_s, row.state)
+        found[key] = found.get(key, 0.0) + row.joules * pue
+    return [Cell(at, state, joules) for (at, state), joules in sorted(found.items())]
+
+
+def _grid(
+    db: sqlite3.Connection,
+) -> tuple[list[tuple[float, float, float]], list[tuple[float, float, str]], tuple[str, ...]]:
+    rows = db.execute("select start, dur, value, kind, source from grid where signal != 'price' order by start")
+    values: list[tuple[float, float, float]] = []
+    kinds: list[tuple[float, float, str]] = []
+    sources: dict[str, None] = {}
+    for start, dur, value, kind, source in rows:
+        values.append((start, dur, value))
+        kinds.append((start, dur, kind))
+        sources[source.split("; ahead:")[0]] = None
+    return values, kinds, tuple(sources)
+
+
+def _grid_kinds(cells: list[Cell], kinds: list[tuple[float, float, str]]) -> tuple[tuple[str, float], ...]:
+    of: dict[float, str] = {}
+    for start, dur, kind in kinds:
+        for at, _ in accounts.split(start, start + dur):
+            of[at] = kind
+    return _shares([(of.get(cell.bin_s, "unknown"), cell.joules) for cell in cells])
+
+
+def _shares(parts: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    sums: dict[str, float] = {}
+    for name, weight in parts:
+        sums[name] = sums.get(name, 0.0) + weight
+    total = sum(sums.values())
+    return tuple(sorted(((n, w / total) for n, w in sums.items() if w > 0), key=lambda p: -p[1])) if total > 0 else ()
+
+
+def _events(
+    db: sqlite3.Connection, start_s: float, now_s: float
+) -> tuple[list[Span], list[Decision], int, float | None, float]:
+    """Spans of states, decisions, plans made, the widest gap of a certificate, and when the last of it happened."""
+    spans: list[Span] = []
+    decisions: list[Decision] = []
+    plans, worst = 0, None
+    state, since, last = "starting", start_s, start_s
+    over = False
+    for at, kind, text in db.execute("select at, kind, data from event order by rowid"):
+        try:
+            facts = json.loads(text)
+        except ValueError:
+            continue
+        if kind == "state":
+            spans.append(Span(since, max(since, at), state))
+            state, since = str(facts.get("state", state)), at
+            over = state not in protocol.LIVE_STATES
+            decisions.append(_decision(at, "state", state, facts.get("reason", ""), facts.get("text", "")))
+        elif kind == "plan":
+            plans += 1
+            gap = facts.get("gap")
+            worst = gap if worst is None else max(worst, gap or 0.0)
+        elif kind in ("override", "budget", "stop", "override_over"):
+            said = " ".join(str(facts[key]) for key in ("mode", "verb", "value_w", "budget") if facts.get(key))
+            decisions.append(_decision(at, kind, state, "person", f"{kind.replace('_', ' ')} {said}".strip()))
+        if not over or kind in ("state", "end"):
+            last = max(last, at)
+    if not over:
+        spans.append(Span(since, max(since, now_s), state))
+    return spans, decisions, plans, worst, last
+
+
+def _decision(at: float, kind: str, state: str, code: Any, text: Any) -> Decision:
+    return Decision(at, kind, state, str(code), str(text))
+
+
+def _thinned(decisions: list[Decision]) -> tuple[Decision, ...]:
+    if len(decisions) <= DECISIONS:
+        return tuple(decisions)
+    half = DECISIONS // 2
+    return (*decisions[:half], *decisions[-half:])
+
+
+def _steps(db: sqlite3.Connection) -> list[tuple[float, float, float | None]]:
+    """(at, steps done, loss) of at most STEP_ROWS reports, evenly apart, and the last."""
+    last = db.execute("select max(rowid) from steps").fetchone()[0] or 0
+    every = max(1, -(-last // STEP_ROWS))
+    wanted = [*range(1, last, every), last] if last else []
+    found: list[tuple[float, float, float | None]] = []
+    for index in wanted:
+        row = db.execute("select at, step, loss from steps where rowid=?", (index,)).fetchone()
+        if row is not None:
+            found.append((row[0], float(row[1]), row[2]))
+    return found
+
+
+def _parked_w(db: sqlite3.Connection, status: protocol.Status, options: Options) -> float | None:
+    """Watts at the wall while parked; None until every board was seen so."""
+    learned = _state(db, "learned")
+    boards = [mean[0] for mean in (learned.get("parked_w") or {}).values() if mean and mean[0] is not None]
+    if not boards or len(boards) < len(status.gpus):
+        return None
+    rest = (learned.get("rest_parked_w") or [None])[0] or 0.0
+    return (math.fsum(boards) + float(rest) + options.host_w) * options.pue
+
+
+def _by_state(cells: list[Cell], spans: list[Span], grams_of: Any) -> tuple[Part, ...]:
+    seconds: dict[str, float] = {}
+    for span in spans:
+        seconds[span.state] = seconds.get(span.state, 0.0) + span.end_s - span.start_s
+    joules: dict[str, float] = {}
+    grams: dict[str, float] = {}
+    for cell in cells:
+        joules[cell.state] = joules.get(cell.state, 0.0) + cell.joules
+        if grams_of is not None:
+            grams[cell.state] = grams.get(cell.state, 0.0) + units.joules_to_kwh(cell.joules) * grams_of(cell.bin_s)
+    names = sorted({*seconds, *joules}, key=lambda name: -joules.get(name, 0.0))
+    return tuple(
+        Part(n, seconds.get(n, 0.0), units.joules_to_kwh(joules.get(n, 0.0)), grams.get(n, 0.0) if grams_of else None)
+        for n in names
+        if seconds.get(n, 0.0) > 0 or joules.get(n, 0.0) > 0
+    )
+
+
+def _by_device(rows: list[_Row], pue: float, grams_of: Any) -> tuple[Part, ...]:
+    """Per device at the wall: its share of the PUE is in its own line, so that the lines add up."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        sums = found.setdefault(row.device, [0.0, 0.0, 0.0])
+        sums[0] += row.seconds
+        sums[1] += row.joules * pue
+        sums[2] += units.joules_to_kwh(row.joules * pue) * grams_of(row.bin_s) if grams_of else 0.0
+    ordered = sorted(found.items(), key=lambda item: -item[1][1])
+    return tuple(
+        Part(name, seconds, units.joules_to_kwh(joules), grams if grams_of else None)
+        for name, (seconds, joules, grams) in ordered
+    )
+
+
+def _chart(
+    rows: list[_Row],
+    pue: float,
+    bins: Mapping[float, float],
+    grams_of: Any,
+    steps: list[tuple[float, float, float | None]],
+    start_s: float,
+    end_s: float,
+    done_s: float,
+    full_w: float | None,
+) -> Chart:
+    """Whole bins per column; what was booked before the start or after the end is in the first or last one."""
+    begin = math.floor(start_s / BIN_S) * BIN_S
+    step = BIN_S * max(1, math.ceil((end_s - begin) / BIN_S / COLUMNS))
+    columns = max(1, math.ceil((end_s - begin) / step))
+
+    def column(at_s: float) -> int:
+        return min(columns - 1, max(0, int((at_s - begin) // step)))
+
+    joules, emitted, run_now = [0.0] * columns, [0.0] * columns, [0.0] * columns
+    read: list[dict[str, float]] = [{} for _ in range(columns)]
+    for row in rows:
+        index = column(row.bin_s)
+        joules[index] += row.joules * pue
+        read[index][row.device] = read[index].get(row.device, 0.0) + row.seconds
+        if grams_of is not None:
+            emitted[index] += units.joules_to_kwh(row.joules * pue) * grams_of(row.bin_s)
+    values: list[list[float]] = [[] for _ in range(columns)]
+    for at, value in bins.items():
+        if begin <= at < begin + columns * step:
+            values[column(at)].append(value)
+    if grams_of is not None and full_w is not None:
+        for at, share in accounts.split(start_s, start_s + done_s) if done_s > 0 else ():
+            run_now[column(at)] += units.joules_to_kwh(full_w * share * done_s) * grams_of(at)
+    seconds = [max(found.values(), default=0.0) for found in read]
+    losses = [(at, loss) for at, _, loss in steps if loss is not None and math.isfinite(loss)]
+    thin = max(1, -(-len(losses) // COLUMNS))
+    return Chart(
+        start_s=begin,
+        step_s=step,
+        kwh=tuple(units.joules_to_kwh(amount) for amount in joules),
+        watts=tuple(joules[k] / seconds[k] if seconds[k] > 0 else None for k in range(columns)),
+        intensity=tuple(math.fsum(found) / len(found) if found else None for found in values),
+        emitted_g=tuple(_running(emitted)),
+        run_now_g=tuple(_running(run_now)) if any(run_now) else (),
+        loss=tuple(losses[::thin]),
+    )
+
+
+def _running(parts: list[float]) -> list[float]:
+    total, sums = 0.0, []
+    for part in parts:
+        total += part
+        sums.append(total)
+    return sums
+
+
+def _state(db: sqlite3.Connection, key: str) -> dict[str, Any]:
+    row = db.execute("select value from state where key=?", (key,)).fetchone()
+    try:
+        found = json.loads(row[0]) if row else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {"text": found} if found else {}

@@ -1,0 +1,87 @@
+"""The budget a person looks at before giving it: from the slider or typed, and what the supervisor says of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from carbontui import link, protocol
+from carbontui.tui import keys
+from carbontui.tui.picture import Choice, Picture
+from carbontui.tui.widgets.budget_slider import nearest_to
+
+PREVIEW_PAUSE_S = 0.06
+"""A held arrow key asks once it rests, not at every step."""
+
+Request = Callable[[protocol.Preview], Awaitable[link.Answer]]
+
+
+class BudgetChoice:
+    """`choice` is what is looked at; None: the budget in force. `changed` is called whenever it is another."""
+
+    def __init__(self, request: Request, changed: Callable[[], None]) -> None:
+        self._request, self._changed = request, changed
+        self._asking: asyncio.Task[None] | None = None
+        self.choice: Choice | None = None
+
+    def step(self, frontier: protocol.Frontier, steps: int) -> None:
+        """Move along the frontier from where it is looked at, or from the budget in force."""
+        at = self.choice.index if self.choice and self.choice.index is not None else frontier.chosen or 0
+        self.look_at(frontier, max(0, min(len(frontier.points) - 1, at + steps)))
+
+    def look_at(self, frontier: protocol.Frontier, index: int) -> None:
+        held = frontier.chosen if self.choice is None else self.choice.index
+        if index < len(frontier.points) and index != held:
+            point = frontier.points[index]
+            self._look(Choice(keys.budget_text(point, frontier), index, point))
+
+    def type(self, text: str) -> None:
+        """Look at a budget as it is typed; an empty one is none."""
+        if text.strip():
+            self._look(Choice(text.strip()))
+        else:
+            self.let_go()
+
+    def let_go(self) -> None:
+        if self.choice is not None:
+            self.choice = None
+            self.stop()
+            self._changed()
+
+    def replanned(self, picture: Picture) -> None:
+        """A new plan is in force: the budget looked at stays the same, what it gives is asked anew.
+
+        What was answered to the old plan is shown until then: in words, on the chart and in what enter commits alike.
+        """
+        choice = self.choice
+        if choice is None:
+            return
+        index = point = None
+        if picture.frontier is not None and len(picture.frontier.points) >= 2 and choice.index is not None:
+            index = nearest_to(picture, choice, choice.index)
+            point = picture.frontier.points[index]
+        self._look(replace(choice, index=index, point=point))
+
+    def _look(self, choice: Choice) -> None:
+        self.choice = choice
+        self._changed()
+        self.stop()
+        self._asking = asyncio.create_task(self._ask(choice), name="preview")
+
+    def stop(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+
+    async def _ask(self, choice: Choice) -> None:
+        await asyncio.sleep(PREVIEW_PAUSE_S)
+        try:
+            answer = await self._request(protocol.Preview(0, choice.budget))
+        except link.LinkError as error:
+            found = replace(choice, error=str(error))
+        else:
+            assert isinstance(answer, protocol.Previewed)
+            found = replace(choice, found=answer if answer.plan else choice.found, error=answer.error or "")
+        if self.choice is choice:
+            self.choice = found
+            self._changed()

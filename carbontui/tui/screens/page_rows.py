@@ -1,0 +1,117 @@
+"""What stands on the pages to read: keys and marks, where every number comes from, what can be done here."""
+
+from __future__ import annotations
+
+from textual.screen import Screen
+
+from carbontui import protocol, units
+from carbontui.tui import words
+from carbontui.tui.glyphs import Glyphs
+from carbontui.tui.picture import Picture
+from carbontui.tui.widgets.cells import CellRow
+
+
+def help_rows(screen: Screen[str | None], glyphs: Glyphs) -> list[CellRow]:
+    """Every key that works on this screen now, and the marks of numbers and charts."""
+    rows: list[CellRow] = []
+    for key, active in screen.active_bindings.items():
+        binding = active.binding
+        if binding.id and binding.tooltip and active.node is screen:
+            shown = {"question_mark": "?"}.get(key, key.replace("shift+", "⇧ "))
+            rows.append([(f"{shown:>9}  ", "strong"), (binding.tooltip, "text")])
+    rows.append([("   ctrl+p  ", "strong"), ("every action by name", "text")])
+    rows += [[], [("  marks behind numbers", "title")]]
+    for mark, meaning in words.MARK_MEANING.items():
+        rows.append([(f"{mark or 'none':>9}  ", "strong"), (meaning, "dim")])
+    rows += [[], [("  marks in charts", "title")]]
+    for shape, ink, meaning in _shapes(glyphs):
+        rows.append([(f"{shape:>9}", ink), ("  ", "dim"), (meaning, "dim")])
+    return rows
+
+
+def _shapes(glyphs: Glyphs) -> list[tuple[str, str, str]]:
+    """(shape, ink, meaning)"""
+    return [
+        (glyphs.now, "now", "now: left of it what was, right of it what is forecast and planned"),
+        (glyphs.hatch * 3, "hatch", "the training stands still: paused, unloaded or not started"),
+        (glyphs.bar[8], "running", "flat out"),
+        (glyphs.bar[8], "capped", "capped, or running a share of the time"),
+        (glyphs.dotted, "dim", "the deadline"),
+        (glyphs.dash * 2, "capped", "watts: the cap"),
+        (glyphs.dash * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
+        (glyphs.point, "strong", "frontier: the budget in force; leftmost is flat out"),
+        (glyphs.knob, "preview", "the budget looked at; enter commits it, esc returns"),
+    ]
+
+
+NUMBERS = {
+    "avoided_g": "avoided",
+    "cost": "cost",
+    "energy_gpu_kwh": "energy of the boards",
+    "energy_wall_kwh": "energy",
+    "finish_expected": "finish",
+    "gco2_g": "emitted",
+    "intensity": "carbon intensity",
+    "power_w": "power",
+}
+OF_A_BOARD = {"power_w": "watts", "parked_w": "parked", "limit_w": "cap"}
+
+
+def number_name(field: str) -> str:
+    """What the screen calls a field of the status: 'gpus.0.parked_w' is 'board 0 parked'."""
+    if field.startswith("gpus."):
+        _, index, last = field.split(".", 2)
+        return f"board {index} {OF_A_BOARD.get(last, last)}"
+    return NUMBERS.get(field, field)
+
+
+def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
+    """The provenance of every number, the certificate of the plan, and all notices."""
+    status = picture.status
+    rows: list[CellRow] = []
+    for field, found in sorted(status.provenance.items()):
+        mark = words.MARKS[found.how] or " "
+        old = "" if found.age_s is None else f", {units.fmt_duration(found.age_s + age_s)} old"
+        rows.append([(f"{number_name(field):<21} ", "text"), (f"{mark} ", "warning"), (f"{found.how:<11}", "strong")])
+        rows[-1].append((f"{found.source}{old}", "dim"))
+    if not rows:
+        rows.append([("nothing is known of the sources yet", "dim")])
+    rows += _plan_rows(picture.plan)
+    if status.notices:
+        rows += [[], [("notices", "title")]]
+        rows += [[("! ", "warning"), (notice, "text")] for notice in status.notices]
+    return rows
+
+
+def ability_rows(answer: protocol.AbilitiesAnswer) -> list[CellRow]:
+    """The capability table by device, then the speed curve of this job."""
+    rows: list[CellRow] = []
+    device = None
+    for found in answer.rows:
+        if found.device != device:
+            device = found.device
+            rows += [[], [(device, "title")]] if rows else [[(device, "title")]]
+        ink = {"supported": "running", "unknown": "dim"}.get(found.support, "warning")
+        rows.append([(f"{found.aspect:<15} ", "text"), (f"{found.support:<14} ", ink), (found.why, "dim")])
+        if found.fix:
+            rows.append([(f"{'fix':>15} ", "dim"), (found.fix, "strong")])
+    rows += [[], [("speed against watts, measured on this job", "title")]]
+    rows += [[(line, "text")] for line in answer.curve] or [[("not measured yet: carbontui calibrate", "dim")]]
+    return rows
+
+
+def _plan_rows(plan: protocol.PlanView | None) -> list[CellRow]:
+    if plan is None:
+        return []
+    rows: list[CellRow] = [[], [("the plan", "title")]]
+    rows += [[(line, "text")] for line in plan.explanation.splitlines() if line.strip()]
+    if plan.certificate is not None:
+        gap = f"{plan.certificate.gap:.2%} at most above the best plan of its forecast"
+        rows.append([(f"certificate: {gap}", "dim")])
+    if plan.baselines:
+        rows += [[], [("the work that is left would emit", "title")]]
+        rows.append([(f"{'by this plan':<20} ", "dim"), (units.fmt_grams(plan.gco2_g), "text")])
+    for base in plan.baselines:
+        late = "" if base.feasible else ", late"
+        rows.append([(f"{base.name:<20} ", "dim"), (f"{units.fmt_grams(base.gco2_g)}{late}", "text")])
+    return rows

@@ -1,0 +1,181 @@
+"""Only what changes on the terminal is sent to it.
+
+Textual sends every cell of a refreshed region again, with both colours of each piece: a page that opens costs the whole
+screen twice. Here each update is compared, cell by cell, with what the terminal shows, and colours are said when they
+change. Over a slow line that is the difference between a page at once and a page after half a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.color import ColorSystem
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
+from rich.style import Style
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
+from textual.strip import Strip
+
+
+class Look(NamedTuple):
+    """How a cell is painted, as SGR codes. `front` None: a blank, whose colour nobody sees."""
+
+    marks: tuple[str, ...]
+    front: str | None
+    back: str
+
+
+class Cell(NamedTuple):
+    """What stands in one cell; '' in the second cell of a wide character."""
+
+    char: str
+    look: Look
+
+
+class Changes(CompositorUpdate):
+    """An update as the terminal needs it: bytes made already."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Segment(self.text)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def render_segments(self, console: Console) -> str:
+        return self.text
+
+
+class TerminalDiff:
+    """What the terminal shows, as far as it was sent through `changes`."""
+
+    def __init__(self) -> None:
+        self._shown: dict[tuple[int, int], Cell] = {}
+
+    def forget(self) -> None:
+        """Nothing is known of the terminal any more: it was resized, or another program wrote on it."""
+        self._shown.clear()
+
+    def changes(self, update: RenderableType | None, console: Console) -> RenderableType | None:
+        """The update without what the terminal shows already; None where nothing is left of it."""
+        pieces = _pieces(update)
+        if pieces is None:
+            self.forget()
+            return update
+        system = console._color_system or ColorSystem.TRUECOLOR
+        text = self._written(pieces, system)
+        return Changes(text) if text else None
+
+    def _written(self, pieces: Iterable[tuple[int, int, int, Strip]], system: ColorSystem) -> str:
+        out: list[str] = []
+        at: tuple[int, int] | None = None
+        look: Look | None = None
+        for x, y, end, strip in pieces:
+            for column, cell in _cells(x, strip, system):
+                if column >= end:
+                    break
+                if not cell.char or self._shown.get((column, y)) == cell:
+                    if not cell.char:
+                        self._shown[column, y] = cell
+                    continue
+                self._shown[column, y] = cell
+                if at != (column, y):
+                    out.append(self._moved(at, column, y, look))
+                out += (_sgr(look, cell.look), cell.char)
+                if cell.look.front is None and look is not None:
+                    look = cell.look._replace(front=look.front if not _lost(look, cell.look) else "39")
+                else:
+                    look = cell.look if cell.look.front is not None else cell.look._replace(front="39")
+                # terminals disagree on the width of some characters: say the place anew after one
+                at = (column + 1, y) if (len(cell.char) == 1 and cell.char < "\u1100") or _drawing(cell.char) else None
+        return "".join((*out, "\x1b[0m")) if out else ""
+
+    def _moved(self, at: tuple[int, int] | None, column: int, y: int, look: Look | None) -> str:
+        """What brings the cursor to a cell: over a few of the pen's look by writing them again, words stay whole."""
+        if at is None or at[1] != y or at[0] > column or look is None:
+            return f"\x1b[{y + 1};{column + 1}H"
+        between = [self._shown.get((x, y)) for x in range(at[0], column)]
+        if len(between) <= 4 and all(cell and cell.char and not _sgr(look, cell.look) for cell in between):
+            return "".join(cell.char for cell in between if cell)
+        return f"\x1b[{column - at[0]}C"
+
+
+def _pieces(update: RenderableType | None) -> list[tuple[int, int, int, Strip]] | None:
+    """(column, row, column after its last that counts, strip) of an update; None for one of another kind."""
+    if update is None:
+        return []
+    found: list[tuple[int, int, int, Strip]] = []
+    if isinstance(update, LayoutUpdate):
+        for y, line in enumerate(update.strips, update.region.y):
+            x = update.region.x
+            for strip in line:
+                found.append((x, y, x + strip.cell_length, strip))
+                x += strip.cell_length
+        return found
+    if isinstance(update, ChopsUpdate):
+        for y, x1, x2 in update.spans:
+            for end, (x, part) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+                if part is not None and x <= x2 and end > x1:
+                    found.append((x, y, min(end, x2), part))
+        return found
+    return None
+
+
+def _cells(x: int, strip: Strip, system: ColorSystem) -> Iterator[tuple[int, Cell]]:
+    for segment in strip:
+        look = _look(segment.style or Style.null(), system)
+        blank = look if look.marks else look._replace(front=None)
+        for char in segment.text:
+            wide = 1 if char < "\u0300" else cell_len(char)
+            if wide:
+                yield x, Cell(char, blank if char == " " else look)
+                if wide == 2:
+                    yield x + 1, Cell("", look)
+                x += wide
+
+
+@lru_cache(maxsize=4096)
+def _look(style: Style, system: ColorSystem) -> Look:
+    marks = tuple(
+        code
+        for code, on in (
+            ("1", style.bold),
+            ("2", style.dim),
+            ("3", style.italic),
+            ("4", style.underline),
+            ("5", style.blink),
+            ("7", style.reverse),
+            ("9", style.strike),
+        )
+        if on
+    )
+    front = ";".join(style.color.downgrade(system).get_ansi_codes(foreground=True)) if style.color else "39"
+    back = ";".join(style.bgcolor.downgrade(system).get_ansi_codes(foreground=False)) if style.bgcolor else "49"
+    return Look(marks, front, back)
+
+
+def _lost(was: Look, now: Look) -> bool:
+    """Whether a mark ends, which takes a reset."""
+    return not set(was.marks) <= set(now.marks)
+
+
+def _sgr(was: Look | None, now: Look) -> str:
+    """What turns the pen from one look to the next; None: a pen at rest."""
+    if was is None or _lost(was, now):
+        codes = ["0"] if was is not None else []
+        was = Look((), "39", "49")
+    else:
+        codes = []
+    codes += [mark for mark in now.marks if mark not in was.marks]
+    if now.front is not None and now.front != was.front:
+        codes.append(now.front)
+    if now.back != was.back:
+        codes.append(now.back)
+    return f"\x1b[{';'.join(codes)}m" if codes else ""
+
+
+def _drawing(char: str) -> bool:
+    """Box drawing, blocks, shapes and braille: one cell wide everywhere."""
+    return "\u2500" <= char <= "\u25ff" or "\u2800" <= char <= "\u28ff"

@@ -1,0 +1,124 @@
+"""A question at the foot of the page: a value, or whether to stop. Nothing is done by default.
+
+Not a dialog over the page: what the question is about stays in sight, and only the rows of the question are repainted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Input, Label, OptionList
+from textual.widgets.option_list import Option
+
+from carbontui.tui.glyphs import BLOCKS, plain
+
+
+class Prompt(Vertical):
+    """Posts `Answered` once; its value is None when the person returns without an answer. `then` gets any other;
+    `typed` gets what is typed meanwhile, and '' where the person returns."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "back", id="prompt_back", tooltip="Return, nothing done")
+    ]
+
+    class Answered(Message):
+        def __init__(self, prompt: Prompt, value: str | None) -> None:
+            super().__init__()
+            self.prompt, self.value = prompt, value
+
+    def __init__(
+        self, title: str, then: Callable[[str], None], typed: Callable[[str], None] = lambda text: None
+    ) -> None:
+        super().__init__(id="prompt")
+        self._title, self._then, self.typed = title, then, typed
+
+    def letters(self, text: str) -> str:
+        """Our words in the letters this terminal has."""
+        return plain(text, getattr(self.app, "glyphs", BLOCKS))
+
+    def answer(self, value: str | None) -> None:
+        self.post_message(self.Answered(self, value))
+
+    async def close(self, value: str | None) -> None:
+        """Take it off the page and act on the answer: the page calls this, which knows what the keys mean then."""
+        await self.remove()
+        if value is None:
+            self.typed("")
+        else:
+            self._then(value)
+
+    def action_leave(self) -> None:
+        self.answer(None)
+
+
+class AskText(Prompt):
+    """One line of text. `check` raises ValueError with what is wrong, while the question is still open."""
+
+    def __init__(
+        self,
+        title: str,
+        hint: str,
+        value: str,
+        check: Callable[[str], object],
+        then: Callable[[str], None],
+        typed: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        super().__init__(title, then, typed)
+        self._hint, self._value, self._check = f"{hint} · enter does it, esc returns", value, check
+
+    def compose(self) -> ComposeResult:
+        yield Label(self.letters(self._title), classes="title", markup=False)
+        field = Input(self._value, select_on_focus=True, compact=True)
+        field.cursor_blink = False
+        yield field
+        yield Label(self.letters(self._hint), classes="hint", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.say(self._hint)
+        self.typed(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        try:
+            self._check(event.value)
+        except ValueError as error:
+            self.say(str(error), ok=False)
+            return
+        self.answer(event.value)
+
+    def say(self, text: str, ok: bool = True) -> None:
+        """The row beneath what is typed."""
+        line = self.query_one(".hint", Label)
+        line.set_class(not ok, "error")
+        line.update(self.letters(text))
+
+
+class AskStop(Prompt):
+    """Whether to stop the training ('stop' or 'now'); keeping it running stands first and is chosen."""
+
+    def __init__(self, name: str, then: Callable[[str], None]) -> None:
+        super().__init__(f"Stop {name}? (q, detach, leaves it running)", then)
+
+    def compose(self) -> ComposeResult:
+        yield Label(self.letters(self._title), classes="title", markup=False)
+        yield OptionList(
+            Option("keep running", id="keep"),
+            Option("stop: INT, after 30 s TERM, after 30 s more KILL", id="stop"),
+            Option("stop now: INT, TERM, KILL, a second apart", id="now"),
+        )
+
+    def on_mount(self) -> None:
+        self.query_one(OptionList).focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.answer(None if event.option.id == "keep" else event.option.id)

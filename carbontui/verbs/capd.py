@@ -1,0 +1,116 @@
+"""The administrator's verb: install, remove or ask the one privileged process that lowers limits for users."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+
+from carbontui.power import capd_client, capd_install, capd_wire
+from carbontui.verbs.failure import Failure
+
+ALLOWS = (
+    "It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a "
+    "user whose processes alone are on that GPU; it restores what it changed when the user's job ends in any way. "
+    "It raises nothing, runs no command and opens no file that a user names."
+)
+
+
+@click.group()
+def capd() -> None:
+    """Power limits for users without root: a small service that an administrator installs once.
+
+    It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a user
+    whose processes alone are on that GPU, and restores what it changed when that user's job ends.
+    """
+
+
+@capd.command()
+@click.option("--group", help="Members of this group may also lower limits on GPUs that others use.")
+@click.option("--print", "show", is_flag=True, help="Print what would be written; change nothing.")
+def install(group: str | None, show: bool) -> None:
+    """Install and start it (as root): a systemd socket and service, or the line that starts it elsewhere."""
+    if group is not None:
+        try:
+            grp.getgrnam(group)
+        except KeyError:
+            raise Failure(f"there is no group {group!r}", 2) from None
+    units = capd_install.units(group)
+    if show:
+        for name, text in units.items():
+            click.echo(f"# {capd_install.UNITS / name}\n{text}")
+        return
+    _root("sudo carbontui capd install")
+    if (place := capd_install.writable_by_others(capd_install.code())) is not None:
+        raise Failure(
+            f"{place} can be changed by somebody who is not root, who could then run anything as root through capd; "
+            "install carbontui for root first: python3 -m venv /opt/carbontui && "
+            "/opt/carbontui/bin/pip install carbontui && /opt/carbontui/bin/carbontui capd install",
+            4,
+        )
+    click.echo(ALLOWS)
+    if not _systemd():
+        line = shlex.join(capd_install.command(group))
+        click.echo(f"There is no systemd here: have your init, or the container's entry point, run as root:\n{line}")
+        return
+    for name, text in units.items():
+        (capd_install.UNITS / name).write_text(text)
+    _systemctl("daemon-reload")
+    _systemctl("enable", "--now", f"{capd_install.NAME}.socket")
+    _systemctl("enable", "--now", f"{capd_install.NAME}.service")
+    click.echo(f"capd answers at {capd_wire.SOCKET}; its log: journalctl -u {capd_install.NAME}")
+
+
+@capd.command()
+def uninstall() -> None:
+    """Stop it and remove it (as root); limits it has set are restored."""
+    _root("sudo carbontui capd uninstall")
+    if _systemd():
+        with contextlib.suppress(Failure):
+            _systemctl("disable", "--now", f"{capd_install.NAME}.socket", f"{capd_install.NAME}.service")
+    found = [capd_install.UNITS / name for name in capd_install.units(None) if (capd_install.UNITS / name).exists()]
+    for path in found:
+        path.unlink()
+    if found and _systemd():
+        _systemctl("daemon-reload")
+    click.echo("capd is removed" if found else "capd was not installed by carbontui capd install")
+
+
+@capd.command()
+def status() -> None:
+    """Whether it answers, and whose limits it holds."""
+    path = capd_wire.socket_path()
+    try:
+        with capd_client.connect() as link:
+            link.sendall(capd_wire.encode(capd_wire.Ask()))
+            answer = capd_client.receive(link, bytearray())
+    except OSError as error:
+        raise Failure(
+            f"no capd answers at {path} ({error.strerror or error}); sudo carbontui capd install", 3
+        ) from None
+    click.echo(f"capd answers at {path}")
+    for board in answer.boards:
+        limit = "no limit" if board.limit_mw is None else f"{board.limit_mw / 1000:.0f} W"
+        holder = "" if board.holder is None else f", set for uid {board.holder}"
+        click.echo(f"{board.uuid}  {board.name}  {limit}{holder}")
+
+
+def _root(line: str) -> None:
+    if os.geteuid() != 0:
+        raise Failure(f"this needs root: {line}", 4)
+
+
+def _systemd() -> bool:
+    return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
+
+
+def _systemctl(*words: str) -> None:
+    done = subprocess.run(["systemctl", *words], capture_output=True, text=True)
+    if done.returncode:
+        raise Failure(f"systemctl {' '.join(words)}: {done.stderr.strip() or done.returncode}", 1)

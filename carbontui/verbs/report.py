@@ -1,0 +1,180 @@
+"""Verbs that tell what became of a job: report, explain, receipt, history. They read and start nothing."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+
+import click
+import msgspec
+
+from carbontui import __version__, units
+from carbontui.export import codecarbon, sacct
+from carbontui.job import store
+from carbontui.report import against as comparing
+from carbontui.report import card, figures, forms, page, prose, story
+from carbontui.report import history as past
+from carbontui.verbs import talk
+from carbontui.verbs.failure import Failure
+
+
+def _told(wanted: str | None) -> story.RunStory:
+    """The story of the job meant; of none named, the live one, else the last. Raises Failure."""
+    if wanted is None:
+        every = [job for job in store.jobs() if not job.foreign]
+        live = [job for job in every if job.live]
+        if not every:
+            raise Failure("no jobs yet", 3)
+        if len(live) > 1:
+            talk.find(None)  # says which ones there are
+        found = live[0] if live else every[0]
+    else:
+        found = talk.find(wanted)
+    try:
+        return story.build(found, status=talk.live_status(found), version=__version__)
+    except story.NoStory as error:
+        raise Failure(str(error), 3) from None
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", 1) from None
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--html", metavar="FILE", help="One self-contained page ('-': to stdout).")
+@click.option("--open", "show", is_flag=True, help="Show the page in the browser of this machine.")
+@click.option("--md", "as_md", is_flag=True, help="As Markdown.")
+@click.option("--csv", "table", metavar="FILE", help="A row per slot of time ('-': to stdout).")
+@click.option("--json", "as_json", is_flag=True, help="All figures as JSON.")
+@click.option("--codecarbon", "emissions", metavar="FILE", help="Add a row to an emissions.csv ('-': to stdout).")
+@click.option("--sacct", "slurm", metavar="FILE", help="A row that joins sacct's on JobIDRaw ('-': to stdout).")
+@click.option("--against", metavar="JOB", help="Beside another run.")
+def report(
+    job: str | None,
+    html: str | None,
+    show: bool,
+    as_md: bool,
+    table: str | None,
+    as_json: bool,
+    emissions: str | None,
+    slurm: str | None,
+    against: str | None,
+) -> None:
+    """Tell a run: energy, CO2, what was avoided and by what, and what that rests on."""
+    if show and html in (None, "-"):
+        raise Failure("--open needs a page to show: --html FILE --open", 2)
+    told = _told(job)
+    if against is not None:
+        _against(told, _told(against), as_json=as_json)
+        return
+    if html is not None:
+        _write(html, page.html(told))
+    if table is not None:
+        _write(table, forms.table(told))
+    if emissions is not None:
+        _emissions(emissions, told)
+    if slurm is not None:
+        _write(slurm, sacct.text(told))
+    if as_json:
+        click.echo(talk.as_json(forms.numbers(told)))
+    elif as_md:
+        click.echo(forms.markdown(told), nl=False)
+    elif not any((html, table, emissions, slurm)):
+        _print(told)
+    if show and html is not None and not webbrowser.open(Path(html).resolve().as_uri()):
+        click.echo(f"carbontui: no browser here; the page is {html}", err=True)
+
+
+def _emissions(path: str, told: story.RunStory) -> None:
+    if path == "-":
+        click.echo(codecarbon.text(told), nl=False)
+        return
+    try:
+        codecarbon.append(Path(path), told)
+    except codecarbon.NotThatFile as error:
+        raise Failure(str(error), 2) from None
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", 1) from None
+
+
+def _print(told: story.RunStory) -> None:
+    for text in prose.story_of(told):
+        click.echo(text)
+    click.echo()
+    for figure in figures.figures(told):
+        rests = f"  [{figure.rests_on}]" if figure.rests_on else ""
+        click.echo(f"{figure.label:<20} {figure.value}{rests}")
+    if parts := figures.parts(told):
+        click.echo("\nwhat each means gave")
+        for figure in parts:
+            click.echo(f"{figure.label:<40} {figure.value:>10}")
+
+
+def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> None:
+    lines = comparing.against(this, other)
+    if as_json:
+        both = {"this": forms.numbers(this), "other": forms.numbers(other), "lines": [line._asdict() for line in lines]}
+        click.echo(talk.as_json(both))
+        return
+    click.echo(f"{'':<32} {this.status.job:>14} {other.status.job:>14}")
+    for line in lines:
+        click.echo(f"{line.what:<32} {line.this:>14} {line.other:>14}  {line.change}")
+
+
+@click.command()
+@click.argument("job", required=False)
+def explain(job: str | None) -> None:
+    """Say in a few sentences what a run did, and why."""
+    told = _told(job)
+    for text in prose.story_of(told):
+        click.echo(text)
+    click.echo()
+    for line in prose.decisions(told):
+        click.echo(line)
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--svg", metavar="FILE", help="As a picture ('-': to stdout).")
+@click.option("--md", "as_md", is_flag=True, help="As Markdown.")
+def receipt(job: str | None, svg: str | None, as_md: bool) -> None:
+    """Print one card with what a run came to."""
+    told = _told(job)
+    if svg is not None:
+        _write(svg, card.svg(told))
+    elif as_md:
+        click.echo(card.markdown(told), nl=False)
+    else:
+        encoding = (sys.stdout.encoding or "").lower()
+        click.echo(card.terminal(told, ascii=not encoding.startswith("utf")))
+
+
+@click.command()
+@click.option("--by", type=click.Choice(["month", "project", "board"]), default="month", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def history(by: past.By, as_json: bool) -> None:
+    """Sum up all jobs of this machine."""
+    jobs = [job for job in store.jobs() if not job.foreign]
+    groups = past.totals([(job.status(), units.iso(job.started_s)[:10]) for job in jobs], by)
+    if as_json:
+        click.echo(talk.as_json([msgspec.to_builtins(total._asdict()) for total in groups]))
+        return
+    if not groups:
+        click.echo("no jobs yet")
+        return
+    rows = [[by, "jobs", "energy", "CO2", "avoided"], *[past.row(total) for total in groups]]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for cells in rows:
+        rest = "  ".join(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
+        click.echo(f"{cells[0]:<{widths[0]}}  {rest}".rstrip())
+    real = [total for total in groups if total.name != past.NOT_REAL]
+    if said := figures.equivalences(sum(total.gco2_g for total in real)):
+        click.echo(f"\nin all as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})")

@@ -1,0 +1,32 @@
+"""Keras 3 on any backend: nothing of carbontui in it. Pausing and the total work as it stands.
+
+KERAS_BACKEND=jax carbontui run -- python train_keras.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--backend", default=os.environ.get("KERAS_BACKEND", "torch"))
+    args = parser.parse_args()
+    os.environ["KERAS_BACKEND"] = args.backend
+    import keras
+    import numpy as np
+
+    keras.utils.set_random_seed(1)
+    inputs = np.random.default_rng(1).normal(size=(320, 8)).astype("float32")
+    model = keras.Sequential([keras.layers.Dense(16, activation="tanh"), keras.layers.Dense(8)])
+    model.compile(optimizer="adam", loss="mse", jit_compile=False)
+    model.fit(inputs, inputs, batch_size=4, epochs=args.epochs, verbose=0)
+    print("weights", hashlib.sha256(b"".join(np.asarray(w).tobytes() for w in model.get_weights())).hexdigest())
+    print("steps", int(model.optimizer.iterations))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What other tools read of a run: the same numbers, in their columns."""
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+import runs
+
+from carbontui import cli
+from carbontui.export import codecarbon, sacct
+from carbontui.job import spec
+from carbontui.report import story
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    return runs.make(tmp_path_factory.mktemp("home"), gpus=2, slurm_job="4711.0", name="train|er")
+
+
+@pytest.fixture(scope="module")
+def told(job):
+    return story.build(job)
+
+
+def test_a_row_of_emissions_csv_adds_up_and_agrees_with_the_status(job, told):
+    row, status = codecarbon.row(told), job.status()
+    assert float(row["energy_consumed"]) == status.energy_wall_kwh and row["emissions"] == f"{status.gco2_g / 1000:.9f}"
+    parts = sum(float(row[f"{name}_energy"] or 0) for name in ("cpu", "gpu", "ram"))
+    assert parts == pytest.approx(status.energy_wall_kwh, abs=1e-8)
+    assert row["ram_power"] == row["ram_energy"] == "", "nobody read the memory: empty, not 0 W"
+    mean_w = float(row["gpu_energy"]) * 3.6e6 / told.elapsed_s
+    assert float(row["gpu_power"]) == pytest.approx(mean_w, rel=1e-3) and row["gpu_model"] == "H100"
+    assert row["gpu_count"] == "2" and row["pue"] == "1.2"
+
+
+def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tmp_path):
+    file = tmp_path / "emissions.csv"
+    env = {"CARBONTUI_HOME": str(job.dir.parents[1])}
+    for _ in range(2):
+        done = CliRunner().invoke(cli.cli, ["report", job.id, "--codecarbon", str(file)], env=env)
+        assert done.exit_code == 0 and done.output == ""
+    with file.open(newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert len(rows) == 2 and rows[0] == rows[1] == codecarbon.row(told) and tuple(rows[0]) == codecarbon.COLUMNS
+    other = tmp_path / "other.csv"
+    other.write_text("timestamp,project_name\n")
+    with pytest.raises(codecarbon.NotThatFile, match="other columns"):
+        codecarbon.append(other, told)
+    assert other.read_text() == "timestamp,project_name\n"
+
+
+def test_a_row_joins_what_sacct_prints_on_the_job_and_step(told):
+    header, line = sacct.text(told).splitlines()
+    row = dict(zip(header.split("|"), line.split("|"), strict=True))
+    assert row["JobIDRaw"] == "4711.0" and row["State"] == "COMPLETED" and row["JobName"] == "train/er"
+    assert int(row["ConsumedEnergyRaw"]) == pytest.approx(told.energy_wall_kwh * 3.6e6, abs=1)
+    assert int(row["ElapsedRaw"]) == round(told.elapsed_s)
+
+
+@pytest.mark.parametrize(
+    ("environment", "job"),
+    [
+        ({}, None),
+        ({"SLURM_JOB_ID": "12"}, "12"),
+        ({"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3"}, "12.3"),
+        ({"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "4294967291"}, "12"),
+        ({"SLURM_JOB_ID": "x; rm"}, None),
+    ],
+)
+def test_a_job_knows_which_step_of_slurm_it_is(environment, job):
+    assert spec.slurm_job(environment) == job

@@ -1,0 +1,100 @@
+"""The cases of the table: what is run, what should hold, and why not where it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples" / "frameworks"
+COLUMNS = ("steps", "total", "pause", "identical", "unload", "resume", "exit")
+"""Steps counted exactly; the total known by itself; a pause held at one step on all ranks; weights bit for bit those of
+the undisturbed run; left when asked; steps and weights after coming back; exit codes."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    script: Path
+    args: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ("torch",)
+    steps: int = 120
+    ranks: int = 1
+    torchrun: bool = True
+    """Several ranks come from torchrun; else the script starts them itself."""
+    total: str = ""
+    """Why it is not known by itself; empty where it is."""
+    leave_at: tuple[int, ...] = ()
+    unload: str = ""
+    """Why it cannot be unloaded; empty where it can."""
+    unload_args: tuple[str, ...] = ()
+
+
+LOOPS = HERE / "loops.py"
+TOLD = "only the script knows: carbontui.report(total=)"
+OWN = "no checkpoint function in this script"
+FIT = "the framework cannot: fit() resumes at the beginning of an epoch only"
+
+
+def loop(name: str, kind: str, **more) -> Case:
+    more = {"leave_at": (30,), "unload_args": ("--checkpoint", "run.pt"), "total": TOLD, **more}
+    return Case(name, LOOPS, (kind,), **more)
+
+
+def several(name: str, kind: str, **more) -> Case:
+    return Case(name, LOOPS, (kind,), ranks=2, total=TOLD, unload=OWN, **more)
+
+
+def example(name: str, script: str, *args: str, **more) -> Case:
+    return Case(name, EXAMPLES / script, args, **more)
+
+
+HF, PL, AC = ("torch", "transformers", "accelerate"), ("torch", "lightning"), ("torch", "accelerate")
+CASES = (
+    loop("plain loop", "plain", leave_at=(30, 50)),
+    loop("accumulation and GradScaler", "accumulation"),
+    loop("LBFGS", "lbfgs"),
+    loop("GAN", "gan"),
+    loop("compiled step", "compiled"),
+    example("transformers Trainer", "train_transformers.py", needs=HF, leave_at=(25, 40)),
+    example(
+        "transformers, accumulation", "train_transformers.py", "--accumulate=2", needs=HF, steps=60, leave_at=(25,)
+    ),
+    example("transformers, evaluation", "train_transformers.py", "--evaluate=epoch", needs=HF, leave_at=(40,)),
+    example("transformers, 2 ranks", "train_transformers.py", "--samples=320", needs=HF, ranks=2, leave_at=(20,)),
+    example("Lightning", "train_lightning.py", needs=PL, steps=192, leave_at=(78,)),
+    example("Lightning by hand, 2 optimizers", "train_lightning.py", "--manual", needs=PL, steps=192, leave_at=(50,)),
+    example(
+        "Lightning ddp",
+        "train_lightning.py",
+        "--devices=2",
+        "--strategy=ddp",
+        needs=PL,
+        steps=192,
+        ranks=2,
+        torchrun=False,
+        leave_at=(40,),
+    ),
+    example("accelerate", "train_accelerate.py", needs=AC, steps=256, leave_at=(78,)),
+    example("accelerate, 2 ranks", "train_accelerate.py", needs=AC, steps=128, ranks=2, leave_at=(20,)),
+    several("DDP by torchrun", "torchrun"),
+    several("DDP by spawn, env", "spawn-env", torchrun=False),
+    several("DDP by spawn, file", "spawn-file", torchrun=False),
+    several("DDP by spawn, tcp", "spawn-tcp", torchrun=False),
+    several("FSDP2", "fsdp2"),
+    loop("Optuna study", "study", needs=("torch", "optuna"), leave_at=(), unload=OWN),
+    loop("k-fold", "folds", leave_at=(), unload=OWN),
+    loop("ensemble", "ensemble", leave_at=(30,)),
+    example("Keras on torch", "train_keras.py", "--backend=torch", needs=("keras", "torch"), steps=240, unload=FIT),
+    example("Keras on jax", "train_keras.py", "--backend=jax", needs=("keras", "jax"), steps=240, unload=FIT),
+    example("JAX loop", "train_jax.py", needs=("jax",), steps=400, leave_at=(100,)),
+    example("XGBoost", "train_xgboost.py", needs=("xgboost",), steps=400, leave_at=(100, 150)),
+    example(
+        "LightGBM",
+        "train_lightgbm.py",
+        needs=("lightgbm",),
+        steps=400,
+        unload="the framework cannot: a continued training differs from an uninterrupted one",
+    ),
+    example("scikit-learn partial_fit", "train_sklearn.py", needs=("sklearn",), steps=400, leave_at=(100,)),
+)

@@ -1,0 +1,36 @@
+"""Runs a script that is to be unloaded after so many steps of this process: python leaving.py STEPS SCRIPT [ARGS...]
+
+What a supervisor's `unload` does at a step that chance decides, at a step that the test decides.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+from carbontui.client.api import gate
+from carbontui.client.gate import Lease
+from carbontui.client.wire import Want
+
+STEPS = int(sys.argv[1])
+
+
+class Leaving(Lease):
+    """The authority of a process that is told to leave once it has done STEPS."""
+
+    told = False
+
+    def act(self, now, done, can_save):
+        if done >= STEPS and not self.told:
+            self.told = True
+            self.accept(Want("unload", 1, 600.0), now)
+        return super().act(now, done, can_save)
+
+    def limit(self, now, can_save):
+        return super().limit(now, can_save) if self.told else STEPS
+
+
+if STEPS:
+    gate.authority = Leaving()
+sys.argv = sys.argv[2:]
+runpy.run_path(sys.argv[0], run_name="__main__")

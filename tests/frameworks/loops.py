@@ -1,0 +1,244 @@
+"""Plain loops of every make, as people write them: python loops.py KIND [--checkpoint FILE]
+
+With --checkpoint the loop can be unloaded, by the few lines that the README gives; without, nothing of carbontui is in
+it. Steps take a moment where a pause is to be met.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import os
+import tempfile
+import time
+
+import torch
+from torch import nn
+
+STEPS = 120
+SIZE, BATCH = 256, 8
+
+
+def network(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 8))
+
+
+def data() -> torch.Tensor:
+    return torch.randn(SIZE, 8, generator=torch.Generator().manual_seed(5))
+
+
+def plain_order(step: int):
+    draw = torch.Generator().manual_seed(9)
+    while True:
+        yield torch.randint(SIZE, (BATCH,), generator=draw)
+
+
+def loss_of(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+    if "CARBONTUI_SOCKET" in os.environ:
+        time.sleep(0.005)
+    return (model(batch) - batch).square().mean()
+
+
+class Loop:
+    """`parts` are what a checkpoint holds; yields batches from where it goes on."""
+
+    def __init__(self, checkpoint: str | None, **parts) -> None:
+        self.step, self.saved, self.order = 0, None, plain_order(0)
+        if checkpoint:
+            import carbontui
+            from carbontui.client.checkpoint import Checkpoint, ShuffledIndices
+
+            self.saved = Checkpoint(checkpoint, **parts)
+            self.step = self.saved.resume()
+            self.order = ShuffledIndices(SIZE, BATCH, seed=9).batches(self.step)
+            carbontui.report(total=STEPS)
+
+    def batches(self):
+        inputs = data()
+        while self.step < STEPS:
+            yield inputs[next(self.order)]
+
+    def stepped(self) -> None:
+        self.step += 1
+        if self.saved:
+            import carbontui
+
+            carbontui.step()
+
+
+def result(steps: int, *models: nn.Module) -> None:
+    weights = b"".join(p.detach().numpy().tobytes() for model in models for p in model.parameters())
+    print("weights", hashlib.sha256(weights).hexdigest(), flush=True)
+    print("steps", steps, flush=True)
+
+
+def plain(checkpoint, *, compiled=False):
+    model = network(1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=STEPS)
+    loop = Loop(checkpoint, model=model, optimizer=optimizer, schedule=schedule)
+    forward = torch.compile(model, backend="eager") if compiled else model
+    update = torch.compile(optimizer.step, backend="eager") if compiled else optimizer.step
+    for batch in loop.batches():
+        optimizer.zero_grad()
+        loss_of(forward, batch).backward()
+        update()
+        schedule.step()
+        loop.stepped()
+    result(loop.step, model)
+
+
+def accumulation(checkpoint):
+    model = network(1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0, growth_interval=20)
+    loop = Loop(checkpoint, model=model, optimizer=optimizer, scaler=scaler)
+    for batch in loop.batches():
+        for half in batch.chunk(2):
+            scaler.scale(loss_of(model, half) / 2).backward()
+        if loop.step % 40 == 39:  # an overflow: the scaler skips this step, and it counts
+            next(model.parameters()).grad.fill_(math.inf)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        loop.stepped()
+    result(loop.step, model)
+
+
+def lbfgs(checkpoint):
+    model = network(1).eval()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
+    loop = Loop(checkpoint, model=model, optimizer=optimizer)
+    for batch in loop.batches():
+
+        def closure(batch=batch):
+            optimizer.zero_grad()
+            loss = loss_of(model, batch)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        loop.stepped()
+    result(loop.step, model)
+
+
+def gan(checkpoint):
+    first, second = network(1), network(2)
+    optimizers = [torch.optim.AdamW(net.parameters(), lr=1e-2) for net in (first, second)]
+    loop = Loop(checkpoint, first=first, second=second, a=optimizers[0], b=optimizers[1])
+    for batch in loop.batches():
+        for net, other, optimizer in ((first, second, optimizers[0]), (second, first, optimizers[1])):
+            optimizer.zero_grad()
+            (net(batch) - other(batch).detach() - batch).square().mean().backward()
+            optimizer.step()
+        loop.stepped()
+    result(loop.step, first, second)
+
+
+def trials(checkpoint, *, count=4, study=False):
+    """Trainings in turn, every one of them kept: folds, an Optuna study."""
+    models, kept = [], []
+
+    def one(rate: float) -> float:
+        model = network(len(models))
+        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+        models.append(model)
+        kept.append(optimizer)
+        inputs, order = data(), plain_order(0)
+        for _ in range(STEPS // count):
+            optimizer.zero_grad()
+            loss_of(model, inputs[next(order)]).backward()
+            optimizer.step()
+        return float(loss_of(model.eval(), inputs).detach())
+
+    if study:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        made = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+        made.optimize(lambda trial: one(trial.suggest_float("lr", 1e-3, 1e-1, log=True)), n_trials=count)
+    else:
+        for fold in range(count):
+            one(0.01 * (fold + 1))
+    result(STEPS, *models)
+
+
+def ensemble(checkpoint):
+    members = [network(seed) for seed in range(3)]
+    optimizers = [torch.optim.SGD(member.parameters(), lr=1e-2) for member in members]
+    loop = Loop(checkpoint, **{f"m{i}": m for i, m in enumerate(members)})
+    for batch in loop.batches():
+        for member, optimizer in zip(members, optimizers, strict=True):
+            optimizer.zero_grad()
+            loss_of(member, batch).backward()
+            optimizer.step()
+        loop.stepped()
+    result(loop.step, *members)
+
+
+def distributed(rank: int, world: int, how: str, where: str, sharded: bool) -> None:
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    if how == "env":
+        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": where, "RANK": str(rank), "WORLD_SIZE": str(world)}
+    method = {"env": "env://", "file": f"file://{where}", "tcp": f"tcp://127.0.0.1:{where}", "torchrun": None}[how]
+    more = {} if how == "torchrun" else {"init_method": method, "rank": rank, "world_size": world}
+    dist.init_process_group("gloo", **more)
+    rank = dist.get_rank()
+    model = network(1).eval()
+    if sharded:
+        from torch.distributed.fsdp import fully_shard
+
+        fully_shard(model)
+    else:
+        model = nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    inputs, order = data(), plain_order(0)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(model, inputs[next(order)]).backward()
+        optimizer.step()
+    if sharded:
+        whole = b"".join(p.full_tensor().detach().numpy().tobytes() for p in model.parameters())
+    else:
+        whole = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+    os.write(1, f"weights {hashlib.sha256(whole).hexdigest()}\nsteps {STEPS}\n".encode())
+    dist.destroy_process_group()
+
+
+def spawned(how: str) -> None:
+    import socket
+
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        where = os.path.join(folder, "store") if how == "file" else str(probe.getsockname()[1])
+        probe.close()
+        torch.multiprocessing.spawn(distributed, (2, how, where, False), nprocs=2)
+
+
+KINDS = {
+    "plain": plain,
+    "accumulation": accumulation,
+    "lbfgs": lbfgs,
+    "gan": gan,
+    "compiled": lambda checkpoint: plain(checkpoint, compiled=True),
+    "folds": trials,
+    "study": lambda checkpoint: trials(checkpoint, study=True),
+    "ensemble": ensemble,
+    "torchrun": lambda checkpoint: distributed(0, 2, "torchrun", "", False),
+    "fsdp2": lambda checkpoint: distributed(0, 2, "torchrun", "", True),
+    "spawn-env": lambda checkpoint: spawned("env"),
+    "spawn-file": lambda checkpoint: spawned("file"),
+    "spawn-tcp": lambda checkpoint: spawned("tcp"),
+}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=sorted(KINDS))
+    parser.add_argument("--checkpoint")
+    told = parser.parse_args()
+    torch.set_num_threads(1)
+    KINDS[told.kind](told.checkpoint)

@@ -1,0 +1,66 @@
+"""Makes results.md: CARBONTUI_TABLE=DIR pytest tests/frameworks; python tests/frameworks/table.py DIR"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+from cases import COLUMNS
+
+HEADS = (
+    "steps exact",
+    "total by itself",
+    "pause held at one step",
+    "bit-identical",
+    "unload",
+    "resume exact",
+    "exit code",
+)
+PACKAGES = (
+    "torch",
+    "transformers",
+    "accelerate",
+    "lightning",
+    "keras",
+    "jax",
+    "optuna",
+    "xgboost",
+    "lightgbm",
+    "scikit-learn",
+)
+
+
+def main(folder: Path) -> None:
+    rows = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    notes: list[str] = []
+    lines = ["| training | " + " | ".join(HEADS) + " |", "|---" * (len(HEADS) + 1) + "|"]
+    for row in rows:
+        cells = []
+        for column in COLUMNS:
+            value = row[column]
+            if isinstance(value, str):
+                notes += [value] if value not in notes else []
+                value = f"no ({notes.index(value) + 1})"
+            cells.append({True: "yes", False: "**no**"}.get(value, value))
+        lines.append(f"| {row['case']} | " + " | ".join(cells) + " |")
+    made = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    day = f"{datetime.now(timezone.utc):%Y-%m-%d}"
+    text = [
+        "# Trainings that others wrote, under carbontui",
+        "",
+        f"Made by the tests beside it on {day}: Python {platform.python_version()}, {made}.",
+        "On CPU with gloo; no GPU was at hand.",
+        "",
+        *lines,
+        "",
+        *(f"{i + 1}. {note}" for i, note in enumerate(notes)),
+    ]
+    Path(__file__).with_name("results.md").write_text("\n".join(text) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

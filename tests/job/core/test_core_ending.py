@@ -1,0 +1,60 @@
+"""What the job will have come to at its end: the rest of the forecast that it can fall into is enough to say it."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from states import FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of
+
+from carbontui.account import ending as account
+from carbontui.account.ending import Slots, Stretch
+from carbontui.job.supervisor.core import ending, machine
+from carbontui.job.supervisor.core.control import Decision
+from carbontui.job.supervisor.core.measured import Mean, Measured
+from carbontui.job.supervisor.core.state import Totals
+from carbontui.protocol import Reason
+
+SEEN = inputs(NOW_S + 4000.0, boards=(board(),))
+
+
+def job(values, **fields):
+    return job_state(
+        decision=Decision("running", Reason("plan", "x"), "full"),
+        measured=Measured(full_w={"GPU-a": Mean(600.0, 9)}, parked_w={"GPU-a": Mean(90.0, 9)}),
+        totals=Totals(gco2_g=100.0, run_now_past_g=120.0),
+        outlook=values,
+        plan=plan_of(FULL, PAUSE, PAUSE, FULL, FULL, PAUSE, FULL, FULL, FULL, FULL, FULL, FULL),
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_end_is_that_of_the_whole_forecast_gaps_included(seed):
+    dice = random.Random(seed)
+    mean = tuple(None if dice.random() < 0.3 else dice.uniform(20, 900) for _ in range(dice.choice([1, 5, 20, 96])))
+    band = [tuple(None if v is None or dice.random() < 0.2 else v * share for v in mean) for share in (0.8, 1.3)]
+    known = job(replace(outlook(*mean), lo=band[0], hi=band[1]))
+    told = ending.at_end(known, SEEN)
+    whole = account.ending(
+        100.0,
+        ending.stretches(known, SEEN),
+        Slots(NOW_S, 900.0, mean, *band),
+        run_now_past_g=120.0,
+        run_now_rest=Stretch(SEEN.now_s, NOW_S + 7200.0, machine.full_wall_w(known, SEEN)),
+    )
+    if all(value is None for value in mean):
+        assert told is None and whole is None
+        return
+    assert told.gco2_g == pytest.approx(whole.gco2_g.value, abs=1e-5)
+    assert told.run_now_g == pytest.approx(whole.run_now_g, abs=1e-5)
+    assert told.avoided_g == pytest.approx(whole.avoided_g.value, abs=1e-5)
+    for end, edge in ((told.gco2_lo_g, whole.gco2_g.lo), (told.avoided_hi_g, whole.avoided_g.hi)):
+        assert end == (None if edge is None else pytest.approx(edge, abs=1e-5))
+
+
+def test_no_end_is_told_of_a_job_that_is_over_or_was_never_measured():
+    known = job(outlook())
+    assert ending.at_end(known, SEEN).gco2_g > 100.0
+    assert ending.at_end(replace(known, measured=Measured()), SEEN) is None
+    assert ending.at_end(replace(known, outlook=None), SEEN) is None
+    assert ending.at_end(replace(known, decision=Decision("done", Reason("exited", "x"), "full")), SEEN) is None

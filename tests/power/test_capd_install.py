@@ -1,0 +1,53 @@
+"""The administrator's verb: what it would install, what it refuses to run as root, what it tells."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from house import until
+from nvml_machine import machine_with  # noqa: F401
+from test_capd import UUID, ask, service  # noqa: F401
+
+from carbontui.cli import cli
+from carbontui.power import capd_client, capd_install
+from carbontui.power.capd_wire import Limit
+
+
+def test_what_is_installed_is_isolated_and_may_do_little() -> None:
+    shown = CliRunner().invoke(cli, ["capd", "install", "--print"]).output
+    assert "ListenStream=/run/carbontui/capd.sock" in shown and "SocketMode=0666" in shown
+    assert f"ExecStart={sys.executable} -I -m carbontui.power.capd" in shown
+    for line in ("NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "RestrictAddressFamilies=AF_UNIX"):
+        assert line in shown
+    unknown = CliRunner().invoke(cli, ["capd", "install", "--group", "no-such-group"])
+    assert unknown.exit_code != 0 and "no group" in unknown.output
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a file of root is needed")
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_code_that_somebody_else_can_change_is_not_run_as_root(tmp_path: Path, mode: int) -> None:
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    module = folder / "capd.py"
+    module.write_text("")
+    assert capd_install.writable_by_others([module]) is None
+    folder.chmod(mode)
+    assert capd_install.writable_by_others([module]) == folder
+    folder.chmod(0o755)
+    os.chown(module, 65534, 65534)
+    assert capd_install.writable_by_others([module]) == module
+
+
+def test_status_names_who_holds_a_board_and_its_absence(service, monkeypatch) -> None:
+    with capd_client.connect() as link:
+        assert ask(link, Limit(UUID, 400_000)).ok
+        told = CliRunner().invoke(cli, ["capd", "status"]).output
+        assert f"400 W, set for uid {os.getuid()}" in told
+    until(lambda: service.sim.get("limit_mw") == 700_000, what="the limit found")
+    monkeypatch.setenv("CARBONTUI_CAPD", "/nowhere/capd.sock")
+    gone = CliRunner().invoke(cli, ["capd", "status"])
+    assert "sudo carbontui capd install" in gone.output

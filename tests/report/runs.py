@@ -1,0 +1,96 @@
+"""A finished job's directory as its supervisor leaves it, made without one: rows booked by the accounts themselves."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+
+import msgspec
+
+from carbontui import protocol, units
+from carbontui.grid.types import Row
+from carbontui.job import spec as options
+from carbontui.job import store
+from carbontui.job.clock import Clock
+from carbontui.job.journal import Journal
+from carbontui.job.supervisor.record.accounting import Accounting
+
+START_S = 1_782_000_000.0  # 21 June 2026, 00:00 UTC
+FULL_W, PARKED_W, IDLE_W, CPU_W, PUE, RATE = 700.0, 100.0, 30.0, 50.0, 1.2, 2.0
+DAY = (
+    ("starting", 60, 80.0, 0.0),
+    ("running", 3 * 3600, FULL_W, 1.0),
+    ("throttled", 2 * 3600, 400.0, 0.8),
+    ("paused", 2 * 3600, PARKED_W, 0.0),
+    ("unloaded", 3600, IDLE_W, 0.0),
+    ("running", 2 * 3600, FULL_W, 1.0),
+)
+"""(state, seconds, watts of the board, speed)."""
+
+
+def grams(at_s):
+    return 300.0 + 150.0 * math.sin(2 * math.pi * (at_s - START_S) / 43200.0)
+
+
+def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, job="abcdef", **spec):
+    """The store's Job of a run of `phases`; a row of energy every `every` seconds."""
+    folder = home / "jobs" / job
+    folder.mkdir(parents=True)
+    given = options.Options(
+        job=job, name=name, dir=str(folder), argv=("python", "train.py", "--token", "s3cret"), cwd="/", zone="DE",
+        log=str(folder / "run.log"), socket=str(folder / "s"), created_s=START_S, budget="2x", pue=PUE, **spec,
+    )  # fmt: skip
+    options.save(given)
+    journal = Journal(folder / "journal.db")
+    account = Accounting(given, Clock(), journal, "boot")
+    at, done, steps = START_S, 0.0, 0
+    length = sum(phase[1] for phase in phases)
+    slots = range(math.ceil(length / 900) + 1)
+    rows = [Row(START_S + 900 * k, 900.0, grams(START_S + 900 * k), kind) for k in slots]
+    account.realised(rows, "average_direct", "a grid; ahead: a forecast")
+    for state, seconds, watts, speed in phases:
+        said = {"state": state, "reason": "plan", "text": f"{state} by the plan", "level": "full"}
+        journal.event(at, at, "state", **said)
+        for _ in range(0, seconds, every):
+            for index in range(gpus):
+                account.ledger.add(f"GPU-{index}", at, at + every, watts * every, "counter", state, at, gpu=True)
+            account.ledger.add("cpu", at, at + every, CPU_W * every, "model", state, at, gpu=False)
+            at, done = at + every, done + every * speed
+            steps = round(done * RATE)
+            journal.steps(at, steps, RATE * speed, 2.0 - done / 1e5, "full")
+        journal.commit()
+    journal.event(START_S + 1, START_S + 1, "plan", why="start", gap=0.0005)
+    journal.event(at, at, "state", state="done", reason="exited", text="the command ended with exit code 0")
+    journal.event(at, at, "end", state="done", code=0, signal=None)
+    account.write(everything=True)
+    full_w = (gpus * FULL_W + CPU_W) * PUE
+    totals = account.totals(start_s=START_S, done_s=done, full_wall_w=full_w, nowcast=grams(at), gpus=gpus)
+    journal.keep("accounts", {
+        "start_s": START_S, "done_s": done, "full_wall_w": full_w, "pue": PUE, "before_g": 0.0, "nowcast_g": grams(at),
+        "energy_wall_kwh": totals.wall_kwh, "energy_gpu_kwh": totals.gpu_kwh, "gco2_g": totals.gco2_g,
+        "avoided_g": totals.avoided_g,
+    })  # fmt: skip
+    parked = {f"GPU-{index}": [PARKED_W, 9] for index in range(gpus)}
+    journal.keep("learned", {"parked_w": parked, "rest_parked_w": [CPU_W, 9]})
+    journal.close()
+    p = protocol.Provenance
+    status = protocol.Status(
+        job=job, name=name, host="box", measured_at=units.iso(at), state="done",
+        reason=protocol.Reason("exited", "the command ended with exit code 0"), step=steps, steps_total=steps,
+        gpus=tuple(protocol.Gpu(f"GPU-{index}", "H100") for index in range(gpus)),
+        budget=protocol.BudgetStatus(units.iso(START_S), units.iso(START_S + 86400.0), 2.0, True),
+        energy_gpu_kwh=round(totals.gpu_kwh, 9), energy_wall_kwh=round(totals.wall_kwh, 9),
+        gco2_g=round(totals.gco2_g, 6), cost=totals.cost,
+        avoided_g=None if totals.avoided_g is None else round(totals.avoided_g, 6),
+        intensity=protocol.Intensity(round(grams(at), 2), "average_direct", "DE"), exit=protocol.Exit(0, None),
+        provenance={"energy_wall_kwh": p("measured", "93% counter, 7% model"), "gco2_g": p("measured", "a grid")},
+    )  # fmt: skip
+    (folder / "snapshot.json").write_bytes(msgspec.json.encode(status))
+    (folder / "exit.json").write_text(json.dumps({"code": 0, "signal": None}))
+    record = {"job": job, "name": name, "host": socket.gethostname(), "boot": "b", "started": START_S, "pids": {}}
+    record |= {"argv": list(given.argv), "log": given.log, "socket": given.socket}
+    (folder / "job.json").write_text(json.dumps(record))
+    found = store.load(folder)
+    assert found is not None
+    return found

@@ -1,0 +1,197 @@
+"""The report: what a run came to, told alike in every form, from the journal a stranger can read as well."""
+
+import csv
+import io
+import json
+import re
+import sqlite3
+
+import pytest
+import runs
+import stranger
+from click.testing import CliRunner
+
+from carbontui import cli, protocol, units
+from carbontui.account.accounts import BIN_S
+from carbontui.job.journal import Journal
+from carbontui.report import against, card, figures, forms, history, page, prose, story
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def job(home):
+    return runs.make(home)
+
+
+@pytest.fixture(scope="module")
+def told(job):
+    return story.build(job, version="9.9")
+
+
+def carbontui(home, *words, code=0):
+    done = CliRunner().invoke(cli.cli, list(words), env={"CARBONTUI_HOME": str(home)})
+    assert done.exit_code == code, done.output
+    return done
+
+
+def test_a_stranger_finds_the_same_energy_co2_and_avoided_in_the_journal(job, told):
+    found = stranger.recompute(job.dir / "journal.db")
+    assert told.energy_wall_kwh == pytest.approx(found["energy_wall_kwh"], rel=1e-9)
+    assert told.gco2_g == pytest.approx(found["gco2_g"], rel=1e-3)
+    assert told.avoided_g == pytest.approx(found["avoided_g"], rel=1e-3) == pytest.approx(told.split.avoided_g)
+
+
+def test_every_form_prints_the_same_figures(told, home, job):
+    said = {figure.label: figure.value for figure in figures.figures(told)}
+    texts = [page.html(told), forms.markdown(told), card.terminal(told), card.svg(told), card.markdown(told)]
+    texts.append(carbontui(home, "report", job.id).output)
+    for value in (said["energy at the wall"], said["emitted"], said["avoided"], said["run-now"]):
+        assert all(value in text for text in texts)
+    for grams in (told.gco2_g, told.avoided_g):
+        assert units.fmt_grams(grams) in prose.story_of(told)[2]
+    numbers = json.loads(carbontui(home, "report", job.id, "--json").output)
+    status = job.status()
+    for key in ("energy_wall_kwh", "energy_gpu_kwh", "gco2_g", "avoided_g"):
+        assert numbers[key] == getattr(status, key), f"{key}: the very digits of status --json"
+
+
+def test_tables_of_states_devices_and_time_add_up_to_the_totals(told):
+    for parts in (told.by_state, told.by_device):
+        assert sum(part.kwh for part in parts) == pytest.approx(told.energy_wall_kwh)
+        assert sum(part.gco2_g for part in parts) == pytest.approx(told.gco2_g)
+    assert sum(part.seconds for part in told.by_state) == pytest.approx(told.elapsed_s)
+    rows = list(csv.DictReader(io.StringIO(forms.table(told))))
+    assert sum(float(row["kwh"]) for row in rows) == pytest.approx(told.energy_wall_kwh, abs=1e-6)
+    assert sum(float(row["gco2_g"]) for row in rows) == pytest.approx(told.gco2_g, abs=1e-3)
+    run_now = sum(float(row["run_now_gco2_g"]) for row in rows)
+    assert run_now == pytest.approx(told.gco2_g + told.avoided_g, abs=1e-3)
+    assert told.chart.watts[5] == pytest.approx((runs.FULL_W + runs.CPU_W) * runs.PUE), "one column per five minutes"
+    assert told.chart.step_s == BIN_S
+
+
+def test_caps_shifting_and_unloading_each_have_their_line(told):
+    labels = [figure.label for figure in figures.parts(told)]
+    assert [label.split(":")[0] for label in labels] == ["shifting", "shifting", "unloading", "caps", "rest", "avoided"]
+    stayed = (runs.PARKED_W - runs.IDLE_W) * runs.PUE / 1000
+    assert told.split.unloaded_g == pytest.approx(stayed * 300, rel=0.5) and told.split.capped_g > 0
+
+
+def test_the_page_holds_everything_and_asks_for_nothing(told):
+    html = page.html(told)
+    assert not re.search(r"""(src|href)\s*=\s*["'](?!data:,)|<script|@import|url\((?!#)""", html)
+    assert "default-src 'none'" in html and html.count("<svg") == 3 and "NaN" not in html
+    assert "paused by the plan" in html and prose.methods(told).split(":")[0] in html
+    assert len(html.encode()) < 1_000_000
+    assert html == page.html(told), "the same journal gives the same page"
+
+
+def test_names_and_reasons_cannot_write_into_the_page_and_arguments_stay_home(tmp_path):
+    job = runs.make(tmp_path, name='<img src=x onerror="1">|&', phases=runs.DAY[:2])
+    told = story.build(job, version="9.9")
+    for text in (page.html(told), card.svg(told)):
+        assert "<img" not in text and "&lt;img" in text
+    assert "<img" not in forms.markdown(told)
+    everything = [page.html(told), forms.markdown(told), json.dumps(forms.numbers(told)), card.terminal(told)]
+    assert not any("s3cret" in text or str(tmp_path) in text for text in everything)
+
+
+def test_explain_is_the_same_prose_every_time_and_tells_when_what_and_why(home, job):
+    first = carbontui(home, "explain", job.id).output
+    assert first == carbontui(home, "explain", job.id).output
+    assert "stood still twice, for 3 h 00 in all" in first and "under a cap for 2 h 00" in first
+    assert "power caps saved" in first and "waiting with the model in memory cost" in first
+    assert "paused, model in memory: paused by the plan" in first
+
+
+def test_two_runs_are_compared_line_by_line(home, job, tmp_path):
+    short = runs.make(home, "other.py", phases=runs.DAY[:2], job="shortx")
+    lines = {line.what: line for line in against.against(story.build(short), story.build(job))}
+    assert lines["elapsed"].change.startswith("-") and lines["last loss"].what if "last loss" in lines else True
+    out = carbontui(home, "report", short.id, "--against", job.id).output
+    assert "energy at the wall" in out and lines["CO2"].this in out and lines["CO2"].other in out
+
+
+def test_a_card_has_straight_edges_whatever_the_name_is_made_of(told):
+    from dataclasses import replace
+
+    from msgspec import structs
+    from rich.cells import cell_len
+
+    wide = replace(told, status=structs.replace(told.status, name="訓練" * 40))
+    for ascii in (False, True):
+        assert len({cell_len(line) for line in card.terminal(wide, ascii=ascii).splitlines()}) == 1
+    assert card.terminal(told, ascii=True).isascii() or "−" in card.terminal(told, ascii=True)
+
+
+def test_history_sums_by_month_project_and_board_and_keeps_replays_apart(job):
+    one = job.status()
+    p = protocol.Provenance("replay", "a replay")
+    from msgspec import structs
+
+    again = structs.replace(one, name="train.py-2", gco2_g=None, avoided_g=None)
+    replayed = structs.replace(one, provenance={"gco2_g": p})
+    jobs = [(one, "2026-06-21"), (again, "2026-07-01"), (replayed, "2026-07-02")]
+    months = {total.name: total for total in history.totals(jobs, "month")}
+    assert set(months) == {"2026-06", "2026-07", history.NOT_REAL} and months["2026-07"].unknown == 1
+    (project,) = (t for t in history.totals(jobs, "project") if t.name != history.NOT_REAL)
+    assert project.name == "train.py" and project.jobs == 2
+    assert project.energy_wall_kwh == pytest.approx(2 * one.energy_wall_kwh)
+    assert {t.name for t in history.totals(jobs, "board")} == {"H100", history.NOT_REAL}
+
+
+def test_verbs_write_files_and_refuse_in_one_line(home, job, tmp_path):
+    carbontui(home, "report", job.id, "--html", str(tmp_path / "r.html"), "--csv", str(tmp_path / "r.csv"))
+    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>") and (tmp_path / "r.csv").stat().st_size
+    assert carbontui(home, "receipt", job.id, "--svg", "-").output.startswith("<svg ")
+    assert "| emitted |" in carbontui(home, "receipt", job.id, "--md").output
+    assert json.loads(carbontui(home, "history", "--json").output)[0]["jobs"] >= 1
+    for words in (("report", job.id, "--open"), ("report", "nobody")):
+        done = CliRunner().invoke(cli.cli, list(words), env={"CARBONTUI_HOME": str(home)})
+        assert done.exit_code != 0 and "Traceback" not in str(done.exception)
+
+
+def test_what_cannot_be_told_is_said_in_one_line(tmp_path):
+    job = runs.make(tmp_path, phases=runs.DAY[:1])
+    (job.dir / "journal.db").unlink()
+    with pytest.raises(story.NoStory, match="no journal yet"):
+        story.build(job)
+    Journal(job.dir / "journal.db").close()
+    with pytest.raises(story.NoStory, match="no energy was booked"):
+        story.build(job)
+    with sqlite3.connect(job.dir / "journal.db") as db:
+        db.execute("pragma user_version=99")
+    with pytest.raises(story.NoStory, match="newer than this carbontui"):
+        story.build(job)
+    for file in job.dir.glob("journal.db*"):
+        file.unlink()
+    (job.dir / "journal.db").write_bytes(b"rubbish" * 500)
+    with pytest.raises(story.NoStory, match=r"journal\.db cannot be read"):
+        story.build(job)
+
+
+def test_a_job_that_crashed_before_its_first_step_is_reported_without_a_saving(tmp_path):
+    job = runs.make(tmp_path, phases=(("starting", 30, 80.0, 0.0),))
+    with sqlite3.connect(job.dir / "journal.db") as db:
+        said = json.loads(db.execute("select value from state where key='accounts'").fetchone()[0])
+        said |= {"avoided_g": None, "full_wall_w": None}
+        db.execute("update state set value=? where key='accounts'", (json.dumps(said),))
+    told = story.build(job, version="9.9")
+    assert told.split is None and figures.parts(told) == () and "not known" in prose.story_of(told)[2]
+    for text in (page.html(told), forms.markdown(told), card.terminal(told), forms.table(told)):
+        assert text and "None" not in text
+
+
+def test_a_run_whose_grid_nobody_knew_has_energy_and_no_grams(tmp_path):
+    job = runs.make(tmp_path, phases=runs.DAY[:2])
+    with sqlite3.connect(job.dir / "journal.db") as db:
+        said = json.loads(db.execute("select value from state where key='accounts'").fetchone()[0])
+        said |= {"avoided_g": None, "gco2_g": None, "nowcast_g": None}
+        db.execute("update state set value=? where key='accounts'", (json.dumps(said),))
+        db.execute("delete from grid")
+    told = story.build(job, version="9.9")
+    assert told.energy_wall_kwh > 0 and told.by_state[0].gco2_g is None
+    assert "what that emitted is not known" in prose.story_of(told)[2] and "not known" in page.html(told)

@@ -1,0 +1,61 @@
+"""Where sockets lie: never in a folder that somebody else has made."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from house import ordinary_user
+
+from carbontui import paths
+from carbontui.job import launch, spec
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """No runtime directory, and a /tmp of our own, with a path short enough for a socket."""
+    shared = Path(tempfile.mkdtemp(prefix="ct-"))
+    shared.chmod(0o1777)
+    real = paths.Path
+    monkeypatch.setattr(paths, "Path", lambda *parts: shared if parts == ("/tmp",) else real(*parts))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("CARBONTUI_HOME", "/h")
+    yield shared
+    shutil.rmtree(shared)
+
+
+def test_the_shared_folder_is_used_where_it_is_ours_or_can_be(alone):
+    expected = alone / f"carbontui-{os.getuid()}"
+    assert paths.socket_dir() == expected
+    expected.mkdir()
+    assert paths.socket_dir() == expected
+
+
+def test_a_folder_that_another_has_made_in_advance_is_not_used(alone, monkeypatch, tmp_path):
+    taken = alone / f"carbontui-{os.getuid()}"
+    taken.symlink_to(tmp_path)
+    assert paths.socket_dir().name in ("sockets", "run")
+    monkeypatch.setenv("CARBONTUI_HOME", "/" + "d" * 90)
+    assert paths.socket_dir().name == "run", "the state directory's path is too long for a socket"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a folder of another user needs root")
+def test_a_folder_of_another_user_is_not_used(alone):
+    with ordinary_user():
+        taken = alone / f"carbontui-{os.getuid()}"
+    taken.mkdir()
+    os.chown(taken, 1, 1)
+    with ordinary_user():
+        assert paths.socket_dir() != taken
+
+
+def test_a_job_whose_socket_has_no_place_is_refused_before_anything_starts(tmp_path):
+    (tmp_path / "file").write_text("")
+    options = spec.Options(
+        job="j", name="n", dir=str(tmp_path / "d"), argv=("true",), cwd="/", log="l", created_s=0.0,
+        socket=str(tmp_path / "file" / "s.sock"),
+    )  # fmt: skip
+    with pytest.raises(launch.LaunchError, match="its socket has no place"):
+        launch.start(options)
+    assert not (tmp_path / "d").exists()

@@ -1,0 +1,120 @@
+"""Keys that arrive in one burst, as a slow line delivers them, do what the same keys do one by one."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acting import app_on
+from fake import FakeSupervisor, past_levels, scene
+from msgspec import structs
+from textual.events import Key
+from textual.widgets import Input, OptionList
+
+from carbontui.tui.app import CarbonApp
+from carbontui.tui.glyphs import BLOCKS
+from carbontui.tui.screens.choose import Choose
+from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.screens.log import LogPage
+from carbontui.tui.screens.read import Page
+from carbontui.tui.screens.station import Seen, Station
+
+BURSTS = int(os.environ.get("CARBONTUI_TEST_BURSTS", "60"))
+"""Of one seed; 1000 by hand, as many as time allows in every run."""
+KEYS = (
+    *("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"),
+    *"pbrclidSPBegGjk/2hx1",
+    *("question_mark", "shift+right", "space", "enter", "escape"),
+)
+JOBS = tuple(structs.replace(scene("running").status, job=f"job{n}", name=f"n{n}") for n in range(6))
+
+
+def burst(app: CarbonApp, keys: list[str]) -> None:
+    """All keys at once, as one read of the terminal gives them."""
+    for key in keys:
+        named = {"/": "slash"}.get(key, key)
+        app.post_message(Key(named, key if len(key) == 1 else None))
+
+
+async def settled(app: CarbonApp, pilot: Any) -> None:
+    await pilot.pause()
+    await app.key_order.done()
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("keys, chosen", [(["down", "down", "enter"], "job2"), (["end", "up", "enter"], "job4")])
+@pytest.mark.parametrize("page", ["choose", "station"])
+async def test_a_burst_opens_the_job_it_points_at(page: str, keys: list[str], chosen: str) -> None:
+    seen = Seen((), JOBS)
+    app = CarbonApp(lambda: Choose(JOBS, BLOCKS) if page == "choose" else Station(lambda: seen, BLOCKS))
+    async with app.run_test(size=(120, 40)) as pilot:
+        while not app.screen.query(OptionList) or not app.screen.query_one(OptionList).option_count:
+            await pilot.pause(0.02)
+        burst(app, keys)
+        await settled(app, pilot)
+    assert app.return_value == chosen
+
+
+async def test_what_is_typed_after_the_key_of_a_question_reaches_the_question(stage: Any) -> None:
+    async with stage() as s:
+        burst(s.app, ["P", "backspace", "backspace", "2", "h", "enter"])
+        await s.until(lambda: s.fake.commands)
+        assert [(c.verb, c.args) for c in s.fake.commands] == [("pause", {"for_s": 7200.0})]
+
+
+async def test_a_burst_of_overrides_names_a_generation_each(stage: Any) -> None:
+    async with stage() as s:
+        burst(s.app, ["p", "b", "r"])
+        await s.until(lambda: len(s.fake.commands) == 3)
+        assert [(c.verb, c.override_gen) for c in s.fake.commands] == [("pause", 0), ("boost", 1), ("resume", 2)]
+
+
+def state(app: CarbonApp, fake: FakeSupervisor) -> tuple[Any, ...]:
+    """All a person would notice of where the keys have led."""
+    pages = [type(screen).__name__ for screen in app.screen_stack]
+    board = next(screen for screen in app.screen_stack if isinstance(screen, Dashboard))
+    choice = (board.choice.budget, board.choice.index) if board.choice else None
+    inner: list[Any] = []
+    for page in app.screen.query(Page):
+        inner.append((page.title, page.top, len(page.rows)))
+    for log in app.screen.query(LogPage):
+        inner.append((log.top, len(log.rows), log.place))
+    for field in app.screen.query(Input):
+        inner.append((field.value, field.cursor_position))
+    for listed in app.screen.query(OptionList):
+        inner.append(listed.highlighted)
+    sent = [(command.verb, command.args, command.override_gen) for command in fake.commands]
+    return pages, choice, inner, sent
+
+
+@asynccontextmanager
+async def frozen(path: Path) -> AsyncIterator[tuple[FakeSupervisor, CarbonApp, Any]]:
+    async with FakeSupervisor(path, scene()) as fake:
+        fake.levels = past_levels()
+        fake.log = "".join(f"line {n}\n" for n in range(9000)).encode()
+        app = app_on(path)
+        async with app.run_test(size=(120, 40)) as pilot:
+            while not any(isinstance(screen, Dashboard) and screen.picture for screen in app.screen_stack):
+                await pilot.pause(0.02)
+            yield fake, app, pilot
+
+
+@pytest.mark.timeout(3000)
+async def test_random_bursts_end_where_the_same_keys_one_by_one_end(tmp_path: Path) -> None:
+    chance = random.Random(20261122)
+    async with frozen(tmp_path / "a") as (one, slow, slow_pilot), frozen(tmp_path / "b") as (other, fast, fast_pilot):
+        for number in range(BURSTS):
+            keys = chance.choices(KEYS, k=chance.randint(2, 9))
+            for key in keys:
+                burst(slow, [key])
+                await settled(slow, slow_pilot)
+            burst(fast, keys)
+            await settled(fast, fast_pilot)
+            assert state(fast, other) == state(slow, one), (number, keys)
+            one.commands.clear()
+            other.commands.clear()

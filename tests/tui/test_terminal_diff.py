@@ -1,0 +1,127 @@
+"""What is left out of an update is on the terminal already: both ways of painting end at the same picture."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual._compositor import LayoutUpdate
+from textual.geometry import Region
+from textual.strip import Strip
+
+from carbontui.tui.terminal_diff import Changes, TerminalDiff
+
+WIDE, HIGH = 30, 6
+
+
+def styles() -> list[Style]:
+    """New ones for every kind of terminal: a style remembers its codes."""
+    return [
+        Style(color="#ff0000", bgcolor="#101010"),
+        Style(color="#00ff00", bgcolor="#101010", bold=True),
+        Style(color="#00ff00", bgcolor="#202020"),
+        Style(reverse=True),
+        Style(underline=True, color="blue"),
+        Style.null(),
+    ]
+
+
+CHARS = "ab1 ▁█░│模 "
+
+
+class Emulated:
+    """A terminal that knows as much as the screen uses: moves, colours, letters."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[int, int], tuple[str, tuple[str, ...]]] = {}
+
+    def write(self, text: str) -> None:
+        x = y = 0
+        pen: dict[str, str] = {}
+        for token in re.finditer(r"\x1b\[([\d;]*)([A-Za-z])|\x1b\].*?\x1b\\|(\n)|(.)", text):
+            codes, final, newline, char = token.groups()
+            if final == "H":
+                row, _, column = codes.partition(";")
+                x, y = int(column) - 1, int(row) - 1
+            elif final == "C":
+                x += int(codes)
+            elif final == "m":
+                self._pen(pen, codes.split(";"))
+            elif newline:
+                x, y = 0, y + 1
+            elif char:
+                marks = tuple(sorted(code for what, code in pen.items() if what not in ("front", "back")))
+                seen = ("" if char == " " and not marks else pen.get("front", ""), pen.get("back", ""), *marks)
+                self.cells[x, y] = (char, seen)
+                if cell_len(char) == 2:
+                    self.cells[x + 1, y] = ("", seen)
+                x += cell_len(char)
+
+    def _pen(self, pen: dict[str, str], codes: list[str]) -> None:
+        while codes:
+            code = codes.pop(0)
+            if code in ("", "0"):
+                pen.clear()
+            elif code in ("38", "48"):
+                rest = [codes.pop(0) for _ in range(4 if codes[0] == "2" else 2)]
+                pen["front" if code == "38" else "back"] = ";".join((code, *rest))
+            elif code in ("39", "49"):
+                pen.pop("front" if code == "39" else "back", None)
+            elif 30 <= int(code) <= 37 or 90 <= int(code) <= 97:
+                pen["front"] = code
+            elif 40 <= int(code) <= 47 or 100 <= int(code) <= 107:
+                pen["back"] = code
+            else:
+                pen[code] = code
+
+
+def line(chance: random.Random, looks: list[Style]) -> Strip:
+    segments, used = [], 0
+    while used < WIDE:
+        text = "".join(chance.choices(CHARS, k=chance.randint(1, 6)))
+        while cell_len(text) > WIDE - used:
+            text = text[:-1]
+        segments.append(Segment(text or " ", chance.choice(looks)))
+        used += cell_len(text or " ")
+    return Strip(segments)
+
+
+@pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
+def test_the_terminal_shows_what_it_would_show_if_all_were_sent(system: str) -> None:
+    chance = random.Random(7)
+    console = Console(force_terminal=True, color_system=system)
+    diff, whole, spared = TerminalDiff(), Emulated(), Emulated()
+    sent = [0, 0]
+    looks = styles()
+    lines = [line(chance, looks) for _ in range(HIGH)]
+    for _ in range(150):
+        lines[chance.randrange(HIGH)] = line(chance, looks)
+        first = chance.randint(0, 2)
+        shown = [[one] for one in lines[first:]]
+        update = LayoutUpdate(shown, Region(0, first, WIDE, HIGH - first))
+        everything = update.render_segments(console)
+        whole.write(everything)
+        changes = diff.changes(update, console)
+        if changes is not None:
+            assert isinstance(changes, Changes)
+            spared.write(changes.text)
+            sent[1] += len(changes.text)
+        sent[0] += len(everything)
+        seen = {(x, y) for y in range(first, HIGH) for x in range(WIDE)}
+        assert {at: spared.cells[at] for at in seen} == {at: whole.cells[at] for at in seen}
+    assert sent[1] < sent[0] / 3
+
+
+def test_the_same_picture_is_nothing_to_send_until_the_terminal_is_forgotten() -> None:
+    console = Console(force_terminal=True, color_system="truecolor")
+    update = LayoutUpdate([[line(random.Random(1), styles())]], Region(0, 0, WIDE, 1))
+    diff = TerminalDiff()
+    assert diff.changes(update, console) is not None
+    assert diff.changes(update, console) is None
+    diff.forget()
+    assert diff.changes(update, console) is not None
