@@ -1,8 +1,8 @@
 """Figures of the power package, by hand: python tests/bench/bench_power.py [--part NAME] [--out results/power.md]
 
 On the simulated libnvidia-ml: joules against the simulated truth, the time until a limit is given back, the cost of
-sampling 8 GPUs at 1 Hz, a driver that hangs, whole jobs, and calibration against the truth over many seeds. The library's own C
-cost is part of the sampling figure; a real driver costs more per call, and that is not Python's.
+sampling 8 GPUs at 1 Hz, a driver that hangs, whole jobs, and calibration against the truth over many seeds. The
+library's own C cost is part of the sampling figure; a real driver costs more per call, and that is not Python's.
 """
 
 from __future__ import annotations
