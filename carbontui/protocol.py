@@ -184,6 +184,23 @@ class AtEnd(Struct, frozen=True, kw_only=True):
     cost: Cost | None = None
 
 
+class Estimate(Struct, frozen=True, kw_only=True):
+    """The whole work flat out, from the steps timed so far: `lo` and `hi` are a 95 % interval. Energy is that of the
+    time at the measured watts flat out, null until they are."""
+
+    work_s: float
+    work_lo_s: float
+    work_hi_s: float
+    energy_wall_kwh: float | None = None
+    energy_lo_kwh: float | None = None
+    energy_hi_kwh: float | None = None
+    drifting: bool = False
+    """Steps become slower or faster: the interval does not cover what that will go on to do."""
+    drift: float = 0.0
+    """The change over what was timed, as a share of the mean."""
+    steps_seen: int = 0
+
+
 class Status(Struct, frozen=True, kw_only=True):
     """The whole truth about one job at `measured_at`; the body of `status --json` and of snapshot.json."""
 
@@ -216,6 +233,8 @@ class Status(Struct, frozen=True, kw_only=True):
     cost: Cost | None = None
     at_end: AtEnd | None = None
     """Expected when the work is done; null while that cannot be said, and once the job is over."""
+    estimate: Estimate | None = None
+    """Null while the number of steps is not known, or too few were timed."""
     intensity: Intensity | None = None
     exit: Exit | None = None
     certificate: Certificate | None = None

@@ -21,6 +21,16 @@ def at_end(end: protocol.AtEnd) -> str:
     return f"{told}, {units.fmt_grams(abs(end.avoided_g))}{share} {side} than run-now{_band(lo, hi)}"
 
 
+def estimate(found: protocol.Estimate) -> str:
+    """'22 h 16 flat out (22 h 05 to 22 h 27), 17.0 kWh (16.8 kWh to 17.2 kWh)'; a drift is said."""
+    told = f"{units.fmt_duration(found.work_s)} flat out"
+    told += f" ({units.fmt_duration(found.work_lo_s)} to {units.fmt_duration(found.work_hi_s)})"
+    if found.energy_wall_kwh is not None:
+        lo, hi = units.fmt_kwh(found.energy_lo_kwh), units.fmt_kwh(found.energy_hi_kwh)
+        told += f", {units.fmt_kwh(found.energy_wall_kwh)} ({lo} to {hi})"
+    return f"{told}; drifting: steps took {found.drift:+.0%} over what was seen" if found.drifting else told
+
+
 def _band(lo: float | None, hi: float | None) -> str:
     return "" if lo is None or hi is None else f" ({units.fmt_grams(lo)} to {units.fmt_grams(hi)})"
 

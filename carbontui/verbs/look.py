@@ -63,6 +63,8 @@ def report(status: protocol.Status) -> list[str]:
         rows.append(("power", f"{units.fmt_watts(status.power_w)}{_how(status, 'power_w')}"))
     rows.append(("energy", f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"))
     so_far = " so far" if live else ""
+    if status.estimate is not None:
+        rows.append(("whole work", f"{account_words.estimate(status.estimate)}{_how(status, 'estimate')}"))
     if status.at_end is not None:
         # first: a shifted job is behind run-now until it is through
         rows.append(("at the end", f"{account_words.at_end(status.at_end)}{_how(status, 'at_end')}"))

@@ -1,8 +1,8 @@
 """Figures of the power package, by hand: python tests/bench/bench_power.py [--part NAME] [--out results/power.md]
 
 On the simulated libnvidia-ml: joules against the simulated truth, the time until a limit is given back, the cost of
-sampling 8 GPUs at 1 Hz, a driver that hangs, and calibration against the truth over many seeds. The library's own C
-cost is part of the sampling figure; a real driver costs more per call, and that is not Python's.
+sampling 8 GPUs at 1 Hz, a driver that hangs, whole jobs, and calibration against the truth over many seeds. The
+library's own C cost is part of the sampling figure; a real driver costs more per call, and that is not Python's.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
+import json
 import os
 import platform
+import shutil
 import signal
 import statistics
 import subprocess
@@ -297,9 +299,50 @@ def live(folder: Path, library: Path) -> list[str]:
     ]
 
 
+CHILD = """
+import ctypes, os, sys, time
+library = ctypes.CDLL("libnvidia-ml.so.1")
+library.nvmlInitWithFlags(0)
+library.nvmlsim_get.restype = ctypes.c_double
+print(library.nvmlsim_get(0, b"energy_j"), flush=True)
+time.sleep(float(sys.argv[1]))
+print(library.nvmlsim_get(0, b"energy_j"), flush=True)
+"""
+
+
+def jobs(folder: Path, library: Path, rounds: int = 4) -> list[str]:
+    """Whole jobs through the command line, several at once, on a board whose load is not theirs: what each account says
+    against the truth that its own process read as its first and its last act."""
+    rows = [f"| energy of a job, error in %, median / worst of {rounds} | 5 s | 15 s | 60 s |", "|---" * 4 + "|"]
+    loads = {name: LOADS[name] for name in ("steady", "250 ms, 30 %", "1.7 s, 30 %")}
+    for name, (period_s, duty) in loads.items():
+        sim = Sim(library, folder / f"jobs-{len(rows)}", 1, frozen=False)
+        sim.load(1.0, period_s=period_s, duty=duty)
+        home = folder / f"home-{len(rows)}"
+        env = {**os.environ, **sim.env(), "CARBONTUI_HOME": str(home), "CARBONTUI_OFFLINE": "1"}
+        cells = []
+        for seconds, times in ((5, rounds), (15, rounds), (60, rounds)):
+            run = [sys.executable, "-m", "carbontui.cli", "run", "--", sys.executable, "-c", CHILD, str(seconds)]
+            started = [
+                subprocess.Popen(run, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+                for _ in range(times)
+            ]
+            for process in started:
+                process.wait()
+            errors = []
+            for log in home.glob("jobs/*/run.log"):
+                status = json.loads((log.parent / "snapshot.json").read_text())
+                first_j, last_j = map(float, log.read_text().split())
+                errors.append(100 * (status["energy_gpu_kwh"] * 3.6e6 / (last_j - first_j) - 1))
+                shutil.rmtree(log.parent)
+            cells.append(f"{statistics.median(errors):+.1f} / {max(errors, key=abs):+.1f}")
+        rows.append(f"| {name} | " + " | ".join(cells) + " |")
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--part", choices=("energy", "calibration", "live"), help="this part alone")
+    parser.add_argument("--part", choices=("energy", "calibration", "live", "jobs"), help="this part alone")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--anyway", action="store_true", help="on a busy machine too; the load is written down")
     options = parser.parse_args()
@@ -321,6 +364,7 @@ def main() -> None:
             "energy": lambda: energies(Sim(library, Path(folder) / "state", frozen=True)),
             "calibration": calibrations,
             "live": lambda: live(Path(folder), library),
+            "jobs": lambda: jobs(Path(folder), library),
         }
         for name, part in parts.items():
             if options.part in (None, name):

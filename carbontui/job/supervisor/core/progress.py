@@ -7,12 +7,13 @@ reference rate has been measured; while it is unknown nothing is paused or delay
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from carbontui import units
+from carbontui.account.estimate import Blocks
 
 MIN_STEPS = 5
 MIN_WALL_S = 3.0
@@ -53,6 +54,8 @@ class Progress:
     span_wall_s: float = 0.0
     given_rate: float | None = None
     """Reference steps per job second, when the caller measured it beforehand (demo)."""
+    blocks: Blocks = field(default_factory=Blocks)
+    """How long steps took flat out, for the interval of the estimate."""
     fresh_steps: int = 0
     """Steps reported since `ran` or `rested` was last asked."""
 
@@ -112,7 +115,7 @@ def saw_process(known: Progress, process: str, alive: Set[str], *, fresh: bool) 
         return known
     others = tuple(other for other in known.processes if other in alive)
     if not others and fresh:
-        known = replace(known, before=known.step, base=known.step)
+        known = replace(known, before=known.step, base=known.step, blocks=Blocks())
         if known.told_total is not None:
             known = replace(known, steps_total=None, told_total=None)
     return replace(known, processes=(*others, process))
@@ -152,6 +155,7 @@ def _learn(known: Progress, steps: int, time_s: float, wall_s: float) -> Progres
     keep = max(0.0, 1.0 - wall_s / memory_s) if known.ref_wall_s > memory_s else 1.0
     return replace(
         known,
+        blocks=known.blocks.plus(steps, time_s),
         ref_steps=known.ref_steps * keep + steps,
         ref_time_s=known.ref_time_s * keep + time_s,
         ref_wall_s=known.ref_wall_s * keep + wall_s,

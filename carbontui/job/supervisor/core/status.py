@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui import protocol, units
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core import boards, ending, finish, machine
+from carbontui.job.supervisor.core import boards, ending, estimating, finish, machine
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import SENSOR_BOUND, Reading
@@ -21,7 +21,7 @@ def status(
     leader, totals, work, held = seen.leader, state.totals, state.progress, state.override
     blind = _blind(state, seen)
     expected = finish.finish_s(state, seen) if state.live else None
-    at_end = ending.at_end(state, seen)
+    at_end, estimate = ending.at_end(state, seen), estimating.estimate(state, seen)
     return protocol.Status(
         job=state.spec.job,
         name=state.spec.name,
@@ -50,12 +50,14 @@ def status(
         avoided_g=None if totals.avoided_g is None else round(totals.avoided_g, 6),
         cost=totals.cost,
         at_end=at_end,
+        estimate=estimate,
         intensity=_intensity(state.outlook, seen.now_s),
         exit=_exit(seen),
         certificate=state.plan.view.certificate if state.plan else None,
         notices=notices,
         provenance=_provenance(state, seen, gpus, blind=blind, expected=expected is not None)
-        | ({} if at_end is None else {"at_end": ending.provenance(state, seen)}),
+        | ({} if at_end is None else {"at_end": ending.provenance(state, seen)})
+        | ({} if estimate is None else {"estimate": estimating.provenance(state)}),
     )
 
 
