@@ -155,26 +155,29 @@ class Blocks:
     open_s: float = 0.0
 
     def plus(self, steps: int, seconds: float) -> Blocks:
-        """With `steps` that took `seconds` in all."""
+        """With `steps` that took `seconds` in all. A block is never shorter than what was timed as one: parts of one
+        timing are alike, and would look like steps that never vary."""
         if steps <= 0:
             return self
-        per_step, left = seconds / steps, float(steps)
-        done, size, held_steps, held_s = list(self.times), self.size, self.open_steps, self.open_s
-        while steps > size * BLOCKS_MOST:  # a first report of very fast steps
-            size *= 2
-        if size != self.size:
-            done, held_steps, held_s = [], 0.0, 0.0
-        while left >= size - held_steps:
-            taken = size - held_steps
-            done.append(held_s + taken * per_step)
-            left, held_steps, held_s = left - taken, 0.0, 0.0
-        held_steps, held_s = held_steps + left, held_s + left * per_step
-        while len(done) > BLOCKS_MOST:
-            if len(done) % 2:  # the newest one waits for its other half
-                held_steps, held_s = held_steps + size, held_s + done.pop()
-            done = [a + b for a, b in zip(done[::2], done[1::2], strict=True)]
-            size *= 2
-        return replace(self, size=size, times=tuple(done), open_steps=held_steps, open_s=held_s)
+        found = self
+        while steps > found.size:
+            found = found._coarser()
+        done, held_steps, held_s = list(found.times), found.open_steps, found.open_s
+        short = found.size - held_steps
+        if steps < short:
+            return replace(found, open_steps=held_steps + steps, open_s=held_s + seconds)
+        spent = seconds * short / steps
+        done.append(held_s + spent)
+        found = replace(found, times=tuple(done), open_steps=steps - short, open_s=seconds - spent)
+        return found._coarser() if len(done) > BLOCKS_MOST else found
+
+    def _coarser(self) -> Blocks:
+        """Blocks of twice the steps; the newest one waits for its other half."""
+        times, held_steps, held_s = self.times, self.open_steps, self.open_s
+        if len(times) % 2:
+            times, held_steps, held_s = times[:-1], held_steps + self.size, held_s + times[-1]
+        pairs = tuple(a + b for a, b in zip(times[::2], times[1::2], strict=True))
+        return Blocks(2 * self.size, pairs, held_steps, held_s)
 
     def whole(self, steps: int) -> Prediction | None:
         """What `steps` steps take: an interval for all of them, those seen included as seen."""

@@ -96,11 +96,19 @@ def test_blocks_lose_no_step_and_no_second_whatever_their_size(reports):
     for steps, seconds in reports:
         before = (len(blocks.times) * blocks.size + blocks.open_steps, sum(blocks.times) + blocks.open_s)
         larger = blocks.plus(steps, seconds)
-        if steps <= blocks.size * estimate.BLOCKS_MOST:
-            assert len(larger.times) * larger.size + larger.open_steps == pytest.approx(before[0] + steps)
-            assert sum(larger.times) + larger.open_s == pytest.approx(before[1] + seconds)
-        assert len(larger.times) <= estimate.BLOCKS_MOST
+        assert len(larger.times) * larger.size + larger.open_steps == pytest.approx(before[0] + steps)
+        assert sum(larger.times) + larger.open_s == pytest.approx(before[1] + seconds)
+        assert len(larger.times) <= estimate.BLOCKS_MOST and larger.size >= steps
         blocks = larger
+
+
+def test_one_timing_of_many_steps_is_one_sample():
+    assert Blocks().plus(500, 5.0).whole(1000) is None, "500 steps timed at once are not 500 that never vary"
+    blocks = Blocks()
+    for k in range(8):
+        blocks = blocks.plus(64, 1.0 + 0.1 * (k % 2))
+    found = blocks.whole(1024)
+    assert len(blocks.times) == 8 and found.hi > found.lo
 
 
 def running(steps_total=5000, **fields):
