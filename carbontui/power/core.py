@@ -155,8 +155,7 @@ class Agent:
         began = self._clock()
         slow = began >= self._slow_at
         if slow:
-            seeking = self._wish is not None and self._wish.watch is None and not self._boards.by_process
-            self._slow_at = began + (SEEK_S if seeking and self._wish and self._wish.own_pids else PROCESSES_S)
+            self._slow_at = began + (SEEK_S if self._boards.seeking else PROCESSES_S)
         for info in self._infos:
             self._look(info, slow)
         # opening again closes the driver for a moment, which may forget limits where nobody else holds it open
@@ -308,8 +307,10 @@ class Agent:
         elif self._probing or self._backend.name == "simulated":
             self._boards.every(self._infos)
         else:
-            now = self._clock()
+            now, sought = self._clock(), self._boards.seeking
             self._boards.found(self._infos, os.environ, wish.own_pids, self._pids, self._looks, now)
+            if self._boards.seeking and not sought:
+                self._slow_at = now  # its processes may be on their boards already
         for uuid in self._boards.uuids:
             self._limiter.probe(uuid)
 

@@ -15,6 +15,8 @@ from carbontui.power.devices import DeviceInfo, Look
 
 GRACE_S = 30.0
 """A training process has opened its boards so long after its start, or will be seen when it does."""
+SEEK_FOR_S = 120.0
+"""Boards are opened within this time or late: then the usual pace of listing processes finds them too."""
 BARE_SHARE = 0.01
 """Memory in use on a board without any process: some hundred MiB of 80 GiB belong to the driver itself."""
 
@@ -31,6 +33,8 @@ class JobBoards:
         """The script named them, the environment left no doubt, or the driver shows a process of the job on each."""
         self.by_process = False
         """They are the boards with a process of the job."""
+        self.seeking = False
+        """The job has begun and none of its processes has been seen on a board yet."""
         self.visible: tuple[str, ...] = ()
         """The boards that may be the job's."""
         self._seen: tuple[str, ...] = ()
@@ -39,12 +43,12 @@ class JobBoards:
     def named(self, names: tuple[str, ...], infos: tuple[DeviceInfo, ...]) -> None:
         """The script has named its boards."""
         self.uuids = self.visible = visible.boards_of(names, infos)
-        self.certain, self.by_process = True, False
+        self.certain, self.by_process, self.seeking = True, False, False
 
     def every(self, infos: tuple[DeviceInfo, ...]) -> None:
         """All boards: nobody's job, or simulated ones."""
         self.uuids = self.visible = tuple(info.uuid for info in infos)
-        self.certain, self.by_process = True, False
+        self.certain, self.by_process, self.seeking = True, False, False
 
     def found(
         self,
@@ -70,6 +74,7 @@ class JobBoards:
         self.by_process = bool(self._seen)
         self.certain = self.certain or self.by_process
         self.uuids = self._seen or self.visible
+        self.seeking = not self._seen and self._since_s is not None and now_s - self._since_s < SEEK_FOR_S
         if not self._seen and self._since_s is not None and now_s - self._since_s >= GRACE_S:
             bare = {info.uuid for info in infos if _bare(info, pids, looks)}
             self.uuids = tuple(uuid for uuid in self.visible if uuid not in bare)

@@ -138,3 +138,15 @@ def test_in_a_container_of_its_own_a_hidden_process_is_the_jobs(
     board = Bench(sim, tmp_path)
     board.seconds(5, (own,), 400)
     assert board.watched == [0] and board.limits() == [400_000]
+
+
+def test_a_job_whose_processes_are_named_late_is_found_at_once(
+    machine_with: Callable, tmp_path: Path, process: Callable
+) -> None:
+    sim, own = machine_with(2, frozen=True), process()
+    sim.process(own, device=1, level=1.0)
+    board = Bench(sim, tmp_path)
+    board.seconds(2, ())
+    assert board.watched == [0, 1]
+    board.seconds(3, (own,))
+    assert board.watched == [1]
