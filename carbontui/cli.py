@@ -32,6 +32,7 @@ VERBS: dict[str, str] = {
     "calibrate": "calibrate",
     "cap": "overrule",
     "capd": "capd",
+    "compare": "compare",
     "demo": "demo",
     "doctor": "doctor",
     "explain": "report",

@@ -1,0 +1,101 @@
+"""The same work on other boards and in other countries: rough rules on published figures, said as such.
+
+Speed against the board at hand is 0.7 x the ratio of TFLOPS + 0.3 x the ratio of memory bandwidth. That is a rule of
+thumb: what a training gains depends on whether it computes, moves memory or waits. Watts keep the share of the limit
+(TDP) that the job was measured at. Nothing is moved by carbontui.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from carbontui.units import joules_to_kwh
+
+TFLOPS_SHARE, BANDWIDTH_SHARE = 0.7, 0.3
+Precision = Literal["fp16", "fp32"]
+
+
+class Board(NamedTuple):
+    """Published figures of a board. Dense tensor TFLOPS at 16 bit; None where the board has no tensor units."""
+
+    name: str
+    short: str
+    memory_gb: float
+    bandwidth_gbs: float
+    fp32_tflops: float
+    fp16_tflops: float | None
+    tdp_w: float
+
+
+class Work(NamedTuple):
+    """What was measured: seconds flat out, watts at the wall of all boards, of the rest, boards, g/kWh, GPU."""
+
+    work_s: float
+    boards_w: float
+    rest_w: float
+    boards: int
+    intensity: float | None
+    memory_used_b: int | None = None
+
+
+class Elsewhere(NamedTuple):
+    """The work on another board or grid. `speed` is against the board at hand; `how` is what the figures rest on."""
+
+    name: str
+    speed: float
+    time_s: float
+    kwh: float
+    gco2_g: float | None
+    how: str
+
+
+def known(name: str, boards: Iterable[Board]) -> Board | None:
+    """The board of a driver's name or a short one; older drivers leave out the maker."""
+    wanted = _plain(name)
+    every = list(boards)
+    exact = [board for board in every if wanted in (_plain(board.name), _plain(board.short))]
+    return exact[0] if exact else None
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.lower().replace("nvidia", "").replace("geforce", "").split())
+
+
+def speed(there: Board, here: Board, precision: Precision) -> float | None:
+    """Speed of `there` against `here`; None where a figure is not known."""
+    a, b = (there.fp16_tflops, here.fp16_tflops) if precision == "fp16" else (there.fp32_tflops, here.fp32_tflops)
+    if not a or not b:
+        return None
+    return TFLOPS_SHARE * a / b + BANDWIDTH_SHARE * there.bandwidth_gbs / here.bandwidth_gbs
+
+
+def on_boards(
+    work: Work, here: Board, boards: Iterable[Board], *, precision: Precision, told: Mapping[str, float]
+) -> list[Elsewhere]:
+    """The same work on as many of each board that holds it in memory, least energy first. `told` are speeds a person
+    gave, by short name."""
+    found = []
+    for board in boards:
+        given = next((factor for name, factor in told.items() if known(name, [board])), None)
+        factor = 1.0 if board == here else given or speed(board, here, precision)
+        fits = work.memory_used_b is None or board.memory_gb * 1e9 >= work.memory_used_b / work.boards
+        if factor is None or not fits:
+            continue
+        time_s = work.work_s / factor
+        watts = work.boards_w * board.tdp_w / here.tdp_w + work.rest_w
+        kwh = joules_to_kwh(watts * time_s)
+        how = "measured" if board == here else "speed as given" if given else "rough rule"
+        found.append(Elsewhere(board.short, factor, time_s, kwh, _times(kwh, work.intensity), how))
+    return sorted(found, key=lambda other: other.kwh)
+
+
+def on_grids(work: Work, grids: Mapping[str, tuple[float, str]]) -> list[Elsewhere]:
+    """The same work on each grid, by its (g/kWh, what that is), least grams first."""
+    kwh = joules_to_kwh((work.boards_w + work.rest_w) * work.work_s)
+    found = [Elsewhere(name, 1.0, work.work_s, kwh, kwh * value, how) for name, (value, how) in grids.items()]
+    return sorted(found, key=lambda other: other.gco2_g or 0.0)
+
+
+def _times(kwh: float, intensity: float | None) -> float | None:
+    return None if intensity is None else kwh * intensity

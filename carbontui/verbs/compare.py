@@ -1,0 +1,155 @@
+"""`compare`: the same work on other boards and in other countries. It moves no job."""
+
+from __future__ import annotations
+
+import csv
+from importlib import resources
+
+import click
+
+from carbontui import __version__, units
+from carbontui.account import compare as comparing
+from carbontui.account.compare import Board, Elsewhere, Precision, Work
+from carbontui.report import story
+from carbontui.verbs import talk
+from carbontui.verbs.failure import Failure
+
+SHOWN = 15
+MOVES_NOTHING = "carbontui moves no job: this is what the same work would take elsewhere"
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = resources.files("carbontui.data").joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def boards() -> list[Board]:
+    """The published figures that ship with carbontui."""
+    return [
+        Board(
+            row["device_name"],
+            row["short_name"],
+            float(row["memory_gb"]),
+            float(row["bandwidth_gbs"]),
+            float(row["fp32_tflops"]),
+            float(row["fp16_tflops"]) if row["fp16_tflops"] else None,
+            float(row["tdp_w"]),
+        )
+        for row in _rows("gpus.csv")
+    ]
+
+
+def _grids() -> dict[str, tuple[float, str]]:
+    """Lifecycle means of countries: one basis, so that they may be compared. Systems so small that the table has them at
+    0 g are left out: nothing is built and run for nothing."""
+    return {
+        f"{row['code']} {row['name']}": (float(row["ci_gco2_per_kwh"]), f"mean of {row['ci_year']}, lifecycle (Ember)")
+        for row in _rows("countries.csv")
+        if row["kind"] == "country" and row["ci_basis"] == "lifecycle" and float(row["ci_gco2_per_kwh"] or 0) > 0
+    }
+
+
+def _speedups(texts: tuple[str, ...], every: list[Board]) -> dict[str, float]:
+    found = {}
+    for text in texts:
+        name, _, factor = text.rpartition("=")
+        try:
+            value = float(factor)
+        except ValueError:
+            value = 0.0
+        if not name or not 0 < value < 1000:
+            raise Failure(f'--speedup {text!r} is not a board and a factor; write it like "H100 PCIe 80GB=2.5"', 2)
+        if comparing.known(name, every) is None:
+            raise Failure(f"--speedup: no board {name!r} in the table; --list shows them", 2)
+        found[name] = value
+    return found
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--gpu", metavar="NAME", help="The board the job ran on, where it is not found by its name.")
+@click.option("--precision", type=click.Choice(["fp16", "fp32"]), default="fp16", show_default=True)
+@click.option("--speedup", multiple=True, metavar="GPU=FACTOR", help="A speed you know, instead of the rough rule.")
+@click.option("--zones", is_flag=True, help="Countries instead of boards.")
+@click.option("--all", "every_row", is_flag=True, help="Every row.")
+@click.option("--list", "show", is_flag=True, help="List the boards that are known.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, every row.")
+def compare(
+    job: str | None,
+    gpu: str | None,
+    precision: Precision,
+    speedup: tuple[str, ...],
+    zones: bool,
+    every_row: bool,
+    show: bool,
+    as_json: bool,
+) -> None:
+    """What a job's work would take on other boards, or emit in other countries."""
+    every = boards()
+    if show:
+        for board in every:
+            click.echo(board.short)
+        return
+    told = _speedups(speedup, every)
+    try:
+        run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
+    except story.NoStory as error:
+        raise Failure(str(error), 3) from None
+    work = _work(run)
+    if zones:
+        rows, here = comparing.on_grids(work, _grids()), None
+    else:
+        here = _here(run, gpu, every)
+        rows = comparing.on_boards(work, here, every, precision=precision, told=told)
+    if as_json:
+        click.echo(talk.as_json([row._asdict() for row in rows]))
+        return
+    _print(rows, here, run, every_row=every_row)
+
+
+def _work(run: story.RunStory) -> Work:
+    """The whole work where it can be told, else what was done. Raises Failure."""
+    if run.full_wall_w is None:
+        raise Failure(f"job {run.status.job}: watts flat out were not measured, so nothing can be compared", 3)
+    wall, boards_kwh = run.energy_wall_kwh, run.energy_gpu_kwh * run.options.pue
+    share = boards_kwh / wall if wall > 0 else 1.0
+    estimate = run.status.estimate
+    seconds = estimate.work_s if estimate is not None else run.done_s
+    if seconds <= 0:
+        raise Failure(f"job {run.status.job} has done no work yet: nothing can be compared", 3)
+    used = [gpu.memory_used_b for gpu in run.status.gpus if gpu.memory_used_b]
+    count = max(1, len(run.status.gpus))
+    watts = run.full_wall_w
+    return Work(seconds, watts * share, watts * (1 - share), count, run.intensity_mean, sum(used) if used else None)
+
+
+def _here(run: story.RunStory, gpu: str | None, every: list[Board]) -> Board:
+    names = sorted({board.name for board in run.status.gpus})
+    if gpu is None and len(names) != 1:
+        raise Failure(f"job {run.status.job} ran on {' and '.join(names) or 'no GPU'}; name one board with --gpu", 2)
+    here = comparing.known(gpu or names[0], every)
+    if here is None:
+        raise Failure(f"no published figures of {gpu or names[0]!r} here; name one like it with --gpu (--list)", 2)
+    return here
+
+
+def _print(rows: list[Elsewhere], here: Board | None, run: story.RunStory, *, every_row: bool) -> None:
+    shown = rows if every_row else rows[:SHOWN]
+    own = next((row for row in rows if here is not None and row.name == here.short), None)
+    if own is not None and own not in shown:
+        shown = [*shown, own]
+    width = max(len(row.name) for row in shown)
+    click.echo(f"{'':<{width}}  {'speed':>6}  {'time':>9}  {'energy':>9}  {'CO2':>8}")
+    for row in shown:
+        grams = units.fmt_grams(row.gco2_g)
+        cells = f"{row.speed:>5.2f}x  {units.fmt_duration(row.time_s):>9}  {units.fmt_kwh(row.kwh):>9}  {grams:>8}"
+        click.echo(f"{row.name:<{width}}  {cells}  {row.how}{'  <- here' if row is own else ''}")
+    if len(shown) < len(rows):
+        click.echo(f"... {len(rows) - len(shown)} more with --all")
+    if own is not None and rows[0] == own:
+        click.echo("staying is best: no board in the table takes less energy for this work")
+    if here is None:
+        signal = "" if run.status.intensity is None else run.status.intensity.signal
+        if signal != "average_lifecycle":
+            click.echo("yearly lifecycle means: compare them with each other, not with this job's own account")
+    click.echo(MOVES_NOTHING)
