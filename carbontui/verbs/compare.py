@@ -40,8 +40,8 @@ def boards() -> list[Board]:
 
 
 def _grids() -> dict[str, tuple[float, str]]:
-    """Lifecycle means of countries: one basis, so that they may be compared. Systems so small that the table has them at
-    0 g are left out: nothing is built and run for nothing."""
+    """Lifecycle means of countries: one basis, so that they may be compared. Systems so small that the table has them
+    at 0 g are left out: nothing is built and run for nothing."""
     return {
         f"{row['code']} {row['name']}": (float(row["ci_gco2_per_kwh"]), f"mean of {row['ci_year']}, lifecycle (Ember)")
         for row in _rows("countries.csv")
