@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import stamina
@@ -19,3 +20,11 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(Caiso, "pause_s", 0.0)
     yield
     stamina.set_testing(False)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "soak" in (config.option.markexpr or ""):
+        return
+    for item in items:
+        if item.get_closest_marker("soak") and Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason="the long form: run it with -m soak"))
