@@ -58,7 +58,7 @@ class Checkpoint:
         rank = _rank()
         if rank:
             state = _torch().load(self._beside(step, rank), map_location="cpu", weights_only=True)
-        _set_rng(state["rng"])
+        set_random_states(state["rng"])
         with api.gate.cond:
             api.gate.facts["start_step"] = step - api.gate.counter.done()
         return step
@@ -66,7 +66,7 @@ class Checkpoint:
     def save(self, step: Optional[int] = None) -> None:
         """Write the checkpoint; `step` is the steps of the whole training, as counted when None. Raises OSError."""
         step = api.gate.step_total() if step is None else step
-        state: Dict[str, Any] = {"format": FORMAT, "step": step, "rng": _rng()}
+        state: Dict[str, Any] = {"format": FORMAT, "step": step, "rng": random_states()}
         dist = device.distributed()
         rank = _rank()
         if rank:
@@ -138,7 +138,7 @@ def _sweep(path: str) -> None:
             os.unlink(part)
 
 
-def _rng() -> Dict[str, Any]:
+def random_states() -> Dict[str, Any]:
     """States of Python's, numpy's (the global one, if loaded) and torch's generators, as plain data and tensors."""
     torch = _torch()
     state: Dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
@@ -151,7 +151,7 @@ def _rng() -> Dict[str, Any]:
     return state
 
 
-def _set_rng(state: Dict[str, Any]) -> None:
+def set_random_states(state: Dict[str, Any]) -> None:
     torch = _torch()
     random.setstate(state["python"])
     torch.set_rng_state(state["torch"])

@@ -10,7 +10,7 @@ import hashlib
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import DataLoaderConfiguration, set_seed
 from torch import nn
 
 import carbontui
@@ -26,7 +26,11 @@ def main() -> None:
 
     set_seed(1)
     torch.set_num_threads(1)
-    accelerator = Accelerator(gradient_accumulation_steps=args.accumulate, cpu=not torch.cuda.is_available())
+    accelerator = Accelerator(
+        gradient_accumulation_steps=args.accumulate,
+        cpu=not torch.cuda.is_available(),
+        dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True),
+    )
     inputs = torch.randn(512, 8, generator=torch.Generator().manual_seed(7))
     model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.1), nn.Linear(16, 8))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)

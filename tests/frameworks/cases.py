@@ -56,6 +56,7 @@ CASES = (
     loop("LBFGS", "lbfgs"),
     loop("GAN", "gan"),
     loop("compiled step", "compiled"),
+    loop("in the manner of nanoGPT", "nanogpt"),
     example("transformers Trainer", "train_transformers.py", needs=HF, leave_at=(25, 40)),
     example(
         "transformers, accumulation", "train_transformers.py", "--accumulate=2", needs=HF, steps=60, leave_at=(25,)
@@ -76,7 +77,7 @@ CASES = (
         leave_at=(40,),
     ),
     example("accelerate", "train_accelerate.py", needs=AC, steps=256, leave_at=(78,)),
-    example("accelerate, 2 ranks", "train_accelerate.py", needs=AC, steps=128, ranks=2, leave_at=(20,)),
+    example("accelerate, 2 ranks", "train_accelerate.py", "--epochs=20", needs=AC, steps=640, ranks=2, leave_at=(20,)),
     several("DDP by torchrun", "torchrun"),
     several("DDP by spawn, env", "spawn-env", torchrun=False),
     several("DDP by spawn, file", "spawn-file", torchrun=False),

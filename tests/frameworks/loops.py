@@ -137,6 +137,32 @@ def gan(checkpoint):
     result(loop.step, first, second)
 
 
+def nanogpt(checkpoint):
+    """In the manner of nanoGPT: micro-steps, a scaler that is off, clipping, a rate set by hand, an evaluation now and
+    then that draws from the random states."""
+    model = network(1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, betas=(0.9, 0.95))
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    loop = Loop(checkpoint, model=model, optimizer=optimizer, scaler=scaler)
+    for batch in loop.batches():
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-2 * 0.5 * (1 + math.cos(math.pi * loop.step / STEPS))
+        if loop.step % 25 == 0:
+            model.eval()
+            with torch.no_grad():
+                loss_of(model, torch.randn(BATCH, 8))
+            model.train()
+        for half in batch.chunk(2):
+            scaler.scale(loss_of(model, half) / 2).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+        loop.stepped()
+    result(loop.step, model)
+
+
 def trials(checkpoint, *, count=4, study=False):
     """Trainings in turn, every one of them kept: folds, an Optuna study."""
     models, kept = [], []
@@ -225,6 +251,7 @@ KINDS = {
     "lbfgs": lbfgs,
     "gan": gan,
     "compiled": lambda checkpoint: plain(checkpoint, compiled=True),
+    "nanogpt": nanogpt,
     "folds": trials,
     "study": lambda checkpoint: trials(checkpoint, study=True),
     "ensemble": ensemble,

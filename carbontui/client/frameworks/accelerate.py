@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Iterable
+from typing import Any, Iterator
 
 from carbontui.client import api
+from carbontui.client.checkpoint import random_states, set_random_states
 
 
 class Resumable:
@@ -25,6 +26,7 @@ class Resumable:
         self.accelerator, self.folder = accelerator, os.fspath(folder)
         self.epoch = self.batch = self.steps = 0
         self._skip = (0, 0)
+        self._states: Any = None
         accelerator.register_for_checkpointing(self)
         api.on_checkpoint(self.save)
 
@@ -38,20 +40,33 @@ class Resumable:
         """Load what was saved, if anything was; returns the optimizer steps done."""
         if os.path.isdir(self.folder):
             self.accelerator.load_state(self.folder)
+            self._states = random_states()
         self._skip = (self.epoch, self.batch)
         with api.gate.cond:
             api.gate.facts["start_step"] = self.steps - api.gate.counter.done()
         return self.steps
 
-    def rest_of(self, loader: Any, epoch: int) -> Iterable[Any]:
-        """The batches of this epoch that are still to be done: none of one that is over."""
+    def rest_of(self, loader: Any, epoch: int) -> Iterator[Any]:
+        """The batches of this epoch that are still to be done: none of one that is over.
+
+        Their order is that of an undisturbed run where the sampler's follows from a seed and the epoch
+        (DataLoaderConfiguration(use_seedable_sampler=True)).
+        """
         first, done = self._skip
         if epoch < first:
-            return ()
+            return
         self.epoch, self.batch = epoch, done if epoch == first else 0
         if hasattr(loader, "set_epoch"):
             loader.set_epoch(epoch)
-        return self.accelerator.skip_first_batches(loader, self.batch) if self.batch else loader  # type: ignore[no-any-return]
+        if not self.batch:
+            yield from loader
+            return
+        rest = iter(self.accelerator.skip_first_batches(loader, self.batch))
+        batch = next(rest, None)
+        set_random_states(self._states)  # the new iterator and the skipped batches have drawn from them once more
+        if batch is not None:
+            yield batch
+            yield from rest
 
     def batch_ended(self) -> None:
         """A batch is done; where the gradients were applied it is a step, and a pause may hold here."""
