@@ -95,7 +95,7 @@ CASES = (
         "train_lightgbm.py",
         needs=("lightgbm",),
         steps=400,
-        unload="the framework cannot: a continued training differs from an uninterrupted one",
+        unload="not offered: train(init_model=) restores nothing of what bagging and early stopping know",
     ),
     example("scikit-learn partial_fit", "train_sklearn.py", needs=("sklearn",), steps=400, leave_at=(100,)),
 )

@@ -9,9 +9,14 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "frameworks.md").read_text()
 
 
+def bare(text: str) -> str:
+    """Without indentation and empty lines, which a formatter sets."""
+    return "\n".join(line.strip() for line in text.splitlines() if line.strip())
+
+
 def test_every_recipe_is_part_of_an_example():
-    examples = [path.read_text() for path in ROOT.glob("examples/**/*.py")]
-    recipes = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    examples = [bare(path.read_text()) for path in ROOT.glob("examples/**/*.py")]
+    recipes = [bare(recipe) for recipe in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)]
     assert len(recipes) >= 5
     assert [recipe for recipe in recipes if not any(recipe in example for example in examples)] == []
 

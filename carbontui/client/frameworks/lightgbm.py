@@ -1,5 +1,5 @@
-"""LightGBM: a step is a boosting round. It cannot be unloaded: train(init_model=) scores the data with the trees so
-far and drops what bagging and early stopping know, so that later rounds differ."""
+"""LightGBM: a step is a boosting round. Unloading is not offered: train(init_model=) begins from the trees so far, and
+restores nothing of what bagging and early stopping know."""
 
 from __future__ import annotations
 
