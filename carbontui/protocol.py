@@ -577,7 +577,7 @@ class AbilitiesAsk(Struct, tag_field="t", tag="abilities", frozen=True):
 
 class Ability(Struct, frozen=True):
     """One line of the capability table: `support` in words ("supported", "no permission", "not supported",
-    "no effect", "lost"; "unknown" before the first look), `fix` an exact mend or ""."""
+    "no effect", "lost"; "unknown" before the first look), `fix` an exact command or ""."""
 
     device: str
     aspect: str

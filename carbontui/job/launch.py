@@ -29,7 +29,7 @@ PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S", "-v", 
 
 
 class LaunchError(RuntimeError):
-    """The job could not be started; the text says what and how to mend it."""
+    """The job could not be started; the text says what is wrong and how to repair it."""
 
 
 class NameTaken(LaunchError):
