@@ -84,7 +84,7 @@ def compare(
     show: bool,
     as_json: bool,
 ) -> None:
-    """What a job's work would take on other boards, or emit in other countries."""
+    """Show what a job's work would take elsewhere."""
     every = boards()
     if show:
         for board in every:

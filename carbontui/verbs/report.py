@@ -68,7 +68,7 @@ def report(
     slurm: str | None,
     against: str | None,
 ) -> None:
-    """Tell a run: energy, CO2, what was avoided and by what, and what that rests on."""
+    """Tell a run: energy, CO2, what was avoided, and by what."""
     if show and html in (None, "-"):
         raise Failure("--open needs a page to show: --html FILE --open", 2)
     told = _told(job)
