@@ -24,9 +24,9 @@ ALLOWS = (
 
 @click.group()
 def capd() -> None:
-    """Power limits for users without root: a small service that an administrator installs once.
+    """Power limits for users without root.
 
-    It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a user
+    A small service that an administrator installs once. It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a user
     whose processes alone are on that GPU, and restores what it changed when that user's job ends.
     """
 
