@@ -39,6 +39,7 @@ VERBS: dict[str, str] = {
     "grid": "grid",
     "history": "report",
     "hook": "hook",
+    "line": "line",
     "log": "look",
     "ls": "look",
     "pause": "overrule",

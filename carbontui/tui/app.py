@@ -75,10 +75,10 @@ _LIGHT = {
     "banner-back": "#fbe7b5",
     "banner": "#6b4a00",
 }
-# the terminal's own palette
+# the terminal's own palette. Bright black is the background of some (Solarized): never for what must be read
 _ANSI = {
-    **dict.fromkeys(("text", "strong", "title", "now"), "ansi_default"),
-    **dict.fromkeys(("dim", "faint", "past", "past-soft", "beyond", "beyond-soft", "band"), "ansi_bright_black"),
+    **dict.fromkeys(("text", "strong", "title", "now", "dim", "past", "past-soft"), "ansi_default"),
+    **dict.fromkeys(("faint", "beyond", "beyond-soft", "band"), "ansi_bright_black"),
     **dict.fromkeys(("running", "running-soft"), "ansi_green"),
     **dict.fromkeys(("capped", "capped-soft"), "ansi_cyan"),
     **dict.fromkeys(("paused", "paused-soft", "hatch"), "ansi_blue"),
@@ -144,7 +144,8 @@ class CarbonApp(App[str | None]):
         for theme in THEMES:
             self.register_theme(theme)
         if not os.environ.get("TEXTUAL_THEME"):
-            self.theme = "carbon-dark"
+            # sixteen colours leave greys of our own: the terminal's palette then means more
+            self.theme = "ansi-dark" if self.console.color_system == "standard" else "carbon-dark"
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         theme = self.current_theme

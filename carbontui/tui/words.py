@@ -160,6 +160,17 @@ def avoided_share(status: protocol.Status) -> float | None:
     return avoided / (avoided + emitted)
 
 
+def why(picture: Picture) -> str:
+    """The sentence under the state: the plan's own where it or a person's word decides, as state and next change are
+    said beside it; else the reason."""
+    status, plan = picture.status, picture.plan
+    code = status.reason.code
+    plain = status.state in ("running", "throttled", "paused", "unloaded")
+    if code in ("plan", "override") and plain and plan is not None and plan.explanation:
+        return plan.explanation
+    return status.reason.text
+
+
 def in_force(picture: Picture) -> protocol.FrontierPoint | None:
     """What the plan in force comes to for the whole job; None where there is none."""
     frontier = picture.frontier

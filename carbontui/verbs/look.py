@@ -210,6 +210,12 @@ def plan(job: str | None, as_json: bool) -> None:
         return
     now = units.from_iso(snap.series.now)
     at, ends = units.from_iso(snap.plan.start), units.from_iso(snap.plan.finish)
+    held = snap.status.override
+    if held is not None and held.mode == "pause" and held.until is None:
+        # nothing ends it, so nothing can be said of what comes after
+        click.echo(f"{units.fmt_clock(at, now):>10}  {snap.plan.levels[0][0]:<12} until cleared")
+        click.echo(snap.plan.explanation)
+        return
     for index, (name, count) in enumerate(snap.plan.levels):
         seconds = count * snap.plan.slot_s - (snap.plan.slot_s - snap.plan.first_s if index == 0 else 0.0)
         if index == len(snap.plan.levels) - 1 and ends > at:

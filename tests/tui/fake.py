@@ -170,6 +170,9 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
     past = [watts_of[lv] * (1 + 0.02 * math.sin(i * 1.7)) for i, lv in enumerate(levels[: gone + 1])]
     used = sum(past) * SLOT_S / 3.6e6
     emitted = sum(w * SLOT_S / 3.6e6 * GRID[i] for i, w in enumerate(past))
+    if name == "override":
+        told = "Paused by ada@pts/3 until 20:24; the rest is planned around it."
+        plan = structs.replace(plan, explanation=told)
     reasons: dict[str, tuple[Any, str]] = {
         "running": ("plan", "as planned: the evening peak is over"),
         "throttled": ("plan", "as planned: capped through the middle of the night"),

@@ -28,7 +28,7 @@ async def test_the_first_screen_says_what_a_person_wants_to_know(stage: Any) -> 
     for said in (
         "RUNNING",
         "cap 250 W",
-        "as planned: the evening peak is over",
+        "Runs at 250 W per GPU through the two clean nights",
         "next: pause at Thu 02:00, in 4 h 36",
         "charlm",
         "live",
@@ -395,6 +395,43 @@ async def test_a_frontier_that_comes_later_is_drawn(stage: Any) -> None:
         await s.until(lambda: "CO₂ against finish" in s.text())
 
 
+async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> None:
+    """On the way a plan that pauses is behind run-now: shown first, it would read as a plan that fails."""
+    async with stage() as s:
+        end = protocol.AtEnd(
+            finish=units.iso(NOW + 9000), energy_wall_kwh=9.0, gco2_g=4250.0, gco2_lo_g=3900.0, gco2_hi_g=4600.0,
+            run_now_g=4566.0, avoided_g=316.0,
+        )  # fmt: skip
+        s.fake.push(status=s.fake.status(at_end=end, gco2_g=1310.0, avoided_g=-467.0))
+        await s.until(lambda: "at end" in s.text())
+        side = [line[76:] for line in s.text().splitlines()]
+        rows = [next(i for i, line in enumerate(side) if word in line) for word in ("at end", "run now", "so far")]
+        assert rows == sorted(rows)
+        assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan -316 g, -7%" in side[rows[1]]
+        assert "467 g behind run-now" in side[rows[2]]
+        assert "pauses are paid first" in side[rows[2] + 1]
+
+
+async def test_the_smallest_screen_shows_state_watts_progress_and_grams(stage: Any) -> None:
+    async with stage("paused", size=(40, 15)) as s:
+        for said in ("PAUSED", "135 W", "42% of 14 400 steps", "626 g"):
+            assert said in s.text(), said
+
+
+async def test_the_terminals_own_palette_never_paints_words_in_bright_black(stage: Any) -> None:
+    """Solarized and others use it for their background: words in it cannot be read."""
+    async with stage("override", theme="ansi-dark") as s:
+        await s.pilot.pause()
+        hidden = [
+            segment.text
+            for strip in s.app.screen._compositor.render_strips()
+            for segment in strip
+            if segment.style and segment.style.color and segment.style.color.number == 8
+            if any(char.isalnum() for char in segment.text)
+        ]
+        assert not hidden, hidden
+
+
 async def test_no_panel_changes_place_while_the_state_and_the_size_stay(stage: Any) -> None:
     """The frontier comes and goes with every plan made; what stands beneath it must not jump."""
     async with stage() as s:
@@ -476,7 +513,7 @@ async def test_a_time_to_go_is_whole_or_not_there(stage: Any) -> None:
 async def test_whether_the_screen_is_in_touch_is_seen_at_every_width(stage: Any) -> None:
     async with stage("override", size=(46, 20)) as s:
         assert "PAUSED" in s.text() and "live" in s.text() and "charlm" in s.text()
-        assert "a person paused it" in s.text()
+        assert "Paused by ada@pts/3 until" in s.text()
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     baselines: tuple[Rival, ...] = ()
     explanation: str = ""
     frontier: tuple[FrontierPoint, ...] = ()
+    free_gco2: float | None = None
+    """Grams of the best plan without the `fixed` slots; None where there are none."""
 
 
 class PreviewAnswer(Struct, frozen=True, kw_only=True):

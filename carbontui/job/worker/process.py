@@ -40,7 +40,9 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
     problem = plan.problem_from_dict(ask.problem)
     chosen, changed = _replan(problem, ask, ask.kept, ask.uncertainty)
     points = curve(ask.curve or ask.problem, ask.fixed, ask.pauses)
+    free = _replan(problem, msgspec.structs.replace(ask, fixed={}))[0].gco2 if ask.fixed else None
     return PlanAnswer(
+        free_gco2=free,
         plan=_solved(chosen),
         changed=changed,
         baselines=tuple(map(_rival, chosen.baselines or plan.baselines(problem))),

@@ -24,19 +24,28 @@ _STATE_COLOUR = {
     "unloaded": "magenta",
     "warning": "yellow",
     "fault": "red",
-    "dim": "bright_black",
+    "dim": "default",
 }
+_NAME_LEAST = 14
+_REST = 80
+"""Cells of a row that are not the name's: its other columns, and some of the reason."""
 
 
-def job_row(status: protocol.Status, glyphs: Glyphs) -> Text:
-    """State, name, id, watts while it lives or when it ended, and the reason: one job on one row."""
+def job_row(status: protocol.Status, glyphs: Glyphs, width: int = 80) -> Text:
+    """State, name, id, watts while it lives or when it ended, progress, finish, CO2 at the end (or so
+    far) and the reason: one job on one row. The name has the room that the width leaves."""
     live = status.state in protocol.LIVE_STATES
     now = units.fmt_watts(status.power_w) if live else words.ended_at(status, time.time())
     row = Text(no_wrap=True, overflow="ellipsis")
     row.append(f"{glyphs.states[status.state]} {status.state:<10}", _STATE_COLOUR[words.STATE_STYLE[status.state]])
-    row.append(f"{set_cell_size(plain(status.name, glyphs), 18)} ", "bold")
-    row.append(f"{status.job:<8.8} {now:>12}  ")
-    row.append(plain(status.reason.text, glyphs), "bright_black")
+    row.append(f"{set_cell_size(plain(status.name, glyphs), max(_NAME_LEAST, width - _REST))} ", "bold")
+    done = f"{min(1.0, status.step / status.steps_total):.0%}" if status.steps_total else ""
+    ends = words.clock_iso(status.finish_expected, time.time()) if live and status.finish_expected else ""
+    end = status.at_end
+    grams = "" if end is None else units.fmt_grams(end.gco2_g)
+    grams = grams or ("" if status.gco2_g is None else units.fmt_grams(status.gco2_g))
+    row.append(f"{status.job:<8.8} {now:>10} {done:>5} {ends:>9} {grams:>8}  ")
+    row.append(plain(status.reason.text, glyphs))
     return row
 
 
@@ -69,7 +78,9 @@ class Choose(Picker):
 
     def compose(self) -> ComposeResult:
         yield Label(plain(f"carbontui · {len(self._jobs)} jobs are live", self.glyphs), id="head")
-        yield OptionList(*(Option(job_row(job, self.glyphs), id=job.job) for job in self._jobs), id="jobs")
+        yield OptionList(
+            *(Option(job_row(job, self.glyphs, self.app.size.width), id=job.job) for job in self._jobs), id="jobs"
+        )
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:

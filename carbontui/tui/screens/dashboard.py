@@ -456,6 +456,6 @@ def _shape(picture: Picture) -> tuple[object, ...]:
 
 def _state_rows(width: int, height: int) -> int:
     """Rows of the state bar: a narrow one needs more of them for the same words."""
-    if width >= 104 or (width >= 64 and height < 21):
+    if width >= 64 and height < (34 if width >= 104 else 21):
         return 2
     return 3 if width >= 64 else 4

@@ -100,7 +100,7 @@ class Station(Picker):
         listed = self.query_one(OptionList)
         at = listed.highlighted
         listed.clear_options()
-        listed.add_options(Option(job_row(job, self.glyphs), id=job.job) for job in seen.jobs)
+        listed.add_options(Option(job_row(job, self.glyphs, self.app.size.width), id=job.job) for job in seen.jobs)
         listed.highlighted = min(at or 0, len(seen.jobs) - 1) if seen.jobs else None
         self.refresh_bindings()
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells
+from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
 _LABEL = 8
 _VALUE = 10
@@ -25,13 +25,13 @@ class Numbers(Cells):
     def draw(self, width: int, height: int) -> list[CellRow]:
         picture, self._width = self.picture, width
         if picture is None:
-            return [self.heading(width, "so far")]
+            return [self.heading(width, "CO₂ and energy")]
         status = picture.status
         account = self._account(status)
         training = self._training(picture, width)
         if height < 4:
-            return [*training[:1], *account[1:3]][:height]
-        head = [self.heading(width, "so far", "i: where from")]
+            return [self._brief(status), *account[:2]][:height]
+        head = [self.heading(width, "CO₂ and energy", "i: where from")]
         if height >= len(account) + len(training) + 2:
             return [*head, *account, self.heading(width, "training"), *training]
         # two short columns where rows are scarce
@@ -44,25 +44,48 @@ class Numbers(Cells):
             (f" {label:<{_LABEL}}", "dim"),
             (f"{value:>{_VALUE}}", ink),
             (f" {mark:<1}", "dim"),
-            (f" {note}" if len(note) <= self._width - _LABEL - _VALUE - 4 else "", "dim"),
+            (f" {note}" if len(note) <= self._width - _LABEL - _VALUE - 4 else "", ink if ink != "text" else "dim"),
         ]
 
     def _account(self, status: protocol.Status) -> list[CellRow]:
-        m = words.mark
-        rows = [
-            self._line("energy", units.fmt_kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")),
-            self._line("emitted", "–")
-            if status.gco2_g is None
-            else self._line("emitted", units.fmt_grams(status.gco2_g), m(status, "gco2_g"), "CO₂"),
-        ]
-        said = words.avoided_share(status)
-        share = "" if said is None else f"{said:.0%} of run-now"
-        ink = "running" if (status.avoided_g or 0) > 0 else "text"
-        mark = "" if status.avoided_g is None else m(status, "avoided_g")
-        rows.append(self._line("avoided", units.fmt_grams(status.avoided_g), mark, share, ink))
+        """Grams first as they will stand at the end: on the way a plan that pauses is behind before it is ahead."""
+        m, end = words.mark, status.at_end
+        rows: list[CellRow] = []
+        if end is not None:
+            rows.append(self._line("at end", units.fmt_grams(end.gco2_g), "F", _band(end)))
+            if end.run_now_g is not None:
+                rows.append(self._line("run now", units.fmt_grams(end.run_now_g), "F", *_against(end)))
+        grams = "–" if status.gco2_g is None else units.fmt_grams(status.gco2_g)
+        mark = m(status, "gco2_g") if status.gco2_g is not None else ""
+        avoided = status.avoided_g
+        if avoided is None or end is None:
+            rows.append(self._line("so far", grams, mark, "CO₂ emitted"))
+        else:
+            side = "ahead of" if avoided >= 0 else "behind"
+            even = abs(avoided) < units.LEAST_G
+            told = "as run-now" if even else f"{units.fmt_grams(abs(avoided))} {side} run-now"
+            rows.append(self._line("so far", grams, mark, told))
+            if not even and avoided < 0 and end.avoided_g is not None and end.avoided_g > 0:
+                rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses are paid first, gained back later", "dim")])
+        if end is None:
+            said = words.avoided_share(status)
+            share = "" if said is None else f"{said:.0%} of run-now"
+            ink = "running" if (avoided or 0) > 0 else "text"
+            shown = "" if avoided is None else m(status, "avoided_g")
+            rows.append(self._line("avoided", units.fmt_grams(avoided), shown, share, ink))
+        rows.append(self._line("energy", units.fmt_kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")))
         if status.cost is not None:
             rows.append(self._line("cost", units.fmt_money(status.cost.value, status.cost.currency), m(status, "cost")))
         return rows
+
+    def _brief(self, status: protocol.Status) -> CellRow:
+        """Progress and watts on one row, where there is room for no more."""
+        if status.steps_total:
+            done = f"{min(1.0, status.step / status.steps_total):.0%} of {words.count(status.steps_total)} steps"
+        else:
+            done = f"step {words.count(status.step)}"
+        watts = "" if status.power_w is None else f"{units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')}"
+        return spread(self._width, [(f" {done}", "text")], [(watts.strip() + " ", "text")])
 
     def _training(self, picture: Picture, width: int) -> list[CellRow]:
         status = picture.status
@@ -90,3 +113,20 @@ class Numbers(Cells):
         low, high = min(cells), max(cells)
         span = (high - low) or 1.0
         return "".join(self.glyphs.bar[1 + round((v - low) / span * 7)] for v in cells)
+
+
+def _band(end: protocol.AtEnd) -> str:
+    if end.gco2_lo_g is None or end.gco2_hi_g is None:
+        return "CO₂ expected"
+    return f"{units.fmt_grams(end.gco2_lo_g)} to {units.fmt_grams(end.gco2_hi_g)}"
+
+
+def _against(end: protocol.AtEnd) -> tuple[str, str]:
+    """What the plan comes to beside run-now: ('-316 g, -7 %', ink)."""
+    if end.run_now_g is None or end.avoided_g is None:
+        return "", "text"
+    if abs(end.avoided_g) < units.LEAST_G:
+        return "as much", "text"
+    sign = "-" if end.avoided_g > 0 else "+"
+    share = f", {sign}{abs(end.avoided_g) / end.run_now_g:.0%}" if end.run_now_g > 0 else ""
+    return f"plan {sign}{units.fmt_grams(abs(end.avoided_g))}{share}", "running" if end.avoided_g > 0 else "warning"

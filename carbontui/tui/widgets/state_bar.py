@@ -81,17 +81,20 @@ class StateBar(Cells):
 
     def _rest(self, width: int, rows: int) -> list[CellRow]:
         """The reason, and what comes next: side by side on one row, else beneath each other."""
-        assert self.picture is not None
-        status = self.picture.status
+        picture = self.picture
+        assert picture is not None
+        status = picture.status
         key = "" if self.readonly or self.connection.kind != "live" else words.way_on(status)
-        after = words.next_change(status, self.picture.plan, self.picture.now_s)
+        after = words.next_change(status, picture.plan, picture.now_s)
         if len(after) + 4 > width:
             after = after.rpartition(", in ")[0] or after  # cut short, 'in 4 h 36' would read as 'in 4 h'
         if key and len(after) + len(key) + 7 <= width:
             after = " · ".join(filter(None, (after, key)))
         if rows < 2:
-            (told,) = textwrap.wrap(status.reason.text, width - 4, max_lines=1, placeholder=" …") or [""]
+            # what comes next stays whole: the sentence is also on the page of sources
+            room = width - 4 - (len(after) + 3 if after else 0)
+            (told,) = textwrap.wrap(words.why(picture), max(12, room), max_lines=1, placeholder=" …") or [""]
             return [spread(width, [(f"   {told}", "text")], [(f"{after} ", "dim")])]
-        reason = textwrap.wrap(status.reason.text, width - 4, max_lines=rows - 1, placeholder=" …")
+        reason = textwrap.wrap(words.why(picture), width - 4, max_lines=rows - 1, placeholder=" …")
         lines: list[CellRow] = [[(f"   {line}", "text")] for line in reason]
         return [*lines, [(f"   {after}", "dim")]]

@@ -35,8 +35,9 @@ def test_what_is_no_measurement_comes_first_and_faults_of_ours_after_those_of_th
     )
     lines = told(known, seen, ("no new plan: the worker died",))
     order = [
-        "SIMULATED GPU", "REPLAY", "unguarded", "its watts are those of the whole board", "1 of its boards cannot be",
-        "no new plan", "the driver is old", "no limit set", "this pause makes the budget unreachable",
+        "SIMULATED GPU", "REPLAY", "this pause makes the budget unreachable", "unguarded",
+        "its watts are those of the whole board", "1 of its boards cannot be", "no new plan", "the driver is old",
+        "no limit set",
     ]  # fmt: skip
     assert len(lines) == len(order)
     for line, begin in zip(lines, order, strict=True):

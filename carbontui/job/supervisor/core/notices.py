@@ -18,6 +18,9 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
         found.append("SIMULATED GPU: watts are a model, not a measurement")
     if state.clock.replay:
         found.append(f"REPLAY of recorded grid data, {state.clock.speed:.0f} times faster than life")
+    # what a person is about to lose by their own word comes before what was there all along
+    if sentence := finish.unreachable_by_pause(state, seen.now_s):
+        found.append(sentence)
     if not seen.guarded:
         found.append("unguarded: no restart (the keeper is gone)")
     # the screen has room for the first: what makes the watts wrong comes before where the grid data is from
@@ -30,8 +33,6 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
     shared = {reading.uuid for reading in seen.devices if reading.foreign_pids}
     failed = [o for o in seen.limits.outcomes.values() if not o.ok and o.text]
     found += [several.get(o.uuid, "") + o.text for o in failed if o.code != "foreign" or o.uuid not in shared]
-    if sentence := finish.unreachable_by_pause(state, seen.now_s):
-        found.append(sentence)
     return tuple(dict.fromkeys(found))
 
 

@@ -41,6 +41,8 @@ class Plan:
     view: protocol.PlanView
     work_left_s: float | None = None
     """Work left at `edges_s[0]` as the plan assumed it; None where that is not known (a predecessor's plan)."""
+    free_gco2_g: float | None = None
+    """What the same work would emit without a person's word; None where nobody said one."""
 
     def index_at(self, now_s: float) -> int | None:
         if not self.names or now_s < self.edges_s[0] or now_s >= self.edges_s[-1]:
@@ -156,7 +158,8 @@ def from_answer(
         explanation=answer.explanation if isinstance(answer, PlanAnswer) else "",
         baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in bases),
     )
-    return Plan(tuple(names), tuple(edges), table, view, work_left_s)
+    free = answer.free_gco2 if isinstance(answer, PlanAnswer) else None
+    return Plan(tuple(names), tuple(edges), table, view, work_left_s, free)
 
 
 def _baseline(entry: Rival, start_s: float, deadline_s: float) -> protocol.Baseline:

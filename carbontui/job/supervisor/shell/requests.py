@@ -12,7 +12,7 @@ from pathlib import Path
 from carbontui import protocol, units
 from carbontui.grid.types import Outlook
 from carbontui.job import runlog, store
-from carbontui.job.supervisor.core import capabilities, commands, status
+from carbontui.job.supervisor.core import capabilities, commands, shown, status
 from carbontui.job.supervisor.core.effects import Effect, want_of
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState, hear
@@ -72,6 +72,7 @@ class Requests:
         self._wake = wake
         self._losses = LossHistory()
         self._band: tuple[Outlook | None, protocol.Band | None] = (None, None)
+        self._plan: protocol.PlanView | None = None
         self.told: protocol.Status | None = None
         """The Status of the last tick."""
 
@@ -114,7 +115,10 @@ class Requests:
             loss=self._losses.values(),
             replay_speed=state.clock.speed if state.clock.replay else None,
         )
-        return Sections(told, series, state.plan.view if state.plan else None, state.frontier)
+        view = shown.view(state, seen.now_s)
+        if view != self._plan:
+            self._plan = view
+        return Sections(told, series, self._plan, state.frontier)
 
     async def status_now(self) -> protocol.Status:
         """A fresh sample, within 300 ms."""

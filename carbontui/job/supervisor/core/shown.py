@@ -1,0 +1,67 @@
+"""The plan as viewers see it: under a person's word it shows what that word does, and says what it costs.
+
+An override without an end takes only the current slot out of the planner's hands, as if it ended soon. Shown like that,
+a pause that nobody will end would read as twelve minutes, then flat out.
+"""
+
+from __future__ import annotations
+
+import math
+
+from msgspec import structs
+
+from carbontui import protocol, units
+from carbontui.job.supervisor.core import finish, plan
+from carbontui.job.supervisor.core.plan import Plan
+from carbontui.job.supervisor.core.state import JobState
+
+SAME = 0.005
+"""Two totals that differ by a smaller share of the larger are one to people."""
+
+
+def view(state: JobState, now_s: float) -> protocol.PlanView | None:
+    """The plan in force, or what a person's word makes of it while it holds."""
+    held, planned = state.override, state.plan
+    if planned is None or held.current is None:
+        return planned.view if planned else None
+    shown, told = planned.view, _until_cleared(state, planned, now_s) if held.until_s is None else planned.view
+    return structs.replace(told or shown, explanation=_words(state, planned, told or shown, now_s))
+
+
+def _until_cleared(state: JobState, planned: Plan, now_s: float) -> protocol.PlanView | None:
+    """One level until the work is done, or to the deadline where none is done; None where the level is not known."""
+    assert state.override.current is not None
+    level = plan.level_under(state.override.current, planned.table.values())
+    left, was = planned.work_left_s, planned.view
+    if level is None or left is None:
+        return None
+    # from the plan's own start and work: what is shown stands still until there is a new one
+    start_s = units.from_iso(was.start)
+    end_s = start_s + left / level.speed if level.speed else max(now_s, units.from_iso(was.deadline))
+    slots = 1 + max(0, math.ceil((end_s - start_s - was.first_s) / was.slot_s))
+    shown = structs.replace(was, levels=((level.name, slots),), finish=units.iso(end_s))
+    run_now = next((base for base in was.baselines if base.name == "run now"), None)
+    if level.kind == "full" and run_now is not None:
+        shown = structs.replace(shown, gco2_g=run_now.gco2_g, cost=run_now.cost, avoided_g=0.0)
+    return shown
+
+
+def _words(state: JobState, planned: Plan, shown: protocol.PlanView, now_s: float) -> str:
+    held = state.override
+    assert held.current is not None
+    mode, by = held.current.mode, held.current.by
+    done = {"pause": "Paused", "boost": "Boosted", "cap": f"Capped at {held.current.value_w or 0:g} W"}[mode]
+    until = "until cleared" if held.until_s is None else f"until {units.fmt_clock(held.until_s, now_s)}"
+    first = f"{done} by {by} {until}"
+    if held.open_pause:
+        late = finish.unreachable_by_pause(state, now_s)
+        return f"{first}: nothing is done meanwhile{f'; {late}' if late else ''}."
+    free = planned.free_gco2_g
+    if free is None or (held.until_s is None and mode == "cap"):
+        return f"{first}; the rest is planned around it."
+    more = shown.gco2_g - free
+    if abs(more) <= SAME * max(shown.gco2_g, free):
+        return f"{first}: the work left emits {units.fmt_grams(shown.gco2_g)}, as the plan alone would."
+    side = "more" if more > 0 else "less"
+    alone = f"{units.fmt_grams(abs(more))} {side} than the plan alone ({units.fmt_grams(free)})"
+    return f"{first}: the work left emits {units.fmt_grams(shown.gco2_g)}, {alone}."

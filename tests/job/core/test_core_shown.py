@@ -1,0 +1,57 @@
+"""The plan under a person's word: what is shown is what will be done, and what the word costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec import structs
+from states import FULL, NOW_S, PAUSE, job_state, plan_of
+
+from carbontui import protocol, units
+from carbontui.job.supervisor.core import shown
+from carbontui.job.supervisor.core.override import Overrides
+
+
+def under(mode: str, until_s: float | None = None, free_g: float | None = None, **fields):
+    word = protocol.Override(mode, None, None if until_s is None else units.iso(until_s), "ada@pts/3")
+    planned = plan_of(PAUSE, FULL, FULL, FULL, PAUSE, PAUSE, PAUSE, FULL, left_s=3600.0)
+    run_now = protocol.Baseline("run now", 191.0, 0.0, units.iso(NOW_S + 3600), True)
+    view = structs.replace(planned.view, gco2_g=175.0, baselines=(run_now,), explanation="Pausing until 08:15.")
+    planned = replace(planned, view=view, free_gco2_g=free_g)
+    return job_state(plan=planned, override=Overrides(word, 1, until_s), **fields)
+
+
+def test_a_pause_without_an_end_is_shown_as_one_to_the_deadline_and_says_what_is_lost() -> None:
+    view = shown.view(under("pause", work_s=3600.0, budget="2x"), NOW_S + 100)
+    assert [name for name, _ in view.levels] == ["pause"]
+    assert view.first_s + (view.levels[0][1] - 1) * view.slot_s >= 8 * 900
+    assert view.explanation.startswith("Paused by ada@pts/3 until cleared")
+    assert "the budget becomes unreachable" in view.explanation
+
+
+def test_a_boost_without_an_end_is_shown_as_flat_out_to_the_finish_with_its_price() -> None:
+    view = shown.view(under("boost", free_g=175.0), NOW_S + 100)
+    assert view.levels == (("full", 4),) and view.finish == units.iso(NOW_S + 3600)
+    assert view.gco2_g == 191.0
+    assert view.explanation == (
+        "Boosted by ada@pts/3 until cleared: the work left emits 191 g, 16 g more than the plan alone (175 g)."
+    )
+
+
+def test_a_word_with_an_end_keeps_the_plan_made_around_it_and_says_its_price() -> None:
+    state = under("boost", NOW_S + 1800, free_g=160.0)
+    view = shown.view(state, NOW_S + 100)
+    assert view.levels == state.plan.view.levels
+    assert "15 g more than the plan alone (160 g)" in view.explanation
+    assert "already the best" not in view.explanation
+
+
+def test_what_is_shown_stands_still_while_nothing_happens() -> None:
+    for mode in ("pause", "boost"):
+        state = under(mode, free_g=175.0)
+        assert shown.view(state, NOW_S + 100) == shown.view(state, NOW_S + 160)
+
+
+def test_without_a_word_the_plan_is_shown_as_it_is() -> None:
+    state = replace(under("boost"), override=Overrides())
+    assert shown.view(state, NOW_S) is state.plan.view
