@@ -26,6 +26,8 @@ Confined = Callable[[str], AbstractContextManager[bool | None]]
 """Whatever is raised inside such a block ends it and nothing else; the text names the part."""
 
 
+NUMBER_MOST = 1e15
+"""Steps, joules and epoch seconds of any job are far below; sums of what is above leave the calendar."""
 DOUBT_FROM = 3
 IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "overrides")
 """What is left out after so many deaths, in this order: what is made anew first, a person's word last."""
@@ -74,7 +76,7 @@ class Handover:
                 self._recorder.event("left_out", part=key)
                 continue
             with self._confined(part):
-                state = restored(state, self._journal.recall(key))
+                state = restored(state, _checked(self._journal.recall(key)))
         with self._confined("the kept account"):
             state = self._replace_lost(state)
         return state  # noqa: RET504 - what is raised inside the block ends there
@@ -134,6 +136,15 @@ class Handover:
         keep("budget", msgspec.to_builtins(state.budget))
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, seen.limits.left))
         keep("accounts", basis(state, seen, self._accounting.carried_over.gco2_g))
+
+
+def _checked(kept: Any) -> Any:
+    """What was kept, if every number in it is one that a job can have. Raises ValueError."""
+    if isinstance(kept, float | int) and not abs(kept) <= NUMBER_MOST:
+        raise ValueError(f"{kept:g} is no number that a job has")
+    for inner in kept.values() if isinstance(kept, dict) else kept if isinstance(kept, list) else ():
+        _checked(inner)
+    return kept
 
 
 def basis(state: JobState, seen: Inputs, before_g: float | None) -> dict[str, object]:

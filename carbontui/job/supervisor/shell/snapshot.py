@@ -50,4 +50,6 @@ def _disk_notice(folder: Path) -> str:
         return ""
     if disk.f_bavail * disk.f_frsize >= DISK_LEAST_B:
         return ""
-    return f"less than 1 GB is free where run.log lies ({folder})"
+    # a folder's name may hold bytes that are no text, which no message can
+    shown = os.fsencode(folder).decode(errors="replace")
+    return f"less than 1 GB is free where run.log lies ({shown})"
