@@ -26,8 +26,9 @@ ALLOWS = (
 def capd() -> None:
     """Power limits for users without root.
 
-    A small service that an administrator installs once. It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a user
-    whose processes alone are on that GPU, and restores what it changed when that user's job ends.
+    A small service that an administrator installs once. It lowers the power limit or locks the clock of a GPU, within
+    the driver's range and below what it found, for a user whose processes alone are on that GPU, and restores what it
+    changed when that user's job ends.
     """
 
 
