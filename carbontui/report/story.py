@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +17,8 @@ from carbontui.account.accounts import BIN_S
 from carbontui.account.split import Cell, Span, Split, intensity_of, split_avoided
 from carbontui.job import journal, spec, store
 from carbontui.job.spec import Options
+from carbontui.report.chart import Chart, EnergyRow, draw
 
-COLUMNS = 480
-"""Columns of a chart: what a page shows, whatever the length of the run."""
 STEP_ROWS = 4000
 """Reports of steps read at most: enough to place the work of a month within ten minutes."""
 DECISIONS = 400
@@ -51,21 +49,6 @@ class Part:
     seconds: float
     kwh: float
     gco2_g: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """Columns of equal time: mean watts while something was read (None: nothing), kWh at the wall, g/kWh, and grams so
-    far, emitted and by run-now."""
-
-    start_s: float
-    step_s: float
-    kwh: tuple[float, ...]
-    watts: tuple[float | None, ...]
-    intensity: tuple[float | None, ...]
-    emitted_g: tuple[float, ...]
-    run_now_g: tuple[float, ...]
-    loss: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,32 +171,22 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         left_out=len(decisions) - len(kept),
         plans=plans,
         worst_gap=worst_gap,
-        chart=_chart(counted, options.pue, bins, grams_of, steps, start_s, end_s, done_s, full_w),
+        chart=draw(counted, options.pue, bins, grams_of, steps, start_s, end_s, done_s, full_w),
         version=version,
         notes=tuple(filter(None, (str(_state(db, "missing") or ""),))),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    bin_s: float
-    device: str
-    state: str
-    how: str
-    joules: float
-    seconds: float
-
-
-def _energy(db: sqlite3.Connection) -> list[_Row]:
+def _energy(db: sqlite3.Connection) -> list[EnergyRow]:
     """Sums per bin, device, state and how; a row of the journal never crosses a bin. In the order of the rows."""
     query = (
         f"select cast(t0 / {BIN_S:.0f} as integer) * {BIN_S}, device, state, how, sum(joules), sum(t1 - t0)"
         " from energy group by 1, 2, 3, 4"
     )
-    return [_Row(*row) for row in db.execute(query)]
+    return [EnergyRow(*row) for row in db.execute(query)]
 
 
-def _cells(rows: list[_Row], pue: float) -> list[Cell]:
+def _cells(rows: list[EnergyRow], pue: float) -> list[Cell]:
     found: dict[tuple[float, str], float] = {}
     for row in rows:
         key = (row.bin_s, row.state)
@@ -336,7 +309,7 @@ def _by_state(cells: list[Cell], spans: list[Span], grams_of: Any) -> tuple[Part
     )
 
 
-def _by_device(rows: list[_Row], pue: float, grams_of: Any) -> tuple[Part, ...]:
+def _by_device(rows: list[EnergyRow], pue: float, grams_of: Any) -> tuple[Part, ...]:
     """Per device at the wall: its share of the PUE is in its own line, so that the lines add up."""
     found: dict[str, list[float]] = {}
     for row in rows:
@@ -349,63 +322,6 @@ def _by_device(rows: list[_Row], pue: float, grams_of: Any) -> tuple[Part, ...]:
         Part(name, seconds, units.joules_to_kwh(joules), grams if grams_of else None)
         for name, (seconds, joules, grams) in ordered
     )
-
-
-def _chart(
-    rows: list[_Row],
-    pue: float,
-    bins: Mapping[float, float],
-    grams_of: Any,
-    steps: list[tuple[float, float, float | None]],
-    start_s: float,
-    end_s: float,
-    done_s: float,
-    full_w: float | None,
-) -> Chart:
-    """Whole bins per column; what was booked before the start or after the end is in the first or last one."""
-    begin = math.floor(start_s / BIN_S) * BIN_S
-    step = BIN_S * max(1, math.ceil((end_s - begin) / BIN_S / COLUMNS))
-    columns = max(1, math.ceil((end_s - begin) / step))
-
-    def column(at_s: float) -> int:
-        return min(columns - 1, max(0, int((at_s - begin) // step)))
-
-    joules, emitted, run_now = [0.0] * columns, [0.0] * columns, [0.0] * columns
-    read: list[dict[str, float]] = [{} for _ in range(columns)]
-    for row in rows:
-        index = column(row.bin_s)
-        joules[index] += row.joules * pue
-        read[index][row.device] = read[index].get(row.device, 0.0) + row.seconds
-        if grams_of is not None:
-            emitted[index] += units.joules_to_kwh(row.joules * pue) * grams_of(row.bin_s)
-    values: list[list[float]] = [[] for _ in range(columns)]
-    for at, value in bins.items():
-        if begin <= at < begin + columns * step:
-            values[column(at)].append(value)
-    if grams_of is not None and full_w is not None:
-        for at, share in accounts.split(start_s, start_s + done_s) if done_s > 0 else ():
-            run_now[column(at)] += units.joules_to_kwh(full_w * share * done_s) * grams_of(at)
-    seconds = [max(found.values(), default=0.0) for found in read]
-    losses = [(at, loss) for at, _, loss in steps if loss is not None and math.isfinite(loss)]
-    thin = max(1, -(-len(losses) // COLUMNS))
-    return Chart(
-        start_s=begin,
-        step_s=step,
-        kwh=tuple(units.joules_to_kwh(amount) for amount in joules),
-        watts=tuple(joules[k] / seconds[k] if seconds[k] > 0 else None for k in range(columns)),
-        intensity=tuple(math.fsum(found) / len(found) if found else None for found in values),
-        emitted_g=tuple(_running(emitted)),
-        run_now_g=tuple(_running(run_now)) if any(run_now) else (),
-        loss=tuple(losses[::thin]),
-    )
-
-
-def _running(parts: list[float]) -> list[float]:
-    total, sums = 0.0, []
-    for part in parts:
-        total += part
-        sums.append(total)
-    return sums
 
 
 def _state(db: sqlite3.Connection, key: str) -> dict[str, Any]:

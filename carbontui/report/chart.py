@@ -1,0 +1,97 @@
+"""The curves of a run: watts, intensity and grams per column of equal time, and the loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from carbontui import units
+from carbontui.account import accounts
+from carbontui.account.accounts import BIN_S
+
+COLUMNS = 480
+"""Columns of a chart: what a page shows, whatever the length of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Columns of equal time: mean watts while something was read (None: nothing), kWh at the wall, g/kWh, and grams so
+    far, emitted and by run-now."""
+
+    start_s: float
+    step_s: float
+    kwh: tuple[float, ...]
+    watts: tuple[float | None, ...]
+    intensity: tuple[float | None, ...]
+    emitted_g: tuple[float, ...]
+    run_now_g: tuple[float, ...]
+    loss: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyRow:
+    bin_s: float
+    device: str
+    state: str
+    how: str
+    joules: float
+    seconds: float
+
+
+def draw(
+    rows: list[EnergyRow],
+    pue: float,
+    bins: Mapping[float, float],
+    grams_of: Any,
+    steps: list[tuple[float, float, float | None]],
+    start_s: float,
+    end_s: float,
+    done_s: float,
+    full_w: float | None,
+) -> Chart:
+    """Whole bins per column; what was booked before the start or after the end is in the first or last one."""
+    begin = math.floor(start_s / BIN_S) * BIN_S
+    step = BIN_S * max(1, math.ceil((end_s - begin) / BIN_S / COLUMNS))
+    columns = max(1, math.ceil((end_s - begin) / step))
+
+    def column(at_s: float) -> int:
+        return min(columns - 1, max(0, int((at_s - begin) // step)))
+
+    joules, emitted, run_now = [0.0] * columns, [0.0] * columns, [0.0] * columns
+    read: list[dict[str, float]] = [{} for _ in range(columns)]
+    for row in rows:
+        index = column(row.bin_s)
+        joules[index] += row.joules * pue
+        read[index][row.device] = read[index].get(row.device, 0.0) + row.seconds
+        if grams_of is not None:
+            emitted[index] += units.joules_to_kwh(row.joules * pue) * grams_of(row.bin_s)
+    values: list[list[float]] = [[] for _ in range(columns)]
+    for at, value in bins.items():
+        if begin <= at < begin + columns * step:
+            values[column(at)].append(value)
+    if grams_of is not None and full_w is not None:
+        for at, share in accounts.split(start_s, start_s + done_s) if done_s > 0 else ():
+            run_now[column(at)] += units.joules_to_kwh(full_w * share * done_s) * grams_of(at)
+    seconds = [max(found.values(), default=0.0) for found in read]
+    losses = [(at, loss) for at, _, loss in steps if loss is not None and math.isfinite(loss)]
+    thin = max(1, -(-len(losses) // COLUMNS))
+    return Chart(
+        start_s=begin,
+        step_s=step,
+        kwh=tuple(units.joules_to_kwh(amount) for amount in joules),
+        watts=tuple(joules[k] / seconds[k] if seconds[k] > 0 else None for k in range(columns)),
+        intensity=tuple(math.fsum(found) / len(found) if found else None for found in values),
+        emitted_g=tuple(_running(emitted)),
+        run_now_g=tuple(_running(run_now)) if any(run_now) else (),
+        loss=tuple(losses[::thin]),
+    )
+
+
+def _running(parts: list[float]) -> list[float]:
+    total, sums = 0.0, []
+    for part in parts:
+        total += part
+        sums.append(total)
+    return sums
