@@ -12,7 +12,7 @@ from typing import Any
 
 from carbontui.grid import typical
 from carbontui.grid.types import Series
-from carbontui.plan.problem import Level, Problem, ProblemError, problem_from_dict
+from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, problem_from_dict
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
 """Seconds to pause and to resume, and watts while switching (at 650 W flat out); assumed, not measured."""
@@ -56,9 +56,9 @@ def job_from_dict(data: dict[str, Any]) -> AssumedJob:
 def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
     """Off, pause, full and (with `caps`) three caps of a board that draws `full_w` flat out; `running`: the
     job has started already."""
-    levels = [Level("off", 0.0, 0.0), Level("pause", PARKED * full_w, 0.0)]
+    levels = [ProblemLevel("off", 0.0, 0.0), ProblemLevel("pause", PARKED * full_w, 0.0)]
     levels += [
-        Level("full" if speed == 1 else f"cap {share * full_w:.0f} W", share * full_w, speed)
+        ProblemLevel("full" if speed == 1 else f"cap {share * full_w:.0f} W", share * full_w, speed)
         for share, speed in (CURVE if caps else CURVE[:1])
     ]
     count = len(levels)

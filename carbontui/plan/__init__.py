@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from carbontui.plan.planner import solve
     from carbontui.plan.problem import (
         Infeasible,
-        Level,
         Problem,
         ProblemError,
+        ProblemLevel,
         load_problem,
         problem_from_dict,
     )
-    from carbontui.plan.results import Baseline, Evaluation, Frontier, FrontierPoint, Plan, Violation
+    from carbontui.plan.results import Baseline, Evaluation, Frontier, FrontierPoint, Schedule, Violation
     from carbontui.plan.rivals import baselines
     from carbontui.plan.rolling import broken, replan
     from carbontui.plan.words import explain
@@ -31,7 +31,7 @@ _HOME = {
     "evaluate": "evaluation",
     "solve": "planner",
     "Infeasible": "problem",
-    "Level": "problem",
+    "ProblemLevel": "problem",
     "Problem": "problem",
     "ProblemError": "problem",
     "load_problem": "problem",
@@ -40,7 +40,7 @@ _HOME = {
     "Evaluation": "results",
     "Frontier": "results",
     "FrontierPoint": "results",
-    "Plan": "results",
+    "Schedule": "results",
     "Violation": "results",
     "baselines": "rivals",
     "broken": "rolling",
@@ -54,10 +54,10 @@ __all__ = [
     "Frontier",
     "FrontierPoint",
     "Infeasible",
-    "Level",
-    "Plan",
     "Problem",
     "ProblemError",
+    "ProblemLevel",
+    "Schedule",
     "Violation",
     "baselines",
     "broken",

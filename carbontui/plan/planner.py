@@ -22,7 +22,7 @@ from carbontui.plan.dual import Dual, crossings, paths, solve_dual
 from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import Fixed, Graph, Ints, build, reach
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import Plan, plan_of
+from carbontui.plan.results import Schedule, plan_of
 
 CELLS = 100_000
 """Buckets of the first search; each refinement may use four times as many, up to the cap."""
@@ -49,7 +49,7 @@ class _Search:
         return math.isfinite(self.upper) and self.upper - self.lower <= tol * abs(self.upper)
 
 
-def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: bool = True) -> Plan:
+def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: bool = True) -> Schedule:
     """The best schedule within `tol` (relative) of the optimum, with its certificate.
 
     `fixed` holds slots to a level ({slot: level} or one entry per slot with None where free): a person's override;
@@ -137,7 +137,9 @@ def _cut(problem: Problem, levels: Ints) -> tuple[int, ...]:
     return tuple(np.where(starts < finish - 1e-9, levels, -1).tolist())
 
 
-def _late(problem: Problem, graph: Graph, soonest: tuple[int, ...], tol: float, named: list[tuple[str, Ints]]) -> Plan:
+def _late(
+    problem: Problem, graph: Graph, soonest: tuple[int, ...], tol: float, named: list[tuple[str, Ints]]
+) -> Schedule:
     """The work does not fit: flat out, or what finishes even sooner where flat out breaks a rule."""
     levels: tuple[int, ...] = soonest
     figures = evaluate(problem, levels)

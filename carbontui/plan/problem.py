@@ -33,7 +33,7 @@ class Infeasible(ProblemError):
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ProblemLevel:
     """One way to hold the job: watts of the device alone, speed in reference-speed seconds of work per second."""
 
     name: str
@@ -57,7 +57,7 @@ class Problem:
 
     dur_s: tuple[float, ...]
     ci_g_per_kwh: tuple[float, ...]
-    levels: tuple[Level, ...]
+    levels: tuple[ProblemLevel, ...]
     switch_s: tuple[tuple[float | None, ...], ...]
     switch_w: tuple[tuple[float, ...], ...]
     work_s: float
@@ -224,7 +224,7 @@ def problem_from_dict(data: Any) -> Problem:
         )
         if not isinstance(entry["name"], str):
             raise ProblemError(f"levels[{i}].name", "is not a string")
-        levels.append(Level(**entry))
+        levels.append(ProblemLevel(**entry))
     price = slots.get("price_per_kwh")
     meta = top.get("meta")
     if meta is not None and not isinstance(meta, dict):

@@ -54,7 +54,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Schedule:
     """A schedule with its figures and its proof: no schedule of this problem has an objective below `lower_bound`.
 
     `levels` has one entry per slot, -1 after the finish. `gap` = (objective - lower_bound) / |objective|. `stage` is
@@ -93,12 +93,12 @@ def plan_of(
     stage: int,
     tol: float,
     compared: tuple[Baseline, ...] = (),
-) -> Plan:
-    """A schedule with its figures and the bound `lower` as a Plan; `tol` is the gap up to which it is certified."""
+) -> Schedule:
+    """A schedule with its figures and the bound `lower` as a Schedule; `tol` is the gap up to which it is certified."""
     lower = min(lower, figures.objective)
     size = abs(figures.objective)
     gap = (figures.objective - lower) / size if size > 0 else 0.0
-    return Plan(
+    return Schedule(
         levels=levels,
         objective=figures.objective,
         gco2=figures.gco2,

@@ -14,7 +14,7 @@ from carbontui.plan.evaluation import evaluate
 from carbontui.plan.graph import fixed_levels
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import Plan, plan_of
+from carbontui.plan.results import Schedule, plan_of
 
 BREAKS_MAX = 16
 """Each break is another solve; what is left beyond them is for whoever carries the plan out."""
@@ -29,7 +29,7 @@ def replan(
     max_pause_s: float = math.inf,
     still_s: float = 0.0,
     pausing: Collection[int] | None = None,
-) -> tuple[Plan, bool]:
+) -> tuple[Schedule, bool]:
     """The plan to follow from now on, and whether it differs from the kept one.
 
     `kept` is the rest of the schedule in force, from this problem's slot 0 on (None: there is none). `uncertainty` is
@@ -126,7 +126,7 @@ def _replan(
     uncertainty: float | Sequence[float],
     fixed: Mapping[int, int],
     tol: float,
-) -> tuple[Plan, bool]:
+) -> tuple[Schedule, bool]:
     plan = solve(problem, tol=tol, fixed=fixed or None)
     if kept is None:
         return plan, True

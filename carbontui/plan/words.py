@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from itertools import groupby
 
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import Baseline, Plan
+from carbontui.plan.results import Baseline, Schedule
 from carbontui.plan.rivals import baselines
 from carbontui.units import J_PER_KWH, fmt_duration, fmt_grams, fmt_kwh, fmt_money
 
@@ -26,7 +26,7 @@ class Waste:
 
 def explain(
     problem: Problem,
-    plan: Plan,
+    plan: Schedule,
     names: Sequence[str] | None = None,
     start_s: float | None = None,
     tz: tzinfo | None = None,
@@ -72,7 +72,7 @@ def explain(
     return "; ".join(sentences) + "."
 
 
-def _course(problem: Problem, plan: Plan, labels: Sequence[str], when: Callable[[float], str]) -> str:
+def _course(problem: Problem, plan: Schedule, labels: Sequence[str], when: Callable[[float], str]) -> str:
     """'pausing until 02:15', 'running at full until 18:00, then pausing until 02:15', 'running at cap300 to the
     end'."""
     clock, runs = 0.0, []
@@ -98,7 +98,7 @@ def _doing(problem: Problem, level: int, labels: Sequence[str]) -> str:
 
 def _runner_up(
     problem: Problem,
-    plan: Plan,
+    plan: Schedule,
     rivals: Sequence[Baseline],
     now: Baseline,
     labels: Sequence[str],

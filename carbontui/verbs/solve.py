@@ -15,7 +15,7 @@ from carbontui import units
 from carbontui.verbs.failure import Failure, Finite
 
 if TYPE_CHECKING:
-    from carbontui.plan import Evaluation, Frontier, Plan, Problem
+    from carbontui.plan import Evaluation, Frontier, Problem, Schedule
 
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
@@ -131,7 +131,7 @@ def _assumed_problem(
     return job.problem(durations, values, work_s), start_s, f"{grid.source}; {about}"
 
 
-def _late_by(deadline_s: float, plan: Plan) -> Plan:
+def _late_by(deadline_s: float, plan: Schedule) -> Schedule:
     """The plan and its baselines, each late by the time it needs beyond `deadline_s` (seconds from the start)."""
     baselines = tuple(
         replace(rival, evaluation=replace(rival.evaluation, late_s=max(0.0, rival.evaluation.finish_s - deadline_s)))
@@ -140,7 +140,7 @@ def _late_by(deadline_s: float, plan: Plan) -> Plan:
     return replace(plan, late_s=max(0.0, plan.finish_s - deadline_s), baselines=baselines)
 
 
-def _show(problem: Problem, plan: Plan, curve: Frontier | None, text: str, about: str) -> None:
+def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, about: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -150,7 +150,7 @@ def _show(problem: Problem, plan: Plan, curve: Frontier | None, text: str, about
     console.print(f"Certificate: {proof} {plan.gap:.3%} better (stage {plan.stage}).", style="dim")
     console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
     table = Table(title="This plan and its alternatives", title_justify="left")
-    rows: list[tuple[str, Plan | Evaluation]] = [("plan", plan), *((b.name, b.evaluation) for b in plan.baselines)]
+    rows: list[tuple[str, Schedule | Evaluation]] = [("plan", plan), *((b.name, b.evaluation) for b in plan.baselines)]
     with_cost = any(figures.cost for _, figures in rows)
     for name, justify in (("", "left"), ("CO2", "right"), ("energy", "right"), ("finish", "right"), ("late", "right")):
         table.add_column(name, justify="right" if justify == "right" else "left")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from carbontui.plan import Level, Problem
+from carbontui.plan import Problem, ProblemLevel
 
 # watts and relative speed of a concave 250..650 W curve; assumed, not measured on hardware
 CURVE = ((650, 1.0), (448, 0.9), (349, 0.775), (545, 0.965), (249, 0.55), (600, 0.985))
@@ -26,8 +26,8 @@ def instance(seed: int, slots: int | None = None, levels: int | None = None, pla
     dur = np.full(slots, step)
     if not plain:
         dur[0], dur[-1] = rng.uniform(60, step), rng.uniform(60, step)
-    idle = [Level("pause", 90, 0.0)] + ([Level("unload", 25, 0.0)] if count >= 5 else [])
-    made = idle + [Level(f"cap{w}" if w < 650 else "full", w, s) for w, s in CURVE[: count - len(idle)]]
+    idle = [ProblemLevel("pause", 90, 0.0)] + ([ProblemLevel("unload", 25, 0.0)] if count >= 5 else [])
+    made = idle + [ProblemLevel(f"cap{w}" if w < 650 else "full", w, s) for w, s in CURVE[: count - len(idle)]]
     rest, n = len(idle), len(made)
     cap_switch = 2.0 if not plain and rng.random() < 0.3 else 0.0
     time = [[0.0] * n for _ in range(n)]

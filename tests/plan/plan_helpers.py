@@ -6,7 +6,7 @@ import itertools
 
 from hypothesis import strategies as st
 
-from carbontui.plan import Level, Problem, evaluate
+from carbontui.plan import Problem, ProblemLevel, evaluate
 
 
 def best_by_trying(problem: Problem, fixed: dict[int, int] | None = None) -> float | None:
@@ -34,14 +34,14 @@ def tiny(draw: st.DrawFn, slots: int = 6, prices: bool = True, dwell: int = 3) -
     if prices and draw(st.booleans()):
         price = tuple(draw(st.integers(-10, 40)) / 100 for _ in range(count))
     levels = [
-        Level("pause", float(draw(st.sampled_from([0, 25, 90]))), 0.0),
-        Level("full", 600.0, 1.0, draw(st.sampled_from([0.0, 0.0, 2.0]))),
+        ProblemLevel("pause", float(draw(st.sampled_from([0, 25, 90]))), 0.0),
+        ProblemLevel("full", 600.0, 1.0, draw(st.sampled_from([0.0, 0.0, 2.0]))),
     ]
     third = draw(st.sampled_from(["none", "cap", "unload", "off"]))
     if third == "cap":
-        levels.append(Level("cap", 300.0, draw(st.sampled_from([0.5, 0.75, 0.8371]))))
+        levels.append(ProblemLevel("cap", 300.0, draw(st.sampled_from([0.5, 0.75, 0.8371]))))
     elif third != "none":
-        levels.append(Level(third, 0.0 if third == "off" else 25.0, 0.0))
+        levels.append(ProblemLevel(third, 0.0 if third == "off" else 25.0, 0.0))
     n = len(levels)
     times: list[list[float | None]] = [
         [0.0 if i == j else float(draw(st.sampled_from([0, 0, 20, 45, 300]))) for j in range(n)] for i in range(n)

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plan_helpers import best_by_trying, tiny
 
-from carbontui.plan import Infeasible, Level, Problem, evaluate, frontier, problem_from_dict, replan, solve
+from carbontui.plan import Infeasible, Problem, ProblemLevel, evaluate, frontier, problem_from_dict, replan, solve
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TINY_TOL = 1e-9
@@ -237,7 +237,7 @@ def test_a_flat_grid_is_never_paused_for(slots, seed):
     problem = Problem(
         dur_s=(900.0,) * slots,
         ci_g_per_kwh=(300.0 + seed % 7,) * slots,
-        levels=(Level("pause", 90, 0), Level("full", 600, 1.0)),
+        levels=(ProblemLevel("pause", 90, 0), ProblemLevel("full", 600, 1.0)),
         switch_s=((0, 0), (0, 0)),
         switch_w=((0, 0), (0, 0)),
         work_s=900.0 * slots * (0.2 + seed % 6 / 10),
@@ -254,7 +254,7 @@ def test_free_pauses_mean_the_cheapest_slots(ci, tenths):
     problem = Problem(
         dur_s=(900.0,) * len(ci),
         ci_g_per_kwh=tuple(map(float, ci)),
-        levels=(Level("pause", 0, 0), Level("full", 600, 1.0)),
+        levels=(ProblemLevel("pause", 0, 0), ProblemLevel("full", 600, 1.0)),
         switch_s=((0, 0), (0, 0)),
         switch_w=((0, 0), (0, 0)),
         work_s=900.0 * count,

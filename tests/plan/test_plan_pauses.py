@@ -6,13 +6,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.plan import Level, Problem, evaluate, replan, solve
+from carbontui.plan import Problem, ProblemLevel, evaluate, replan, solve
 
 SLOT_S = 900.0
 
 
 def problem(ci, work_slots, initial=1):
-    levels = (Level("pause", 90.0, 0.0), Level("full", 600.0, 1.0))
+    levels = (ProblemLevel("pause", 90.0, 0.0), ProblemLevel("full", 600.0, 1.0))
     return Problem(
         dur_s=(SLOT_S,) * len(ci),
         ci_g_per_kwh=tuple(ci),

@@ -10,9 +10,14 @@ import pytest
 from plan_helpers import best_by_trying
 
 from carbontui.backtest.assumed_job import boundaries
-from carbontui.plan import Infeasible, Level, Problem, ProblemError, baselines, evaluate, frontier, solve
+from carbontui.plan import Infeasible, Problem, ProblemError, ProblemLevel, baselines, evaluate, frontier, solve
 
-CAPS = (Level("pause", 90, 0.0), Level("full", 650, 1.0), Level("c448", 448, 0.9), Level("c249", 249, 0.55))
+CAPS = (
+    ProblemLevel("pause", 90, 0.0),
+    ProblemLevel("full", 650, 1.0),
+    ProblemLevel("c448", 448, 0.9),
+    ProblemLevel("c249", 249, 0.55),
+)
 
 
 def job(ci, levels=CAPS, step=900.0, resume=45.0, pause=20.0, **changes):
@@ -53,7 +58,7 @@ def test_negative_prices_are_planned_with_and_never_break_the_bound():
 
 def test_speeds_that_never_fit_the_buckets_do_not_drift_out_of_the_table():
     speeds = (1.0, 0.9137, 0.7731, 0.5519)
-    levels = (CAPS[0], *(Level(f"s{s}", 650 * s**1.8, s) for s in speeds))
+    levels = (CAPS[0], *(ProblemLevel(f"s{s}", 650 * s**1.8, s) for s in speeds))
     for seed in range(4):
         problem = job(daily(96, seed), levels=levels, step=899.77, work_s=899.77 * 61.3)
         loose, tight = solve(problem), solve(problem, tol=1e-5)
@@ -86,7 +91,7 @@ def test_a_switch_longer_than_the_partial_first_slot_waits_for_the_next():
 
 
 def test_waiting_in_the_wrong_level_is_not_called_late():
-    levels = (Level("unload", 25, 0.0), Level("pause", 90, 0.0), Level("full", 600, 1.0))
+    levels = (ProblemLevel("unload", 25, 0.0), ProblemLevel("pause", 90, 0.0), ProblemLevel("full", 600, 1.0))
     problem = Problem(
         dur_s=(30.0, 1800.0, 1800.0),
         ci_g_per_kwh=(400.0, 300.0, 300.0),

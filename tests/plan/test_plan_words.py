@@ -7,7 +7,7 @@ import pytest
 from test_plan_schema_examples import EXAMPLE_1
 from test_plan_traps import CAPS, daily, job
 
-from carbontui.plan import Level, evaluate, explain, problem_from_dict, replan, solve
+from carbontui.plan import ProblemLevel, evaluate, explain, problem_from_dict, replan, solve
 
 
 def test_a_pause_is_explained_with_its_cost_and_the_runner_up():
@@ -32,7 +32,7 @@ def test_it_says_when_pausing_does_not_pay():
 
 
 def test_a_gain_of_nothing_is_not_given_in_grams():
-    problem = job([300] * 24, levels=(Level("off", 0.0, 0.0), CAPS[1]))
+    problem = job([300] * 24, levels=(ProblemLevel("off", 0.0, 0.0), CAPS[1]))
     assert explain(problem, solve(problem)).endswith("waiting gains nothing here.")
 
 
@@ -69,7 +69,7 @@ def test_money_is_named_in_its_currency():
 @pytest.mark.parametrize(("uncertainty", "changes"), [(0.0, True), (0.5, False)])
 def test_a_plan_changes_only_for_more_than_its_own_uncertainty(uncertainty, changes):
     ci = [300.0] * 6 + [250.0] * 6
-    problem = job(ci, levels=(Level("pause", 10, 0.0), CAPS[1]), pause=0.0, resume=0.0, work_s=900.0 * 6)
+    problem = job(ci, levels=(ProblemLevel("pause", 10, 0.0), CAPS[1]), pause=0.0, resume=0.0, work_s=900.0 * 6)
     kept = (1,) * 6 + (-1,) * 6
     plan, changed = replan(problem, kept, uncertainty)
     assert changed is changes
@@ -93,6 +93,6 @@ def test_sigma_per_slot_counts_only_where_plans_differ():
 
 
 def test_start_times_far_away_carry_their_weekday():
-    problem = job([600] * 96 + [50] * 20, levels=(Level("unload", 5, 0.0), CAPS[1]), work_s=900.0 * 8)
+    problem = job([600] * 96 + [50] * 20, levels=(ProblemLevel("unload", 5, 0.0), CAPS[1]), work_s=900.0 * 8)
     text = explain(problem, solve(problem), start_s=1_893_456_000.0, tz=timezone(timedelta(hours=1)))
     assert "Wed 01:00" in text

@@ -68,8 +68,8 @@ Ask = PlanAsk | PreviewAsk | ForecastAsk
 
 
 class Solved(Struct, frozen=True):
-    """A schedule with its figures and proof, as `plan.results.Plan`: levels per slot (-1 after the finish), `gco2` in
-    grams, `finish_s` from slot 0."""
+    """A `plan.results.Schedule` with its figures and proof: levels per slot (-1 after the finish), `gco2` in grams,
+    `finish_s` from slot 0."""
 
     levels: tuple[int, ...]
     finish_s: float

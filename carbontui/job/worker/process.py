@@ -104,7 +104,7 @@ def forecast(ask: ForecastAsk) -> GridData:
 
 def _replan(
     problem: plan.Problem, ask: PlanAsk | PreviewAsk, kept: tuple[int, ...] | None = None, uncertainty: float = 0.0
-) -> tuple[plan.Plan, bool]:
+) -> tuple[plan.Schedule, bool]:
     limits = ask.pauses
     return plan.replan(
         problem,
@@ -117,7 +117,7 @@ def _replan(
     )
 
 
-def _solved(chosen: plan.Plan) -> Solved:
+def _solved(chosen: plan.Schedule) -> Solved:
     return Solved(**{name: getattr(chosen, name) for name in Solved.__struct_fields__})
 
 

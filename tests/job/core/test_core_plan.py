@@ -150,7 +150,7 @@ def test_a_plan_that_is_late_says_by_how_much():
 
 
 def test_the_finished_tail_is_left_out_of_what_viewers_get():
-    assert plan.run_lengths(["full", "full", "pause", "full", "", ""]) == (("full", 2), ("pause", 1), ("full", 1))
+    assert plan.coded(["full", "full", "pause", "full", "", ""]) == (("full", 2), ("pause", 1), ("full", 1))
 
 
 def test_slot_boundaries_are_those_of_the_clock():

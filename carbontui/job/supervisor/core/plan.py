@@ -146,7 +146,7 @@ def from_answer(
         first_s=setup.first_s,
         slot_s=setup.slot_s,
         deadline=units.iso(deadline),
-        levels=run_lengths(names),
+        levels=coded(names),
         table=tuple(levels.to_wire(level) for level in setup.levels),
         finish=units.iso(finish_s),
         gco2_g=solved.gco2,
@@ -178,17 +178,10 @@ def said_late(plan: Plan) -> Plan:
     return replace(plan, view=msgspec.structs.replace(plan.view, explanation=text))
 
 
-def run_lengths(names: list[str]) -> tuple[tuple[str, int], ...]:
+def coded(names: list[str]) -> tuple[tuple[str, int], ...]:
     """Run-length coded names; the finished tail is left out."""
-    coded: list[tuple[str, int]] = []
-    for name in names:
-        if not name:
-            break
-        if coded and coded[-1][0] == name:
-            coded[-1] = (name, coded[-1][1] + 1)
-        else:
-            coded.append((name, 1))
-    return tuple(coded)
+    unfinished = itertools.takewhile(bool, names)
+    return tuple((name, sum(1 for _ in run)) for name, run in itertools.groupby(unfinished))
 
 
 SAME_FINISH_S = 60.0
