@@ -48,7 +48,9 @@ def words(status: protocol.Status) -> str:
 @click.argument("job", required=False)
 @click.option("--json", "as_json", is_flag=True, help="The parts as JSON.")
 def line(job: str | None, as_json: bool) -> None:
-    """Print one job in a few words, for a status bar; nothing while no job runs.
+    """Print one job in a few words, for a status bar.
+
+    Nothing while no job runs.
 
     tmux: set -g status-right '#(carbontui line)'
     """

@@ -72,6 +72,7 @@ class Rank:
     """One rank: its gate, its thread, and a training thread that steps when told."""
 
     def __init__(self, rank: int, world: int, clock: Clock, memory: Memory) -> None:
+        self.clock = clock
         self.gate = Gate(clock)
         self.ranks = Ranks(self.gate, rank, world, lambda: None, lambda: Store(memory, PREFIX))
         self.gate.explicit.step()
@@ -103,6 +104,7 @@ class Rank:
         for _ in range(6000):
             if self.done() >= goal:
                 return
+            self.clock.now += 0.01
             pace.wait(0.01)
         raise AssertionError(f"held at {self.done()}: {self.gate.state}")
 

@@ -21,7 +21,7 @@ import pytest
 from fake import HOST_W, NOW, FakeSupervisor, past_levels, scene
 from msgspec import structs
 
-from carbontui import units
+from carbontui import protocol, units
 
 WAIT_S = 30.0
 SHOW = (
@@ -195,9 +195,9 @@ async def test_a_terminal_that_stops_reading_holds_up_the_screen_alone(tmp_path:
         for n in range(200):
             tick(fake, n)
             await asyncio.sleep(0.002)
-        fake.push(status=fake.status(reason=structs.replace(fake.snap.status.reason, text="the newest of all")))
+        fake.push(status=fake.status(reason=protocol.Reason("deadline", "THE NEWEST OF ALL")))
         terminal.read(True)
-        await terminal.until(lambda: "newest of all" in terminal.words)
+        await terminal.until(lambda: "NEWEST" in terminal.words)
         os.write(terminal.master, b"q")
         assert await terminal.exit() == 0
 

@@ -170,12 +170,14 @@ def _baseline(entry: Rival, start_s: float, deadline_s: float) -> protocol.Basel
 
 def said_late(plan: Plan) -> Plan:
     """The same plan, saying that it does not meet the deadline: the problem it solves goes on until it is done."""
-    late, finish = plan.view.late_s, units.from_iso(plan.view.finish)
-    text = (
-        f"The work does not fit before the deadline: it finishes {units.fmt_duration(late)} late, "
-        f"{units.fmt_clock(finish, units.from_iso(plan.view.start))}."
-    )
-    return replace(plan, view=msgspec.structs.replace(plan.view, explanation=text))
+    return replace(plan, view=msgspec.structs.replace(plan.view, explanation=late_words(plan.view)))
+
+
+def late_words(view: protocol.PlanView) -> str:
+    """How late the work will be."""
+    clock = units.fmt_clock(units.from_iso(view.finish), units.from_iso(view.start))
+    late = units.fmt_duration(view.late_s)
+    return f"The work does not fit before the deadline: it finishes {late} late, {clock}."
 
 
 def coded(names: list[str]) -> tuple[tuple[str, int], ...]:

@@ -25,7 +25,10 @@ def view(state: JobState, now_s: float) -> protocol.PlanView | None:
     if planned is None or held.current is None:
         return planned.view if planned else None
     shown, told = planned.view, _until_cleared(state, planned, now_s) if held.until_s is None else planned.view
-    return structs.replace(told or shown, explanation=_words(state, planned, told or shown, now_s))
+    words = _words(state, planned, told or shown, now_s)
+    if held.until_s is not None and finish.late(state):
+        words = f"{words} {plan.late_words(shown)}"
+    return structs.replace(told or shown, explanation=words)
 
 
 def _until_cleared(state: JobState, planned: Plan, now_s: float) -> protocol.PlanView | None:
