@@ -16,7 +16,7 @@ ANYONE = {"config", "isolation", "paths", "proc", "units"}
 ROOMS = {
     "cli": {"verbs"},
     "verbs": {
-        *("tui", "backtest", "job", "grid", "power", "plan", "account", "report", "export", "protocol", "link"),
+        *("tui", "backtest", "job", "grid", "power", "plan", "account", "reports", "export", "protocol", "link"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
     "tui": {"protocol", "link"},
@@ -26,8 +26,8 @@ ROOMS = {
     "power": set(),
     "plan": set(),
     "account": set(),
-    "report": {"account", "job", "protocol"},
-    "export": {"account", "report", "job", "protocol"},
+    "reports": {"account", "job", "protocol"},
+    "export": {"account", "reports", "job", "protocol"},
     "link": {"protocol"},
     "protocol": set(),
     "config": {"paths"},
@@ -100,7 +100,7 @@ INSIDE_JOB = {
 HEAVY = {
     "tui": {"torch", "numpy", "httpx", "pynvml"},
     "job": {"textual", "torch", "numpy", "pynvml"},
-    "report": {"textual", "torch", "numpy", "pynvml", "httpx"},
+    "reports": {"textual", "torch", "numpy", "pynvml", "httpx"},
     "export": {"textual", "torch", "numpy", "pynvml", "httpx"},
     "account": {"textual", "torch", "numpy", "pynvml", "httpx"},
     # numpy is the training's own, and only its random state is saved; that the import is lazy is seen below

@@ -11,7 +11,7 @@ import io
 from pathlib import Path
 
 from carbontui import units
-from carbontui.report.story import Part, RunStory
+from carbontui.reports.story import Part, RunStory
 
 COLUMNS = (
     "timestamp", "project_name", "run_id", "experiment_id", "duration", "emissions", "emissions_rate", "cpu_power",

@@ -6,7 +6,7 @@ sacct -P -o JobIDRaw,JobName,Elapsed > a;  carbontui report JOB --sacct b;  join
 from __future__ import annotations
 
 from carbontui import units
-from carbontui.report.story import RunStory
+from carbontui.reports.story import RunStory
 
 COLUMNS = (
     "JobIDRaw", "JobName", "Start", "End", "ElapsedRaw", "State", "ConsumedEnergyRaw", "CarbontuiJob", "EnergyWallkWh",

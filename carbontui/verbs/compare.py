@@ -10,7 +10,7 @@ import click
 from carbontui import __version__, units
 from carbontui.account import compare as comparing
 from carbontui.account.compare import Board, Elsewhere, Precision, Work
-from carbontui.report import story
+from carbontui.reports import story
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
 

@@ -12,9 +12,9 @@ import msgspec
 from carbontui import __version__, units
 from carbontui.export import codecarbon, sacct
 from carbontui.job import store
-from carbontui.report import against as comparing
-from carbontui.report import card, figures, forms, page, prose, story
-from carbontui.report import history as past
+from carbontui.reports import against as comparing
+from carbontui.reports import card, figures, forms, page, prose, story
+from carbontui.reports import history as past
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 
 import runs
 
-from carbontui.report import forms, page, story
+from carbontui.reports import forms, page, story
 
 BARS = {"seconds": 2.0, "bytes": 1_000_000}
 

@@ -13,7 +13,7 @@ import runs
 from carbontui import cli
 from carbontui.export import codecarbon, sacct
 from carbontui.job import spec
-from carbontui.report import story
+from carbontui.reports import story
 
 
 @pytest.fixture(scope="module")

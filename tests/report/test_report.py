@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
 from carbontui.job.journal import Journal
-from carbontui.report import against, card, figures, forms, history, page, prose, story
+from carbontui.reports import against, card, figures, forms, history, page, prose, story
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from carbontui import units
-from carbontui.report.story import RunStory
+from carbontui.reports.story import RunStory
 
 STATE_WORDS = {
     "running": "flat out",

@@ -8,8 +8,8 @@ from xml.sax.saxutils import escape
 from rich.cells import cell_len, set_cell_size
 
 from carbontui import units
-from carbontui.report import figures
-from carbontui.report.story import RunStory
+from carbontui.reports import figures
+from carbontui.reports.story import RunStory
 
 INSIDE = 52
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from carbontui import units
 from carbontui.account.split import PARKED
-from carbontui.report import figures
-from carbontui.report.story import RunStory
+from carbontui.reports import figures
+from carbontui.reports.story import RunStory
 
 SHOWN = 40
 """Decisions told one by one; of more, the first and the last."""

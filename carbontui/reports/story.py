@@ -17,7 +17,7 @@ from carbontui.account.accounts import BIN_S
 from carbontui.account.split import Cell, Span, Split, intensity_of, split_avoided
 from carbontui.job import journal, spec, store
 from carbontui.job.spec import Options
-from carbontui.report.chart import Chart, EnergyRow, draw
+from carbontui.reports.curves import Chart, EnergyRow, draw
 
 STEP_ROWS = 4000
 """Reports of steps read at most: enough to place the work of a month within ten minutes."""

@@ -8,15 +8,15 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from carbontui import units
-from carbontui.report import charts, figures, prose
-from carbontui.report.story import RunStory
+from carbontui.reports import charts, figures, prose
+from carbontui.reports.story import RunStory
 
 HEADS = ("energy at the wall", "emitted", "run-now", "avoided", "elapsed")
 
 
 def html(story: RunStory) -> str:
     """The page. What came from outside (names, reasons) is escaped by the template."""
-    source = resources.files("carbontui.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+    source = resources.files("carbontui.reports").joinpath("page.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(source)
     account = figures.figures(story)
     return template.render(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from carbontui import units
-from carbontui.report.story import RunStory
+from carbontui.reports.story import RunStory
 
 
 class Line(NamedTuple):

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from carbontui import units
-from carbontui.report import figures, page, prose
-from carbontui.report.story import RunStory
+from carbontui.reports import figures, page, prose
+from carbontui.reports.story import RunStory
 
 SCHEMA = "carbontui.report/1"
 KWH_DIGITS, GRAM_DIGITS = 9, 6

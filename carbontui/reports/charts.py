@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape
 
 from carbontui import units
-from carbontui.report.figures import STATE_WORDS
-from carbontui.report.story import RunStory
+from carbontui.reports.figures import STATE_WORDS
+from carbontui.reports.story import RunStory
 
 WIDTH, LEFT, RIGHT = 920.0, 62.0, 118.0
 PLOT = WIDTH - LEFT - RIGHT
