@@ -17,10 +17,12 @@ from carbontui.grid.providers.eirgrid import Eirgrid
 from carbontui.grid.providers.electricity_maps import ElectricityMaps
 from carbontui.grid.providers.energi_data_service import EnergiDataPrice, EnergiDataService
 from carbontui.grid.providers.energy_charts import EnergyCharts, EnergyChartsPrice
-from carbontui.grid.providers.entsoe import Entsoe, EntsoePrice
+from carbontui.grid.providers.entsoe import Entsoe
+from carbontui.grid.providers.entsoe_price import EntsoePrice
 from carbontui.grid.providers.ercot import Ercot
 from carbontui.grid.providers.hydro_quebec import HydroQuebec
 from carbontui.grid.providers.ieso import Ieso
+from carbontui.grid.providers.japan import Japan
 from carbontui.grid.providers.miso import Miso
 from carbontui.grid.providers.neso import Neso
 from carbontui.grid.providers.nyiso import Nyiso
@@ -34,7 +36,7 @@ from carbontui.grid.providers.watttime import WattTime
 from carbontui.grid.settings import GridSettings
 
 OPERATORS: tuple[type[Provider], ...] = (
-    Caiso, Nyiso, Ercot, Miso, Spp, Ieso, HydroQuebec, Eco2mix, Ree, Eirgrid, Ons, Transpower, Taipower,
+    Caiso, Nyiso, Ercot, Miso, Spp, Ieso, HydroQuebec, Eco2mix, Ree, Eirgrid, Ons, Transpower, Taipower, Japan,
 )  # fmt: skip
 AVERAGE: tuple[type[Provider], ...] = (
     Neso, EnergiDataService, EnergyCharts, ElectricityMaps, *OPERATORS, Entsoe, Eia,

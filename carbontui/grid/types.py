@@ -5,8 +5,9 @@ A series has one signal and one unit; average and marginal are never mixed in on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Signal = Literal["average_lifecycle", "average_direct", "marginal", "price"]
 Kind = Literal["actual", "estimated", "forecast"]
@@ -21,6 +22,14 @@ class Row:
     value: float
     kind: Kind = "actual"
     suspect: bool = False
+
+
+class Mix(NamedTuple):
+    """What generated in [start_s, start_s + dur_s): megawatts by fuel (a key of `providers.mix.FACTORS`)."""
+
+    start_s: float
+    dur_s: float
+    megawatts: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,8 @@ class Series:
     currency: str | None = None
     generated_at_s: float | None = None
     fetched_at_s: float | None = None
+    mix: tuple[Mix, ...] = ()
+    """The fuels behind the last day's rows, where the source tells them."""
 
 
 @dataclass(frozen=True, slots=True)

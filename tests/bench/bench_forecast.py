@@ -58,13 +58,15 @@ def load(zone: str, signal: str) -> tuple[list[datetime], np.ndarray, list[Issue
 def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
     times, values, issues = load(zone, signal)
     first = times.index(START)
-    truth = dict(zip(times, values, strict=True))
+    came = dict(zip(times, values, strict=True))
     begun = time.perf_counter()
     forecaster = Forecaster.fit(times[:first], values[:first])
     spent: list[float] = []
     errors = {lead: [] for lead in LEADS}
     naive = {lead: [] for lead in LEADS}
     nowcast = {lead: [] for lead in LEADS}
+    as_is = {lead: [] for lead in LEADS}
+    beside = {lead: [] for lead in LEADS}
     hits = {lead: [] for lead in LEADS}
     judged: list[truth.Judged] = []
     until = 0
@@ -81,8 +83,8 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
         spent.append(time.perf_counter() - started if len(spent) else time.perf_counter() - begun)
         for lead in LEADS:
             target = now + timedelta(hours=lead - 1)
-            actual = truth.get(target)
-            before = truth.get(target - timedelta(hours=24 if lead <= 24 else 48))
+            actual = came.get(target)
+            before = came.get(target - timedelta(hours=24 if lead <= 24 else 48))
             if actual is None or before is None:
                 continue
             errors[lead].append(abs(made.mean[lead - 1] - actual) / actual)
@@ -91,6 +93,9 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
             judged.append(truth.Judged(lead, target.timestamp(), made.mean[lead - 1], None, None, actual, None))
             if blended and known:
                 newest = dict(zip(known[-1].times, known[-1].values, strict=True))
+                if target in newest:
+                    as_is[lead].append(abs(newest[target] - actual) / actual)
+                    beside[lead].append(errors[lead][-1])
                 last = now - timedelta(hours=1)
                 source = (
                     newest
@@ -100,7 +105,7 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
                     else {}
                 )
                 if target in newest and last in source:
-                    guess = newest[target] + (truth[last] - source[last]) * 0.9 ** (lead - 1)
+                    guess = newest[target] + (came[last] - source[last]) * 0.9 ** (lead - 1)
                     nowcast[lead].append(abs(guess - actual) / actual)
     mape = {lead: 100 * statistics.fmean(errors[lead]) for lead in LEADS}
     return {
@@ -110,6 +115,9 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
         "mape": mape,
         "naive": {lead: 100 * statistics.fmean(naive[lead]) for lead in LEADS},
         "published_nowcast": {lead: 100 * statistics.fmean(nowcast[lead]) if nowcast[lead] else None for lead in LEADS},
+        # over the hours that were published: what was published, as it is, and the blend
+        "published_as_is": {lead: 100 * statistics.fmean(as_is[lead]) if as_is[lead] else None for lead in LEADS},
+        "blend_beside_it": {lead: 100 * statistics.fmean(beside[lead]) if beside[lead] else None for lead in LEADS},
         "coverage": {lead: 100 * statistics.fmean(hits[lead]) for lead in LEADS},
         "difference_error": truth.difference_error(truth.Record(judged=tuple(judged))),
         "fit_and_first_s": spent[0],

@@ -18,14 +18,14 @@ SCALE = {"ieso": 0.5, "eco2mix": 0.5}
 ZONE_OF = {
     "nyiso": "US-NY-NYIS", "ercot": "US-TEX-ERCO", "miso": "US-MIDW-MISO", "spp": "US-CENT-SWPP", "ieso": "CA-ON",
     "hydro-quebec": "CA-QC", "eco2mix": "FR", "ree": "ES", "eirgrid": "GB-NIR", "ons": "BR-CS", "transpower": "NZ",
-    "taipower": "TW",
+    "taipower": "TW", "japan": "JP-TK",
 }  # fmt: skip
 NOW_ONLY = frozenset({"ons", "transpower", "taipower", "spp"})
 """Their answer holds no more than the last moments."""
 MARKS = {
     "nyiso": "rtfuelmix", "ercot": "fuel-mix.json", "miso": "day", "spp": "gen-mix", "ieso": "PUB_Gen",
     "hydro-quebec": "production.json", "eco2mix": "exports", "ree": "WSvision", "eirgrid": "chart",
-    "ons": "GetBalanco", "transpower": "consolidated", "taipower": "genary",
+    "ons": "GetBalanco", "transpower": "consolidated", "taipower": "genary", "japan": "_jukyu_",
 }  # fmt: skip
 """What a path of theirs holds, so that a test can tell them apart."""
 
@@ -209,10 +209,31 @@ def shapes(now_s: float, value: Value) -> dict[str, Callable[[object], bytes | N
         ]
         return json.dumps({"": local(at, "Asia/Taipei", "%Y-%m-%d %H:%M"), "dataset": rows}).encode()
 
+    def japan(request) -> bytes | None:
+        found = re.search(r"/(?:eria|realtime)_jukyu_(\d{6})(\d{2})?_(\d{2})\.csv", request.path)
+        if not found:
+            return None
+        first_s, last_s = day_of(found[1] + (found[2] or "01"), "Asia/Tokyo")
+        if not found[2]:
+            last_s = day_of(local(first_s + 32 * 86400, "Asia/Tokyo", "%Y%m01"), "Asia/Tokyo")[0]
+        kyushu = found[3] == "09"
+        head = "DATE,TIME,エリア需要,原子力,火力(石炭),太陽光発電実績,太陽光出力制御量,風力発電実績"
+        head += ",揚水,連系線,その他,合計"
+        lines = ["単位[MW平均],,,供給力", head.translate(str.maketrans("()", "（）")) if kyushu else head]
+        for start_s in slots(first_s, last_s, 1800):
+            coal, wind = shares(value(start_s), 760.0) if start_s + 1800 <= now_s else (None, None)
+            when = local(start_s, "Asia/Tokyo", "%Y/%-m/%-d,%-H:%M")
+            if kyushu:  # end of interval; the last one of a day is 24:00
+                minute = round(start_s - day_of(local(start_s, "Asia/Tokyo", "%Y%m%d"), "Asia/Tokyo")[0]) // 60 + 30
+                when = f"{local(start_s, 'Asia/Tokyo', '%Y%m%d')},{minute // 60}:{minute % 60:02}"
+            known = coal is not None
+            lines.append(f"{when},{f'9000,0,{coal},0,50,{wind},-300,2000,,11000' if known else ',,,,,,,,,'}")
+        return "\n".join([*lines, ""]).encode("cp932")
+
     return {
         "nyiso": nyiso, "ercot": ercot, "miso": miso, "spp": spp, "ieso": ieso, "hydro-quebec": hydro_quebec,
         "eco2mix": eco2mix, "ree": ree, "eirgrid": eirgrid, "ons": ons, "transpower": transpower,
-        "taipower": taipower,
+        "taipower": taipower, "japan": japan,
     }  # fmt: skip
 
 

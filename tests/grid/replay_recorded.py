@@ -14,6 +14,7 @@ from typing import Any
 from carbontui.grid.choose import EVERY
 from carbontui.grid.http import Http
 from carbontui.grid.providers.base import utc
+from carbontui.grid.providers.mix import intensity_g_per_kwh
 from carbontui.grid.settings import GridSettings
 
 KNOWN = [
@@ -33,6 +34,16 @@ KNOWN = [
     ("ons", "ONS/data.json", "BR-N", "2025-07-22T11:50", 252.230),
     ("transpower", "NZ/response_2024_04_24_18_00.html", "NZ", "2024-04-24T18:00", 64.629),
     ("taipower", "TAIPOWER/genary.json", "TW", "2025-05-14T07:30", 390.279),
+    ("japan", "JP_area/eria_jukyu_202604_01.csv", "JP-HKD", "2026-03-31T15:00", 450.621),
+    ("japan", "JP_area/realtime_jukyu_20260415_02.csv", "JP-TH", "2026-04-14T15:00", 442.754),
+    ("japan", "JP_area/eria_jukyu_202604_03.csv", "JP-TK", "2026-03-31T15:00", 457.304),
+    ("japan", "JP_area/eria_jukyu_202603_04.csv", "JP-CB", "2026-02-28T15:00", 476.386),
+    ("japan", "JP_area/eria_jukyu_202604_05.csv", "JP-HR", "2026-03-31T15:00", 337.099),
+    ("japan", "JP_area/eria_jukyu_202604_06.csv", "JP-KN", "2026-03-31T15:00", 235.418),
+    ("japan", "JP_area/eria_jukyu_202604_07.csv", "JP-CG", "2026-03-31T15:00", 601.002),
+    ("japan", "JP_area/eria_jukyu_202604_08.csv", "JP-SK", "2026-03-31T15:00", 363.569),
+    ("japan", "JP_area/eria_jukyu_202604_09.csv", "JP-KY", "2026-03-31T15:00", 315.880),
+    ("japan", "JP_area/eria_jukyu_202604_10.csv", "JP-ON", "2026-03-31T15:00", 618.043),
 ]
 
 
@@ -45,10 +56,9 @@ def values(name: str, path: Path, zone: str) -> dict[float, float | None]:
     else:
         bodies = [path.read_bytes()]
     if name == "eco2mix":
-        raw = provider._read(json.loads(bodies[0]))
-    else:
-        raw = provider._rows(power for body in bodies for power in provider.read(body, zone))
-    return {start_s: value for start_s, _, value, _ in raw}
+        return {start_s: value for start_s, _, value, _ in provider._read(json.loads(bodies[0]))}
+    mixes = provider.mixes(power for body in bodies for power in provider.read(body, zone))
+    return {mix.start_s: intensity_g_per_kwh(mix.megawatts, provider.signal) for mix in mixes}
 
 
 def main() -> int:

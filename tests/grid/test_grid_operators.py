@@ -30,12 +30,12 @@ def made(name: str, site: Site) -> Provider:
     return next(kind for kind in EVERY if kind.name == name)(site.http(), site.settings())
 
 
-def test_every_operator_is_one_page() -> None:
+def test_every_provider_is_one_page() -> None:
     import carbontui.grid.providers as folder
 
-    for kind in OPERATORS:
+    for kind in EVERY:
         page = Path(folder.__file__).parent / f"{kind.__module__.rpartition('.')[2]}.py"
-        assert len(page.read_text().splitlines()) <= PAGE_MAX or kind.name == "caiso", page
+        assert len(page.read_text().splitlines()) <= PAGE_MAX, page
 
 
 def test_every_zone_of_an_operator_can_be_named() -> None:
@@ -57,7 +57,7 @@ def test_at_least_ten_more_operators_answer_without_a_key() -> None:
     new = [kind for kind in AVERAGE if kind in OPERATORS and not kind.keys and kind.name != "caiso"]
     fresh = {key for kind in new for key in zones.every() if kind.covers(key)}
     # countries and operators that no keyless source covered before; parts of one counted once
-    assert len({key if key.startswith(("US-", "CA-", "GB-")) else key[:2] for key in fresh} - {"FR", "ES", "IE"}) >= 9
+    assert len({key if key.startswith(("US-", "CA-", "GB-")) else key[:2] for key in fresh} - {"FR", "ES", "IE"}) >= 10
 
 
 def test_burnt_fuels_count_at_the_stack_and_over_their_life() -> None:
@@ -213,9 +213,9 @@ async def test_a_month_of_values_is_read_beside_the_loop_that_renews_leases(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[str] = set()
-    real = MixProvider._rows
+    real = MixProvider.mixes
     monkeypatch.setattr(
-        MixProvider, "_rows", lambda self, powers: (threads.add(threading.current_thread().name), real(self, powers))[1]
+        MixProvider, "mixes", lambda self, powers: (threads.add(threading.current_thread().name), real(self, powers))[1]
     )
     site.respond = good("nyiso", NOW)
     await made("nyiso", site).history("US-NY-NYIS", NOW - 86400, NOW, NOW)
@@ -234,3 +234,13 @@ async def test_both_forms_of_the_great_plains_are_read(site: Site) -> None:
         site.respond = lambda request, form=form: Answer(form.encode())
         rows = (await made("spp", site).history("US-CENT-SWPP", NOW - 3600, NOW, NOW))[0].rows
         assert [(row.start_s, round(row.value, 6)) for row in rows] == [(NOW - 300, 304.0)]
+
+
+@pytest.mark.parametrize("zone", ["JP-TH", "JP-TK", "JP-KY"])
+async def test_japans_tables_of_a_month_or_a_day_begin_or_end_their_half_hours(site: Site, zone: str) -> None:
+    site.respond = good("japan", NOW)
+    series, _ = await made("japan", site).history(zone, NOW - 30 * 3600, NOW, NOW)
+    assert series.rows[-1].start_s + 1800 == NOW
+    assert all(row.value == pytest.approx(level(row.start_s), abs=0.1) for row in series.rows)
+    asked = [request.path.rpartition("/")[2] for request in site.seen]
+    assert len(asked) == len(set(asked)) == (3 if zone == "JP-TH" else 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -12,8 +13,9 @@ from typing import Any, ClassVar
 from carbontui.grid import clean, typical
 from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
 from carbontui.grid.http import BUSY_S, Http, Reply, in_thread
+from carbontui.grid.providers.mix import intensity_g_per_kwh
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.types import Mix, Series, Signal
 
 HOUR_S = 3600.0
 DAY_S = 86400.0
@@ -123,6 +125,21 @@ class Provider:
     ) -> tuple[Series, tuple[str, ...]]:
         """The same in a thread, for answers of many rows: the supervisor has leases to renew meanwhile."""
         return await in_thread(self.series, zone, read, now_s, deadline_s=READ_S)
+
+    async def series_of_mix(
+        self, zone: str, read: Callable[[], Iterable[Mix]], now_s: float
+    ) -> tuple[Series, tuple[str, ...]]:
+        """The same of what generated: an intensity by the factors of `mix.FACTORS`, and the mix of the last day."""
+        mixes: list[Mix] = []
+
+        def raw() -> Iterator[clean.Raw]:
+            mixes.extend(itertools.islice(read(), ROWS_MAX + 1))
+            for start_s, dur_s, megawatts in mixes:
+                yield start_s, dur_s, intensity_g_per_kwh(megawatts, self.signal), "estimated"
+
+        series, notes = await self.series_aside(zone, raw, now_s)
+        kept = {row.start_s for row in series.rows if row.start_s > now_s - DAY_S}
+        return replace(series, mix=tuple(mix for mix in mixes if mix.start_s in kept)), notes
 
     def series(
         self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float, generated_at_s: float | None = None

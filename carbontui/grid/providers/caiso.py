@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import ClassVar
 from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
-from carbontui.grid.faults import BadAnswer, NotFound
+from carbontui.grid.faults import NotFound
 from carbontui.grid.http import Reply
 from carbontui.grid.providers import oasis
-from carbontui.grid.providers.base import HOUR_S, Provider, number, stamp
-from carbontui.grid.providers.decode import whole_lines
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.providers.base import HOUR_S, Provider, stamp
+from carbontui.grid.providers.caiso_table import STEP_S, Table, dated, mixed
+from carbontui.grid.types import Mix, Series, Signal
 
 ZONE = "US-CAL-CISO"
 HERE = ZoneInfo("America/Los_Angeles")
-UNSTEADY = frozenset({"Solar", "Wind"})
 
 
 class Caiso(Provider):
@@ -45,7 +43,15 @@ class Caiso(Provider):
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         there = datetime.fromtimestamp(end_s, tz=HERE)
         co2, supply = await self._tables(there, now_s)
-        return self.series(zone, lambda: _intensity(_dated(co2, there, now_s), _dated(supply, there, now_s)), now_s)
+        mixes: list[Mix] = []
+
+        def read() -> Iterator[clean.Raw]:
+            sources = dated(supply, there, now_s)
+            mixes.extend(mixed(sources))
+            return _intensity(dated(co2, there, now_s), sources)
+
+        series, notes = self.series(zone, read, now_s)
+        return replace(series, mix=tuple(mixes)), notes
 
     async def _tables(self, day: datetime, now_s: float) -> tuple[Reply, Reply]:
         """CO2 and power by source of a local day."""
@@ -71,57 +77,16 @@ class Caiso(Provider):
         renewables = (await self.get(url, oasis.RENEWABLES | span)).body
 
         def read() -> Iterator[clean.Raw]:
-            samples = [sample for day, co2, supply in days for sample in _samples(co2, supply, day, now_s)]
+            tables = [(dated(co2, day, now_s), dated(supply, day, now_s)) for day, co2, supply in days]
+            samples = [sample for both in tables for sample in oasis.samples(*both)]
             wanted = oasis.hours(load, "TAC_AREA_NAME", {oasis.WHOLE_AREA})
             return oasis.expected(samples, wanted, oasis.hours(renewables, "TRADING_HUB", oasis.HUBS))
 
         return self.series(zone, read, now_s, now_s)
 
 
-def _samples(co2: Reply, supply: Reply, day: datetime, now_s: float) -> Iterator[oasis.Sample]:
-    tonnes, power = _dated(co2, day, now_s), _dated(supply, day, now_s)
-    unsteady = _dated(supply, day, now_s, UNSTEADY)
-    for at_s in tonnes.keys() & power.keys():
-        yield power[at_s] - unsteady.get(at_s, 0.0), tonnes[at_s]
-
-
-def _dated(reply: Reply, day: datetime, now_s: float, only: frozenset[str] | None = None) -> dict[float, float]:
-    """Sums by epoch seconds. The files bear no date: one left over from another day would pass for this one's."""
-    if reply.modified_s is not None and reply.modified_s < day.timestamp():
-        day = datetime.fromtimestamp(reply.modified_s, tz=day.tzinfo)
-    sums = dict(_sums(reply.body, day, only))
-    if sums and max(sums) > now_s + clean.AHEAD_S:
-        # for some minutes after midnight the file is still that of the day before
-        sums = dict(_sums(reply.body, day - timedelta(days=1), only))
-    return sums
-
-
-def _intensity(co2: dict[float, float], supply: dict[float, float]) -> Iterator[clean.Raw]:
+def _intensity(co2: Table, supply: Table) -> Iterator[clean.Raw]:
     for start_s, tonnes_per_h in co2.items():
-        megawatts = supply.get(start_s)
-        if megawatts and megawatts > 0:
-            yield start_s, 300.0, 1000 * tonnes_per_h / megawatts, "actual"
-
-
-def _sums(body: bytes, day: datetime, only: frozenset[str] | None) -> Iterator[tuple[float, float]]:
-    """Epoch seconds and sum over the columns (or `only` some); rows without values (the future) are left out."""
-    text = whole_lines(body)
-    if text.lstrip().startswith("<") or not text.startswith("Time,"):
-        raise BadAnswer("CAISO Outlook sent no table")
-    last_s = 0.0
-    head, *rows = csv.reader(io.StringIO(text))
-    for cells in rows:
-        named = zip(head[1:], cells[1:], strict=False)
-        values = [number(cell.strip()) for name, cell in named if only is None or name.strip() in only]
-        if not cells or not any(value is not None for value in values):
-            continue
-        hour, minute = cells[0].strip().split(":")
-        moment = day.replace(hour=int(hour), minute=int(minute), second=0, microsecond=0, fold=0)
-        # in autumn 01:xx comes twice, and a closing 00:00 is the next day's; the order in the file is the only hint
-        start_s = moment.timestamp()
-        if start_s <= last_s:
-            start_s = moment.replace(fold=1).timestamp()
-        if start_s <= last_s:
-            start_s = (moment + timedelta(days=1)).timestamp()
-        last_s = start_s
-        yield start_s, sum(value for value in values if value is not None)
+        megawatts = sum(supply.get(start_s, {}).values())
+        if megawatts > 0:
+            yield start_s, STEP_S, 1000 * sum(tonnes_per_h.values()) / megawatts, "actual"

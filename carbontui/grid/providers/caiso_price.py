@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import ClassVar
-from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
 from carbontui.grid.providers import oasis
-from carbontui.grid.providers.base import SHAPE_FAULTS, Provider, number, stamp, utc
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.providers.base import DAY_S, SHAPE_FAULTS, number, stamp, utc
+from carbontui.grid.providers.price import PriceProvider
+from carbontui.grid.types import Series
 
 
-class CaisoPrice(Provider):
+class CaisoPrice(PriceProvider):
     """OASIS day-ahead locational price of the northern hub, USD per MWh; a ZIP that may hold an XML error instead."""
 
     name: ClassVar[str] = "caiso-price"
     title: ClassVar[str] = "CAISO OASIS day-ahead price"
     base: ClassVar[str] = oasis.BASE
-    signal: ClassVar[Signal] = "price"
     licence: ClassVar[str] = "CAISO"
     window_s: ClassVar[float] = 1800.0
+    reach_s: ClassVar[float] = 28 * DAY_S  # a question may span 31 days
     currency: str | None = "USD"
 
     @classmethod
     def covers(cls, zone: str) -> bool:
         return zone == "US-CAL-CISO"
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        begin = datetime.fromtimestamp(now_s, tz=ZoneInfo("America/Los_Angeles")) - timedelta(hours=12)
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         params = {
             "queryname": "PRC_LMP",
             "market_run_id": "DAM",
             "version": "1",
             "resultformat": "6",
             "node": "TH_NP15_GEN-APND",
-            "startdatetime": stamp(begin.timestamp(), "%Y%m%dT%H:%M-0000"),
+            "startdatetime": stamp(start_s, "%Y%m%dT%H:%M-0000"),
             "enddatetime": stamp(end_s, "%Y%m%dT%H:%M-0000"),
         }
         body = (await self.get("SingleZip", params)).body

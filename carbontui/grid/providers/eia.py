@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
 from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, utc
-from carbontui.grid.providers.mix import intensity_g_per_kwh
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.types import Mix, Series, Signal
 
 FUELS = {
     "COL": "coal", "NG": "gas", "OIL": "oil", "NUC": "nuclear", "WAT": "hydro", "WND": "wind", "SUN": "solar",
@@ -51,9 +49,9 @@ class Eia(Provider):
             "api_key": self.key("EIA_API_KEY"),
         }
         data = await self.json("v2/electricity/rto/fuel-type-data/data/", params)
-        return self.series(zone, lambda: self._read(data, zone), now_s)
+        return await self.series_of_mix(zone, lambda: self._read(data, zone), now_s)
 
-    def _read(self, data: Any, zone: str) -> Iterator[clean.Raw]:
+    def _read(self, data: Any, zone: str) -> Iterator[Mix]:
         mixes: dict[float, dict[str, float]] = {}
         broken: set[float] = set()
         for record in rows_of(data, "response", "data"):
@@ -74,7 +72,7 @@ class Eia(Provider):
         most = max((len(mix) for mix in mixes.values()), default=0)
         for start_s, mix in mixes.items():
             if start_s not in broken and 2 * len(mix) >= most:
-                yield start_s, HOUR_S, intensity_g_per_kwh(mix), "estimated"
+                yield Mix(start_s, HOUR_S, mix)
 
 
 def respondent(zone: str) -> str:

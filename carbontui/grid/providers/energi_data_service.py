@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, steps, utc
+from carbontui.grid.providers.base import DAY_S, Provider, number, rows_of, stamp, steps, utc
+from carbontui.grid.providers.price import PriceProvider
 from carbontui.grid.types import Series, Signal
 
 AREAS = {"DK-DK1": "DK1", "DK-DK2": "DK2"}
@@ -63,20 +64,16 @@ class EnergiDataService(Provider):
             yield start_s, length, None if value is None else value * factor, kind
 
 
-class EnergiDataPrice(EnergiDataService):
+class EnergiDataPrice(PriceProvider, EnergiDataService):
     """`DayAheadPrices` (Elspotprices ended on 2025-09-30), EUR per MWh."""
 
     name: ClassVar[str] = "energi-data-price"
     title: ClassVar[str] = "Energi Data Service day-ahead price"
-    signal: ClassVar[Signal] = "price"
     window_s: ClassVar[float] = 900.0
-    remembers: ClassVar[bool] = False
-    currency: str | None = "EUR"
+    reach_s: ClassVar[float] = 14 * DAY_S
+    limits: ClassVar[str] = ""
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        return await Provider.history(self, zone, start_s, end_s, now_s)
-
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        data = await self._ask("DayAheadPrices", zone, "TimeUTC", now_s - 12 * HOUR_S, end_s)
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        data = await self._ask("DayAheadPrices", zone, "TimeUTC", start_s, end_s)
         read = lambda: self._read(data, zone, "TimeUTC", "DayAheadPriceEUR", "forecast", 1e-3)  # noqa: E731
         return self.series(zone, read, now_s, now_s)

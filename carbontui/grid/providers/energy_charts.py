@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, stamp, steps
+from carbontui.grid.providers.base import DAY_S, Provider, number, stamp, steps
+from carbontui.grid.providers.price import PriceProvider
 from carbontui.grid.types import Series, Signal
 
 COUNTRIES = frozenset({
@@ -52,25 +53,24 @@ class EnergyCharts(Provider):
         return columns(self.title, data, column, kind, 1.0)
 
 
-class EnergyChartsPrice(Provider):
+class EnergyChartsPrice(PriceProvider):
     """`/price?bzn=DE-LU`: EUR/MWh, 60 min until 2025-09-30, 15 min since; negative prices are data."""
 
     name: ClassVar[str] = "energy-charts-price"
     title: ClassVar[str] = "Energy-Charts day-ahead price"
     base: ClassVar[str] = "https://api.energy-charts.info"
-    signal: ClassVar[Signal] = "price"
     licence: ClassVar[str] = "CC BY 4.0, Bundesnetzagentur | SMARD.de via Energy-Charts"
     recorded: ClassVar[bool] = False
     patience: ClassVar[float] = EnergyCharts.patience
     window_s: ClassVar[float] = 900.0
-    currency: str | None = "EUR"
+    reach_s: ClassVar[float] = 14 * DAY_S
 
     @classmethod
     def covers(cls, zone: str) -> bool:
         return zone in PRICE_ZONES
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        span = {"start": stamp(now_s - 12 * HOUR_S), "end": stamp(end_s)}
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+        span = {"start": stamp(start_s), "end": stamp(end_s)}
         data = await self.json("price", {"bzn": PRICE_ZONES[zone], **span})
         return self.series(zone, lambda: columns(self.title, data, "price", "forecast", 1e-3), now_s, now_s)
 

@@ -13,11 +13,9 @@ from datetime import date, datetime, timedelta
 from typing import ClassVar, NamedTuple
 from zoneinfo import ZoneInfo
 
-from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, NoData, NotFound
 from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, steps
-from carbontui.grid.providers.mix import intensity_g_per_kwh
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.types import Mix, Series, Signal
 
 STRANGE_SHARE = 0.05
 """Of what is generated may go by a word we do not know; with more the mix is not known."""
@@ -69,18 +67,18 @@ class MixProvider(Provider):
         bodies = [body async for body in self.request(zone, start_s, end_s, now_s)]
         if not bodies:
             raise NoData(f"{self.title} has no answer for these days")
-        return await self.series_aside(
-            zone, lambda: self._rows(power for body in bodies for power in self.read(body, zone)), now_s
+        return await self.series_of_mix(
+            zone, lambda: self.mixes(power for body in bodies for power in self.read(body, zone)), now_s
         )
 
     async def daily(self, path: str, start_s: float, end_s: float) -> AsyncIterator[bytes]:
-        """The files of the local days in the stretch; `path` is a pattern of strftime. A day without one is left out;
-        raises NotFound when none has."""
+        """The files of the local days (or months) in the stretch, each once; `path` is a pattern of strftime. One that
+        is not there is left out; raises NotFound when none is."""
         missing: NotFound | None = None
         found = False
-        for day in self.days(start_s, end_s):
+        for file in dict.fromkeys(day.strftime(path) for day in self.days(start_s, end_s)):
             try:
-                body = (await self.get(day.strftime(path))).body
+                body = (await self.get(file)).body
             except NotFound as error:
                 missing = error
                 continue
@@ -98,7 +96,8 @@ class MixProvider(Provider):
         """Reads the operator's own stamps; one for each body."""
         return LocalClock(ZoneInfo(self.time_zone))
 
-    def _rows(self, powers: Iterable[Power]) -> Iterator[clean.Raw]:
+    def mixes(self, powers: Iterable[Power]) -> Iterator[Mix]:
+        """What generated in each interval; one whose mix is not known whole is left out. Raises BadAnswer."""
         mixes: dict[float, dict[str, float]] = {}
         unknown: dict[float, float] = {}
         said: Counter[float] = Counter()
@@ -125,7 +124,7 @@ class MixProvider(Provider):
             # an interval of which its neighbours say more is one that is still being written, or was cut off
             around = [said[at] for at in starts[max(0, k - 1) : k + 2] if at != start_s]
             if start_s not in broken and said[start_s] >= min(around, default=0):
-                yield start_s, length, intensity_g_per_kwh(mix, self.signal), "estimated"
+                yield Mix(start_s, length, mix)
         if unknown and not known:
             raise BadAnswer(f"{self.title} names fuels that are not known here: {', '.join(sorted(words))[:80]}")
 

@@ -29,6 +29,16 @@ LEAST_G = 5.0
 
 Sample = tuple[float, float]
 """Net load in MW and emissions in t/h of one moment."""
+UNSTEADY = frozenset({"Solar", "Wind"})
+Sources = Mapping[float, Mapping[str, float]]
+"""Epoch seconds -> source -> t/h or MW."""
+
+
+def samples(co2: Sources, supply: Sources) -> Iterator[Sample]:
+    """Of the moments for which emissions and power are both known."""
+    for at_s in co2.keys() & supply.keys():
+        net = sum(megawatts for source, megawatts in supply[at_s].items() if source not in UNSTEADY)
+        yield net, sum(co2[at_s].values())
 
 
 def table(body: bytes) -> Iterator[dict[str, str]]:

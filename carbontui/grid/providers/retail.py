@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, utc
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.providers.base import number, rows_of, stamp, utc
+from carbontui.grid.providers.price import PriceProvider
+from carbontui.grid.types import Series
 
 AGILE_PRODUCT = "AGILE-24-10-01"
 PAGES_MAX = 4
@@ -19,13 +20,12 @@ AREA_LETTERS = {
 }  # fmt: skip
 
 
-class OctopusAgile(Provider):
+class OctopusAgile(PriceProvider):
     """Pence per kWh with VAT, newest first, in pages; a missing price is never taken for 0."""
 
     name: ClassVar[str] = "octopus-agile"
     title: ClassVar[str] = "Octopus Agile"
     base: ClassVar[str] = "https://api.octopus.energy"
-    signal: ClassVar[Signal] = "price"
     licence: ClassVar[str] = "Octopus Energy"
     window_s: ClassVar[float] = 900.0
     limits: ClassVar[str] = "GB as a whole is priced as London"
@@ -35,46 +35,44 @@ class OctopusAgile(Provider):
     def covers(cls, zone: str) -> bool:
         return zone in AREA_LETTERS
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         tariff = f"E-1R-{AGILE_PRODUCT}-{AREA_LETTERS[zone]}"
         url = f"{self.url}/v1/products/{AGILE_PRODUCT}/electricity-tariffs/{tariff}/standard-unit-rates/"
-        span = {"period_from": stamp(now_s - 12 * HOUR_S), "period_to": stamp(end_s), "page_size": "100"}
+        span = {"period_from": stamp(start_s), "period_to": stamp(end_s), "page_size": "100"}
         records: list[Any] = []
         for page in range(1, PAGES_MAX + 1):
             data = await self.json(url, {**span, "page": str(page)})
             records += rows_of(data, "results")
             if not data.get("next"):
                 break
-        return self.series(zone, lambda: self._read(records, now_s), now_s, now_s)
+        return self.series(zone, lambda: self._read(records, end_s), now_s, now_s)
 
-    def _read(self, records: list[Any], now_s: float) -> Iterator[clean.Raw]:
+    def _read(self, records: list[Any], until_s: float) -> Iterator[clean.Raw]:
         for record in records:
             start_s = utc(record["valid_from"])
             # a fixed tariff has no end: it holds as far as we look
-            end_s = utc(record["valid_to"]) if record.get("valid_to") else now_s + 2 * DAY_S
+            end_s = utc(record["valid_to"]) if record.get("valid_to") else until_s
             value = number(record["value_inc_vat"])
             yield start_s, end_s - start_s, None if value is None else value / 100, "forecast"
 
 
-class Awattar(Provider):
+class Awattar(PriceProvider):
     """EUR per MWh by the hour, stamps in milliseconds; 100 requests a day."""
 
     name: ClassVar[str] = "awattar"
     title: ClassVar[str] = "aWATTar"
     base: ClassVar[str] = "https://api.awattar.de"
-    signal: ClassVar[Signal] = "price"
     licence: ClassVar[str] = "aWATTar"
     recorded: ClassVar[bool] = False
     window_s: ClassVar[float] = 1800.0
-    currency: str | None = "EUR"
 
     @classmethod
     def covers(cls, zone: str) -> bool:
         return zone in ("DE", "AT")
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         base = self.url if zone == "DE" or self.url != self.base else "https://api.awattar.at"
-        span = {"start": f"{(now_s - 12 * HOUR_S) * 1000:.0f}", "end": f"{end_s * 1000:.0f}"}
+        span = {"start": f"{start_s * 1000:.0f}", "end": f"{end_s * 1000:.0f}"}
         data = await self.json(f"{base}/v1/marketdata", span)
         return self.series(zone, lambda: self._read(data), now_s, now_s)
 

@@ -1,0 +1,70 @@
+"""CAISO Outlook's tables: a column per source, a row per five minutes of one day, stamped with bare Pacific HH:MM."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from carbontui.grid import clean
+from carbontui.grid.faults import BadAnswer
+from carbontui.grid.http import Reply
+from carbontui.grid.providers.base import number
+from carbontui.grid.providers.decode import whole_lines
+from carbontui.grid.types import Mix
+
+STEP_S = 300.0
+FUELS = {
+    "Solar": "solar", "Wind": "wind", "Geothermal": "geothermal", "Biomass": "biomass", "Biogas": "biomass",
+    "Small hydro": "hydro", "Large Hydro": "hydro", "Coal": "coal", "Nuclear": "nuclear", "Natural Gas": "gas",
+}  # fmt: skip
+"""To say what moved; batteries and imports are no fuel."""
+
+Table = dict[float, dict[str, float]]
+"""Epoch seconds -> column -> value, as far as one was given."""
+
+
+def dated(reply: Reply, day: datetime, now_s: float) -> Table:
+    """The rows that hold values (the future holds none). The files bear no date: one left over from another day would
+    pass for this one's. Raises BadAnswer."""
+    if reply.modified_s is not None and reply.modified_s < day.timestamp():
+        day = datetime.fromtimestamp(reply.modified_s, tz=day.tzinfo)
+    rows = dict(_rows(reply.body, day))
+    if rows and max(rows) > now_s + clean.AHEAD_S:
+        # for some minutes after midnight the file is still that of the day before
+        rows = dict(_rows(reply.body, day - timedelta(days=1)))
+    return rows
+
+
+def mixed(table: Table) -> Iterator[Mix]:
+    """What generated, by fuel."""
+    for start_s, sources in table.items():
+        mix: dict[str, float] = {}
+        for source, megawatts in sources.items():
+            if fuel := FUELS.get(source):
+                mix[fuel] = mix.get(fuel, 0.0) + megawatts
+        yield Mix(start_s, STEP_S, mix)
+
+
+def _rows(body: bytes, day: datetime) -> Iterator[tuple[float, dict[str, float]]]:
+    text = whole_lines(body)
+    if text.lstrip().startswith("<") or not text.startswith("Time,"):
+        raise BadAnswer("CAISO Outlook sent no table")
+    last_s = 0.0
+    head, *rows = csv.reader(io.StringIO(text))
+    for cells in rows:
+        values = {name.strip(): number(cell.strip()) for name, cell in zip(head[1:], cells[1:], strict=False)}
+        known = {name: value for name, value in values.items() if value is not None}
+        if not known:
+            continue
+        hour, minute = cells[0].strip().split(":")
+        moment = day.replace(hour=int(hour), minute=int(minute), second=0, microsecond=0, fold=0)
+        # in autumn 01:xx comes twice, and a closing 00:00 is the next day's; the order in the file is the only hint
+        start_s = moment.timestamp()
+        if start_s <= last_s:
+            start_s = moment.replace(fold=1).timestamp()
+        if start_s <= last_s:
+            start_s = (moment + timedelta(days=1)).timestamp()
+        last_s = start_s
+        yield start_s, known
