@@ -128,6 +128,8 @@ class Gpu(Struct, frozen=True):
     """Busy share, 0..1."""
     index: int | None = None
     """The driver's number of the board, which need not be its place in this list."""
+    own_w: float | None = None
+    """The part of `power_w` that is this job's, where others use the board too; null where nobody does."""
 
 
 class Cost(Struct, frozen=True):

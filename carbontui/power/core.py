@@ -14,6 +14,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from carbontui.power import leases, ownership, view
+from carbontui.power.board_use import BoardUse
 from carbontui.power.devices import Backend, DeviceError, DeviceInfo, Look, SimulatedBackend
 from carbontui.power.leases import LeaseStore
 from carbontui.power.limits import Limiter
@@ -103,6 +104,7 @@ class Agent:
         self._looks: dict[str, Look] = {}
         self._pids: dict[str, tuple[int, ...] | None] = {}
         self._foreign: dict[str, tuple[int, ...]] = {}
+        self._use = BoardUse(backend)
         self._samples: list[Sample] = []
         self._report_at = 0.0
         self._slow_at = 0.0
@@ -176,6 +178,9 @@ class Agent:
         before = self._looks.get(info.uuid)
         back = before is not None and before.lost and not look.lost
         self._looks[info.uuid] = look
+        if info.uuid in self._boards.visible and (slow or self._use.changed(info.uuid, look)):
+            self._find_foreign(info.uuid)
+        self._use.split(info, look, self._own(info.uuid), self._boards.seeking)
         self._samples.append(
             Sample(
                 uuid=info.uuid,
@@ -186,12 +191,11 @@ class Agent:
                 power_w=look.power_w,
                 kind=look.kind,
                 max_w=None if info.limit_max_mw is None else info.limit_max_mw / 1000,
+                share=self._use.shares.get(info.uuid),
                 lost=look.lost,
                 errors=look.errors,
             )
         )
-        if slow and info.uuid in self._boards.visible:
-            self._find_foreign(info.uuid)
         with self._guard:
             if back:
                 self.say(f"GPU {info.index} ({info.uuid}) is back")
@@ -204,14 +208,18 @@ class Agent:
                 self._tell(happened)
 
     def _find_foreign(self, uuid: str) -> None:
-        try:
-            self._pids[uuid] = self._backend.processes(uuid)
-        except DeviceError:
-            self._pids[uuid] = None  # the driver does not say (MIG): nothing can be concluded
+        self._pids[uuid] = self._use.list(uuid, self._looks.get(uuid))
         own = self._wish.own_pids if self._wish else ()
         # where hidden processes may be on any of several boards, those beyond our own number are somebody's
         crowded = not self._boards.by_process and len(ownership.hidden(self._pids)) > len(own) > 0
         self._foreign[uuid] = view.foreign(self._pids[uuid] or (), own, hidden_too=crowded)
+
+    def _own(self, uuid: str) -> frozenset[int] | None:
+        """The job's processes on a board that others use too; None where nobody does or nobody can tell."""
+        foreign, listed = self._foreign.get(uuid), self._pids.get(uuid)
+        if not foreign or not listed or not (self._wish and self._wish.own_pids):
+            return None
+        return None if ownership.hidden({uuid: listed}) else frozenset(listed) - frozenset(foreign)
 
     def _period(self) -> float:
         if self._backend.name == "simulated":
@@ -225,7 +233,8 @@ class Agent:
 
     def _report(self) -> None:
         mono, wall = self._clock(), self._wall()
-        host_samples, host = self._host.sample(mono, wall)
+        own = self._wish.own_pids if self._wish else ()
+        host_samples, host = self._host.sample(mono, wall, own)
         samples, self._samples = (*self._samples, *host_samples), []
         self._send(Report(self._readings(mono, wall, host), samples))
 
@@ -258,6 +267,7 @@ class Agent:
                     clocks_w=self._limiter.clocks_w(info.uuid),
                     proving=self._limiter.proving(info.uuid),
                     foreign=self._foreign.get(info.uuid, ()),
+                    share=self._use.shares.get(info.uuid),
                 )
                 for info in self._infos
                 if (look := self._looks.get(info.uuid)) is not None

@@ -92,8 +92,11 @@ class Backend(Protocol):
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
         """Keep the clock at or below `mhz`; None lifts the lock. There is no way to read one. Raises DeviceError."""
 
-    def processes(self, uuid: str) -> tuple[int, ...]:
-        """Pids of compute processes. Raises DeviceError."""
+    def processes(self, uuid: str) -> dict[int, int]:
+        """Compute processes and the bytes each holds. Raises DeviceError."""
+
+    def kernels(self, uuid: str) -> dict[int, float]:
+        """What each process has run there since the last call, in any one unit. Raises DeviceError."""
 
     def close(self) -> None: ...
 
@@ -164,8 +167,11 @@ class SimulatedBackend:
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
         raise DeviceError(NOT_SUPPORTED, "not modelled")
 
-    def processes(self, uuid: str) -> tuple[int, ...]:
-        return ()
+    def processes(self, uuid: str) -> dict[int, int]:
+        return {}
+
+    def kernels(self, uuid: str) -> dict[int, float]:
+        return {}
 
     def close(self) -> None:
         pass
@@ -201,8 +207,11 @@ class NoBackend:
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
         raise DeviceError(NOT_SUPPORTED, "no GPU")
 
-    def processes(self, uuid: str) -> tuple[int, ...]:
-        return ()
+    def processes(self, uuid: str) -> dict[int, int]:
+        return {}
+
+    def kernels(self, uuid: str) -> dict[int, float]:
+        return {}
 
     def close(self) -> None:
         pass

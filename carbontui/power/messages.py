@@ -69,6 +69,8 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     power_w: float | None = None
     kind: PowerKind | None = None
     max_w: float | None = None
+    share: float | None = None
+    """The part that is the job's of what was drawn since the last sample; None: all of it, as far as is known."""
     lost: bool = False
     errors: tuple[tuple[str, int], ...] = ()
 
@@ -109,6 +111,14 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     foreign_pids: tuple[int, ...] = ()
     foreign_user: str = ""
     """Who the first of them is, for people."""
+    share: float | None = None
+    """The part of its watts that is the job's, where others use it too; None: they cannot be split, or nobody does."""
+
+    @property
+    def own_w(self) -> float | None:
+        """Watts that are drawn for the job."""
+        return self.power_w if self.share is None or self.power_w is None else self.power_w * self.share
+
     mig: bool = False
     lost: bool = False
     caps: dict[str, Capability] = {}
@@ -116,13 +126,16 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HostReading(Struct, frozen=True, omit_defaults=True):
-    """CPU packages and memory. `how` is measured (RAPL) or estimated; `source` says by what rule."""
+    """CPU packages and memory, the job's part of them. `how` is measured (RAPL) or estimated; `source` says by what
+    rule."""
 
     cpu_w: float | None = None
     dram_w: float | None = None
     how: How = "estimated"
     source: str = ""
     caps: dict[str, Capability] = {}
+    jobs: int = 1
+    """How many jobs share this machine."""
 
 
 class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -22,6 +22,8 @@ _GA100 = ("A100", "A800", "A30", "GA100")
 _UNINITIALIZED = 1
 _FUNCTION_NOT_FOUND = 13
 _UNKNOWN = 999
+_NONE, _NOT_FOUND = 0, 6
+"""What the binding and the driver answer where no process has run anything."""
 SEEK_S = 5.0
 """How often a lost board is looked for."""
 REINIT_S = (60.0, 120.0, 300.0, 600.0)
@@ -45,6 +47,7 @@ class NvmlBackend:
         self._scope: dict[str, int] = {}
         self._lost: set[str] = set()
         self._seek_at: dict[str, float] = {}
+        self._utilised_us: dict[str, int] = {}
         self._reinit_at = 0.0
         self._reinits = 0
         self._broken = False
@@ -264,9 +267,24 @@ class NvmlBackend:
         else:
             self._call(self._nvml.nvmlDeviceSetGpuLockedClocks, handle, 0, mhz)
 
-    def processes(self, uuid: str) -> tuple[int, ...]:
+    def processes(self, uuid: str) -> dict[int, int]:
         found = self._call(self._nvml.nvmlDeviceGetComputeRunningProcesses_v3, self._handles[uuid])
-        return tuple(int(process.pid) for process in found)
+        return {int(process.pid): int(process.usedGpuMemory or 0) for process in found}
+
+    def kernels(self, uuid: str) -> dict[int, float]:
+        """Sums of SM utilisation over the driver's samples since the last call, by pid."""
+        since = self._utilised_us.get(uuid, 0)
+        try:
+            samples = self._call(self._nvml.nvmlDeviceGetProcessUtilization, self._handles[uuid], since)
+        except DeviceError as error:
+            if error.code not in (_NONE, _NOT_FOUND):
+                raise
+            return {}
+        found: dict[int, float] = {}
+        for sample in samples:
+            self._utilised_us[uuid] = max(self._utilised_us.get(uuid, 0), int(sample.timeStamp))
+            found[int(sample.pid)] = found.get(int(sample.pid), 0.0) + float(sample.smUtil)
+        return found
 
     def everyone(self, uuid: str) -> tuple[int, ...]:
         """Pids of compute, graphics and MPS processes. Raises DeviceError."""

@@ -15,6 +15,9 @@ import math
 import os
 from pathlib import Path
 
+from msgspec import structs
+
+from carbontui.power.cpu_time import CpuTime
 from carbontui.power.messages import Capability, HostReading, How, Sample
 
 CPU_W_PER_THREAD = 4.0
@@ -85,17 +88,23 @@ class Host:
         self._stat = stat
         self._cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         self._busy = self._ticks()
+        self.cpu_time = CpuTime(self._machine_ticks)
         self._at: float | None = None
         self._last_uj: dict[str, int] = {}
         self._last_w: dict[str, float | None] = {}
         self._reading: HostReading | None = None
         self._dimm_w = DIMM_W * max(1, math.ceil(_memory_b() / DIMM_B))
 
-    def sample(self, mono_s: float, wall_s: float) -> tuple[tuple[Sample, ...], HostReading]:
-        """Samples "cpu" and "dram" for the meter, and the watts since the last call; too soon, the last ones again."""
+    def sample(self, mono_s: float, wall_s: float, own: tuple[int, ...] = ()) -> tuple[tuple[Sample, ...], HostReading]:
+        """Samples "cpu" and "dram" for the meter, and the watts since the last call; too soon, the last ones again.
+
+        With the processes `own` of a job both are the job's part: by CPU time, memory by equal parts of all jobs.
+        """
         if self._reading is not None and self._at is not None and mono_s - self._at < SOON_S:
             return (), self._reading
         dt = None if self._at is None else mono_s - self._at
+        part = self.cpu_time.part(own, mono_s)
+        share = {"cpu": part.share, "dram": None if part.share is None else 1.0 / part.jobs}
         failed: set[str] = set()
         totals: dict[str, int] = {}
         set_back: set[str] = set()
@@ -123,14 +132,14 @@ class Host:
                 if kind in set_back:
                     energy, watts[kind] = None, self._last_w.get(kind)
                 self._last_w[kind] = watts[kind]
-                samples.append(Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, energy_uj=energy, power_w=watts[kind]))
+                whole = Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, energy_uj=energy, power_w=watts[kind])
+                samples.append(structs.replace(whole, share=share[kind]))
                 caps[kind] = Capability("yes", "RAPL energy counter")
                 rules.append(f"{kind}: RAPL, the whole machine")
             else:
                 watts[kind] = self._cpu_w() if kind == "cpu" else self._dimm_w
-                samples.append(
-                    Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, how="estimated", power_w=watts[kind], kind="model")
-                )
+                model = Sample(uuid=kind, mono_s=mono_s, wall_s=wall_s, how="estimated", power_w=watts[kind])
+                samples.append(structs.replace(model, kind="model", share=share[kind]))
                 permission = kind == "cpu" and "root" in self._why
                 why = self._why if not totals else f"no readable {kind} counter"
                 caps[kind] = Capability(
@@ -142,7 +151,10 @@ class Host:
                     else f"dram: {DIMM_W:g} W per 32 GB of the machine"
                 )
         how: How = "measured" if "cpu" in totals else "estimated"
-        self._reading = HostReading(watts["cpu"], watts["dram"], how, "; ".join(rules), caps)
+        if part.share is not None:
+            rules.append(f"the job's part: {part.share:.0%} by CPU time, {part.jobs} jobs here")
+        own_w = {kind: w if w is None or (s := share[kind]) is None else w * s for kind, w in watts.items()}
+        self._reading = HostReading(own_w["cpu"], own_w["dram"], how, "; ".join(rules), caps, part.jobs)
         return tuple(samples), self._reading
 
     def _whose(self) -> str:
@@ -158,6 +170,17 @@ class Host:
             busy, total = busy + used - was_used, total + all_ - was_all
         share = min(1.0, max(0.0, busy / total)) if total > 0 else 0.0
         return CPU_W_PER_THREAD * len(self._busy) * (IDLE_SHARE + (1.0 - IDLE_SHARE) * share)
+
+    def _machine_ticks(self) -> tuple[int, int]:
+        """Ticks of the CPUs that watts are told of, and of the busy ones: the machine's packages, or our threads."""
+        if not self._zones:
+            ours = self._ticks().values()
+            return sum(all_ for _, all_ in ours), sum(busy for busy, _ in ours)
+        try:
+            fields = [int(field) for field in self._stat.read_text().split("\n", 1)[0].split()[1:9]]
+        except (OSError, ValueError):
+            return 0, 0
+        return sum(fields), sum(fields) - fields[3] - fields[4]
 
     def _ticks(self) -> dict[int, tuple[int, int]]:
         """Busy and all clock ticks per CPU that we may run on."""

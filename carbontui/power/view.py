@@ -52,6 +52,7 @@ def reading(
     clocks_w: float | None,
     proving: bool,
     foreign: tuple[int, ...],
+    share: float | None = None,
 ) -> Reading:
     """Everything known of one GPU now, with the reason for every field that is missing."""
     caps = measure_caps(look)
@@ -90,6 +91,7 @@ def reading(
         pids=pids,
         foreign_pids=foreign,
         foreign_user=user(foreign[0]) if foreign else "",
+        share=share,
         mig=info.mig,
         lost=look.lost,
         caps=caps,

@@ -35,6 +35,7 @@ KIND_WORDS = {
 HOW_WORDS = {
     "counter": "energy counters of the devices",
     "integrated": "power readings, integrated",
+    "split": "the job's part of what was shared",
     "model": "a model of the host",
     "gap": "gaps filled at the last power",
     "snapshot": "carried on from a snapshot",

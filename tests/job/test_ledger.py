@@ -184,3 +184,15 @@ def test_the_chart_shows_no_total_where_a_board_is_missing():
         alone.add("GPU-1", at, at + 5, 500.0)
     alone.add("cpu", 120.0, 121.0, 10.0)
     assert alone.watts().total_w == (110.0, 110.0, 10.0)
+
+
+def test_the_host_constant_is_shared_by_the_jobs_of_a_machine(tmp_path) -> None:
+    account = Accounting(
+        options.Options(job="b", name="b", dir="", argv=(), cwd="", log="", socket="", created_s=1e9, host_w=100.0),
+        Clock(),
+        Journal(tmp_path / "j.db"),
+        "boot",
+    )
+    for second in range(11):
+        account.host(1e9 + second, 1.0, "running", held=True, jobs=2)
+    assert account.ledger.wall_kwh * units.J_PER_KWH == pytest.approx(500.0)

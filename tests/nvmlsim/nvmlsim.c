@@ -13,6 +13,9 @@
  * Readings can lie (garbage_w, power_zero, limit_garbage_mw) while the truth goes on; pids can be hidden as in a container (1: those of
  * the host, 2: none at all); a lost board can come back (lost 0), after a reset with its limits and counter forgotten (reset_board).
  *
+ * Each process's own joules are known as well (nvmlsim_process_j): what the board draws above its idle watts by the kernels
+ * each runs, its idle watts by the memory each holds.
+ *
  * Not modelled: NVLink, accounting, vGPU calls, a queue of work beside an endless load on the same board.
  */
 #define _GNU_SOURCE
@@ -32,7 +35,7 @@
 #include <unistd.h>
 
 enum { OK, UNINITIALIZED, INVALID, NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT = 7, NOT_LOADED = 9, TIMEOUT, LOST = 15 };
-enum { DEVICES = 8, REGIMES = 256, FAULTS = 16, PIDS = 8, CLIENTS = 64 };
+enum { DEVICES = 8, REGIMES = 256, FAULTS = 16, PIDS = 8, GONE = 16, CLIENTS = 64 };
 static const unsigned long long GIB = 1ull << 30;
 
 typedef struct {           /* what holds from t0 on, until the next regime */
@@ -47,15 +50,17 @@ typedef struct {
   Life life;
   unsigned long long memory;
   double level; /* kernels it runs while it is not stopped */
+  double energy_j; /* its own, up to the board's booked_t */
   int stopped;
 } Process;
+typedef struct { unsigned pid; double energy_j; } Past; /* a process that is gone */
 
 typedef struct {
   char name[96], uuid[96], mig_uuid[2][96];
   int arch, persistence, mig, lost, module_scope;
   int has_fields, has_average, has_instant, has_counter, has_power, has_limit, limit_works, lock_works, usage_is_average;
   int counter_from_sensor, permission; /* 0 anyone, 1 root, 2 nobody, 3 who has NVMLSIM_ADMIN */
-  int power_zero, pids_hidden, limit_garbage_mw; /* what its answers hide or get wrong */
+  int power_zero, pids_hidden, limit_garbage_mw, no_process_util; /* what its answers hide or get wrong */
   double garbage_w;        /* added to every reading of watts */
   double bare_w, parked_w, full_w, linear, limit_lag_s, window_s, tick_s, gain, counter_base_j;
   unsigned limit_min, limit_max, limit_default, limit_mw, clock_mhz, locked_mhz, writes;
@@ -63,7 +68,9 @@ typedef struct {
   double memory_share, load_level, load_period_s, load_duty; /* load_*: kernels of nobody in particular */
   int load_context, up;    /* up: the driver keeps this board's state */
   Process processes[PIDS];
-  unsigned nprocesses;
+  unsigned nprocesses, ngone;
+  Past gone[GONE]; /* the last of them */
+  double booked_t;
   unsigned count;
   Regime past[REGIMES];
 } Board;
@@ -201,6 +208,27 @@ static void forget(Board *b, double t) { /* what a driver does not keep when it 
   enforce(b, b->limit_default, t);
 }
 
+/* ---- whose joules -------------------------------------------------------------------------------------------- */
+
+static double own_j(const Board *b, const Process *p, double t) { /* joules of one process since booked_t */
+  double level = 0, memory = 0, dt = t - b->booked_t, all = energy_at(b, t) - energy_at(b, b->booked_t);
+  for (unsigned k = 0; k < b->nprocesses; k++) {
+    level += b->processes[k].stopped ? 0 : b->processes[k].level;
+    memory += b->processes[k].memory;
+  }
+  double idle = fmin(all, b->parked_w * dt), active = all - idle;
+  double by_memory = memory > 0 ? p->memory / memory : 1.0 / b->nprocesses;
+  double by_kernels = level > 0 ? (p->stopped ? 0 : p->level / level) : by_memory;
+  return idle * by_memory + active * by_kernels;
+}
+static void book(Board *b, double t) { /* before the processes change */
+  if (t <= b->booked_t) return;
+  double own[PIDS];
+  for (unsigned k = 0; k < b->nprocesses; k++) own[k] = own_j(b, &b->processes[k], t);
+  for (unsigned k = 0; k < b->nprocesses; k++) b->processes[k].energy_j += own[k];
+  b->booked_t = t;
+}
+
 /* ---- processes ---------------------------------------------------------------------------------------------- */
 
 static char state_of(unsigned pid, unsigned long long *start) { /* as /proc names it; 0: there is none */
@@ -248,6 +276,7 @@ static void reap(void) { /* under the lock: who stopped, went on or died since t
   for (unsigned i = 0; i < S->devices; i++) {
     Board *b = &S->boards[i];
     unsigned kept = 0, changed = 0;
+    book(b, t);
     for (unsigned k = 0; k < b->nprocesses; k++) {
       Process p = b->processes[k];
       char state = state_now(&p.life);
@@ -255,6 +284,7 @@ static void reap(void) { /* under the lock: who stopped, went on or died since t
       changed += !state || stopped != p.stopped;
       p.stopped = stopped;
       if (state) b->processes[kept++] = p;
+      else b->gone[b->ngone++ % GONE] = (Past){p.life.pid, p.energy_j};
     }
     b->nprocesses = kept;
     if (changed) settle(b, t);
@@ -528,7 +558,7 @@ int nvmlDeviceGetProcessUtilization(void *h, Utilization *out, unsigned *count, 
   (void)last_seen_us;
   unsigned room = *count, n = 0;
   double t = now(), level = 0;
-  if (b->mig > 0) return NOT_SUPPORTED;
+  if (b->mig > 0 || b->no_process_util) return NOT_SUPPORTED;
   for (unsigned i = 0; i < b->nprocesses; i++) level += b->processes[i].stopped ? 0 : b->processes[i].level;
   for (unsigned i = 0; i < b->nprocesses && b->pids_hidden != 2; i++) {
     const Process *p = &b->processes[i];
@@ -590,6 +620,7 @@ int nvmlsim_process(int i, unsigned pid, unsigned long long memory, double level
   while (k < b->nprocesses && b->processes[k].life.pid != pid) k++;
   int found = state && k < PIDS;
   if (found) {
+    p.energy_j = k < b->nprocesses ? b->processes[k].energy_j : 0;
     b->processes[k] = p;
     if (k == b->nprocesses) b->nprocesses++;
     b->up = 1;
@@ -610,6 +641,15 @@ int nvmlsim_submit(int i, double level, double seconds) { /* kernel time at full
   end();
   return idle ? 0 : -1;
 }
+double nvmlsim_process_j(int i, unsigned pid) { /* the joules that were this process's own so far */
+  begin(); /* which books */
+  Board *b = &S->boards[i];
+  double found = NAN;
+  for (unsigned k = 0; k < GONE && k < b->ngone; k++) if (b->gone[k].pid == pid) found = b->gone[k].energy_j;
+  for (unsigned k = 0; k < b->nprocesses; k++) if (b->processes[k].life.pid == pid) found = b->processes[k].energy_j;
+  end();
+  return found;
+}
 void nvmlsim_reap(void) { begin(); end(); }
 int nvmlsim_set(int i, const char *key, double v) {
   begin();
@@ -619,7 +659,7 @@ int nvmlsim_set(int i, const char *key, double v) {
       {"has_average", &b->has_average}, {"has_instant", &b->has_instant}, {"has_counter", &b->has_counter},
       {"has_power", &b->has_power}, {"has_limit", &b->has_limit}, {"limit_works", &b->limit_works}, {"lock_works", &b->lock_works}, {"persistence", &b->persistence},
       {"usage_is_average", &b->usage_is_average}, {"counter_from_sensor", &b->counter_from_sensor}, {"permission", &b->permission}, {"power_zero", &b->power_zero},
-      {"pids_hidden", &b->pids_hidden}, {"limit_garbage_mw", &b->limit_garbage_mw}, {"limit_default", (int *)&b->limit_default}};
+      {"pids_hidden", &b->pids_hidden}, {"limit_garbage_mw", &b->limit_garbage_mw}, {"limit_default", (int *)&b->limit_default}, {"no_process_util", &b->no_process_util}};
   struct { const char *key; double *place; } doubles[] = {{"gain", &b->gain}, {"tick_s", &b->tick_s}, {"window_s", &b->window_s}, {"limit_lag_s", &b->limit_lag_s}, {"garbage_w", &b->garbage_w}};
   int found = -1;
   for (unsigned k = 0; k < sizeof ints / sizeof *ints; k++) if (!strcmp(key, ints[k].key)) { *ints[k].place = (int)v; found = 0; }

@@ -28,7 +28,7 @@ class Sim:
     def __init__(self, library: Path, state: Path, devices: int = 1, *, frozen: bool = True) -> None:
         self.library, self.state = library, state
         self._lib = ctypes.CDLL(str(library))
-        self._lib.nvmlsim_get.restype = ctypes.c_double
+        self._lib.nvmlsim_get.restype = self._lib.nvmlsim_process_j.restype = ctypes.c_double
         assert self._lib.nvmlsim_create(os.fsencode(state), devices, int(frozen)) == 0
 
     def env(self) -> dict[str, str]:
@@ -60,6 +60,12 @@ class Sim:
         """A living process has a context and memory there, and runs kernels at `level` unless it is stopped."""
         memory = ctypes.c_ulonglong(memory_b)
         assert self._lib.nvmlsim_process(device, pid, memory, ctypes.c_double(level)) == 0, pid
+
+    def process_j(self, pid: int, *, device: int = 0) -> float:
+        """What a process has drawn of a board so far, in joules: the truth of a shared board."""
+        joules = float(self._lib.nvmlsim_process_j(device, pid))
+        assert joules == joules, pid
+        return joules
 
     def submit(self, seconds: float, *, device: int = 0, level: float = 1.0) -> None:
         """Queue kernels that take so long at full clock; not beside kernels without end."""

@@ -51,8 +51,8 @@ class FakeBoard:
         self.writes.append((milliwatts, self.store.read(uuid)))
         self.now_mw = milliwatts - self.rounding
 
-    def processes(self, uuid: str) -> tuple[int, ...]:
-        return ()
+    def processes(self, uuid: str) -> dict[int, int]:
+        return {}
 
 
 @pytest.fixture

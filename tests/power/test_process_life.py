@@ -102,7 +102,7 @@ def test_a_stopped_process_keeps_its_memory_and_draws_parked_watts(
     sim.advance(3)
     seen = board.look()
     assert (round(seen.power_w or 0), seen.memory_used_b, seen.util) == (70, 0, 0.0)
-    assert board.backend.processes(board.uuid) == ()
+    assert board.backend.processes(board.uuid) == {}
 
 
 def test_a_process_whose_name_is_not_utf8_is_named_and_refuses_the_cap(

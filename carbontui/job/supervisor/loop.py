@@ -291,7 +291,8 @@ class Supervisor:
         """Samples into the accounts; what was seen into the state."""
         observed = self.cell.state.decision.state
         self._count(seen)
-        self.accounting.host(seen.now_s, seen.dt_s, observed, held=observed not in ("waiting", "unloaded"))
+        held, jobs = observed not in ("waiting", "unloaded"), seen.readings.host.jobs
+        self.accounting.host(seen.now_s, seen.dt_s, observed, held=held, jobs=jobs)
         if self.accounting.metered_boards != seen.metered:
             seen = replace(seen, metered=self.accounting.metered_boards)
         self.cell.state = state.absorb(self.cell.state, seen)

@@ -10,6 +10,7 @@ from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
+from carbontui.job.supervisor.core import notices as core_notices
 from carbontui.job.supervisor.core import status as core
 from carbontui.job.supervisor.core.boards import Boards
 from carbontui.job.supervisor.core.control import Decision
@@ -241,3 +242,16 @@ def test_a_status_is_read_by_viewers_as_it_was_written():
 def test_charts_get_the_outlook_as_it_is_gaps_included():
     band = core.band(outlook(300.04, None, 200.0, realised=1))
     assert band.mean_g == (300.0, None, 200.0) and band.realised == 1 and band.start == "2027-01-15T08:00:00.000Z"
+
+
+def test_what_is_split_is_said_to_be() -> None:
+    shared = board(foreign_pids=(9,), foreign_user="job resnet (pid 9)", share=0.25)
+    state = job_state(totals=Totals(gpu_shares={"split": 0.9, "counter": 0.1}))
+    told = core.status(state, inputs(boards=(shared,)), host="box", pids=protocol.Pids(1, 2, 3, 4))
+    assert (told.gpus[0].power_w, told.gpus[0].own_w, told.power_w) == (600.0, 150.0, 150.0)
+    assert told.provenance["gpus.0.own_w"].how == "estimated"
+    assert "shared, split" in told.provenance["power_w"].source
+    assert told.provenance["energy_gpu_kwh"].how == "estimated"
+    assert "90% shared, split" in told.provenance["energy_gpu_kwh"].source
+    (line,) = core_notices.board_notices([shared], 0.0)
+    assert "job resnet" in line and "150 of 600 W are this job's" in line

@@ -18,10 +18,11 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
     full, full_measured = measured.total_w(known, "full", uuids, guess)
     parked, parked_measured = measured.total_w(known, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
     idle, _ = measured.total_w(known, "idle", uuids, min(problem.DEFAULT_IDLE_W, guess / 6))
-    rest = (known.rest_w.value or 0.0) + spec.host_w
+    host_w = spec.host_w / max(1, seen.readings.host.jobs)
+    rest = (known.rest_w.value or 0.0) + host_w
     if not uuids:
         # no board: what the CPU draws at work and at rest takes its place
-        rest = spec.host_w
+        rest = host_w
         full = known.rest_w.value or problem.DEFAULT_CPU_W
         parked = idle = known.rest_parked_w.value or problem.DEFAULT_CPU_IDLE_SHARE * full
     # levels rise with their watts, whatever two means of different moments say
@@ -77,4 +78,4 @@ def full_wall_w(state: JobState, seen: Inputs) -> float | None:
     rest = state.measured.rest_w.value
     if not known if uuids else rest is None:
         return None
-    return (watts + (rest or 0.0) + state.spec.host_w) * state.spec.pue
+    return (watts + (rest or 0.0) + state.spec.host_w / max(1, seen.readings.host.jobs)) * state.spec.pue

@@ -36,6 +36,15 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
     return tuple(dict.fromkeys(found))
 
 
+def _whose(reading: Reading) -> str:
+    """What is counted of a board that others use too."""
+    if reading.share is None:
+        return "its watts are counted here"
+    if reading.own_w is None or reading.power_w is None:
+        return "its watts are shared, split"
+    return f"its watts are shared, split: {reading.own_w:.0f} of {reading.power_w:.0f} W are this job's"
+
+
 def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
     """What keeps the watts of these boards from being this job's: no answer, no reading, others who use them.
 
@@ -57,5 +66,5 @@ def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
             found.append(f"{board}: its watts are those of the whole board, shared by its MIG slices")
         if reading.foreign_pids:
             user = reading.foreign_user or f"another process (pid {reading.foreign_pids[0]})"
-            found.append(f"{board}: {user} uses it too: its limit is left alone, its watts are counted here")
+            found.append(f"{board}: {user} uses it too: its limit is left alone, {_whose(reading)}")
     return found

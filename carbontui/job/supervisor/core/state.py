@@ -149,7 +149,7 @@ def _learn_watts(state: JobState, seen: Inputs, *, plain_full: bool) -> Measured
         kind = "parked" if state.decision.state == "paused" else "idle"
     else:
         return known
-    read = [(r.uuid, r.power_w) for r in seen.devices if r.power_w is not None and not r.lost]
+    read = [(r.uuid, r.own_w) for r in seen.devices if r.own_w is not None and not r.lost]
     known = measured.saw_watts(known, kind, read)
     host = seen.readings.host
     if host.cpu_w is not None and kind in ("full", "parked"):

@@ -10,6 +10,7 @@ from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import SENSOR_BOUND, Reading
 
 How = protocol.How
+SPLIT = "shared, split by the kernels and memory of each process"
 
 
 def status(
@@ -71,7 +72,7 @@ def _blind(state: JobState, seen: Inputs) -> bool:
 def _power_w(state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...], *, blind: bool) -> float | None:
     """Watts of boards, CPU and memory; a job that is over draws nothing, whatever its boards do."""
     host = seen.readings.host
-    known = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
+    known = [gpu.power_w if gpu.own_w is None else gpu.own_w for gpu in gpus if gpu.power_w is not None]
     if not state.live or blind or not (known or (not seen.devices and host.cpu_w is not None)):
         return None
     return sum(known) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
@@ -116,6 +117,7 @@ def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:
         memory_used_b=reading.memory_used_b,
         util=reading.util,
         index=reading.index,
+        own_w=None if reading.share is None or reading.own_w is None else round(reading.own_w, 2),
     )
 
 
@@ -136,10 +138,14 @@ def _provenance(
         found[f"gpus.{index}.power_w"] = p(board, f"{readings.backend} {reading.power_kind or 'power'}", age)
         if reading.clocks_w is not None:
             found[f"gpus.{index}.limit_w"] = p("estimated", "watts that a clock lock is steered to")
+        if gpu.own_w is not None:
+            found[f"gpus.{index}.own_w"] = p("estimated", SPLIT, age)
         if gpu.parked_w is not None:
             found[f"gpus.{index}.parked_w"] = p(board, "mean while paused on this job")
     host = readings.host
-    if gpus:
+    if any(gpu.own_w is not None for gpu in gpus):
+        found["power_w"] = p("estimated", f"{readings.backend}; {SPLIT}; CPU and memory {host.how}", age)
+    elif gpus:
         found["power_w"] = p(board, f"{readings.backend}; CPU and memory {host.how}", age)
     else:
         found["power_w"] = p("measured" if host.how == "measured" else "estimated", host.source, age)
@@ -166,7 +172,8 @@ def _provenance(
 
 
 def _shares(shares: dict[str, float]) -> str:
-    return ", ".join(f"{share:.0%} {how}" for how, share in sorted(shares.items(), key=lambda kv: -kv[1]))
+    ordered = sorted(shares.items(), key=lambda kv: -kv[1])
+    return ", ".join(f"{share:.0%} {'shared, split' if how == 'split' else how}" for how, share in ordered)
 
 
 def _energy_how(state: JobState, seen: Inputs) -> How:
@@ -176,7 +183,10 @@ def _energy_how(state: JobState, seen: Inputs) -> How:
         return "simulated"
     if not seen.devices:
         return "measured" if seen.readings.host.how == "measured" else "estimated"
-    return "measured" if state.totals.gpu_shares.get("counter", 0.0) > 0.5 else "integrated"
+    by_how = state.totals.gpu_shares
+    if by_how.get("split", 0.0) > 0.5:
+        return "estimated"
+    return "measured" if by_how.get("counter", 0.0) > 0.5 else "integrated"
 
 
 def band(outlook: Outlook) -> protocol.Band:

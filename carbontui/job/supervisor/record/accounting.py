@@ -25,6 +25,8 @@ HOST = "host"
 """The device name of the host constant in the journal's energy rows."""
 PRICE = "price"
 ESTIMATED = frozenset({"cpu", "dram", HOST})
+SPLIT = "split"
+"""How joules were metered that are a part of what was: others use the board or the CPUs too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class Accounting:
     carried_over: CarriedOver = CarriedOver()
     _told: dict[float, tuple[float, float, str]] = field(default_factory=dict)
     """The intensity rows this process has written to the journal, by start: duration, value, kind."""
+    _share: dict[str, float | None] = field(default_factory=dict)
+    """The job's part of each device, as the last sample says."""
     _host_until_s: float | None = None
     _carbon: accounts.Running = field(default_factory=accounts.Running)
     _money: accounts.Running = field(default_factory=accounts.Running)
@@ -108,6 +112,7 @@ class Accounting:
         """Samples of the agent into joules; boards the job does not use are left out."""
         for sample in samples:
             if sample.uuid in watched or sample.uuid in ESTIMATED:
+                self._share[sample.uuid] = sample.share
                 if sample.uuid not in self.meter.devices and (first := self.first_counts.before(sample)) is not None:
                     self.meter.add(first)
                 self._book(self.meter.add(sample), state)
@@ -145,12 +150,15 @@ class Accounting:
         for got in increments:
             # a replay's second lasts `speed` seconds of the job: watts x replayed seconds
             t0, t1 = self.clock.at_wall(got.t0_s), self.clock.at_wall(got.t1_s)
-            joules = got.joules * self.clock.speed
-            self.ledger.add(got.uuid, t0, t1, joules, got.method, state, wall, gpu=got.uuid not in ESTIMATED)
+            share = self._share.get(got.uuid)
+            joules = got.joules * self.clock.speed * (1.0 if share is None else share)
+            how = got.method if share is None or got.method == "model" else SPLIT
+            self.ledger.add(got.uuid, t0, t1, joules, how, state, wall, gpu=got.uuid not in ESTIMATED)
             self.watts.add(got.uuid, t0, t1, joules)
 
-    def host(self, now_s: float, dt_s: float, state: str, *, held: bool) -> None:
-        """The host constant up to now, and the time the GPUs were held. `dt_s` passed since the last call."""
+    def host(self, now_s: float, dt_s: float, state: str, *, held: bool, jobs: int = 1) -> None:
+        """The host constant up to now, by equal parts of the `jobs` on this machine, and the time the GPUs were held.
+        `dt_s` passed since the last call."""
         since, self._host_until_s = self._host_until_s, now_s
         if since is None or now_s <= since:
             return
@@ -159,7 +167,7 @@ class Accounting:
         if held:
             self.held_s += now_s - since
         if self.options.host_w and state != "unloaded":
-            joules = self.options.host_w * (now_s - since)
+            joules = self.options.host_w / max(1, jobs) * (now_s - since)
             self.ledger.add(HOST, since, now_s, joules, "model", state, time.time(), gpu=False)
 
     # --- grid ---
