@@ -101,10 +101,10 @@ def _script(argv: tuple[str, ...]) -> None:
         raise LaunchError(f"{script}: no such file")
 
 
-def start(options: opts.Options, *, hold: bool | None = None) -> int:
+def start(options: opts.Options, *, hold: bool | None = None, again: Mapping[str, Any] | None = None) -> int:
     """Start the keeper of a prepared job; returns its pid. The environment of its command is the caller's.
 
-    `hold`: the command waits for the plan's word before it starts.
+    `hold`: the command waits for the plan's word before it starts. `again`: a job that goes on, and from where.
     """
     try:
         paths.private_dir(Path(options.socket).parent)
@@ -129,10 +129,14 @@ def start(options: opts.Options, *, hold: bool | None = None) -> int:
         "door": door(options.socket),
         "hold": hold,
         "requeue": options.requeue,
+        "resume_args": options.resume_args,
         "public": _public(options),
         "environment": environment,
         "surroundings": isolation.surroundings(),
     }
+    if again is not None:
+        spec["again"] = dict(again)
+        (Path(options.dir) / "exit.json").unlink(missing_ok=True)
     if options.spool:
         spool.save(Path(options.dir), spec)
     return run_keeper(spec)
@@ -156,6 +160,7 @@ def _public(options: opts.Options) -> dict[str, Any]:
         "started": options.created_s,
         "argv": options.argv,
         "cwd": options.cwd,
+        "scheduler": options.scheduler,
     }
 
 

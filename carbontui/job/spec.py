@@ -64,6 +64,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     offline: bool = False
     slurm_job: str | None = None
     """JobIDRaw of the Slurm job and step it was started in, as sacct shows it."""
+    scheduler: str = ""
+    """The scheduler's job it was started in, the same at every start of it; '' outside one."""
+    attempt: int = 0
+    """How often the scheduler had started that job again."""
+    resume_args: tuple[str, ...] = ()
+    """Arguments the command has where it resumes from its checkpoint."""
     replay: Replay | None = None
     simulated: Simulated | None = None
 

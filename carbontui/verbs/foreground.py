@@ -66,14 +66,17 @@ def summary(status: protocol.Status) -> str:
 
 
 class Foreground:
-    """Follows one job until it ends: signals in, output and narration out."""
+    """Follows one job until it ends: signals in, output from byte `log_from` on and narration out."""
 
-    def __init__(self, directory: Path, out: BinaryIO, say_line: Callable[[str], None] = say) -> None:
+    def __init__(
+        self, directory: Path, out: BinaryIO, say_line: Callable[[str], None] = say, *, log_from: int = 0
+    ) -> None:
         self.directory = directory
         self.out = out
         self.say = say_line
         self._status: protocol.Status | None = None
         self._log: BinaryIO | None = None
+        self._log_from = log_from
 
     def listen(self) -> None:
         """Take over the forwarded signals; call it before the job is started, so that none is lost."""
@@ -90,6 +93,7 @@ class Foreground:
         if self._log is None:
             with contextlib.suppress(OSError):
                 self._log = path.open("rb")
+                self._log.seek(self._log_from)
         while self._log is not None and (data := self._log.read(65536)):
             try:
                 self.out.write(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -16,8 +17,10 @@ from carbontui.verbs.failure import Failure, Finite
 
 if TYPE_CHECKING:
     from carbontui.job import spec as options
+    from carbontui.job import store
 
 NAME_MAX = 80
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 
 
 def duration(text: str, option: str) -> float:
@@ -118,6 +121,7 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
 @click.option("--sigstop", is_flag=True, help="A program without training steps may be paused by SIGSTOP.")
 @click.option("--requeue", is_flag=True, help="On unload exit 85, for a scheduler that starts the job again.")
+@click.option("--resume-args", help='Added to the command when it resumes, like "--init_from=resume".')
 @click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -138,6 +142,7 @@ def run(
     allow_raise: bool,
     sigstop: bool,
     requeue: bool,
+    resume_args: str | None,
     no_spool: bool,
     detach: bool,
     command: tuple[str, ...],
@@ -149,6 +154,7 @@ def run(
     """
     from carbontui.job import budget as budgets
     from carbontui.job import launch
+    from carbontui.job import requeue as requeuing
     from carbontui.job import spec as job_spec
 
     if not command:
@@ -184,9 +190,12 @@ def run(
     cwd = current_directory()
     if log_path:
         check_log(log_path)
+    added = split_resume_args(resume_args, command)
+    scheduled = requeuing.scheduled(os.environ)
+    before = requeuing.earlier(scheduled, command, cwd) if scheduled else None
     try:
         launch.executable(command)
-        job, directory, title = claim(title, command)
+        job, directory, title = (before.id, before.dir, before.name) if before else claim(title, command)
         from carbontui import paths
 
         job_options = job_spec.Options(
@@ -221,11 +230,32 @@ def run(
             sigstop=sigstop,
             cautious=settings.forecast == "cautious",
             slurm_job=job_spec.slurm_job(dict(os.environ)),
+            scheduler=scheduled.key if scheduled else "",
+            attempt=scheduled.attempt if scheduled else 0,
+            resume_args=added,
         )
         warn_of_keys()
-        start_and_follow(job_options, detach=detach)
+        if before is not None:
+            log = str(Path(log_path).absolute()) if log_path else None
+            job_options = requeuing.taken_up(before, job_options, log=log)
+        start_and_follow(job_options, detach=detach, before=before)
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
+
+
+def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments, split as a shell would. Raises Failure where they could not reach the training."""
+    if text is None:
+        return ()
+    try:
+        added = tuple(shlex.split(text))
+    except ValueError as error:
+        raise Failure(f"--resume-args: {text!r} cannot be split: {error}", 2) from None
+    for word, after in itertools.pairwise(command):
+        if Path(word).name in SHELLS and after.startswith("-") and not after.startswith("--") and "c" in after:
+            why = f"what is added to `{Path(word).name} {after}` does not reach the command inside it"
+            raise Failure(f"--resume-args: {why}; run the training without a shell, or test CARBONTUI_RESUME there", 2)
+    return added
 
 
 def check_log(path: str) -> None:
@@ -245,20 +275,29 @@ def check_grid(path: str) -> None:
         raise Failure(f"--grid: {error}", 2) from None
 
 
-def start_and_follow(job: options.Options, *, detach: bool, hold: bool | None = None) -> None:
-    """Start the job; then print its id, attach the screen, or stay in front. Raises LaunchError."""
-    from carbontui.job import launch, store
+def start_and_follow(
+    job: options.Options, *, detach: bool, hold: bool | None = None, before: store.Job | None = None
+) -> None:
+    """Start the job, or go on with what an earlier start of the scheduler's job has left; then print its id, attach the
+    screen, or stay in front. Raises LaunchError."""
+    from carbontui.job import launch, requeue, store
     from carbontui.verbs.foreground import Foreground, say
 
+    def start() -> None:
+        if before is None:
+            launch.start(job, hold=hold)
+        elif not before.live:  # one that the scheduler's restart has not ended goes on by itself
+            launch.start(job, hold=hold, again=requeue.state_left(before))
+
     if detach:
-        launch.start(job, hold=hold)
+        start()
         click.echo(job.job)
         return
     if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         from carbontui.verbs import attach
 
         try:
-            launch.start(job, hold=hold)
+            start()
             sys.exit(attach.open_screen(job.job))
         except KeyboardInterrupt:
             # ctrl-c before the screen is up does not end the job: say so
@@ -267,8 +306,10 @@ def start_and_follow(job: options.Options, *, detach: bool, hold: bool | None = 
                 look, end = f"carbontui attach {job.job}", f"carbontui stop {job.job}"
                 click.echo(f"\ncarbontui: {job.name} goes on; look: {look}, end it: {end}", err=True)
             raise
-    front = Foreground(Path(job.dir), sys.stdout.buffer)
+    told = Path(job.log).stat().st_size if before is not None and Path(job.log).exists() else 0
+    front = Foreground(Path(job.dir), sys.stdout.buffer, log_from=told)
     front.listen()
-    launch.start(job, hold=hold)
-    say(f"job {job.job} ({job.name}); look with: carbontui attach {job.job}")
+    start()
+    goes_on = "" if before is None else f" goes on (start {job.attempt + 1} of the scheduler's job)"
+    say(f"job {job.job} ({job.name}){goes_on}; look with: carbontui attach {job.job}")
     sys.exit(front.follow())

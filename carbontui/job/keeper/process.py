@@ -8,7 +8,6 @@ disk cannot hurt a running job.
 
 from __future__ import annotations
 
-import calendar
 import contextlib
 import ctypes
 import errno
@@ -22,6 +21,7 @@ from typing import Any
 from carbontui import isolation, proc
 from carbontui.client import inject
 from carbontui.job.keeper import files, first_count, signals
+from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.door import Door
 from carbontui.job.keeper.messages import ChildFacts, Done, Freeze, Hold, Order, Signal, Stop, Thaw
 from carbontui.job.keeper.sigstop import Freezer
@@ -80,6 +80,8 @@ class Keeper:
         self.freezer = Freezer(log, self.publish)
         self.relay = signals.Relay(self.deliver)
         self.stopping = StopOrder(log)
+        self.signals: set[int] = set()
+        """What has come for the command from outside: one that ends after it has saved, and may go on elsewhere."""
         self.leader_code: int | None = None
         """Exit code of a child that ended while others of its process group have yet to obey the stop."""
         self.stopped_by_person = False
@@ -89,7 +91,7 @@ class Keeper:
     def first_hold(self, state: object) -> float | None:
         """Until when the command of a new keeper waits; None: not held."""
         if state == "unloaded":
-            return self.read_marker() or 0.0
+            return resuming.not_before(self.marker) or 0.0
         held = state == "waiting" or (state is None and self.spec.get("hold"))
         return time.time() + FIRST_HOLD_S if held else None
 
@@ -103,23 +105,18 @@ class Keeper:
         again = self.unloaded or (self.started_mono == 0.0 and self.starts > 0)
         last = files.read_json(self.resumed) if again else {}
         resume, step = self.unloaded or bool(last), last.get("step")
-        environment = inject.environment(
-            self.environment,
-            hook_dir=f"{self.dir}/hook",
-            socket=self.spec["socket"],
-            job=self.spec["job"],
-            marker=self.marker,
-            log=self.spec["log"],
-            resume=resume,
-        )
-        if resume and isinstance(step, int):
-            environment["CARBONTUI_START_STEP"] = str(step)
+        environment = resuming.environment(self.spec, self.environment, self.marker, resume=resume)
+        argv = self.spec["argv"]
+        if resume:
+            argv = [*argv, *self.spec.get("resume_args", ())]
+            if isinstance(step, int):
+                environment["CARBONTUI_START_STEP"] = str(step)
         if self.starts == 0:
             first_count.start(self.dir)
         output = self.open_log()
         try:
             self.child = subprocess.Popen(
-                self.spec["argv"],
+                argv,
                 cwd=self.spec["cwd"],
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -183,7 +180,7 @@ class Keeper:
             return
         self.child = None
         self.child_start = None
-        marker = self.read_marker() if code == 0 and not self.stopped_by_person else None
+        marker = resuming.not_before(self.marker) if code == 0 and not self.stopped_by_person else None
         if marker is not None and not self.spec.get("requeue"):
             self.unloaded = True
             self.hold_until, self.word_at = marker, time.monotonic()
@@ -193,18 +190,6 @@ class Keeper:
             return
         self.unloaded = marker is not None
         self.finish(code if code >= 0 else None, -code if code < 0 else None)
-
-    def read_marker(self) -> float | None:
-        """The not-before time (epoch seconds; 0 when none is given) of a resume marker; None without a marker."""
-        facts = files.read_json(self.marker)
-        if not facts:
-            return None
-        whole, dot, rest = str(facts.get("not_before")).removesuffix("Z").partition(".")
-        try:
-            moment = time.strptime(whole, "%Y-%m-%dT%H:%M:%S")
-            return calendar.timegm(moment) + float(f"0{dot}{rest}")
-        except ValueError:
-            return 0.0
 
     def rest(self) -> None:
         """A child that leaves a marker at every start is started again ever later."""
@@ -225,6 +210,8 @@ class Keeper:
             "stopped": self.stopped_by_person,
             "unloaded": self.unloaded,
         }
+        if self.signals:
+            self.exit["signals"] = sorted(self.signals)
         self.stopping.end()
         self.ended_at = time.monotonic()
         log(f"child ended: {self.exit}")
@@ -377,12 +364,15 @@ class Keeper:
         """Signals from outside are the command's, once each; a stop order comes over a socket."""
         for found in signals.taken():
             log(f"signal {found.number} from {found.sender} ({found.pid})")
+            if found.number in signals.PASSED_ON and found.sender in signals.TO_ALL:
+                self.signals.add(found.number)
             self.relay.caught(found, time.monotonic())
             if self.child is None and found.sender in signals.TO_ALL:
                 self.deliver(found)
 
     def deliver(self, found: signals.Caught) -> None:
         """Pass a signal on; one that ends a job ends one whose command is held or unloaded."""
+        self.signals.add(found.number)
         if self.child is not None:
             log(f"signal {found.number} passed on to the child's group {self.child.pid}")
             self.freezer.let_go("a signal has come for it")

@@ -185,7 +185,7 @@ class Supervisor:
             self.keeper.adopt(record.pids.get("child"))
         self.restore()
         await self.server.keep_open()
-        self.recorder.event("supervisor", pid=os.getpid())
+        self.recorder.event("supervisor", pid=os.getpid(), attempt=self.cell.state.spec.attempt)
 
     def restore(self) -> None:
         """Take over what a predecessor kept; the boards it knew are watched before any rank is back."""

@@ -1,0 +1,86 @@
+"""A job that its scheduler starts again is the same job: found by the scheduler's id, taken up in its own directory.
+
+Its journal, account, budget, overrides and checkpoints are there already. What `run` is given this time counts, but for
+when the job began and what it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from carbontui import paths
+from carbontui.job import spec as opts
+from carbontui.job import store
+
+
+class Scheduled(NamedTuple):
+    """A scheduler's job, and how often it has been started again."""
+
+    key: str
+    attempt: int
+
+
+def scheduled(environment: Mapping[str, str]) -> Scheduled | None:
+    """What the scheduler says of an environment; None outside one. Only Slurm's words are known."""
+    job = environment.get("SLURM_JOB_ID", "")
+    if not job.isdigit():
+        return None
+    key = f"slurm {environment.get('SLURM_CLUSTER_NAME', '')} {job}"
+    if environment.get("SLURM_STEP_NUM_TASKS", "1") != "1":  # srun starts `carbontui run` once a task
+        key += f" task {environment.get('SLURM_PROCID', '')}"
+    count = environment.get("SLURM_RESTART_COUNT", "")
+    return Scheduled(key, int(count) if count.isdecimal() else 0)
+
+
+def earlier(here: Scheduled, argv: tuple[str, ...], cwd: str) -> store.Job | None:
+    """The job that is to go on; None where this is the first start, or where the last one came to its end.
+
+    Started again by the scheduler, whatever has not ended by itself goes on; within one start only what was unloaded.
+    """
+    for job in store.jobs():
+        if job.scheduler != here.key or job.argv != argv:
+            continue
+        try:
+            spec = opts.load(job.dir)
+        except (OSError, ValueError):
+            continue
+        if spec.cwd != cwd:
+            continue
+        return job if _goes_on(job, again=here.attempt > spec.attempt) else None
+    return None
+
+
+def _goes_on(job: store.Job, *, again: bool) -> bool:
+    record = job.exit
+    if record is None:
+        return again  # killed with its keeper, or still there
+    if record.get("unloaded"):
+        return True
+    # exit code 0 after a signal from outside is a training that has saved, to go on
+    return again and (record.get("code") != 0 or bool(record.get("signals")))
+
+
+def taken_up(job: store.Job, options: opts.Options, *, log: str | None) -> opts.Options:
+    """`options` for a job that goes on. Raises OSError or ValueError where its spec cannot be read."""
+    before = opts.load(job.dir)
+    return msgspec.structs.replace(
+        options,
+        job=job.id,
+        name=job.name,
+        dir=str(job.dir),
+        log=log or before.log,
+        socket=str(paths.socket_path(job.id)),
+        created_s=before.created_s,
+    )
+
+
+def state_left(job: store.Job) -> dict[str, Any]:
+    """Where its next keeper goes on: see `again` in the keeper's spec."""
+    record = store.read_json(job.dir / "job.json") or {}
+    starts = int(record.get("starts") or 0)
+    if (job.dir / "resume.json").exists():
+        return {"state": "unloaded", "starts": starts}
+    return {"state": "running" if starts else "waiting", "starts": starts}
