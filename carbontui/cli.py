@@ -88,7 +88,7 @@ class Verbs(click.Group):
 def cli(ctx: click.Context, readonly: bool) -> None:
     """Train inside your time budget with the least CO2; watch and overrule it from one screen.
 
-    Without a verb: the screen of the only live job, a chooser of several, else the boards, the grid and what is over.
+    Without a verb: the screen of the only live job, else the table of all jobs, with the boards and the grid.
 
     \b
     See it work:        carbontui demo

@@ -59,7 +59,10 @@ class Feed:
         if self.zone is None:
             return "grid zone unknown: work is not shifted in time; set it with --zone (see `carbontui zones`)"
         if self._recorded is not None:
-            over = self._now() >= self._recorded.rows[-1].start_s + self._recorded.rows[-1].dur_s
+            first, last = self._recorded.rows[0], self._recorded.rows[-1]
+            if self._now() < first.start_s:
+                return "the recorded grid has not begun: until then values are expected, not recorded"
+            over = self._now() >= last.start_s + last.dur_s
             return "the recorded grid is over: what follows is expected, not recorded" if over else ""
         if self._live is not None and (said := "; ".join(filter(None, (self._live.note, self._settings.remark)))):
             return said
@@ -96,6 +99,11 @@ class Feed:
         """Rows that were over by now_s: of a recording nothing else may be seen."""
         series = self._recorded or (self._live.history if self._live else None)
         return series.rows[: _first(series.rows, now_s)] if series else ()
+
+    def _plays(self, now_s: float) -> bool:
+        """Whether the recording reaches from before now to now."""
+        rows = self._recorded.rows if self._recorded is not None else ()
+        return bool(rows) and rows[0].start_s <= now_s < rows[-1].start_s + rows[-1].dur_s
 
     def _published(self) -> Sequence[Row]:
         return self._live.published.rows if self._live and self._live.published else ()
@@ -182,7 +190,10 @@ class Feed:
             if published:
                 source = f"{source} ({self._source_title()})"
         if self._recorded is not None:
-            return cells, f"{self._recorded.source}; ahead: {source}", "replay"
+            if self._plays(now_s):
+                return cells, f"{self._recorded.source}; ahead: {source}", "replay"
+            # a recording of another time says nothing of this one: what is shown is not its data
+            source = f"{source}; nothing of {self._recorded.source} is of this time"
         return cells, source, how
 
     def _source_title(self) -> str:

@@ -178,13 +178,22 @@ def load(directory: Path) -> Job | None:
         return None
 
 
-def jobs() -> list[Job]:
-    """Every job of the state directory, newest first."""
+def names() -> list[str]:
+    """The directories of jobs, unread: for who looks often and reads each but once."""
     try:
-        directories = [entry for entry in paths.jobs_dir().iterdir() if entry.is_dir()]
+        return [entry.name for entry in paths.jobs_dir().iterdir() if entry.is_dir()]
     except OSError:
         return []
-    found = [job for job in map(load, directories) if job is not None]
+
+
+def named(name: str) -> Job | None:
+    """The job in the directory of that name."""
+    return load(paths.jobs_dir() / name)
+
+
+def jobs() -> list[Job]:
+    """Every job of the state directory, newest first."""
+    found = [job for job in map(named, names()) if job is not None]
     return sorted(found, key=lambda job: -job.started_s)
 
 

@@ -63,7 +63,7 @@ def explain(
         else:
             first += ": running now is already the best"
     if waste.parked_kwh > 0:
-        first += f", after {amount(waste.parked_value)} ({fmt_kwh(waste.parked_kwh)}) for the parked GPU"
+        first += f", after {amount(waste.parked_value)} ({fmt_kwh(waste.parked_kwh)}) drawn while parked"
         if waste.switch_value > 0:
             first += f" and {amount(waste.switch_value)} for switching"
     sentences = [first]

@@ -1,4 +1,4 @@
-"""The screen: a stateless viewer of job.sock. `run` shows one job, `choose` lets a person pick one of several.
+"""The screen: a stateless viewer of job.sock. `run` shows one job, `jobs` the table of all of them.
 
 It may be killed at any moment, so it keeps nothing that must survive.
 """
@@ -6,18 +6,29 @@ It may be killed at any moment, so it keeps nothing that must survive.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from carbontui import protocol
-
 if TYPE_CHECKING:
-    from carbontui.tui.screens.station import Seen
+    from carbontui.tui.glyphs import Glyphs
+    from carbontui.tui.jobs_feed import Seen
+    from carbontui.tui.screens.dashboard import Dashboard
+    from carbontui.tui.screens.jobs import Jobs
     from carbontui.tui.target import Target
 
 
-def run(target: Target, *, readonly: bool = False, mouse: bool = True, ascii: bool = False) -> int:
-    """The dashboard until the person leaves it; returns 0. On a pipe or a dumb terminal one line per change instead."""
+def run(
+    target: Target,
+    *,
+    look: Callable[[], Seen] | None = None,
+    readonly: bool = False,
+    mouse: bool = True,
+    ascii: bool = False,
+) -> int:
+    """The dashboard until the person leaves it; returns 0. On a pipe or a dumb terminal one line per change instead.
+
+    `look` gives all jobs of the machine, for the table that is one key away.
+    """
     from carbontui.tui import terminal
 
     why = terminal.why_plain()
@@ -31,31 +42,31 @@ def run(target: Target, *, readonly: bool = False, mouse: bool = True, ascii: bo
     from carbontui.tui.screens.dashboard import Dashboard
 
     glyphs = terminal.glyphs(ascii)
-    CarbonApp(lambda: Dashboard(target, glyphs, readonly=readonly)).run(mouse=mouse)
+    table = None if look is None else _table(look, glyphs, readonly=readonly)
+    CarbonApp(lambda: Dashboard(target, glyphs, readonly=readonly, table=table)).run(mouse=mouse)
     return 0
 
 
-def station(look: Callable[[], Seen], *, ascii: bool = False, mouse: bool = True) -> str | None:
-    """The screen without a running job; the id of the job opened from it, None when the person leaves."""
+def jobs(look: Callable[[], Seen], *, readonly: bool = False, ascii: bool = False, mouse: bool = True) -> int:
+    """The table of all jobs until the person leaves it; a job is opened from it and returns to it. Returns 0."""
     from carbontui.tui import terminal
 
     terminal.prefer_still()
     from carbontui.tui.app import CarbonApp
-    from carbontui.tui.screens.station import Station
 
-    glyphs = terminal.glyphs(ascii)
-    return CarbonApp(lambda: Station(look, glyphs)).run(mouse=mouse)
+    CarbonApp(_table(look, terminal.glyphs(ascii), readonly=readonly)).run(mouse=mouse)
+    return 0
 
 
-def choose(statuses: Sequence[protocol.Status], *, ascii: bool = False, mouse: bool = True) -> str | None:
-    """The id of the job a person picks; None when they leave, or when there is no terminal."""
-    from carbontui.tui import terminal
+def _table(look: Callable[[], Seen], glyphs: Glyphs, *, readonly: bool) -> Callable[[], Jobs]:
+    def page(target: Target) -> Dashboard:
+        from carbontui.tui.screens.dashboard import Dashboard
 
-    if terminal.why_plain():
-        return None
-    terminal.prefer_still()
-    from carbontui.tui.app import CarbonApp
-    from carbontui.tui.screens.choose import Choose
+        return Dashboard(target, glyphs, readonly=readonly, from_table=True)
 
-    glyphs = terminal.glyphs(ascii)
-    return CarbonApp(lambda: Choose(tuple(statuses), glyphs)).run(mouse=mouse)
+    def table() -> Jobs:
+        from carbontui.tui.screens.jobs import Jobs
+
+        return Jobs(look, glyphs, page, readonly=readonly)
+
+    return table

@@ -44,6 +44,7 @@ _DARK = {
     "paused-soft": "#3d4e85",
     "unloaded-soft": "#54467a",
     "past-soft": "#404952",
+    "cursor": "#1f2a36",
     "banner-back": "#4a3a12",
     "banner": "#ffd37a",
 }
@@ -72,6 +73,7 @@ _LIGHT = {
     "paused-soft": "#a3b4ea",
     "unloaded-soft": "#bea6e2",
     "past-soft": "#c3c9d1",
+    "cursor": "#dfe6f0",
     "banner-back": "#fbe7b5",
     "banner": "#6b4a00",
 }
@@ -83,7 +85,7 @@ _ANSI = {
     **dict.fromkeys(("capped", "capped-soft"), "ansi_cyan"),
     **dict.fromkeys(("paused", "paused-soft", "hatch"), "ansi_blue"),
     **dict.fromkeys(("unloaded", "unloaded-soft", "preview"), "ansi_magenta"),
-    "hatch-back": "ansi_default",
+    **dict.fromkeys(("hatch-back", "cursor"), "ansi_default"),
     "warning": "ansi_yellow",
     "fault": "ansi_red",
     "banner-back": "ansi_yellow",

@@ -27,12 +27,22 @@ Post = Callable[[PictureArrived | ConnectionChanged | LogArrived], object]
 class JobFeed:
     """One job's news. `run()` until cancelled; `request()` for everything that has an answer."""
 
-    def __init__(self, socket: Path, post: Post, read_log: ReadLog | None = None, rate_hz: float = 1.0) -> None:
-        """`read_log` reads the file of a job that is over: nobody answers for it any more."""
+    def __init__(
+        self,
+        socket: Path,
+        post: Post,
+        read_log: ReadLog | None = None,
+        rate_hz: float = 1.0,
+        *,
+        with_log: bool = True,
+    ) -> None:
+        """`read_log` reads the file of a job that is over: nobody answers for it any more. `with_log` False: its
+        output is of no interest."""
         self._socket = socket
         self._post = post
         self._read_file = read_log
         self._rate_hz = rate_hz
+        self._with_log = with_log
         self._link: link.ViewerLink | None = None
         self.picture: Picture | None = None
         self.over = False
@@ -80,7 +90,7 @@ class JobFeed:
 
     async def _follow(self, wire: link.ViewerLink) -> None:
         await wire.send(protocol.View(self._rate_hz))
-        reading = asyncio.create_task(self._read_log(wire), name="log reader")
+        reading = asyncio.create_task(self._read_log(wire), name="log reader") if self._with_log else None
         try:
             async for message in wire.messages():
                 picture = fold(self.picture, message)
@@ -89,11 +99,12 @@ class JobFeed:
                     continue
                 self.picture = picture
                 self._post(PictureArrived(picture))
-                if picture.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
+                if self._with_log and picture.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
                     self._rate_hz = REPLAY_HZ
                     await wire.send(protocol.View(self._rate_hz))
         finally:
-            reading.cancel()
+            if reading is not None:
+                reading.cancel()
 
     async def _read_log(self, wire: link.ViewerLink) -> None:
         """Follow the end of run.log by offset; after a gap the tail begins anew."""

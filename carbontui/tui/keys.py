@@ -35,6 +35,7 @@ BINDINGS: list[BindingType] = [
     Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget shown the budget in force"),
     Binding("escape", "back", "back", id="back", show=False, tooltip="Return to the budget in force"),
     Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
+    Binding("t", "table", "all jobs", id="table", tooltip="The table of all jobs of this machine"),
     Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
     Binding(
         "d",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
 
 from rich.color import Color
 from rich.style import Style
@@ -125,6 +126,41 @@ def _runs(row: list[tuple[str, Style]]) -> LogRow:
         else:
             runs.append((char, style))
     return tuple(runs)
+
+
+_TRACEBACK = "Traceback (most recent call last)"
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault)\b.*|[A-Za-z_][\w.]*: \S.*")
+_ERROR = re.compile(r"\b(?:error|exception|fatal|killed|out of memory)\b", re.IGNORECASE)
+
+
+def text_of(row: LogRow) -> str:
+    return "".join(text for text, _ in row)
+
+
+def first_error(rows: Sequence[LogRow]) -> int | None:
+    """The row in which things first went wrong: of a traceback its beginning, else a line that says error."""
+    for number, row in enumerate(rows):
+        text = text_of(row)
+        if _TRACEBACK in text or _ERROR.search(text):
+            return number
+    return None
+
+
+def last_error(text: str) -> str:
+    """What a training said last when it failed: the last line of its last traceback, else the last line that speaks of
+    an error; '' where there is none."""
+    lines = LogLines(keep=4000)
+    lines.feed(text)
+    told = [text_of(row) for row in lines.rows(4000)]
+    starts = [number for number, line in enumerate(told) if _TRACEBACK in line]
+    if starts:
+        # ranks prefix their lines: what stands before the word stands before every line of the traceback
+        prefix = told[starts[-1]].partition(_TRACEBACK)[0]
+        for line in told[starts[-1] + 1 :]:
+            body = line.removeprefix(prefix)
+            if body[:1].strip() and _RAISED.match(body):
+                return body.strip()
+    return next((line.strip() for line in reversed(told) if _ERROR.search(line)), "")
 
 
 _SWITCHES: dict[int, Style] = {

@@ -19,6 +19,8 @@ class JobRecord(Protocol):
     def name(self) -> str: ...
     @property
     def socket(self) -> Path: ...
+    @property
+    def started_s(self) -> float: ...
     def status(self) -> protocol.Status: ...
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
 
@@ -32,10 +34,11 @@ class Target:
     socket: Path
     status: protocol.Status | None = None
     read_log: Callable[[protocol.LogRead], protocol.LogAnswer] | None = None
+    started_s: float = 0.0
 
     @classmethod
     def of(cls, job: JobRecord) -> Target:
-        return cls(job.id, job.name, job.socket, job.status(), job.read_log)
+        return cls(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s)
 
     @property
     def over(self) -> bool:

@@ -49,13 +49,15 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
     """The dashboard of one job until it is left; the exit code. Raises Failure for an unknown or foreign job."""
     from carbontui import tui
     from carbontui.tui.target import Target
+    from carbontui.verbs.station import StationWatch
 
     found = talk.find(job)
     if found.foreign:
         raise Failure(f"job {found.id} runs on {found.host}; try: ssh -t {found.host} carbontui attach {found.id}", 3)
     if not readonly and found.live:
         offer_restart(found)
-    return tui.run(Target.of(found), readonly=readonly, mouse=mouse, ascii=ascii_only)
+    with StationWatch() as watch:
+        return tui.run(Target.of(found), look=watch.seen, readonly=readonly, mouse=mouse, ascii=ascii_only)
 
 
 @click.command()
@@ -72,7 +74,7 @@ def attach(ctx: click.Context, job: str | None, readonly: bool, no_mouse: bool, 
 
 
 def open_default(*, readonly: bool) -> int:
-    """What bare `carbontui` does: the only live job, a chooser of several, or the station, and the job chosen.
+    """What bare `carbontui` does: the only live job, else the table of all of them and of what the machine does.
 
     Without a terminal nobody can choose: Failure with exit 2 and the list for several jobs, exit 3 for none.
     """
@@ -84,11 +86,7 @@ def open_default(*, readonly: bool) -> int:
         if not live:
             raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)
         return open_screen(live[0].id if len(live) == 1 else None, readonly=readonly)
-    if live:
-        chosen = tui.choose([talk.live_status(job) for job in live])
-    else:
-        from carbontui.verbs.station import StationWatch
+    from carbontui.verbs.station import StationWatch
 
-        with StationWatch() as watch:
-            chosen = tui.station(watch.seen)
-    return 0 if chosen is None else open_screen(chosen, readonly=readonly)
+    with StationWatch() as watch:
+        return tui.jobs(watch.seen, readonly=readonly)

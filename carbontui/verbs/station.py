@@ -1,4 +1,4 @@
-"""What bare `carbontui` shows while no job runs: boards, host, grid and finished jobs.
+"""What the table of all jobs shows beside them: boards, host and grid, and what waiting would gain a job now.
 
 An agent reads the boards in its own process, as it does for a job; it only monitors, and ends with the
 screen.
@@ -15,46 +15,81 @@ from typing import TYPE_CHECKING
 
 from carbontui import config, units
 from carbontui.job import store
-from carbontui.verbs import talk
+from carbontui.tui.target import Target
 from carbontui.verbs.failure import Failure
 
 if TYPE_CHECKING:
+    from carbontui.grid.types import Outlook
     from carbontui.power.messages import Reading, Readings
-    from carbontui.tui.screens.station import Seen
+    from carbontui.tui.jobs_feed import Seen
 
-FINISHED_SHOWN = 20
+FINISHED_SHOWN = 50
 LEAVE_WAIT_S = 5.0
+AHEAD_S = 48 * 3600.0
+"""How far ahead a start is looked for: what a later day brings is a guess."""
+GAIN_HOURS = (2.0, 8.0, 24.0)
+GAIN_LEAST = 0.01
 Fact = tuple[str, str, bool]
 
 
 class StationWatch:
-    """Boards and grid, kept up to date by a thread with its own event loop while the context is open."""
+    """Jobs, boards and grid, kept up to date from the first `seen()` on while the context is open."""
 
     def __init__(self) -> None:
         self._readings: Readings | None = None
         self._grid: tuple[Fact, ...] = (("grid", "connecting ...", True),)
+        self._headline = ""
         self._restored: tuple[Fact, ...] = ()
         self._fault = ""
+        self._over: dict[str, Target] = {}
         self._loop = asyncio.new_event_loop()
         self._leave = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="station watch", daemon=True)
 
     def __enter__(self) -> StationWatch:
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._thread.ident is None:
+            return
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._leave.set)
         self._thread.join(LEAVE_WAIT_S)
 
     def seen(self) -> Seen:
-        """What the screen shows now: jobs from disk and their sockets, the rest as last read."""
-        from carbontui.tui.screens.station import Seen
+        """What the screen shows now: jobs from disk, the rest as last read."""
+        from carbontui.tui.jobs_feed import Seen
 
-        jobs = store.jobs()
-        shown = [job for job in jobs if job.live] + [job for job in jobs if not job.live][:FINISHED_SHOWN]
-        return Seen((*self._boards(), *self._restored, *self._grid), tuple(talk.live_status(job) for job in shown))
+        if self._thread.ident is None:
+            self._thread.start()
+        return Seen((*self._boards(), *self._restored, *self._grid), self._jobs(), self._power_w(), self._headline)
+
+    def _jobs(self) -> tuple[Target, ...]:
+        """Live ones, then those that are over, newest first; what is over is read once."""
+        found = [self._over.get(name) or self._read(name) for name in store.names()]
+        known = sorted((job for job in found if job is not None), key=lambda job: -job.started_s)
+        live = [job for job in known if not job.over]
+        return (*live, *[job for job in known if job.over][:FINISHED_SHOWN])
+
+    def _read(self, name: str) -> Target | None:
+        job = store.named(name)
+        if job is None or job.foreign:
+            return None
+        target = Target.of(job)
+        if target.over and not job.live:
+            self._over[name] = target
+        return target
+
+    def _power_w(self) -> float | None:
+        """All that is metered of the machine; None where a board or the host is not."""
+        if self._readings is None or not self._readings.mono_s:
+            return None
+        host = self._readings.host
+        watts = [reading.power_w for reading in self._readings.devices]
+        known = [value for value in watts if value is not None]
+        if host.cpu_w is None or len(known) < len(watts):
+            return None
+        return sum(known) + host.cpu_w + (host.dram_w or 0.0)
 
     def _boards(self) -> tuple[Fact, ...]:
         if self._fault:
@@ -110,13 +145,39 @@ class StationWatch:
             return
         while True:
             await feed.refresh()
-            seen = feed.outlook(time.time(), 0.0, 3600.0, 3600.0)
-            value = seen.mean[0] if seen else None
-            now = "not known" if value is None or seen is None else f"{value:.0f} gCO2/kWh ({seen.how}: {seen.source})"
-            self._grid = (("grid", f"{place.key} {now}", value is not None),)
+            now = time.time()
+            seen = feed.outlook(now, 0.0, AHEAD_S, 900.0)
+            value = None if seen is None else seen.value_at(now)
+            told = "not known" if value is None or seen is None else f"{value:.0f} gCO2/kWh ({seen.how}: {seen.source})"
+            self._grid = (("grid", f"{place.key} {told}", value is not None),)
+            if value is not None and seen is not None:
+                self._headline = f"{place.key} {value:.0f} g/kWh {_HOW[seen.how]}"
+                self._grid += (("waiting", gain_words(seen, now), True),)
             if feed.note:
                 self._grid += (("", feed.note, True),)
-            await asyncio.sleep(max(60.0, feed.next_refresh_s() - time.time()))
+            await asyncio.sleep(max(60.0, min(900.0, feed.next_refresh_s() - time.time())))
+
+
+_HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", "replay": "recorded"}
+
+
+def gain_words(outlook: Outlook, now_s: float) -> str:
+    """'a job of 2 h emits 31% less if started 12:00; of 8 h: 12% less, 09:00; of 24 h: now is as good'."""
+    from carbontui.grid.best_start import best_start
+
+    told: list[str] = []
+    for hours in GAIN_HOURS:
+        best = best_start(outlook, now_s, hours)
+        if best is None:
+            continue
+        gains = best.gain >= GAIN_LEAST
+        when = units.fmt_clock(best.start_s, now_s)
+        if not told:
+            lead = f"a job of {hours:.0f} h emits"
+            told.append(f"{lead} {best.gain:.0%} less if started {when}" if gains else f"{lead} least if started now")
+        else:
+            told.append(f"of {hours:.0f} h: {f'{best.gain:.0%} less, {when}' if gains else 'now is as good'}")
+    return "; ".join(told) or "no forecast reaches far enough"
 
 
 def _board(reading: Reading) -> Fact:

@@ -43,6 +43,15 @@ def test_replay_shows_what_happened_and_hides_what_comes() -> None:
     assert all(lo <= mean <= hi for lo, mean, hi in zip(seen.lo[96:], future, seen.hi[96:], strict=True))
 
 
+@pytest.mark.parametrize("years", [-3, 6])
+def test_a_recording_of_another_time_is_not_said_to_be_what_is_shown(years: int) -> None:
+    now = NOW + years * 365 * 86400.0
+    feed = feed_on(recorded.example(), now_s=now)
+    seen = feed.outlook(now, 3600, 86400, 900.0)
+    assert seen is not None and seen.how == "default" and seen.source.startswith("typical days")
+    assert "expected, not recorded" in feed.note
+
+
 def test_realised_rows_of_a_replay_end_at_now() -> None:
     rows = feed_on(recorded.example()).realised(NOW - 3600, NOW + 3600)
     assert [row.start_s for row in rows] == [NOW - 3600 + k * 900 for k in range(4)]

@@ -17,7 +17,7 @@ def test_a_pause_is_explained_with_its_cost_and_the_runner_up():
     assert plan.levels[0] == 0
     assert text.startswith("Pausing until 02:00 saves ")
     assert "against running now" in text
-    assert "for the parked GPU" in text
+    assert "drawn while parked" in text
     assert "throughout would have saved" in text
     assert explain(problem, plan, start_s=1_893_456_000.0, tz=timezone.utc) == text
     now = evaluate(problem, ())

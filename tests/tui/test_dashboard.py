@@ -96,7 +96,8 @@ async def test_a_terminal_too_small_is_told_so(stage: Any) -> None:
 
 async def test_overrides_carry_the_generation_seen_and_the_answer_is_shown(stage: Any) -> None:
     async with stage("override") as s:
-        assert "pause by ada@pts/3, until 20:24" in s.text()
+        # who said so, and until when, once
+        assert "Paused by ada@pts/3 until 20:24" in s.text() and s.text().count("ada@pts/3") == 1
         s.fake.result = protocol.Result(0, False, error="ada@pts/3 was faster (pause); look again and repeat")
         await s.pilot.press("b")
         (command,) = await sent(s)

@@ -19,11 +19,12 @@ from textual.widgets import Input, OptionList
 
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.glyphs import BLOCKS
-from carbontui.tui.screens.choose import Choose
+from carbontui.tui.jobs_feed import Seen
 from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.screens.log import LogPage
 from carbontui.tui.screens.read import Page
-from carbontui.tui.screens.station import Seen, Station
+from carbontui.tui.target import Target
 
 BURSTS = int(os.environ.get("CARBONTUI_TEST_BURSTS", "60"))
 """Of one seed; 1000 by hand, as many as time allows in every run."""
@@ -32,7 +33,7 @@ KEYS = (
     *"pbrclidSPBegGjk/2hx1",
     *("question_mark", "shift+right", "space", "enter", "escape"),
 )
-JOBS = tuple(structs.replace(scene("running").status, job=f"job{n}", name=f"n{n}") for n in range(6))
+JOBS = tuple(structs.replace(scene("done").status, job=f"job{n}", name=f"n{n}") for n in range(6))
 
 
 def burst(app: CarbonApp, keys: list[str]) -> None:
@@ -49,16 +50,15 @@ async def settled(app: CarbonApp, pilot: Any) -> None:
 
 
 @pytest.mark.parametrize("keys, chosen", [(["down", "down", "enter"], "job2"), (["end", "up", "enter"], "job4")])
-@pytest.mark.parametrize("page", ["choose", "station"])
-async def test_a_burst_opens_the_job_it_points_at(page: str, keys: list[str], chosen: str) -> None:
-    seen = Seen((), JOBS)
-    app = CarbonApp(lambda: Choose(JOBS, BLOCKS) if page == "choose" else Station(lambda: seen, BLOCKS))
+async def test_a_burst_opens_the_job_it_points_at(keys: list[str], chosen: str) -> None:
+    seen = Seen(jobs=tuple(Target(status.job, status.name, Path("/gone"), status) for status in JOBS))
+    app = CarbonApp(lambda: Jobs(lambda: seen, BLOCKS, lambda target: Dashboard(target, BLOCKS, from_table=True)))
     async with app.run_test(size=(120, 40)) as pilot:
-        while not app.screen.query(OptionList) or not app.screen.query_one(OptionList).option_count:
+        while not isinstance(app.screen, Jobs) or not app.screen.listed.jobs:
             await pilot.pause(0.02)
         burst(app, keys)
         await settled(app, pilot)
-    assert app.return_value == chosen
+        assert isinstance(app.screen, Dashboard) and app.screen.target.job == chosen
 
 
 async def test_what_is_typed_after_the_key_of_a_question_reaches_the_question(stage: Any) -> None:

@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 from acting import app_on, served
-from fake import scene
+from fake import NOW, scene
+from msgspec import structs
 from textual.pilot import Pilot
 
+from carbontui import protocol
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.glyphs import ASCII, BLOCKS
-from carbontui.tui.screens.choose import Choose
+from carbontui.tui.jobs_feed import Seen
+from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.screens.jobs import Jobs
+from carbontui.tui.target import Target
 
 LOOKS = {
     "wide": ("running", 1, (120, 40), {}, []),
@@ -57,7 +62,34 @@ def test_no_colour(snap_compare: Any, tmp_path: Path, monkeypatch: pytest.Monkey
         assert snap_compare(app_on(tmp_path / "s"), terminal_size=(80, 24), run_before=settle)
 
 
-def test_chooser(snap_compare: Any) -> None:
-    jobs = tuple(scene(name).status for name in ("running", "paused", "unguarded"))
-    app = CarbonApp(lambda: Choose(jobs[:1], BLOCKS))
-    assert snap_compare(app, terminal_size=(80, 24))
+FACTS = (
+    ("gpu 0", "NVIDIA H100 80GB HBM3  71 W of 700 W, 0.5 GiB in use", True),
+    ("grid", "DE 324 gCO2/kWh (default: typical days of DE 2020)", True),
+    ("waiting", "a job of 2 h emits 31 % less if started 12:00; of 8 h 12 %", True),
+)
+TRACE = 'Traceback (most recent call last):\n  File "t.py", line 3\nRuntimeError: CUDA out of memory\n'
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (40, 15)])
+def test_table(size: tuple[int, int], snap_compare: Any, tmp_path: Path) -> None:
+    """Three live jobs that do not answer, one that failed, one that is done."""
+
+    def target(number: int, name: str, scenario: str) -> Target:
+        status = structs.replace(scene(scenario).status, job=f"job{number}", name=name)
+        answer = protocol.LogAnswer(0, 0, len(TRACE), len(TRACE), TRACE)
+        return Target(status.job, name, tmp_path / f"gone{number}", status, lambda ask: answer)
+
+    named = (("llama-sft-long-name-of-a-run-with-its-date", "running"), ("charlm", "paused"), ("模型 3", "capped"))
+    over = (("crash", "failed"), ("resnet50", "done"))
+    targets = tuple(target(n, *pair) for n, pair in enumerate((*named, *over)))
+    seen = Seen(FACTS, targets, 1843.0, "DE 324 g/kWh typical")
+
+    async def before(pilot: Pilot[Any]) -> None:
+        while not pilot.app.screen.query("#table") or not pilot.app.screen.listed.jobs:  # type: ignore[attr-defined]
+            await pilot.pause(0.02)
+        await pilot.press("down", "space")
+
+    def jobs() -> Jobs:
+        return Jobs(lambda: seen, BLOCKS, lambda target: Dashboard(target, BLOCKS), now=lambda: NOW)
+
+    assert snap_compare(CarbonApp(jobs), terminal_size=size, run_before=before)

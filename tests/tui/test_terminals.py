@@ -248,7 +248,7 @@ async def test_a_pipe_gets_lines_and_ctrl_c_detaches(tmp_path: Path) -> None:
 def test_the_screen_loads_nothing_heavy() -> None:
     code = (
         "import sys, carbontui.tui.app, carbontui.tui.plain\n"
-        "import carbontui.tui.screens.dashboard, carbontui.tui.screens.choose\n"
+        "import carbontui.tui.screens.dashboard, carbontui.tui.screens.jobs\n"
         "print([m for m in ('torch', 'numpy', 'httpx', 'pynvml', 'carbontui.job', 'carbontui.plan', 'carbontui.grid')"
         " if m in sys.modules])"
     )

@@ -14,6 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Key, ScreenResume, ScreenSuspend
+from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from carbontui import link, protocol, units
@@ -61,9 +62,13 @@ class Dashboard(Overruling):
         glyphs: Glyphs,
         *,
         readonly: bool = False,
+        from_table: bool = False,
+        table: Callable[[], Screen[str | None]] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`from_table`: it was opened from the table of jobs, and returns there; else `table` makes that page."""
         super().__init__()
+        self.from_table, self._table = from_table, table
         self.target = target
         self.glyphs = glyphs
         self.readonly = readonly
@@ -261,6 +266,8 @@ class Dashboard(Overruling):
         self.refresh_bindings()
 
     def action_back(self) -> None:
+        if self.choice is None and self.from_table:
+            self.dismiss(None)
         self.budget.let_go()
 
     def action_commit(self) -> None:
@@ -311,7 +318,16 @@ class Dashboard(Overruling):
         return page
 
     def action_detach(self) -> None:
-        self.app.exit(message=self.farewell())
+        if self.from_table:
+            self.dismiss(None)
+        else:
+            self.app.exit(message=self.farewell())
+
+    def action_table(self) -> None:
+        if self.from_table:
+            self.dismiss(None)
+        elif self._table is not None:
+            self.app.push_screen(self._table())
 
     def farewell(self) -> str:
         return keys.farewell(self.target, self.picture)
@@ -332,8 +348,12 @@ class Dashboard(Overruling):
             return None  # dim
         if action in keys.DANGEROUS and (self.readonly or over):
             return False
-        if action in ("commit", "back"):
+        if action == "back":
+            return self.choice is not None or self.from_table
+        if action == "commit":
             return self.choice is not None
+        if action == "table":
+            return self.from_table or self._table is not None
         if action in ("budget", "type_budget", "abilities"):
             return not over
         return True

@@ -41,8 +41,9 @@ class StateBar(Cells):
             else:
                 left += [("  at ", "dim"), (words.level_name(status.level, table), "text")]
         held = "" if picture.over else words.override(status, picture.now_s)
-        # the reason beneath says it, too: where room is scarce, whether the screen is in touch comes first
-        if held and width_of(left) + len(held) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
+        # a person's word is said once: the sentence beneath names who gave it, too, wherever the plan knows of it
+        said_below = status.override is not None and status.override.by in words.why(picture)
+        if held and not said_below and width_of(left) + len(held) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
             left += [("  ", "text"), (held, "warning")]
         told = words.banner(status, picture.series)
         space = height - bool(told)

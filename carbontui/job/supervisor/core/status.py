@@ -159,12 +159,15 @@ def _provenance(
     source = "no grid source"
     if state.outlook is not None:
         grid, source = state.outlook.how, state.outlook.source
-        found["intensity"] = p(grid, source, round(max(0.0, seen.now_s - state.outlook.made_at_s), 1))
+        # typical days have no age: nothing was fetched
+        made = None if grid == "default" else round(max(0.0, seen.now_s - state.outlook.made_at_s), 1)
+        found["intensity"] = p(grid, source, made)
     # grams are no better known than the energy they come from
     realised: How = "replay" if replay else "estimated" if grid == "default" else found["energy_wall_kwh"].how
     found["gco2_g"] = p(realised, source)
     watts = "assumed" if machine.full_wall_w(state, seen) is None else "measured"
-    basis = f"flat out from the start at {watts} full watts, realised intensity"
+    signal = "typical" if grid == "default" else "realised"
+    basis = f"flat out from the start at {watts} full watts, {signal} intensity"
     found["avoided_g"] = p("replay" if replay else "estimated", basis)
     if expected:
         found["finish_expected"] = p("forecast", "the plan in force")

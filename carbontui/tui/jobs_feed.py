@@ -1,0 +1,107 @@
+"""All jobs of the machine, live: who there is from disk every two seconds, what each says over its own socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from carbontui import link, protocol
+from carbontui.tui.feed import JobFeed
+from carbontui.tui.job_list import ListedJob
+from carbontui.tui.loglines import last_error
+from carbontui.tui.messages import ConnectionChanged, LogArrived, PictureArrived
+from carbontui.tui.picture import Picture
+from carbontui.tui.target import Target
+
+LOOK_EVERY_S = 2.0
+ERROR_WITHIN_B = 32 * 1024
+"""How far from the end of its output the traceback of a failed job is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at the machine. A fact is (what, in words, whether it is in order); `power_w` is all the machine draws
+    as far as it is metered, `headline` the grid in a few words."""
+
+    facts: tuple[tuple[str, str, bool], ...] = ()
+    jobs: tuple[Target, ...] = ()
+    power_w: float | None = None
+    headline: str = ""
+
+
+class JobsFeed:
+    """`run()` until cancelled; calls `changed` when something is new. `look` may block: it is called on a thread."""
+
+    def __init__(self, look: Callable[[], Seen], changed: Callable[[], None]) -> None:
+        self._look, self._changed = look, changed
+        self._feeds: dict[str, tuple[JobFeed, asyncio.Task[None]]] = {}
+        self._pictures: dict[str, Picture] = {}
+        self._lost: set[str] = set()
+        self._errors: dict[str, str] = {}
+        self.seen: Seen | None = None
+
+    def jobs(self) -> tuple[ListedJob, ...]:
+        """Every job with the newest that is known of it."""
+        return tuple(self._listed(target) for target in self.seen.jobs) if self.seen else ()
+
+    async def request(self, job: str, message: link.Request) -> link.Answer:
+        """A live job's answer. Raises LinkError."""
+        if job not in self._feeds:
+            raise link.NoSupervisor("the job is over: nobody answers for it any more")
+        return await self._feeds[job][0].request(message)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                self.seen = await asyncio.to_thread(self._once)
+                self._follow({target.job: target for target in self.seen.jobs if not target.over})
+                self._changed()
+                await asyncio.sleep(LOOK_EVERY_S)
+        finally:
+            self._follow({})
+
+    def _once(self) -> Seen:
+        seen = self._look()
+        for target in seen.jobs:
+            failed = target.status is not None and target.status.state == "failed"
+            if failed and target.read_log and target.job not in self._errors:
+                self._errors[target.job] = last_error(target.read_log(protocol.LogRead(0, -ERROR_WITHIN_B)).text)
+        return seen
+
+    def _follow(self, live: dict[str, Target]) -> None:
+        """A feed for every live job, none for the others."""
+        for job in set(self._feeds) - set(live):
+            self._feeds.pop(job)[1].cancel()
+            self._pictures.pop(job, None)
+            self._lost.discard(job)
+        for job in set(live) - set(self._feeds):
+            feed = JobFeed(live[job].socket, self._hears(job), with_log=False)
+            self._feeds[job] = feed, asyncio.create_task(feed.run(), name=f"feed of {job}")
+
+    def _hears(self, job: str) -> Callable[[PictureArrived | ConnectionChanged | LogArrived], object]:
+        def hear(message: PictureArrived | ConnectionChanged | LogArrived) -> None:
+            if isinstance(message, PictureArrived):
+                self._pictures[job] = message.picture
+                self._changed()
+            elif isinstance(message, ConnectionChanged):
+                # told only once it lasts: a supervisor that is replaced comes back within seconds
+                told = self._lost.add if message.connection.kind in ("reconnecting", "refused") else self._lost.discard
+                told(job)
+
+        return hear
+
+    def _listed(self, target: Target) -> ListedJob:
+        picture = self._pictures.get(target.job)
+        status = picture.status if picture is not None else target.status
+        assert status is not None
+        return ListedJob(target, status, self._errors.get(target.job, ""), target.job in self._lost and not target.over)
+
+    async def close(self) -> None:
+        """Hang up on every job."""
+        tasks = [task for _, task in self._feeds.values()]
+        self._follow({})
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,289 @@
+"""All jobs on one page: live ones and those that are over, with boards, grid and watts of the machine above them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.events import ScreenResume, ScreenSuspend
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from carbontui import link, protocol, units
+from carbontui.tui.glyphs import Glyphs
+from carbontui.tui.job_list import SORTS, JobList, ListedJob
+from carbontui.tui.jobs_feed import JobsFeed, Seen
+from carbontui.tui.overruled import Overrides
+from carbontui.tui.screens.read import folded
+from carbontui.tui.target import Target
+from carbontui.tui.widgets.cells import CellRow, Cells, spread
+from carbontui.tui.widgets.job_table import JobTable, counted, summed_w
+from carbontui.tui.widgets.status_line import StatusLine
+
+ANSWER_SHOWN_S = 10.0
+DRAW_EVERY_S = 1.0
+"""However many jobs there are, the table is drawn this often at most, keys aside."""
+COMMANDS = frozenset({"pause", "boost", "resume", "stop"})
+
+
+class MachineFacts(Cells):
+    """`show(seen, jobs, sort)`: one line of all, then a row per fact, folded where it is long."""
+
+    head: tuple[CellRow, CellRow] = ([], [])
+    rows: tuple[CellRow, ...] = ()
+
+    def show(self, seen: Seen, jobs: tuple[ListedJob, ...], sort: str, wanted: str) -> None:
+        watts = seen.power_w if seen.power_w is not None else summed_w(jobs)
+        parts = [counted(jobs), "" if watts is None else units.fmt_watts(watts), seen.headline]
+        left: CellRow = [(" carbontui", "title"), (f"  {' · '.join(filter(None, parts))}", "text")]
+        right = f"with {wanted!r} · " if wanted else ""
+        self.head = left, [(f"{right}sorted by {sort} ", "dim")]
+        rows: list[CellRow] = []
+        for what, told, fine in seen.facts:
+            rows.append([(f"  {what:<9} ", "dim"), (told, "text" if fine else "warning")])
+        if not jobs:
+            begin = "carbontui run -- python train.py · see first: carbontui demo"
+            rows.append([("  begin     ", "dim"), (begin, "text")])
+        tall = self._height(self.content_size.width)
+        self.rows = (*rows, [])
+        if self._height(self.content_size.width) != tall:
+            self.refresh(layout=True)
+        self.redraw()
+
+    def _height(self, width: int) -> int:
+        return 1 + sum(len(folded(row, width)) for row in self.rows)
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        return self._height(width)
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        return [spread(width, *self.head), *(line for row in self.rows for line in folded(row, width))]
+
+
+class Jobs(Screen[str | None]):
+    """`open_job` makes the page of a job; it returns here when it is left."""
+
+    CSS_PATH = "jobs.tcss"
+    AUTO_FOCUS = None
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-medium")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "help", "help", id="jobs_help", key_display="?", tooltip="Every key of this page"),
+        Binding("q", "leave", "leave", id="jobs_leave", tooltip="Leave; every job goes on"),
+        Binding("enter", "open", "open", id="open", tooltip="Open the job under the cursor; q or esc comes back"),
+        Binding("space", "mark", "mark", id="mark", tooltip="Mark the job: p, b, r and S are for all that are marked"),
+        Binding("p", "pause", "pause", id="jobs_pause", tooltip="Hold the jobs meant at their next step"),
+        Binding("b", "boost", "boost", id="jobs_boost", tooltip="Run the jobs meant flat out"),
+        Binding("r", "resume", "resume", id="jobs_resume", tooltip="Resume the plans of the jobs meant"),
+        Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the jobs meant (asks first)"),
+        Binding("slash", "filter", "filter", id="jobs_filter", key_display="/", tooltip="Only the jobs with a word"),
+        Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(SORTS)}"),
+        Binding("escape", "back", "back", id="jobs_back", show=False, tooltip="Take marks and filter away"),
+        Binding("up,k", "move(-1)", "up", id="jobs_up", show=False, tooltip="A job up"),
+        Binding("down,j", "move(1)", "down", id="jobs_down", show=False, tooltip="A job down"),
+        Binding("pageup", "page(-1)", "page up", id="jobs_page_up", show=False, tooltip="A page up"),
+        Binding("pagedown", "page(1)", "page down", id="jobs_page_down", show=False, tooltip="A page down"),
+        Binding("home,g", "move(-100000)", "first", id="jobs_first", show=False, tooltip="The first job"),
+        Binding("end,G", "move(100000)", "last", id="jobs_last", show=False, tooltip="The last job"),
+    ]
+
+    def __init__(
+        self,
+        look: Callable[[], Seen],
+        glyphs: Glyphs,
+        open_job: Callable[[Target], Screen[Any]],
+        *,
+        readonly: bool = False,
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.glyphs, self.readonly = glyphs, readonly
+        self.feed = JobsFeed(look, self._something_new)
+        self.listed = JobList()
+        self._open, self._now, self._monotonic = open_job, now, monotonic
+        self._overrides: dict[str, Overrides] = {}
+        self._new = self._covered = False
+
+    def compose(self) -> ComposeResult:
+        yield MachineFacts(self.glyphs, id="facts")
+        yield JobTable(self.glyphs, id="table")
+        yield StatusLine(self.glyphs, id="told")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._run(self.feed.run(), "feed")
+        self.set_interval(DRAW_EVERY_S, self._tick)
+
+    def _run(self, work: Coroutine[Any, Any, None], group: str) -> None:
+        self.run_worker(work, group=group, exclusive=group == "feed")
+
+    @property
+    def ready(self) -> bool:
+        """Whether the jobs are known by now."""
+        return self.feed.seen is not None
+
+    # --- what arrives ---
+
+    def _something_new(self) -> None:
+        first = not self.listed.jobs and self.feed.seen is not None
+        self._new = True
+        if first and not self._covered:
+            self._tick()
+
+    def _tick(self) -> None:
+        self.query_one(StatusLine).expire(self._monotonic())
+        if self._new and not self._covered:
+            self._take()
+            self._draw()
+
+    def _take(self) -> None:
+        self._new = False
+        before = len(self.listed.jobs)
+        self.listed = self.listed.now(self.feed.jobs())
+        for job in self.listed.jobs:
+            _, told = self._said(job).saw(job.status)
+            if told and job.live:
+                self.answer(f"{job.status.name}: {told}", ok=False)
+        if not before and self.listed.jobs:
+            self.refresh_bindings()
+
+    def _draw(self) -> None:
+        if self.feed.seen is None:
+            return
+        with self.app.batch_update():
+            facts = self.query_one(MachineFacts)
+            facts.show(self.feed.seen, self.listed.jobs, self.listed.sort, self.listed.wanted)
+            self.query_one(JobTable).show(self.listed, self._now())
+
+    def _change(self, listed: JobList) -> None:
+        self.listed = listed
+        self._draw()
+
+    def on_screen_suspend(self, _: ScreenSuspend) -> None:
+        # a job's page is over this one: it asks for itself what it shows
+        self._covered = True
+        self.workers.cancel_group(self, "feed")
+
+    def on_screen_resume(self, _: ScreenResume) -> None:
+        if self._covered:
+            self._covered = False
+            self._run(self.feed.run(), "feed")
+
+    # --- moving about ---
+
+    def action_move(self, rows: int) -> None:
+        self._change(self.listed.moved(rows))
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * max(1, self.query_one(JobTable).content_size.height - 2))
+
+    def action_mark(self) -> None:
+        self._change(self.listed.toggled())
+
+    def action_sort(self) -> None:
+        self._change(self.listed.resorted())
+
+    async def action_filter(self) -> None:
+        from carbontui.tui.widgets.prompt import AskText
+
+        def typed(word: str) -> None:
+            self._change(self.listed.filtered(word))
+
+        hint = "a part of the name, the state or the reason; nothing for all"
+        await self.mount(AskText("show only the jobs with", hint, self.listed.wanted, str, typed, typed))
+
+    async def on_prompt_answered(self, message: Any) -> None:
+        await message.prompt.close(message.value)
+
+    def action_back(self) -> None:
+        unmarked = replace(self.listed, marked=frozenset())
+        self._change(unmarked if self.listed.marked else self.listed.filtered(""))
+
+    def action_open(self) -> None:
+        pointed = self.listed.pointed()
+        if pointed is not None:
+            self.app.push_screen(self._open(pointed.target))
+
+    def action_help(self) -> None:
+        from carbontui.tui.screens.page_rows import help_rows
+        from carbontui.tui.screens.read import Read
+
+        self.app.push_screen(Read("keys and marks", help_rows(self, self.glyphs), self.glyphs))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if self.query("#prompt"):
+            return False  # the keys are the question's
+        if action in COMMANDS and self.readonly:
+            return False
+        return not (action in COMMANDS | {"open", "mark", "sort"} and not self.listed.jobs)
+
+    # --- commands ---
+
+    def action_pause(self) -> None:
+        self._send("pause")
+
+    def action_boost(self) -> None:
+        self._send("boost")
+
+    def action_resume(self) -> None:
+        self._send("resume")
+
+    async def action_stop(self) -> None:
+        from carbontui.tui.widgets.prompt import AskStop
+
+        meant = self._live()
+        if meant:
+            who = meant[0].status.name if len(meant) == 1 else f"{len(meant)} jobs"
+            await self.mount(AskStop(who, lambda how: self._send("stop", {"now": how == "now"}, meant)))
+
+    def _live(self) -> tuple[ListedJob, ...]:
+        meant = tuple(job for job in self.listed.meant() if job.live)
+        if not meant:
+            self.answer("the job is over: nothing to do", ok=False)
+        return meant
+
+    def _said(self, job: ListedJob) -> Overrides:
+        return self._overrides.setdefault(job.id, Overrides(link.whoami()))
+
+    def _send(
+        self, verb: protocol.Verb, args: dict[str, Any] | None = None, meant: tuple[ListedJob, ...] | None = None
+    ) -> None:
+        """Send to every job that is meant; each command names the generation last seen of its job."""
+        meant = self._live() if meant is None else meant
+        if meant:
+            asked = [(job, self._said(job).next_gen(verb)) for job in meant]
+            self.answer(f"{verb} …")
+            self._run(self._ask(verb, args or {}, asked), "command")
+
+    async def _ask(self, verb: protocol.Verb, args: dict[str, Any], asked: list[tuple[ListedJob, int | None]]) -> None:
+        answers = await asyncio.gather(*(self._one(verb, args, job, gen) for job, gen in asked))
+        refused = [text for ok, text in answers if not ok]
+        if refused:
+            self.answer("; ".join(refused), ok=False)
+        else:
+            self.answer(answers[0][1] if len(answers) == 1 else f"{verb}: {len(answers)} jobs")
+
+    async def _one(
+        self, verb: protocol.Verb, args: dict[str, Any], job: ListedJob, gen: int | None
+    ) -> tuple[bool, str]:
+        """Whether one job took the command, and a line about it."""
+        try:
+            answer = await self.feed.request(job.id, protocol.Cmd(0, verb, args, gen))
+        except link.LinkError as error:
+            self._said(job).answered(verb, gen, ok=False)
+            return False, f"{job.status.name}: {error}"
+        assert isinstance(answer, protocol.Result)
+        self._said(job).answered(verb, gen, answer.ok)
+        return answer.ok, f"{job.status.name}: {answer.text or verb if answer.ok else answer.error or 'refused'}"
+
+    def answer(self, text: str, ok: bool = True) -> None:
+        """Say something under the table for a while."""
+        self.query_one(StatusLine).answer(text, ok, self._monotonic() + ANSWER_SHOWN_S)

@@ -1,0 +1,196 @@
+"""The table of all jobs: what the machine does, what is live and what is over, and a way into each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acting import text_of
+from fake import NOW, FakeSupervisor, scene
+from house import until
+from msgspec import structs
+
+from carbontui import protocol
+from carbontui.grid.best_start import best_start
+from carbontui.grid.types import Outlook
+from carbontui.tui.app import CarbonApp
+from carbontui.tui.glyphs import ASCII, BLOCKS, Glyphs
+from carbontui.tui.job_list import JobList, ListedJob
+from carbontui.tui.jobs_feed import Seen
+from carbontui.tui.loglines import last_error
+from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.screens.jobs import Jobs
+from carbontui.tui.target import Target
+
+FACTS = (
+    ("gpu 0", "NVIDIA H100 80GB HBM3  71 W of 700 W, 0.5 GiB in use", True),
+    ("grid", "DE 324 gCO2/kWh (default: typical days of DE 2020) " + "and what it says on and on " * 3, True),
+)
+TRACE = 'step 4\nTraceback (most recent call last):\n  File "t.py", line 3\nRuntimeError: CUDA out of memory\nbye\n'
+
+
+def listed(job: str, scenario: str, **fields: Any) -> ListedJob:
+    status = structs.replace(scene(scenario).status, job=job, name=f"name of {job}", **fields)
+    return ListedJob(Target(job, status.name, Path("/gone"), status), status)
+
+
+A, B, C = listed("a", "running", power_w=100.0), listed("b", "paused", power_w=300.0), listed("c", "done")
+
+
+def test_the_cursor_keeps_its_job_however_the_rows_move() -> None:
+    jobs = JobList().now((A, B, C)).moved(1)
+    assert jobs.cursor == "b"
+    assert jobs.now((listed("new", "running"), A, B, C)).pointed().id == "b"  # type: ignore[union-attr]
+    by_watts = jobs.resorted().resorted()
+    assert by_watts.sort == "watts" and [job.id for job in by_watts.shown()][:2] == ["b", "a"]
+    assert by_watts.cursor == "b" and by_watts.place() == 0
+    gone = jobs.now((A, C))
+    assert gone.cursor == "c" and JobList().now((A,)).now(()).cursor is None
+
+
+def test_marks_stay_with_their_jobs_and_what_is_hidden_is_not_meant() -> None:
+    jobs = JobList().now((A, B, C)).toggled().toggled()
+    assert [job.id for job in jobs.meant()] == ["a", "b"] and jobs.cursor == "c"
+    assert [job.id for job in jobs.filtered("name of b").meant()] == ["b"]
+    assert [job.id for job in jobs.now((B, C)).meant()] == ["b"]
+    assert [job.id for job in JobList().now((A, B)).moved(1).meant()] == ["b"]
+    assert JobList().now((A,)).filtered("no such").meant() == ()
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (TRACE, "RuntimeError: CUDA out of memory"),
+        (TRACE.replace("\n", "\r\n"), "RuntimeError: CUDA out of memory"),
+        ("[rank0]: " + TRACE.strip().replace("\n", "\n[rank0]: ") + "\n", "RuntimeError: CUDA out of memory"),
+        (TRACE + "\nDuring handling:\n" + TRACE.replace("CUDA out of memory", "again"), "RuntimeError: again"),
+        ("Traceback (most recent call last):\n  x\nKeyError\n", "KeyError"),
+        ("slurmstepd: error: Detected 1 oom_kill event\nbye\n", "slurmstepd: error: Detected 1 oom_kill event"),
+        ("step 1\nstep 2\n", ""),
+        ("Traceback (most recent call last):\n", ""),
+        (
+            "Traceback (most recent call last):\n \x1b[31mValueError: \x1b]0;x\x07no\x1b[0m\nValueError: b\n",
+            "ValueError: b",
+        ),
+    ],
+)
+def test_a_failed_training_says_what_it_said_last(log: str, said: str) -> None:
+    assert last_error(log) == said
+
+
+def test_a_start_later_today_gains_what_its_hours_are_cleaner() -> None:
+    values = (400.0,) * 4 + (100.0,) * 4 + (300.0,) * 8
+    outlook = Outlook("DE", "average_direct", 0.0, 900.0, values, values, values, 0, "", "default", 0.0)
+    found = best_start(outlook, 10.0, 1.0)
+    assert found is not None and found.start_s == 3600.0 and found.gain == 0.75
+    assert best_start(outlook, 3700.0, 1.0) == (1.0, 3700.0, 0.0)
+    assert best_start(outlook, 0.0, 5.0) is None
+
+
+@asynccontextmanager
+async def table(
+    tmp_path: Path, size: tuple[int, int] = (120, 40), glyphs: Glyphs = BLOCKS, readonly: bool = False
+) -> AsyncIterator[tuple[CarbonApp, Any, list[FakeSupervisor]]]:
+    """Two live jobs behind real sockets, one that failed."""
+    async with AsyncExitStack() as stack:
+        fakes = []
+        targets = []
+        for name in ("aaaaaa", "bbbbbb"):
+            status = structs.replace(scene("running").status, job=name, name=f"模型 {name}", power_w=246.0)
+            snap = structs.replace(scene("running"), status=status)
+            fakes.append(await stack.enter_async_context(FakeSupervisor(tmp_path / name, snap)))
+            targets.append(Target(name, status.name, tmp_path / name, status))
+        failed = structs.replace(scene("failed").status, job="cccccc", name="crash")
+        answer = protocol.LogAnswer(0, 0, len(TRACE), len(TRACE), TRACE)
+        targets.append(Target("cccccc", "crash", tmp_path / "c", failed, lambda ask: answer))
+        seen = Seen(FACTS, tuple(targets), 1843.0, "DE 324 g/kWh typical")
+
+        def page(target: Target) -> Dashboard:
+            return Dashboard(target, glyphs, from_table=True)
+
+        app = CarbonApp(lambda: Jobs(lambda: seen, glyphs, page, readonly=readonly, now=lambda: NOW))
+        async with app.run_test(size=size) as pilot:
+            await shows(app, pilot, "crash")
+            while not all(fake.viewing.is_set() for fake in fakes):
+                await pilot.pause(0.02)
+            yield app, pilot, fakes
+
+
+async def shows(app: CarbonApp, pilot: Any, *words: str) -> str:
+    due = time.monotonic() + 20
+    while not all(word in text_of(app) for word in words) and time.monotonic() < due:
+        await pilot.pause(0.02)
+    text = text_of(app)
+    assert all(word in text for word in words), (words, text)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("size", "glyphs"), [((200, 60), BLOCKS), ((120, 40), BLOCKS), ((60, 20), BLOCKS), ((60, 20), ASCII)]
+)
+async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(
+    tmp_path: Path, size: tuple[int, int], glyphs: Glyphs
+) -> None:
+    async with table(tmp_path, size, glyphs) as (app, pilot, fakes):
+        text = await shows(app, pilot, "2 live", "71 W of 700 W", "324 gCO2/kWh", "246W", "enter open")
+        assert ("CUDA out of memory" in text) == (size[0] > 100)
+        # live, not a snapshot
+        fakes[0].push(status=fakes[0].status(power_w=333.0))
+        await shows(app, pilot, "333W")
+        await pilot.press("down", "enter")
+        while not isinstance(app.screen, Dashboard):
+            await pilot.pause(0.02)
+        assert app.screen.target.job == "bbbbbb"
+        await pilot.press("q")
+        await shows(app, pilot, "2 live")
+        await pilot.press("end", "enter", "escape")  # what is over returns here, too
+        await shows(app, pilot, "2 live")
+        await pilot.press("q")
+    assert app.return_value is None and not app.is_running
+
+
+async def test_a_key_is_for_all_that_are_marked(tmp_path: Path) -> None:
+    async with table(tmp_path) as (app, pilot, fakes):
+        await pilot.press("space", "space", "p")
+        await shows(app, pilot, "pause: 2 jobs")
+        assert [[c.verb for c in fake.commands] for fake in fakes] == [["pause"], ["pause"]]
+        await pilot.press("escape", "home", "S", "down", "enter")
+        await shows(app, pilot, "模型 aaaaaa: ")
+        while len(fakes[0].commands) < 2:
+            await pilot.pause(0.02)
+        assert [c.verb for c in fakes[0].commands] == ["pause", "stop"] and len(fakes[1].commands) == 1
+        await pilot.press("end", "p")
+        await shows(app, pilot, "the job is over")
+        await pilot.press("slash", *"crash", "enter")
+        text = await shows(app, pilot, "with 'crash'")
+        assert "bbbbbb" not in text and "2 live" in text
+
+
+async def test_a_table_to_look_at_has_no_key_that_can_hurt(tmp_path: Path) -> None:
+    async with table(tmp_path, readonly=True) as (_, pilot, fakes):
+        await pilot.press("p", "S", "b")
+        await pilot.pause(0.1)
+        assert not any(fake.commands for fake in fakes)
+
+
+def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
+    monkeypatch.setenv("CARBONTUI_LEASE_DIR", str(tmp_path / "leases"))
+    monkeypatch.setenv("CARBONTUI_OFFLINE", "1")
+    monkeypatch.setenv("CARBONTUI_ZONE", "DE")
+    from carbontui.verbs.station import StationWatch
+
+    with StationWatch() as watch:
+        seen = until(lambda: (s := watch.seen()) and not any("..." in fact[1] for fact in s.facts) and s, 30)
+        thread = watch._thread
+    assert not thread.is_alive()
+    told = {what: text for what, text, _ in seen.facts}
+    assert "gCO2/kWh" in told["grid"] and "typical days of DE" in told["grid"]
+    assert "a job of 2 h" in told["waiting"] and "DE" in seen.headline
+    assert seen.jobs == () and set(told) & {"boards", "gpu 0"}
