@@ -275,7 +275,7 @@ class Band(Struct, frozen=True):
     how: How
 
 
-class Series(Struct, frozen=True):
+class ChartSeries(Struct, frozen=True):
     """What the charts draw. `now` is the job's clock, which a replay runs faster than life."""
 
     now: Time
@@ -448,7 +448,7 @@ class Snap(Struct, tag_field="t", tag="snap", frozen=True):
 
     seq: int
     status: Status
-    series: Series
+    series: ChartSeries
     plan: PlanView | None = None
     frontier: Frontier | None = None
 
@@ -467,7 +467,7 @@ class Delta(Struct, tag_field="t", tag="delta", frozen=True):
 
     seq: int
     status: Status | UnsetType = UNSET
-    series: Series | UnsetType = UNSET
+    series: ChartSeries | UnsetType = UNSET
     series_tail: SeriesTail | UnsetType = UNSET
     plan: PlanView | UnsetType | None = UNSET
     frontier: Frontier | UnsetType | None = UNSET

@@ -84,7 +84,7 @@ PLAN = p.PlanView(
     baselines=(p.Baseline("run now", 1400.0, 0.0, T, True),),
 )
 BAND = p.Band(T, 900.0, (300.0, None), (250.0, None), (350.0, None), 1, "DE", "average_direct", "recorded", "replay")
-SERIES = p.Series(T, p.Watts(T, 60.0, (650.0, None), {"GPU-51a0": (650.0, None)}), BAND, (2.5, 2.25), 2000.0)
+SERIES = p.ChartSeries(T, p.Watts(T, 60.0, (650.0, None), {"GPU-51a0": (650.0, None)}), BAND, (2.5, 2.25), 2000.0)
 FRONTIER = p.Frontier((p.FrontierPoint(86400.0, 1400.0, 0.0, 4.2, (("full", 96),)),), 0, 86400.0)
 
 FROM_PEER = [

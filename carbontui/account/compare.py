@@ -16,7 +16,7 @@ TFLOPS_SHARE, BANDWIDTH_SHARE = 0.7, 0.3
 Precision = Literal["fp16", "fp32"]
 
 
-class Board(NamedTuple):
+class BoardSpec(NamedTuple):
     """Published figures of a board. Dense tensor TFLOPS at 16 bit; None where the board has no tensor units."""
 
     name: str
@@ -50,7 +50,7 @@ class Elsewhere(NamedTuple):
     how: str
 
 
-def known(name: str, boards: Iterable[Board]) -> Board | None:
+def known(name: str, boards: Iterable[BoardSpec]) -> BoardSpec | None:
     """The board of a driver's name or a short one; older drivers leave out the maker."""
     wanted = _plain(name)
     every = list(boards)
@@ -62,7 +62,7 @@ def _plain(name: str) -> str:
     return " ".join(name.lower().replace("nvidia", "").replace("geforce", "").split())
 
 
-def speed(there: Board, here: Board, precision: Precision) -> float | None:
+def speed(there: BoardSpec, here: BoardSpec, precision: Precision) -> float | None:
     """Speed of `there` against `here`; None where a figure is not known."""
     a, b = (there.fp16_tflops, here.fp16_tflops) if precision == "fp16" else (there.fp32_tflops, here.fp32_tflops)
     if not a or not b:
@@ -71,7 +71,7 @@ def speed(there: Board, here: Board, precision: Precision) -> float | None:
 
 
 def on_boards(
-    work: Work, here: Board, boards: Iterable[Board], *, precision: Precision, told: Mapping[str, float]
+    work: Work, here: BoardSpec, boards: Iterable[BoardSpec], *, precision: Precision, told: Mapping[str, float]
 ) -> list[Elsewhere]:
     """The same work on as many of each board that holds it in memory, least energy first. `told` are speeds a person
     gave, by short name."""

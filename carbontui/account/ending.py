@@ -43,7 +43,7 @@ class Slots:
     hi: Sequence[float | None]
 
 
-class Estimate(NamedTuple):
+class Banded(NamedTuple):
     """A number and its 80 % band; the band is None where the forecast gives none."""
 
     value: float
@@ -52,12 +52,12 @@ class Estimate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ExpectedEnd:
     """Grams at the end. `run_now_g` and `avoided_g` are None where run-now is not known."""
 
-    gco2_g: Estimate
+    gco2_g: Banded
     run_now_g: float | None
-    avoided_g: Estimate | None
+    avoided_g: Banded | None
     rest_kwh: float
 
 
@@ -68,7 +68,7 @@ def ending(
     *,
     run_now_past_g: float | None = None,
     run_now_rest: Stretch | None = None,
-) -> Ending | None:
+) -> ExpectedEnd | None:
     """`emitted_g` so far and the `rest` at the forecast; run-now likewise, from what it would have emitted by now.
 
     None where no slot of the forecast has a value. Grams of both share the forecast's errors, so the band of the
@@ -84,11 +84,11 @@ def ending(
     ending_g = _with_band(total, ours, spread, fade)
     rest_kwh = math.fsum(ours)
     if run_now_past_g is None:
-        return Ending(ending_g, None, None, rest_kwh)
+        return ExpectedEnd(ending_g, None, None, rest_kwh)
     theirs = _kwh([] if run_now_rest is None else [run_now_rest], *size)
     run_now = run_now_past_g + _sum(theirs, means)
     less = [a - b for a, b in zip(theirs, ours, strict=True)]
-    return Ending(ending_g, run_now, _with_band(run_now - total, less, spread, fade), rest_kwh)
+    return ExpectedEnd(ending_g, run_now, _with_band(run_now - total, less, spread, fade), rest_kwh)
 
 
 def price(rest: Sequence[Stretch], start_s: float, step_s: float, per_kwh: Sequence[float | None]) -> float | None:
@@ -133,12 +133,12 @@ def _spread(slots: Slots) -> list[float] | None:
     return [width / (2 * BAND_SIGMAS) for width in held] if any(held) else None
 
 
-def _with_band(value: float, kwh: Sequence[float], spread: Sequence[float] | None, fade: float) -> Estimate:
+def _with_band(value: float, kwh: Sequence[float], spread: Sequence[float] | None, fade: float) -> Banded:
     """The band of a sum over slots; `fade` is the correlation of the errors of neighbours."""
     if spread is None:
-        return Estimate(value, None, None)
+        return Banded(value, None, None)
     half = BAND_SIGMAS * math.sqrt(_variance([a * b for a, b in zip(kwh, spread, strict=True)], fade))
-    return Estimate(value, value - half, value + half)
+    return Banded(value, value - half, value + half)
 
 
 def _variance(parts: Sequence[float], fade: float) -> float:

@@ -29,7 +29,7 @@ AT_WORK = frozenset({"running", "throttled", "pausing"})
 PARKED = frozenset({"paused", "waiting"})
 
 
-class Cell(NamedTuple):
+class EnergyBin(NamedTuple):
     """Joules at the wall (PUE included) that were drawn in one bin of five minutes, in one state."""
 
     bin_s: float
@@ -37,7 +37,7 @@ class Cell(NamedTuple):
     joules: float
 
 
-class Span(NamedTuple):
+class StateSpan(NamedTuple):
     """A time in one state. Epoch seconds of the job's clock."""
 
     start_s: float
@@ -76,8 +76,8 @@ class Split:
 
 
 def split_avoided(
-    cells: Iterable[Cell],
-    spans: Sequence[Span],
+    cells: Iterable[EnergyBin],
+    spans: Sequence[StateSpan],
     steps: Sequence[tuple[float, float]],
     intensity: Callable[[float], float],
     *,
@@ -96,7 +96,7 @@ def split_avoided(
         grams = joules_to_kwh(cell.joules) * intensity(cell.bin_s)
         emitted += grams
         drawn[cell.state] = drawn.get(cell.state, 0.0) + grams
-    run_now = _grams(full_w, [Span(start_s, start_s + done_s, "")], intensity)
+    run_now = _grams(full_w, [StateSpan(start_s, start_s + done_s, "")], intensity)
     flat: dict[str, float] = {}
     for done in work_of(spans, steps, done_s):
         grams = joules_to_kwh(full_w * done.work_s) * intensity(done.bin_s)
@@ -114,7 +114,7 @@ def split_avoided(
     return Split(run_now, emitted, moved, parked, unloaded, capped, rest)
 
 
-def _grams(watts: float, spans: Iterable[Span], intensity: Callable[[float], float]) -> float:
+def _grams(watts: float, spans: Iterable[StateSpan], intensity: Callable[[float], float]) -> float:
     parts = []
     for span in spans:
         length = span.end_s - span.start_s
@@ -123,7 +123,7 @@ def _grams(watts: float, spans: Iterable[Span], intensity: Callable[[float], flo
     return joules_to_kwh(watts * math.fsum(parts))
 
 
-def work_of(spans: Sequence[Span], steps: Sequence[tuple[float, float]], done_s: float) -> list[Worked]:
+def work_of(spans: Sequence[StateSpan], steps: Sequence[tuple[float, float]], done_s: float) -> list[Worked]:
     """`done_s` of work over the times at which it was done: between two reports in proportion to the time at work.
 
     Without steps it is spread over all the time at work."""
@@ -139,11 +139,11 @@ def work_of(spans: Sequence[Span], steps: Sequence[tuple[float, float]], done_s:
     gaps = 0.0
     for (a, before), (b, after) in itertools.pairwise(edges):
         worth = done_s * max(0.0, after - before) / edges[-1][1]
-        inside: list[Span] = []
+        inside: list[StateSpan] = []
         index = bisect_right(ends, a)
         while index < len(at_work) and at_work[index].start_s < b:
             span = at_work[index]
-            inside.append(Span(max(a, span.start_s), min(b, span.end_s), span.state))
+            inside.append(StateSpan(max(a, span.start_s), min(b, span.end_s), span.state))
             index += 1
         seconds = math.fsum(span.end_s - span.start_s for span in inside)
         if seconds <= 0:

@@ -20,7 +20,7 @@ NOBODY = Want("unload", 0, 0.0)
 """Stands for the want of a rank without a supervisor of its own; its lease of 0 s is never acknowledged."""
 
 
-class Order:
+class StopAt:
     """All ranks stop when `at` steps are done: to hold, to rest for a moment, or to save and perhaps leave.
 
     state: asked -> commit -> run (over), or leave. `until` is when this rank gives up waiting by itself.
@@ -47,7 +47,7 @@ class Accord:
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
         self.duty = Duty()  # never set: in a distributed job the coordinator proposes the rests
-        self.order: Optional[Order] = None
+        self.order: Optional[StopAt] = None
 
     @property
     def marks_early(self) -> bool:

@@ -40,7 +40,7 @@ def start_time() -> int:
         return 0
 
 
-class Refused(Exception):
+class Untrusted(Exception):
     """The socket or its peer is not to be trusted."""
 
 
@@ -52,7 +52,7 @@ def connect(path: str) -> socket.socket:
     ours = (os.getuid(), 0)
     folder = os.lstat(os.path.dirname(path) or ".")
     if not stat.S_ISDIR(folder.st_mode) or folder.st_uid not in ours or stat.S_IMODE(folder.st_mode) & 0o077:
-        raise Refused("the socket's directory is not private")
+        raise Untrusted("the socket's directory is not private")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         # never settimeout: with one, send() waits for room even under MSG_DONTWAIT
@@ -61,7 +61,7 @@ def connect(path: str) -> socket.socket:
         if hasattr(socket, "SO_PEERCRED"):
             uid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
             if uid not in ours:
-                raise Refused("the supervisor runs under another uid")
+                raise Untrusted("the supervisor runs under another uid")
     except BaseException:
         sock.close()
         raise
@@ -151,7 +151,7 @@ class Link:
         while True:
             try:
                 self._turn()
-            except (OSError, Refused, wire.BadMessage):
+            except (OSError, Untrusted, wire.BadMessage):
                 with self._talk:
                     self._drop()
             except Exception:  # whatever it is, training goes on and so does the link

@@ -22,7 +22,7 @@ LINE = (
 _ASK = "import os, sys, sysconfig; print(sysconfig.get_path('purelib')); print(sys.prefix); print(sys.base_prefix)"
 
 
-class Refused(Exception):
+class HookRefused(Exception):
     """Why the hook is not put into this environment, in one line with the repair."""
 
 
@@ -52,12 +52,12 @@ def place(python: str) -> Place:
     """The environment of a `python` on the path or by its path. Raises Refused when it cannot be asked."""
     found = shutil.which(python)
     if found is None:
-        raise Refused(f"{python}: no such Python; name one with --python")
+        raise HookRefused(f"{python}: no such Python; name one with --python")
     env = {key: value for key, value in os.environ.items() if not key.startswith(("CARBONTUI_", "PYTHON"))}
     asked = subprocess.run([found, "-c", _ASK], env=env, capture_output=True, text=True, timeout=30, check=False)
     lines: List[str] = asked.stdout.splitlines()
     if asked.returncode or len(lines) != 3:
-        raise Refused(f"{found} does not answer: {asked.stderr.strip()[-200:]}")
+        raise HookRefused(f"{found} does not answer: {asked.stderr.strip()[-200:]}")
     site, prefix, base = (Path(line) for line in lines)
     return Place(found, site, prefix, prefix != base or (prefix / "conda-meta").is_dir())
 
@@ -65,11 +65,11 @@ def place(python: str) -> Place:
 def install(where: Place) -> None:
     """Put the hook there, or renew it. Raises Refused, OSError."""
     if not where.own:
-        raise Refused(
+        raise HookRefused(
             f"{where.prefix} is a Python that others share; activate a virtual environment, or name its Python"
         )
     if where.site.stat().st_uid != os.getuid():
-        raise Refused(f"{where.site} belongs to another user; the hook goes only into an environment of your own")
+        raise HookRefused(f"{where.site} belongs to another user; the hook goes only into an environment of your own")
     inject.build(where.package)
     (where.package / "sitecustomize.py").replace(where.package / "__init__.py")
     part = where.pth.with_suffix(".part")

@@ -21,7 +21,7 @@ import sys
 import threading
 from typing import Callable, Dict, List, Optional
 
-from carbontui.client.accord import FAIL_OPEN_S, UNDECIDED_S, Accord, Order
+from carbontui.client.accord import FAIL_OPEN_S, UNDECIDED_S, Accord, StopAt
 from carbontui.client.duty import Duty
 from carbontui.client.gate import Gate
 from carbontui.client.store import Lost, Store, open_store
@@ -116,7 +116,7 @@ class Ranks:
 
     # --- every rank --------------------------------------------------------------------------------------------
 
-    def _arm(self, order: Order) -> bool:
+    def _arm(self, order: StopAt) -> bool:
         """Set the boundary first, then look: True when this rank is still before it."""
         with self.gate.cond:
             self.accord.order = order
@@ -133,13 +133,13 @@ class Ranks:
             self.gate.cond.notify_all()
         self.gate.on_change()
 
-    def _turn(self, order: Order, state: str) -> None:
+    def _turn(self, order: StopAt, state: str) -> None:
         with self.gate.cond:
             order.state = state
             order.until = self.gate.clock() + FAIL_OPEN_S
             self.gate.cond.notify_all()
 
-    def _beat(self, order: Order) -> None:
+    def _beat(self, order: StopAt) -> None:
         with self.gate.cond:
             order.until = self.gate.clock() + FAIL_OPEN_S
 
@@ -175,7 +175,7 @@ class Ranks:
             self.awaited = f"prop/{e}/{self.rank}"
         body = json.loads(self.store.take(self.awaited))
         self.awaited = ""
-        order = Order(e, body["at"], body["kind"], body["not_before"], self.gate.clock() + UNDECIDED_S)
+        order = StopAt(e, body["at"], body["kind"], body["not_before"], self.gate.clock() + UNDECIDED_S)
         self.store.set(f"vote/{e}/{self.rank}", "yes" if self._arm(order) else "no")
         decision = self._get(f"dec/{e}", DECISION_S) or self.store.first(f"dec/{e}", "abort")
         if decision == "commit":
@@ -183,7 +183,7 @@ class Ranks:
             self._obey(e, order)
         self._clear()
 
-    def _obey(self, e: int, order: Order) -> None:
+    def _obey(self, e: int, order: StopAt) -> None:
         """Committed: say when this rank is there, and what came of saving; wait for the word to go on."""
         said_at = said_saved = False
         said_far = -1
@@ -216,7 +216,7 @@ class Ranks:
             if now - heard > FAIL_OPEN_S:
                 self.store.first(f"run/{e}", "silence")
 
-    def _wait_for_run(self, e: int, order: Order, timeout_s: float) -> None:
+    def _wait_for_run(self, e: int, order: StopAt, timeout_s: float) -> None:
         self._get(f"go/{e}" if order.kind == "leave" else f"run/{e}", timeout_s)
 
     # --- rank 0 ------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class Ranks:
             ahead = max(2, math.ceil(LEAD_S * (self.speed() or 0.0))) + self.margin
             at = self.gate.counter.done() + ahead
             not_before = want.not_before if want is not None else None
-            order = Order(e, at, kind, not_before, self.gate.clock() + UNDECIDED_S)
+            order = StopAt(e, at, kind, not_before, self.gate.clock() + UNDECIDED_S)
         for r in others:
             own = at + self.offsets.get(r, 0)
             self.store.set(f"prop/{e}/{r}", json.dumps({"at": own, "kind": kind, "not_before": not_before}))
@@ -283,7 +283,7 @@ class Ranks:
             old = [f"{name}/{e - 1}" for name in ("dec", "go", "beat", "run")]
             self.store.forget(*old, *(f"{name}/{e - 1}/{r}" for name in names for r in others))
 
-    def _hold(self, e: int, order: Order, others: range) -> bool:
+    def _hold(self, e: int, order: StopAt, others: range) -> bool:
         """Committed: until the want ends, the lease is lost, or somebody does not arrive, which is False."""
         steps_s = ARRIVE_STEPS / (self.speed() or math.inf)
         word = "late"
@@ -325,7 +325,7 @@ class Ranks:
         self.retry_s = min(RETRY_S[1], self.retry_s * 2)
 
     def _gather(
-        self, e: int, order: Order, mine: Callable[[], bool], others: range, key: str, timeout_s: float
+        self, e: int, order: StopAt, mine: Callable[[], bool], others: range, key: str, timeout_s: float
     ) -> bool:
         """Wait for this rank and the keys of the others; False when they do not come or nobody wants it any more."""
         end, nap_s, pulse_at = self.gate.clock() + timeout_s, NAP_S[0], 0.0
@@ -351,7 +351,7 @@ class Ranks:
             nap_s = min(NAP_S[1], nap_s * 1.5)
         return True
 
-    def _counts(self, e: int, order: Order, others: range) -> List[int]:
+    def _counts(self, e: int, order: StopAt, others: range) -> List[int]:
         """What every rank has counted: its own step where it stands at it; -1 where it has not said."""
         theirs = [
             order.at + self.offsets.get(r, 0)
@@ -361,18 +361,18 @@ class Ranks:
         ]
         return [self.gate.counter.done(), *theirs]
 
-    def _learn(self, e: int, order: Order, others: range, counts: List[int]) -> bool:
+    def _learn(self, e: int, order: StopAt, others: range, counts: List[int]) -> bool:
         """Nobody moves: by how much the counts differ, if somebody stands at the step and the others wait for it."""
         if not (order.arrived or any(self.store.has(f"at/{e}/{r}") for r in others)):
             return False
         self.offsets.update((r, counts[r] - counts[0]) for r in others if counts[r] >= 0)
         return True
 
-    def _pulse(self, e: int, order: Order) -> None:
+    def _pulse(self, e: int, order: StopAt) -> None:
         self.store.set(f"beat/{e}", str(self.gate.clock()))
         self._beat(order)
 
-    def _rest(self, e: int, order: Order) -> None:
+    def _rest(self, e: int, order: StopAt) -> None:
         now = self.gate.clock()
         end = now + self.duty.due(now)
         self.duty.rest(now)
@@ -386,7 +386,7 @@ class Ranks:
                 break
         self.duty.wake(self.gate.clock())
 
-    def _leave(self, e: int, order: Order, others: range) -> None:
+    def _leave(self, e: int, order: StopAt, others: range) -> None:
         """Everybody has saved: tell them, hear that they know it, then let go of the store by leaving."""
         self.store.set(f"go/{e}", "leave")
         end = self.gate.clock() + BYE_S

@@ -22,8 +22,8 @@ NOWCAST_S = 3 * 3600.0
 NOWCAST_FADE = 0.9
 """Share of the nowcast error that is left after an hour."""
 
-Cell = tuple[float | None, float | None, float | None]
-NOTHING: Cell = (None, None, None)
+ValueAndBand = tuple[float | None, float | None, float | None]
+NOTHING: ValueAndBand = (None, None, None)
 
 
 def slot_means(rows: Sequence[Row], start_s: float, step_s: float, slots: int) -> list[float | None]:
@@ -61,7 +61,7 @@ class Expectation:
     def source(self) -> str:
         return self.profile.source if self.last_s is None else f"{self.profile.source}, scaled to recent values"
 
-    def slot(self, start_s: float, step_s: float) -> Cell:
+    def slot(self, start_s: float, step_s: float) -> ValueAndBand:
         """Mean and 80 % band of one slot; the band widens with the distance from the last known value."""
         mean, lo, hi = typical.slot_values(self.profile, start_s, step_s)
         if mean is None or self.last_s is None:
@@ -102,13 +102,13 @@ def nowcast(published: Sequence[Row], actual: Sequence[Row], now_s: float) -> tu
 
 
 def overlaid(
-    cells: Sequence[Cell],
+    cells: Sequence[ValueAndBand],
     said: Sequence[float | None],
     nowcast_g: float,
     last_s: float,
     start_s: float,
     step_s: float,
-) -> list[Cell]:
+) -> list[ValueAndBand]:
     """Published values plus the fading nowcast error in the place of expected ones, with the width of their band."""
     out = []
     for k, (cell, value) in enumerate(zip(cells, said, strict=True)):

@@ -153,7 +153,7 @@ class Feed:
         shown = (mean, lo, hi, realised, source, how, made_s, price, currency, self.note, error)
         return Outlook(self.zone, self.signal, start_s, step_s, *shown)
 
-    def _past(self, actual: Sequence[Row], start_s: float, step_s: float, slots: int) -> list[compose.Cell]:
+    def _past(self, actual: Sequence[Row], start_s: float, step_s: float, slots: int) -> list[compose.ValueAndBand]:
         if not actual and not self._published():
             if self._typical is None:
                 return [compose.NOTHING] * slots
@@ -168,7 +168,7 @@ class Feed:
 
     def _expected(
         self, actual: Sequence[Row], start_s: float, step_s: float, slots: int, now_s: float
-    ) -> tuple[list[compose.Cell], str, How]:
+    ) -> tuple[list[compose.ValueAndBand], str, How]:
         """The future slots: own forecast, else the published one, else typical days lifted to recent values."""
         beyond = compose.expectation(self._typical, actual, now_s) if self._typical else None
         cells = [beyond.slot(start_s + k * step_s, step_s) if beyond else compose.NOTHING for k in range(slots)]

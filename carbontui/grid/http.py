@@ -76,7 +76,7 @@ def _tls() -> ssl.SSLContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """Body, and when the server says it was last changed."""
 
     body: bytes
@@ -119,7 +119,7 @@ class Http:
         keyed: bool = True,
         patience: float = 1.0,
         busy_s: float = BUSY_S,
-    ) -> Reply:
+    ) -> HttpReply:
         """One answer with status 200, tried again once with back-off where that may help. Raises GridError.
 
         `keyed`: whether a key came along that may be refused; `patience`: times the usual deadline; `busy_s`: how long
@@ -140,7 +140,7 @@ class Http:
                 return await self._once(question)
         raise AssertionError("the loop above returns or raises")
 
-    async def _once(self, question: _Question) -> Reply:
+    async def _once(self, question: _Question) -> HttpReply:
         host = host_of(question.url)
         try:
             return await asyncio.wait_for(self._follow(question), question.answer_s)
@@ -158,7 +158,7 @@ class Http:
         """The whole URL; parameters that stand in `url` already are kept."""
         return httpx.URL(url).copy_merge_params(dict(params)) if params else httpx.URL(url)
 
-    async def _follow(self, question: _Question) -> Reply:
+    async def _follow(self, question: _Question) -> HttpReply:
         target = self.url_of(question.url, question.params)
         tls = await in_thread(_tls, deadline_s=question.answer_s)
         async with httpx.AsyncClient(verify=tls, timeout=question.answer_s, follow_redirects=False) as client:
@@ -210,7 +210,7 @@ class Http:
         self._names[host, port] = (time.monotonic(), address)
         return address
 
-    async def _read(self, response: httpx.Response, host: str, question: _Question) -> Reply:
+    async def _read(self, response: httpx.Response, host: str, question: _Question) -> HttpReply:
         body = await _body(response, host) if response.status_code < 500 else b""
         self._note_clock(response)
         status = response.status_code
@@ -231,7 +231,7 @@ class Http:
             raise BadAnswer(f"{host} sent an empty body")
         if self._record is not None:
             self._record(str(self.url_of(question.url, question.params)), body)
-        return Reply(body, _date(response, "last-modified"))
+        return HttpReply(body, _date(response, "last-modified"))
 
     def _note_clock(self, response: httpx.Response) -> None:
         there_s = _date(response, "date")

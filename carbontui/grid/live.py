@@ -56,7 +56,7 @@ class Live:
         self.published: Series | None = None
         self.price: Series | None = None
         self.issues: issues.Issues = []
-        self.truth = truth.Record()
+        self.truth = truth.ForecastRecord()
         self.difference_error: float | None = None
         self._issued_s = 0.0
         self.note = ""

@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from carbontui.grid.faults import NotFound
-from carbontui.grid.http import Http, Reply
+from carbontui.grid.http import Http, HttpReply
 
 INDEX = "answers.jsonl"
 BLOTTED = "KEY-REMOVED"
 
 
-class Recorder:
+class BodyRecorder:
     """Writes bodies as they come, in the order in which they come."""
 
     def __init__(self, folder: Path, secrets: Iterable[str], zone: str, now_s: float) -> None:
@@ -56,7 +56,7 @@ class Replayed(Http):
             reason = "it has no answers.jsonl" if isinstance(error, FileNotFoundError) else type(error).__name__
             raise ValueError(f"{folder} is no recording of `carbontui grid --record` ({reason})") from None
 
-    async def get(self, url: str, params: Any = None, **how: Any) -> Reply:
+    async def get(self, url: str, params: Any = None, **how: Any) -> HttpReply:
         """The recorded answer. Raises NotFound for what was not asked when it was recorded."""
         asked = str(Http.url_of(url, params))
         same = [body for recorded, body in self._bodies if recorded == asked]
@@ -67,7 +67,7 @@ class Replayed(Http):
         if not same and len(near) > 1:
             # asked again in the order in which they came
             self._bodies = [pair for pair in self._bodies if pair[1] is not body]
-        return Reply(body, None)
+        return HttpReply(body, None)
 
 
 def _place(url: str) -> tuple[str, str]:

@@ -51,7 +51,7 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ForecastRecord:
     """Everything kept of one zone and signal."""
 
     issued_s: float = -math.inf
@@ -70,7 +70,7 @@ class Accuracy:
     coverage: float | None
 
 
-def issued(record: Record, outlook: Outlook, now_s: float) -> Record:
+def issued(record: ForecastRecord, outlook: Outlook, now_s: float) -> ForecastRecord:
     """The record with this outlook's hours, unless one of the same hour is in it; the outlook has hourly slots."""
     hour_s = math.floor(now_s / HOUR_S) * HOUR_S
     if hour_s <= record.issued_s <= now_s:
@@ -84,7 +84,7 @@ def issued(record: Record, outlook: Outlook, now_s: float) -> Record:
     return replace(record, issued_s=hour_s, open=(*record.open, *said))
 
 
-def judged(record: Record, actual: Sequence[Row], now_s: float) -> Record:
+def judged(record: ForecastRecord, actual: Sequence[Row], now_s: float) -> ForecastRecord:
     """The record after the hours that have come were judged by `actual` (sorted, of this signal); old ones leave."""
     waiting: list[Said] = []
     done: list[Judged] = []
@@ -103,7 +103,7 @@ def _hour(rows: Sequence[Row], start_s: float) -> float | None:
     return compose.slot_means(rows, start_s, HOUR_S, 1)[0]
 
 
-def accuracy(record: Record) -> tuple[Accuracy, ...]:
+def accuracy(record: ForecastRecord) -> tuple[Accuracy, ...]:
     """By lead, where enough hours have been judged."""
     found = []
     for lead in LEADS_H:
@@ -132,7 +132,7 @@ def _share(errors: Iterable[float], of: Sequence[Judged]) -> float:
     return sum(abs(error) for error in errors) / level if level > 0 else 0.0
 
 
-def difference_error(record: Record) -> float | None:
+def difference_error(record: ForecastRecord) -> float | None:
     """Relative standard error of the difference between two hours of one forecast: what tells a better plan from noise.
 
     Neighbouring leads of one issue are compared (1 with 6 h, 6 with 24, 24 with 48); None while too few were judged.
@@ -149,19 +149,19 @@ def difference_error(record: Record) -> float | None:
     return SIGMA_PER_MEAN * missed / level if count >= LEAST_HOURS and level > 0 else None
 
 
-def to_json(record: Record) -> dict[str, Any]:
+def to_json(record: ForecastRecord) -> dict[str, Any]:
     issued_s = record.issued_s if math.isfinite(record.issued_s) else None
     return {"issued_s": issued_s, "open": [*map(list, record.open)], "judged": [*map(list, record.judged)]}
 
 
-def from_json(value: Any) -> Record:
+def from_json(value: Any) -> ForecastRecord:
     """Raises ValueError, TypeError or KeyError for what is no record."""
     if value is None:
-        return Record()
+        return ForecastRecord()
     opened = tuple(Said(int(lead), *map(_finite, rest)) for lead, *rest in value["open"])
     closed = tuple(Judged(int(lead), *map(_finite, rest)) for lead, *rest in value["judged"])
     at_s = value["issued_s"]
-    return Record(-math.inf if at_s is None else float(at_s), opened, closed)
+    return ForecastRecord(-math.inf if at_s is None else float(at_s), opened, closed)
 
 
 def _finite(value: Any) -> Any:

@@ -28,7 +28,7 @@ APART = ("ES-CN", "ES-CE", "ES-ML", "ES-IB")
 SHARES_GRID_OF = {"GB-NIR": "IE"}
 """Parts of a country that belong to the grid of another."""
 
-Cell = tuple[float | None, float | None, float | None]
+ValueAndBand = tuple[float | None, float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Profile:
     zone: str
     source: str
     signal: Signal
-    cells: dict[tuple[int, bool, int], Cell]
+    cells: dict[tuple[int, bool, int], ValueAndBand]
 
-    def at(self, epoch_s: float) -> Cell:
+    def at(self, epoch_s: float) -> ValueAndBand:
         """The typical values of the hour that holds `epoch_s`."""
         moment = datetime.fromtimestamp(epoch_s, tz=timezone.utc)
         return self.cells[moment.month, moment.weekday() >= 5, moment.hour]
@@ -54,7 +54,7 @@ def _table(name: str) -> Iterator[dict[str, str]]:
 
 @lru_cache(maxsize=1)
 def _profiles() -> dict[str, Profile]:
-    cells: dict[str, dict[tuple[int, bool, int], Cell]] = {}
+    cells: dict[str, dict[tuple[int, bool, int], ValueAndBand]] = {}
     for row in _table("typical-day-profiles.csv.gz"):
         key = (int(row["month"]), row["day_type"] == "weekend", int(row["hour_utc"]))
         mean = float(row["mean_g_per_kwh"])
@@ -111,7 +111,7 @@ def profile(zone: str) -> Profile | None:
     lower, upper = (1.0, 1.0) if zone == country else PART_OF_COUNTRY
     offset_h = utc_offset_h(zone)
     level = min({level for level, _, _ in _similar_days()}, key=lambda known: abs(math.log(known / max(mean, 1.0))))
-    cells: dict[tuple[int, bool, int], Cell] = {}
+    cells: dict[tuple[int, bool, int], ValueAndBand] = {}
     for weekend, hour in ((weekend, hour) for weekend in (False, True) for hour in range(24)):
         share, lo, hi = _similar_days()[level, weekend, (hour + offset_h) % 24]
         cell = (mean * share, mean * lo * lower, mean * hi * upper)
@@ -160,7 +160,7 @@ def outlook(zone: str, start_s: float, step_s: float, slots: int, made_at_s: flo
     return Outlook(zone, typical.signal, start_s, step_s, mean, lo, hi, 0, typical.source, "default", made)
 
 
-def slot_values(typical: Profile, start_s: float, step_s: float) -> Cell:
+def slot_values(typical: Profile, start_s: float, step_s: float) -> ValueAndBand:
     """Mean, p10 and p90 of one slot."""
     if step_s <= 3600:
         return typical.at(start_s + step_s / 2)

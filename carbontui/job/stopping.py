@@ -11,7 +11,7 @@ import time
 from carbontui import proc
 from carbontui.job import store
 from carbontui.job.keeper import files
-from carbontui.job.keeper.messages import Signal, Stop, encode
+from carbontui.job.keeper.messages import RelayedSignal, Stop, encode
 from carbontui.job.keeper.stop_order import StopOrder
 
 ANSWER_S = 3.0
@@ -35,7 +35,7 @@ def by_keeper(job: store.Job, *, now: bool) -> bool:
     return False
 
 
-def tell_keeper(job: store.Job, order: Stop | Signal) -> bool:
+def tell_keeper(job: store.Job, order: Stop | RelayedSignal) -> bool:
     """Whether the keeper has taken an order."""
     if job.door is None or job.alive("keeper") is None:
         return False

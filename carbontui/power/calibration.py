@@ -71,7 +71,7 @@ class CalibrationInput(Struct, frozen=True, kw_only=True):
     """Why the last limit could not be set."""
 
 
-class SetLimit(Struct, frozen=True):
+class TryLimit(Struct, frozen=True):
     watts_per_gpu: float | None
 
 
@@ -100,7 +100,7 @@ class GivenUp(Struct, frozen=True):
     why: str
 
 
-Action = SetLimit | Pause | Resume | Wait | Finished | GivenUp
+Action = TryLimit | Pause | Resume | Wait | Finished | GivenUp
 
 
 class _Visit(Struct, frozen=True):
@@ -148,7 +148,7 @@ class Calibration:
         if not self._todo:
             return self._end_of_levels(now)
         self._enter("settle", now)
-        return SetLimit(self._todo[0])
+        return TryLimit(self._todo[0])
 
     def _settle(self, now: CalibrationInput) -> Action:
         cap = self._todo[0]
@@ -157,7 +157,7 @@ class Calibration:
             self._refused = now.refused
             self._todo.clear()
             self._phase = "ask"
-            return SetLimit(None)
+            return TryLimit(None)
         wanted = cap if cap is not None else self.spec.limit_found_w
         stands = wanted is None or now.limit_w is None or abs(now.limit_w - wanted) <= LIMIT_TOLERANCE_W
         if not stands and now.mono_s - self._since_s > PATIENCE_S:

@@ -17,7 +17,7 @@ SAYS: dict[Support, str] = {
 ASPECTS = {"energy": "energy counter", "power": "power", "limit": "power limit", "clocks": "clock lock"}
 
 
-class Row(Struct, frozen=True):
+class CapabilityRow(Struct, frozen=True):
     """One line: device, aspect, whether, why, and an exact command or "" ."""
 
     device: str
@@ -31,24 +31,24 @@ class Row(Struct, frozen=True):
         return f"{self.device}  {self.aspect:<16} {SAYS[self.support]:<14} {self.why}{fix}"
 
 
-def table(readings: Readings) -> tuple[Row, ...]:
+def table(readings: Readings) -> tuple[CapabilityRow, ...]:
     """All rows: each GPU, then CPU and memory. Without a GPU the first row says so."""
-    rows: list[Row] = []
+    rows: list[CapabilityRow] = []
     if not readings.devices and not readings.absent:
         why = next(iter(readings.notices), "no NVIDIA driver on this machine")
-        rows.append(Row("GPU", "any", "not_supported", f"{why}: CPU and host are counted alone", ""))
+        rows.append(CapabilityRow("GPU", "any", "not_supported", f"{why}: CPU and host are counted alone", ""))
     for reading in readings.devices:
         rows += _gpu(reading)
     for index, why in readings.absent:
-        rows.append(Row(f"GPU {index}", "any", "lost", f"it does not answer: {why}", "reboot or reset it"))
+        rows.append(CapabilityRow(f"GPU {index}", "any", "lost", f"it does not answer: {why}", "reboot or reset it"))
     for kind, label in (("cpu", "CPU packages"), ("dram", "memory")):
         cap = readings.host.caps.get(kind, Capability("unknown", "not read yet"))
         why = cap.why if cap.support == "yes" else f"{cap.why}; estimated ({readings.host.source})"
-        rows.append(Row("host", label, cap.support, why, cap.fix))
+        rows.append(CapabilityRow("host", label, cap.support, why, cap.fix))
     return tuple(rows)
 
 
-def _gpu(reading: Reading) -> list[Row]:
+def _gpu(reading: Reading) -> list[CapabilityRow]:
     device = f"GPU {reading.index} {reading.name}" + (" (simulated)" if reading.simulated else "")
     rows = []
     for key, label in ASPECTS.items():
@@ -61,5 +61,5 @@ def _gpu(reading: Reading) -> list[Row]:
         if key == "limit" and reading.foreign_pids:
             pids = ", ".join(str(pid) for pid in reading.foreign_pids[:3])
             why = f"{why}; left alone while other processes use it (pid {pids})"
-        rows.append(Row(device, label, cap.support, why, cap.fix))
+        rows.append(CapabilityRow(device, label, cap.support, why, cap.fix))
     return rows

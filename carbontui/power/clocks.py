@@ -9,7 +9,7 @@ from __future__ import annotations
 from carbontui.power.board_limit import CODES, BoardLimit
 from carbontui.power.devices import NO_PERMISSION, NOT_SUPPORTED, DeviceError, Look
 from carbontui.power.messages import Capability, Outcome
-from carbontui.power.steering import Failure, Steering, clocks_for
+from carbontui.power.steering import LockGivenUp, Steering, clocks_for
 
 WARNING = "clocks are locked instead (a lock set before by an admin cannot be restored)"
 
@@ -37,7 +37,7 @@ def apply(board: BoardLimit, watts: float, power_w: float | None, now_s: float) 
     return _lock(board, Steering(watts, mhz, top, ran, now_s))
 
 
-def steer(board: BoardLimit, look: Look, now_s: float) -> Failure | Outcome | None:
+def steer(board: BoardLimit, look: Look, now_s: float) -> LockGivenUp | Outcome | None:
     """Move the lock towards the wanted watts; a Failure is for the caller, who gives the lock up."""
     assert board.steering is not None
     board.steering = board.steering.look(look.power_w, look.sm_mhz, now_s)

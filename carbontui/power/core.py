@@ -20,6 +20,7 @@ from carbontui.power.leases import LeaseStore
 from carbontui.power.limits import Limiter
 from carbontui.power.messages import (
     DEAD_MAN_S,
+    AgentLine,
     Code,
     Done,
     HostReading,
@@ -27,7 +28,6 @@ from carbontui.power.messages import (
     Readings,
     Report,
     Sample,
-    Say,
     Wish,
 )
 from carbontui.power.ownership import JobBoards
@@ -116,7 +116,7 @@ class Agent:
         self.sampler = Sampler(self)
 
     def say(self, text: str) -> None:
-        self._send(Say(text))
+        self._send(AgentLine(text))
 
     def _tell(self, *outcomes: Outcome) -> None:
         """Report what happened to limits without being asked; the same outcome is not repeated."""

@@ -27,6 +27,7 @@ from carbontui.power.messages import (
     HUNG_S,
     LINE_MAX,
     NOTHING,
+    AgentLine,
     Bye,
     Code,
     Done,
@@ -36,7 +37,6 @@ from carbontui.power.messages import (
     Readings,
     Report,
     Sample,
-    Say,
     ToAgent,
     Wish,
     decode_to_supervisor,
@@ -318,7 +318,7 @@ class AgentHandle:
                 self._note(message.outcomes)
                 if self._gone is not None and not self._gone.done():
                     self._gone.set_result(message.outcomes)
-            elif isinstance(message, Say):
+            elif isinstance(message, AgentLine):
                 self._log(f"agent: {message.text}")
 
     def _note(self, outcomes: tuple[Outcome, ...]) -> None:

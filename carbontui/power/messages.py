@@ -224,14 +224,14 @@ class Gone(Struct, tag_field="t", tag="gone", frozen=True):
     outcomes: tuple[Outcome, ...] = ()
 
 
-class Say(Struct, tag_field="t", tag="say", frozen=True):
+class AgentLine(Struct, tag_field="t", tag="say", frozen=True):
     """agent -> supervisor: a line for carbontui.log."""
 
     text: str
 
 
 ToAgent = Wish | Poke | Bye
-ToSupervisor = Report | Done | Gone | Say
+ToSupervisor = Report | Done | Gone | AgentLine
 
 _encoder = msgspec.json.Encoder()
 _to_agent: Any = msgspec.json.Decoder(ToAgent)

@@ -20,7 +20,7 @@ SEEK_FOR_S = 120.0
 BARE_SHARE = 0.01
 """Memory in use on a board without any process: some hundred MiB of 80 GiB belong to the driver itself."""
 
-Pids = tuple[int, ...] | None
+BoardPids = tuple[int, ...] | None
 """Processes on a board; None where the driver does not say."""
 
 
@@ -55,7 +55,7 @@ class JobBoards:
         infos: tuple[DeviceInfo, ...],
         environment: Mapping[str, str],
         own: tuple[int, ...],
-        pids: Mapping[str, Pids],
+        pids: Mapping[str, BoardPids],
         looks: Mapping[str, Look],
         now_s: float,
     ) -> None:
@@ -80,16 +80,16 @@ class JobBoards:
             self.uuids = tuple(uuid for uuid in self.visible if uuid not in bare)
 
 
-def hidden(pids: Mapping[str, Pids]) -> frozenset[int]:
+def hidden(pids: Mapping[str, BoardPids]) -> frozenset[int]:
     """Processes that the driver lists under numbers that mean nothing here: those of a host, seen from a container."""
     return frozenset(pid for listed in pids.values() for pid in listed or () if not proc.exists(pid))
 
 
-def _uses(listed: Pids, own: tuple[int, ...]) -> bool:
+def _uses(listed: BoardPids, own: tuple[int, ...]) -> bool:
     return any(proc.belongs(pid, own) for pid in listed or ())
 
 
-def _bare(info: DeviceInfo, pids: Mapping[str, Pids], looks: Mapping[str, Look]) -> bool:
+def _bare(info: DeviceInfo, pids: Mapping[str, BoardPids], looks: Mapping[str, Look]) -> bool:
     """Whether nobody at all uses this board."""
     look = looks.get(info.uuid)
     if look is None or pids.get(info.uuid, ()) != () or info.mig:

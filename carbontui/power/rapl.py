@@ -32,7 +32,7 @@ RAPL_ROOT = Path("/sys/class/powercap")
 FIX = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
 
 
-class Zone:
+class RaplZone:
     """One RAPL counter."""
 
     def __init__(self, path: Path, kind: str) -> None:
@@ -57,9 +57,9 @@ class Zone:
         return True
 
 
-def find_zones(root: Path) -> tuple[list[Zone], str]:
+def find_zones(root: Path) -> tuple[list[RaplZone], str]:
     """Package and dram zones, where every one of the kind is readable, and why there are none."""
-    zones: list[Zone] = []
+    zones: list[RaplZone] = []
     broken: set[str] = set()
     why = "no RAPL on this machine"
     if not root.is_dir():
@@ -70,7 +70,7 @@ def find_zones(root: Path) -> tuple[list[Zone], str]:
             name = (path / "name").read_text().strip()
             kind = "cpu" if name.startswith("package") else "dram" if name == "dram" else ""
             if kind:
-                zones.append(Zone(path, kind))
+                zones.append(RaplZone(path, kind))
         except PermissionError:
             why = f"{path / 'energy_uj'} is readable by root only (CVE-2020-8694)"
             broken.add(kind)

@@ -25,7 +25,7 @@ LOWEST = 0.15
 """Share of the full clock below which no lock is tried."""
 
 
-class Failure(Struct, frozen=True):
+class LockGivenUp(Struct, frozen=True):
     """Why a lock is given up. "outside": it held until someone else changed it, so it is no longer ours to lift."""
 
     code: Literal["no_effect", "out_of_range", "outside"]
@@ -68,17 +68,17 @@ class Steering:
             proving=self.proving and (power_w is None or over),
         )
 
-    def failure(self) -> Failure | None:
+    def failure(self) -> LockGivenUp | None:
         """What the looks so far prove against this lock."""
         if self.above >= LOOKS and self.held:
-            return Failure("outside", "the clock lock was changed outside (nvidia-smi?)")
+            return LockGivenUp("outside", "the clock lock was changed outside (nvidia-smi?)")
         if self.blind >= BLIND:
-            return Failure("no_effect", "its watts cannot be read, by which its clock would be steered")
+            return LockGivenUp("no_effect", "its watts cannot be read, by which its clock would be steered")
         if self.above >= LOOKS:
-            return Failure("no_effect", f"clocks ran above {self.mhz} MHz all the same")
+            return LockGivenUp("no_effect", f"clocks ran above {self.mhz} MHz all the same")
         if self.over >= LOOKS and self.mhz <= self._lowest():
             why = f"even at {self.mhz} MHz the board draws more than {self.wanted_w:.0f} W"
-            return Failure("out_of_range", why)
+            return LockGivenUp("out_of_range", why)
         return None
 
     def next_mhz(self, power_w: float | None, now_s: float) -> int | None:

@@ -10,7 +10,7 @@ from carbontui import protocol, units
 By = Literal["month", "project", "board"]
 
 
-class Total(NamedTuple):
+class GroupTotal(NamedTuple):
     """Sums of the jobs of one group; `unknown` of them have no grams."""
 
     name: str
@@ -21,14 +21,14 @@ class Total(NamedTuple):
     unknown: int
 
 
-def totals(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[Total]:
+def totals(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[GroupTotal]:
     """Groups of (status, day it began as YYYY-MM-DD), by name. A replay's time and a simulated board's energy are no
     real ones: such jobs are in a group of their own."""
-    found: dict[str, Total] = {}
+    found: dict[str, GroupTotal] = {}
     for status, day in jobs:
         name = _name(status, day, by)
-        was = found.get(name, Total(name, 0, 0.0, 0.0, 0.0, 0))
-        found[name] = Total(
+        was = found.get(name, GroupTotal(name, 0, 0.0, 0.0, 0.0, 0))
+        found[name] = GroupTotal(
             name,
             was.jobs + 1,
             was.energy_wall_kwh + status.energy_wall_kwh,
@@ -54,7 +54,7 @@ def _name(status: protocol.Status, day: str, by: By) -> str:
     return " + ".join(sorted({gpu.name for gpu in status.gpus})) or "no GPU"
 
 
-def row(total: Total) -> list[str]:
+def row(total: GroupTotal) -> list[str]:
     """As printed; grams that are not known are said."""
     unknown = f" ({total.unknown} not known)" if total.unknown else ""
     grams = f"{units.fmt_grams(total.gco2_g)}{unknown}"

@@ -14,7 +14,7 @@ from typing import Any
 from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
-from carbontui.account.split import Cell, Span, Split, intensity_of, split_avoided
+from carbontui.account.split import EnergyBin, Split, StateSpan, intensity_of, split_avoided
 from carbontui.job import journal, spec, store
 from carbontui.job.spec import Options
 from carbontui.reports.curves import Chart, EnergyRow, draw
@@ -31,7 +31,7 @@ class NoStory(LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PastDecision:
     """Something that was decided, by the plan or a person: a code and the words it was shown with."""
 
     at_s: float
@@ -74,8 +74,8 @@ class RunStory:
     grid_kinds: tuple[tuple[str, float], ...]
     """Share of the energy whose intensity is actual, estimated or forecast (or unknown), largest first."""
     sources: tuple[str, ...]
-    spans: tuple[Span, ...]
-    decisions: tuple[Decision, ...]
+    spans: tuple[StateSpan, ...]
+    decisions: tuple[PastDecision, ...]
     left_out: int
     plans: int
     worst_gap: float | None
@@ -186,12 +186,12 @@ def _energy(db: sqlite3.Connection) -> list[EnergyRow]:
     return [EnergyRow(*row) for row in db.execute(query)]
 
 
-def _cells(rows: list[EnergyRow], pue: float) -> list[Cell]:
+def _cells(rows: list[EnergyRow], pue: float) -> list[EnergyBin]:
     found: dict[tuple[float, str], float] = {}
     for row in rows:
         key = (row.bin_s, row.state)
         found[key] = found.get(key, 0.0) + row.joules * pue
-    return [Cell(at, state, joules) for (at, state), joules in sorted(found.items())]
+    return [EnergyBin(at, state, joules) for (at, state), joules in sorted(found.items())]
 
 
 def _grid(
@@ -208,7 +208,7 @@ def _grid(
     return values, kinds, tuple(sources)
 
 
-def _grid_kinds(cells: list[Cell], kinds: list[tuple[float, float, str]]) -> tuple[tuple[str, float], ...]:
+def _grid_kinds(cells: list[EnergyBin], kinds: list[tuple[float, float, str]]) -> tuple[tuple[str, float], ...]:
     of: dict[float, str] = {}
     for start, dur, kind in kinds:
         for at, _ in accounts.split(start, start + dur):
@@ -226,10 +226,10 @@ def _shares(parts: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
 
 def _events(
     db: sqlite3.Connection, start_s: float, now_s: float
-) -> tuple[list[Span], list[Decision], int, float | None, float]:
+) -> tuple[list[StateSpan], list[PastDecision], int, float | None, float]:
     """Spans of states, decisions, plans made, the widest gap of a certificate, and when the last of it happened."""
-    spans: list[Span] = []
-    decisions: list[Decision] = []
+    spans: list[StateSpan] = []
+    decisions: list[PastDecision] = []
     plans, worst = 0, None
     state, since, last = "starting", start_s, start_s
     over = False
@@ -239,7 +239,7 @@ def _events(
         except ValueError:
             continue
         if kind == "state":
-            spans.append(Span(since, max(since, at), state))
+            spans.append(StateSpan(since, max(since, at), state))
             state, since = str(facts.get("state", state)), at
             over = state not in protocol.LIVE_STATES
             decisions.append(_decision(at, "state", state, facts.get("reason", ""), facts.get("text", "")))
@@ -253,15 +253,15 @@ def _events(
         if not over or kind in ("state", "end"):
             last = max(last, at)
     if not over:
-        spans.append(Span(since, max(since, now_s), state))
+        spans.append(StateSpan(since, max(since, now_s), state))
     return spans, decisions, plans, worst, last
 
 
-def _decision(at: float, kind: str, state: str, code: Any, text: Any) -> Decision:
-    return Decision(at, kind, state, str(code), str(text))
+def _decision(at: float, kind: str, state: str, code: Any, text: Any) -> PastDecision:
+    return PastDecision(at, kind, state, str(code), str(text))
 
 
-def _thinned(decisions: list[Decision]) -> tuple[Decision, ...]:
+def _thinned(decisions: list[PastDecision]) -> tuple[PastDecision, ...]:
     if len(decisions) <= DECISIONS:
         return tuple(decisions)
     half = DECISIONS // 2
@@ -291,7 +291,7 @@ def _parked_w(db: sqlite3.Connection, status: protocol.Status, options: Options)
     return (math.fsum(boards) + float(rest) + options.host_w) * options.pue
 
 
-def _by_state(cells: list[Cell], spans: list[Span], grams_of: Any) -> tuple[Part, ...]:
+def _by_state(cells: list[EnergyBin], spans: list[StateSpan], grams_of: Any) -> tuple[Part, ...]:
     seconds: dict[str, float] = {}
     for span in spans:
         seconds[span.state] = seconds.get(span.state, 0.0) + span.end_s - span.start_s

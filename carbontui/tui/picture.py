@@ -15,7 +15,7 @@ class Picture:
 
     seq: int
     status: protocol.Status
-    series: protocol.Series
+    series: protocol.ChartSeries
     plan: protocol.PlanView | None
     frontier: protocol.Frontier | None
 
@@ -60,7 +60,7 @@ def fold(picture: Picture | None, message: protocol.Snap | protocol.Delta) -> Pi
     )
 
 
-def _append(series: protocol.Series, tail: protocol.SeriesTail) -> protocol.Series:
+def _append(series: protocol.ChartSeries, tail: protocol.SeriesTail) -> protocol.ChartSeries:
     watts = series.watts
     if watts is None:
         return structs.replace(series, now=tail.now)
@@ -107,4 +107,4 @@ class Choice:
 
 def offline(status: protocol.Status) -> Picture:
     """The picture of a job that is over, from its last status."""
-    return Picture(0, status, protocol.Series(now=status.measured_at), None, None)
+    return Picture(0, status, protocol.ChartSeries(now=status.measured_at), None, None)

@@ -20,7 +20,7 @@ from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.strip import Strip
 
 
-class Look(NamedTuple):
+class CellStyle(NamedTuple):
     """How a cell is painted, as SGR codes. `front` None: a blank, whose colour nobody sees."""
 
     marks: tuple[str, ...]
@@ -32,7 +32,7 @@ class Cell(NamedTuple):
     """What stands in one cell; '' in the second cell of a wide character."""
 
     char: str
-    look: Look
+    look: CellStyle
 
 
 class Changes(CompositorUpdate):
@@ -71,7 +71,7 @@ class TerminalDiff:
     def _written(self, pieces: Iterable[tuple[int, int, int, Strip]], system: ColorSystem) -> str:
         out: list[str] = []
         at: tuple[int, int] | None = None
-        look: Look | None = None
+        look: CellStyle | None = None
         for x, y, end, strip in pieces:
             for column, cell in _cells(x, strip, system):
                 if column >= end:
@@ -92,7 +92,7 @@ class TerminalDiff:
                 at = (column + 1, y) if (len(cell.char) == 1 and cell.char < "\u1100") or _drawing(cell.char) else None
         return "".join((*out, "\x1b[0m")) if out else ""
 
-    def _moved(self, at: tuple[int, int] | None, column: int, y: int, look: Look | None) -> str:
+    def _moved(self, at: tuple[int, int] | None, column: int, y: int, look: CellStyle | None) -> str:
         """What brings the cursor to a cell: over a few of the pen's look by writing them again, words stay whole."""
         if at is None or at[1] != y or at[0] > column or look is None:
             return f"\x1b[{y + 1};{column + 1}H"
@@ -137,7 +137,7 @@ def _cells(x: int, strip: Strip, system: ColorSystem) -> Iterator[tuple[int, Cel
 
 
 @lru_cache(maxsize=4096)
-def _look(style: Style, system: ColorSystem) -> Look:
+def _look(style: Style, system: ColorSystem) -> CellStyle:
     marks = tuple(
         code
         for code, on in (
@@ -153,19 +153,19 @@ def _look(style: Style, system: ColorSystem) -> Look:
     )
     front = ";".join(style.color.downgrade(system).get_ansi_codes(foreground=True)) if style.color else "39"
     back = ";".join(style.bgcolor.downgrade(system).get_ansi_codes(foreground=False)) if style.bgcolor else "49"
-    return Look(marks, front, back)
+    return CellStyle(marks, front, back)
 
 
-def _lost(was: Look, now: Look) -> bool:
+def _lost(was: CellStyle, now: CellStyle) -> bool:
     """Whether a mark ends, which takes a reset."""
     return not set(was.marks) <= set(now.marks)
 
 
-def _sgr(was: Look | None, now: Look) -> str:
+def _sgr(was: CellStyle | None, now: CellStyle) -> str:
     """What turns the pen from one look to the next; None: a pen at rest."""
     if was is None or _lost(was, now):
         codes = ["0"] if was is not None else []
-        was = Look((), "39", "49")
+        was = CellStyle((), "39", "49")
     else:
         codes = []
     codes += [mark for mark in now.marks if mark not in was.marks]

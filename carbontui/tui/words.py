@@ -122,7 +122,7 @@ def exit_words(exit_: protocol.Exit | None) -> str:
     return f"exit {exit_.code}" if exit_.code is not None else f"signal {exit_.signal}"
 
 
-def banner(status: protocol.Status, series: protocol.Series) -> str:
+def banner(status: protocol.Status, series: protocol.ChartSeries) -> str:
     """What must stay in sight: 'SIMULATED GPU · REPLAY 3600× …'; '' for a real job in real time."""
     hows = {found.how for found in status.provenance.values()}
     parts = []

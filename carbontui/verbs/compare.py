@@ -9,7 +9,7 @@ import click
 
 from carbontui import __version__, units
 from carbontui.account import compare as comparing
-from carbontui.account.compare import Board, Elsewhere, Precision, Work
+from carbontui.account.compare import BoardSpec, Elsewhere, Precision, Work
 from carbontui.reports import story
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
@@ -23,10 +23,10 @@ def _rows(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(text.splitlines()))
 
 
-def boards() -> list[Board]:
+def boards() -> list[BoardSpec]:
     """The published figures that ship with carbontui."""
     return [
-        Board(
+        BoardSpec(
             row["device_name"],
             row["short_name"],
             float(row["memory_gb"]),
@@ -49,7 +49,7 @@ def _grids() -> dict[str, tuple[float, str]]:
     }
 
 
-def _speedups(texts: tuple[str, ...], every: list[Board]) -> dict[str, float]:
+def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float]:
     found = {}
     for text in texts:
         name, _, factor = text.rpartition("=")
@@ -123,7 +123,7 @@ def _work(run: story.RunStory) -> Work:
     return Work(seconds, watts * share, watts * (1 - share), count, run.intensity_mean, sum(used) if used else None)
 
 
-def _here(run: story.RunStory, gpu: str | None, every: list[Board]) -> Board:
+def _here(run: story.RunStory, gpu: str | None, every: list[BoardSpec]) -> BoardSpec:
     names = sorted({board.name for board in run.status.gpus})
     if gpu is None and len(names) != 1:
         raise Failure(f"job {run.status.job} ran on {' and '.join(names) or 'no GPU'}; name one board with --gpu", 2)
@@ -133,7 +133,7 @@ def _here(run: story.RunStory, gpu: str | None, every: list[Board]) -> Board:
     return here
 
 
-def _print(rows: list[Elsewhere], here: Board | None, run: story.RunStory, *, every_row: bool) -> None:
+def _print(rows: list[Elsewhere], here: BoardSpec | None, run: story.RunStory, *, every_row: bool) -> None:
     shown = rows if every_row else rows[:SHOWN]
     own = next((row for row in rows if here is not None and row.name == here.short), None)
     if own is not None and own not in shown:

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from carbontui import proc, protocol, units
 from carbontui.job import stopping, store
 from carbontui.job.keeper import signals
-from carbontui.job.keeper.messages import Signal
+from carbontui.job.keeper.messages import RelayedSignal
 from carbontui.tui import account_words
 
 POLL_S = 0.1
@@ -85,7 +85,7 @@ class Foreground:
     def forward(self, job: store.Job) -> None:
         """Have the keeper pass on what has come in, unless its sender has given it to the command as well."""
         for found in signals.taken():
-            if not stopping.tell_keeper(job, Signal(found.number, found.pid)) and (child := job.alive("child")):
+            if not stopping.tell_keeper(job, RelayedSignal(found.number, found.pid)) and (child := job.alive("child")):
                 proc.signal_group(child, found.number)
                 self.say(f"signal {found.number} passed on; the keeper does not answer")
 

@@ -18,7 +18,7 @@ from carbontui.grid import zones as places
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.live import SourceState
-from carbontui.grid.recording import BLOTTED, Recorder, Replayed
+from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
 from carbontui.grid.settings import KEY_NAMES, GridSettings, KeyFileError
 from carbontui.grid.types import Outlook
 from carbontui.units import fmt_duration, iso
@@ -76,7 +76,7 @@ def grid(zone: str | None, as_json: bool, record: Path | None, replayed: Path | 
         settings = settings_of(loaded)
     if record is not None:
         try:
-            http = Http(record=Recorder(record, settings.keys.values(), place.key, clock()))
+            http = Http(record=BodyRecorder(record, settings.keys.values(), place.key, clock()))
         except OSError as error:
             raise Failure(f"--record: {record}: cannot be written ({error.strerror})", 2) from None
     # a recording needs fresh answers, so it bypasses the cache

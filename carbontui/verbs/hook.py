@@ -27,7 +27,7 @@ def hook(what: str | None, python: str) -> None:
             click.echo(f"removed: {where.pth}" if pth.remove(where) else f"there was none in {where.site}")
         else:
             click.echo(f"{where.pth}: {'installed' if where.installed else 'not installed'}")
-    except pth.Refused as error:
+    except pth.HookRefused as error:
         raise Failure(str(error), 4) from None
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}", 4) from None

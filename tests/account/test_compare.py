@@ -12,12 +12,12 @@ import runs
 
 from carbontui import cli
 from carbontui.account import compare
-from carbontui.account.compare import Board, Work
+from carbontui.account.compare import BoardSpec, Work
 from carbontui.verbs.compare import boards
 
-OLD = Board("Old", "old", 16, 500.0, 10.0, 50.0, 250.0)
-NEW = Board("New", "new", 80, 1000.0, 20.0, 200.0, 500.0)
-PLAIN = Board("Plain", "plain", 8, 250.0, 10.0, None, 100.0)
+OLD = BoardSpec("Old", "old", 16, 500.0, 10.0, 50.0, 250.0)
+NEW = BoardSpec("New", "new", 80, 1000.0, 20.0, 200.0, 500.0)
+PLAIN = BoardSpec("Plain", "plain", 8, 250.0, 10.0, None, 100.0)
 WORK = Work(3600.0, 200.0, 100.0, 1, 300.0)
 
 

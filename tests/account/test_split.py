@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.account.split import Cell, Span, intensity_of, split_avoided, work_of
+from carbontui.account.split import EnergyBin, StateSpan, intensity_of, split_avoided, work_of
 
 HOUR = 3600.0
 KWH = 3.6e6
@@ -17,12 +17,14 @@ def hourly(*values):
 def cells(*hours):
     """(state, watts) of each hour."""
     return [
-        Cell(HOUR * h + 300.0 * k, state, watts * 300.0) for h, (state, watts) in enumerate(hours) for k in range(12)
+        EnergyBin(HOUR * h + 300.0 * k, state, watts * 300.0)
+        for h, (state, watts) in enumerate(hours)
+        for k in range(12)
     ]
 
 
 def spans(*hours):
-    return [Span(HOUR * h, HOUR * (h + 1), state) for h, (state, _) in enumerate(hours)]
+    return [StateSpan(HOUR * h, HOUR * (h + 1), state) for h, (state, _) in enumerate(hours)]
 
 
 def of(hours, grid, done_s, parked_w=100.0, steps=()):
@@ -57,7 +59,7 @@ def test_work_lies_where_steps_were_made():
     done = work_of(spans(*hours), told, 2 * HOUR)
     assert sum(w.work_s for w in done if w.bin_s < HOUR) == pytest.approx(0.9 * 2 * HOUR, rel=1e-3)
     assert sum(w.work_s for w in done) == pytest.approx(2 * HOUR)
-    assert work_of([Span(0, 10, "paused")], told, 5.0) == [] and work_of(spans(*hours), [], 0.0) == []
+    assert work_of([StateSpan(0, 10, "paused")], told, 5.0) == [] and work_of(spans(*hours), [], 0.0) == []
 
 
 phases = st.lists(

@@ -119,7 +119,7 @@ def run(zone: str, signal: str, every: int, blended: bool) -> dict[str, object]:
         "published_as_is": {lead: 100 * statistics.fmean(as_is[lead]) if as_is[lead] else None for lead in LEADS},
         "blend_beside_it": {lead: 100 * statistics.fmean(beside[lead]) if beside[lead] else None for lead in LEADS},
         "coverage": {lead: 100 * statistics.fmean(hits[lead]) for lead in LEADS},
-        "difference_error": truth.difference_error(truth.Record(judged=tuple(judged))),
+        "difference_error": truth.difference_error(truth.ForecastRecord(judged=tuple(judged))),
         "fit_and_first_s": spent[0],
         "later_ms_median": 1000 * statistics.median(spent[1:]),
         "later_ms_p99": 1000 * float(np.quantile(spent[1:], 0.99)),

@@ -15,6 +15,7 @@ from typing import Any
 from carbontui import proc
 from carbontui.job import spec
 from carbontui.job.journal import Journal
+from carbontui.job.keeper.messages import ChildFacts
 from carbontui.job.supervisor.loop import Supervisor
 
 VALUES = [
@@ -84,7 +85,7 @@ async def start(directory: Path, state: dict[str, Any]) -> Supervisor:
     book.close()
     one = Supervisor(spec.load(directory), None)
     # this very process stands for a training that runs, without a keeper
-    one.keeper.facts = {"state": "running", "pid": os.getpid(), "start_time": proc.start_time(os.getpid())}
+    one.keeper.facts = ChildFacts("running", pid=os.getpid(), start_time=proc.start_time(os.getpid()))
     one.restore()
     await one.tick()
     return one

@@ -100,7 +100,7 @@ def test_the_installed_hook_is_inert_outside_of_a_job(environment):
 
 def test_the_hook_goes_into_no_python_that_others_share(tmp_path):
     shared = pth.Place("python3", tmp_path, tmp_path, own=False)
-    with pytest.raises(pth.Refused, match="share"):
+    with pytest.raises(pth.HookRefused, match="share"):
         pth.install(shared)
     assert list(tmp_path.iterdir()) == []
 

@@ -39,8 +39,8 @@ def rows(until_s: float, days: float = 60) -> list[Row]:
     return [Row(k * HOUR, HOUR, level(k * HOUR)) for k in range(first, math.floor(until_s / HOUR))]
 
 
-def lived(hours: int, **how: float) -> truth.Record:
-    record = truth.Record()
+def lived(hours: int, **how: float) -> truth.ForecastRecord:
+    record = truth.ForecastRecord()
     for hour in range(hours):
         now_s = NOW + hour * HOUR + 300
         record = truth.judged(record, rows(now_s), now_s)
@@ -62,7 +62,7 @@ def test_a_band_that_is_too_narrow_shows_as_such() -> None:
 
 
 def test_an_hour_is_said_once_and_not_judged_before_it_has_come() -> None:
-    record = truth.issued(truth.Record(), outlook(NOW + 60), NOW + 60)
+    record = truth.issued(truth.ForecastRecord(), outlook(NOW + 60), NOW + 60)
     assert truth.issued(record, outlook(NOW + 1800, off=9.0), NOW + 1800) is record
     early = truth.judged(record, rows(NOW + HOUR), NOW + HOUR)
     assert early.judged == () and len(early.open) == 4
@@ -74,7 +74,7 @@ def test_what_is_kept_stays_below_a_bound_and_values_that_never_come_are_given_u
     record = lived(24 * 40)
     assert len(record.judged) <= 4 * (24 * 28 + 1) and len(record.open) <= 4 * 49
     assert len(json.dumps(truth.to_json(record))) < 400_000
-    silent = truth.issued(truth.Record(), outlook(NOW), NOW)
+    silent = truth.issued(truth.ForecastRecord(), outlook(NOW), NOW)
     assert truth.judged(silent, [], NOW + 10 * 86400).open == ()
 
 
@@ -84,7 +84,7 @@ def test_too_few_hours_say_nothing() -> None:
 
 
 def test_a_constant_bias_is_no_error_of_a_difference_but_noise_is() -> None:
-    flat = truth.Record()
+    flat = truth.ForecastRecord()
     for hour in range(24 * 4):
         now_s = NOW + hour * HOUR + 300
         past = [Row(row.start_s, HOUR, 200.0) for row in rows(now_s)]

@@ -13,7 +13,7 @@ from carbontui.power.calibration import (
     GivenUp,
     Pause,
     Resume,
-    SetLimit,
+    TryLimit,
 )
 
 DT_S = 0.01
@@ -136,7 +136,7 @@ def drive(calibration: Calibration, job: SimulatedJob) -> Iterator[Action]:
     while True:
         job.advance(1.0)
         action = calibration.next(job.observe())
-        if isinstance(action, SetLimit):
+        if isinstance(action, TryLimit):
             job.limit_w = action.watts_per_gpu or 700.0
         elif isinstance(action, Pause):
             job.paused = True

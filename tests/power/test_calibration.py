@@ -20,7 +20,7 @@ from carbontui.power.calibration import (
     Finished,
     GivenUp,
     Pause,
-    SetLimit,
+    TryLimit,
 )
 from carbontui.power.curve import Curve, Point, fingerprint, fitted, isotonic, load, save, useful
 from carbontui.power.messages import Outcome
@@ -98,7 +98,7 @@ def test_a_refused_cap_ends_the_caps_not_the_calibration() -> None:
             fields = {f: getattr(observation, f) for f in observation.__struct_fields__}
             observation = CalibrationInput(**{**fields, "refused": "no permission"})
         action = calibration.next(observation)
-        if isinstance(action, SetLimit):
+        if isinstance(action, TryLimit):
             capped = action.watts_per_gpu is not None
         if isinstance(action, Pause):
             job.paused = True

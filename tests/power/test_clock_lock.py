@@ -21,7 +21,7 @@ from carbontui.power.calibration import (
     GivenUp,
     Pause,
     Resume,
-    SetLimit,
+    TryLimit,
 )
 from carbontui.power.curve import Curve
 from carbontui.power.leases import LeaseStore, new_record, stale_leases
@@ -370,7 +370,7 @@ def calibrated(board: Bench) -> Curve:
                 paused=paused,
             )
         )
-        if isinstance(action, SetLimit):
+        if isinstance(action, TryLimit):
             if action.watts_per_gpu is None:
                 board.limiter.release(board.uuid)
             else:

@@ -253,7 +253,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         notices=notices,
         provenance=prov,
     )
-    series = p.Series(
+    series = p.ChartSeries(
         now=units.iso(now),
         watts=p.Watts(units.iso(START), SLOT_S, tuple(round(w, 1) for w in past), {}),
         intensity=p.Band(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean, typical
 from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
-from carbontui.grid.http import BUSY_S, Http, Reply, in_thread
+from carbontui.grid.http import BUSY_S, Http, HttpReply, in_thread
 from carbontui.grid.providers.mix import intensity_g_per_kwh
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Mix, Series, Signal
@@ -86,7 +86,7 @@ class Provider:
         *,
         headers: Mapping[str, str] | None = None,
         auth: tuple[str, str] | None = None,
-    ) -> Reply:
+    ) -> HttpReply:
         """One answer of the provider; `path` follows its base URL, unless it is a whole URL. Raises GridError."""
         return await self.http.get(self._url(path), params, headers=headers, auth=auth, **self._manner())
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
 from carbontui.grid.faults import NotFound
-from carbontui.grid.http import Reply
+from carbontui.grid.http import HttpReply
 from carbontui.grid.providers import oasis
 from carbontui.grid.providers.base import HOUR_S, Provider, stamp
 from carbontui.grid.providers.caiso_table import STEP_S, Table, dated, mixed
@@ -53,7 +53,7 @@ class Caiso(Provider):
         series, notes = self.series(zone, read, now_s)
         return replace(series, mix=tuple(mixes)), notes
 
-    async def _tables(self, day: datetime, now_s: float) -> tuple[Reply, Reply]:
+    async def _tables(self, day: datetime, now_s: float) -> tuple[HttpReply, HttpReply]:
         """CO2 and power by source of a local day."""
         today = day.date() == datetime.fromtimestamp(now_s, tz=HERE).date()
         folder = "current" if today else f"history/{day:%Y%m%d}"

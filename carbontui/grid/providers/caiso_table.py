@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.http import Reply
+from carbontui.grid.http import HttpReply
 from carbontui.grid.providers.base import number
 from carbontui.grid.providers.decode import whole_lines
 from carbontui.grid.types import Mix
@@ -25,7 +25,7 @@ Table = dict[float, dict[str, float]]
 """Epoch seconds -> column -> value, as far as one was given."""
 
 
-def dated(reply: Reply, day: datetime, now_s: float) -> Table:
+def dated(reply: HttpReply, day: datetime, now_s: float) -> Table:
     """The rows that hold values (the future holds none). The files bear no date: one left over from another day would
     pass for this one's. Raises BadAnswer."""
     if reply.modified_s is not None and reply.modified_s < day.timestamp():

@@ -27,14 +27,14 @@ SLOPE_T_PER_MWH = (0.05, 1.0)
 """What a further megawatt-hour of net load can emit: between a sixth of a gas plant and an old coal plant."""
 LEAST_G = 5.0
 
-Sample = tuple[float, float]
+NetLoad = tuple[float, float]
 """Net load in MW and emissions in t/h of one moment."""
 UNSTEADY = frozenset({"Solar", "Wind"})
 Sources = Mapping[float, Mapping[str, float]]
 """Epoch seconds -> source -> t/h or MW."""
 
 
-def samples(co2: Sources, supply: Sources) -> Iterator[Sample]:
+def samples(co2: Sources, supply: Sources) -> Iterator[NetLoad]:
     """Of the moments for which emissions and power are both known."""
     for at_s in co2.keys() & supply.keys():
         net = sum(megawatts for source, megawatts in supply[at_s].items() if source not in UNSTEADY)
@@ -76,7 +76,7 @@ def hours(body: bytes, area: str, wanted: Iterable[str]) -> dict[float, float]:
 
 
 def expected(
-    samples: Sequence[Sample], load: Mapping[float, float], renewables: Mapping[float, float]
+    samples: Sequence[NetLoad], load: Mapping[float, float], renewables: Mapping[float, float]
 ) -> Iterator[clean.Raw]:
     """g/kWh of the hours for which load and renewables are both forecast. Raises NoData where the past is no line."""
     if len(samples) < LEAST_SAMPLES or len({net for net, _ in samples}) < 2:

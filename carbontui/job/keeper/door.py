@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from carbontui.job.keeper.messages import ChildFacts, Order, Signal, Stop, decode_order, encode
+from carbontui.job.keeper.messages import ChildFacts, Order, RelayedSignal, Stop, decode_order, encode
 
 LINE_MAX = 4096
 LOOK_S = 5.0
@@ -93,7 +93,7 @@ class Door:
         with contextlib.suppress(OSError):
             data = visitor.recv(LINE_MAX)
         order = decode_order(data)
-        if isinstance(order, Stop | Signal):
+        if isinstance(order, Stop | RelayedSignal):
             self._obey(order)
         with contextlib.suppress(OSError):
             if data:

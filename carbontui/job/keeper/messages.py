@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
+
+CommandState = Literal["waiting", "running", "unloaded", "exited"]
 
 
 class Beat(NamedTuple):
@@ -37,18 +39,18 @@ class Stop(NamedTuple):
     now: bool = False
 
 
-class Signal(NamedTuple):
+class RelayedSignal(NamedTuple):
     """run -> keeper: a signal came to `carbontui run` from process `pid` (0: the kernel)."""
 
     number: int
     pid: int = 0
 
 
-class Done(NamedTuple):
+class BooksClosed(NamedTuple):
     """The books are closed: the keeper may leave."""
 
 
-Order = Beat | Hold | Freeze | Thaw | Stop | Signal | Done
+Order = Beat | Hold | Freeze | Thaw | Stop | RelayedSignal | BooksClosed
 
 _KINDS: dict[str, type[Order]] = {
     "beat": Beat,
@@ -56,8 +58,8 @@ _KINDS: dict[str, type[Order]] = {
     "freeze": Freeze,
     "thaw": Thaw,
     "stop": Stop,
-    "signal": Signal,
-    "done": Done,
+    "signal": RelayedSignal,
+    "done": BooksClosed,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -65,8 +67,7 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 class ChildFacts(NamedTuple):
     """keeper -> supervisor, at every change and to every new supervisor: how the command is."""
 
-    state: str
-    """waiting, running, unloaded or exited."""
+    state: CommandState
     pid: int | None = None
     start_time: int | None = None
     """Field 22 of /proc/<pid>/stat."""
@@ -104,7 +105,7 @@ def decode_order(line: bytes) -> Order | None:
         return order if order.until is None or _finite(order.until) else None
     if isinstance(order, Freeze):
         return order if _finite(order.lease_s) and order.lease_s >= 0 else None
-    if isinstance(order, Signal):
+    if isinstance(order, RelayedSignal):
         return order if type(order.number) is int and type(order.pid) is int else None
     return order
 
@@ -112,7 +113,7 @@ def decode_order(line: bytes) -> Order | None:
 def decode_child(line: bytes) -> ChildFacts | None:
     """What the keeper tells of the child; None for any other line."""
     found = _object(line)
-    if found.get("t") != "child" or not isinstance(found.get("state"), str):
+    if found.get("t") != "child" or found.get("state") not in get_args(CommandState):
         return None
     return ChildFacts(**{name: found[name] for name in ChildFacts._fields if name in found})
 

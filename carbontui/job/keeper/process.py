@@ -23,7 +23,16 @@ from carbontui.client import inject
 from carbontui.job.keeper import files, first_count, signals
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.door import Door
-from carbontui.job.keeper.messages import ChildFacts, Done, Freeze, Hold, Order, Signal, Stop, Thaw
+from carbontui.job.keeper.messages import (
+    BooksClosed,
+    ChildFacts,
+    Freeze,
+    Hold,
+    Order,
+    RelayedSignal,
+    Stop,
+    Thaw,
+)
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.job.keeper.supervisor_handle import SupervisorHandle
@@ -248,21 +257,15 @@ class Keeper:
             self.freezer.let_go("the supervisor said so")
         elif isinstance(order, Stop):
             self.stop(order.now)
-        elif isinstance(order, Signal):
+        elif isinstance(order, RelayedSignal):
             self.relay.told(order.number, order.pid, time.monotonic())
-        elif isinstance(order, Done):
+        elif isinstance(order, BooksClosed):
             self.books_closed = True
 
     def facts(self) -> ChildFacts:
         """How the child is."""
-        if self.exit:
-            state = "exited"
-        elif self.child:
-            state = "running"
-        else:
-            state = "unloaded" if self.unloaded else "waiting"
         return ChildFacts(
-            state=state,
+            state="exited" if self.exit else "running" if self.child else "unloaded" if self.unloaded else "waiting",
             pid=self.child.pid if self.child else None,
             start_time=self.child_start,
             starts=self.starts,

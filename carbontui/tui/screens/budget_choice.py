@@ -14,13 +14,13 @@ from carbontui.tui.widgets.budget_slider import nearest_to
 PREVIEW_PAUSE_S = 0.06
 """A held arrow key asks once it rests, not at every step."""
 
-Request = Callable[[protocol.Preview], Awaitable[link.Answer]]
+AskPreview = Callable[[protocol.Preview], Awaitable[link.Answer]]
 
 
 class BudgetChoice:
     """`choice` is what is looked at; None: the budget in force. `changed` is called whenever it is another."""
 
-    def __init__(self, request: Request, changed: Callable[[], None]) -> None:
+    def __init__(self, request: AskPreview, changed: Callable[[], None]) -> None:
         self._request, self._changed = request, changed
         self._asking: asyncio.Task[None] | None = None
         self.choice: Choice | None = None

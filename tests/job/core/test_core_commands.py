@@ -193,7 +193,7 @@ def test_a_budget_that_is_none_is_refused(text):
 
 def test_a_stop_changes_nothing_of_the_state_and_orders_the_end():
     after, reply = do("stop", now=True)
-    assert after is RUNNING and kinds(reply) == ["Record", "Say", "StopChild"]
+    assert after is RUNNING and kinds(reply) == ["Record", "LogLine", "StopChild"]
     assert reply.effects[-1] == fx.StopChild(True)
     assert do("stop")[1].effects[-1] == fx.StopChild(False)
 

@@ -214,13 +214,13 @@ def test_a_change_of_state_is_journaled_and_logged_once():
     after = replace(RUNNING, decision=decision("throttled", CAP.name), asked=Asked(gen=4))
     (event,) = found(fx.Record, RUNNING, after)
     assert event.kind == "state" and event.facts["state"] == "throttled" and event.facts["want_gen"] == 4
-    assert found(fx.Say, RUNNING, after) == [fx.Say("throttled: by the plan")]
+    assert found(fx.LogLine, RUNNING, after) == [fx.LogLine("throttled: by the plan")]
     assert found(fx.Record, after, after) == []
 
 
 def test_a_clock_that_moves_in_a_sentence_is_no_event():
     after = replace(RUNNING, decision=Decision("running", Reason("plan", "flat out until 12:15"), "full"))
-    assert found(fx.Record, RUNNING, after) == [] and found(fx.Say, RUNNING, after) == []
+    assert found(fx.Record, RUNNING, after) == [] and found(fx.LogLine, RUNNING, after) == []
 
 
 def test_another_reason_for_the_same_state_is_an_event():

@@ -117,7 +117,7 @@ class _KeptLeft(msgspec.Struct):
     boards: tuple[str, ...] = ()
 
 
-class _Kept(msgspec.Struct):
+class _KeptBoards(msgspec.Struct):
     named: tuple[str, ...] | None = None
     own: frozenset[str] = frozenset()
     left: _KeptLeft | None = None
@@ -128,7 +128,7 @@ def restored(kept: Any, mono_s: float) -> Boards:
 
     Raises msgspec.ValidationError where a field is not what it should be.
     """
-    was = msgspec.convert(kept or {}, _Kept)
+    was = msgspec.convert(kept or {}, _KeptBoards)
     left = LeftAlone(was.left.watts, was.left.boards) if was.left and was.left.boards else NONE_LEFT
     if not was.named:
         return Boards(left=left)

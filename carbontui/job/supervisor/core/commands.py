@@ -14,9 +14,9 @@ from carbontui.job.supervisor.core import boards, calibration, capabilities, fin
 from carbontui.job.supervisor.core.effects import (
     Effect,
     Keep,
+    LogLine,
     Record,
     Replan,
-    Say,
     SetLimit,
     StartCalibration,
     StopChild,
@@ -60,7 +60,7 @@ def _stop(cmd: protocol.Cmd, by: str) -> Reply:
     now = bool(cmd.args.get("now"))
     told: tuple[Effect, ...] = (
         Record("stop", {"by": by, "now": now}),
-        Say(f"stop asked by {by}{' (now)' if now else ''}"),
+        LogLine(f"stop asked by {by}{' (now)' if now else ''}"),
     )
     return Reply(protocol.Result(cmd.id, True, text="stopping: INT, then TERM, then KILL"), (*told, StopChild(now)))
 

@@ -79,7 +79,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class LogLine:
     """A line for carbontui.log."""
 
     text: str
@@ -121,7 +121,7 @@ Effect = (
     | WatchBoards
     | Disown
     | Record
-    | Say
+    | LogLine
     | Replan
     | Keep
     | StopChild
@@ -206,5 +206,5 @@ def _told(before: JobState, after: JobState) -> tuple[Effect, ...]:
     if (new.state, new.reason.code) != (before.decision.state, before.decision.reason.code):
         facts = {"state": new.state, "reason": new.reason.code, "text": new.reason.text, "level": new.level}
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}))
-        found.append(Say(f"{new.state}: {new.reason.text}"))
+        found.append(LogLine(f"{new.state}: {new.reason.text}"))
     return tuple(found)

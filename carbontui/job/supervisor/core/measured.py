@@ -15,7 +15,7 @@ MEMORY = 120
 PAUSE_MAX_S, RESUME_MAX_S = 60.0, 600.0
 """A longer wait was for something else than the pause or the resume itself."""
 
-Kind = Literal["full", "parked", "idle"]
+PowerState = Literal["full", "parked", "idle"]
 
 
 class Mean(NamedTuple):
@@ -50,7 +50,7 @@ class Measured:
     reload_s: Mean = NO_MEAN
     """From the start of the command to its first step: what coming back from an unload takes."""
 
-    def of(self, kind: Kind) -> Means:
+    def of(self, kind: PowerState) -> Means:
         return {"full": self.full_w, "parked": self.parked_w, "idle": self.idle_w}[kind]
 
 
@@ -61,7 +61,7 @@ class BoardsTotal(NamedTuple):
     measured: bool
 
 
-def saw_watts(known: Measured, kind: Kind, readings: Iterable[tuple[str, float]]) -> Measured:
+def saw_watts(known: Measured, kind: PowerState, readings: Iterable[tuple[str, float]]) -> Measured:
     """Settled readings (UUID, watts) of boards while the training was `full`, `parked` or `idle`."""
     table = dict(known.of(kind))
     for uuid, watts in readings:
@@ -78,7 +78,7 @@ def saw_rest(known: Measured, watts: float, *, parked: bool) -> Measured:
     return replace(known, rest_w=known.rest_w.plus(watts))
 
 
-def total_w(known: Measured, kind: Kind, uuids: tuple[str, ...], default_w: float) -> BoardsTotal:
+def total_w(known: Measured, kind: PowerState, uuids: tuple[str, ...], default_w: float) -> BoardsTotal:
     """A board not yet measured counts as the mean of the measured ones, else as `default_w`."""
     table = known.of(kind)
     seen = [mean.value for uuid, mean in table.items() if uuid in uuids and mean.value is not None]

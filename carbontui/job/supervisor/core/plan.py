@@ -98,7 +98,7 @@ def to_kept(plan: Plan) -> dict[str, Any]:
     }
 
 
-class _Kept(msgspec.Struct):
+class _KeptPlan(msgspec.Struct):
     names: tuple[str, ...]
     edges_s: tuple[float, ...]
     table: dict[str, tuple[protocol.LevelKind, float, float, float | None, float | None]]
@@ -110,7 +110,7 @@ def restored(kept: Any) -> Plan | None:
     if not kept:
         return None
     try:
-        was = msgspec.convert(kept, _Kept)
+        was = msgspec.convert(kept, _KeptPlan)
         units.from_iso(was.view.finish)
     except (msgspec.ValidationError, ValueError):
         return None

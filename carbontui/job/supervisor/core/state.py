@@ -142,7 +142,7 @@ def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
 
 def _learn_watts(state: JobState, seen: Inputs, *, plain_full: bool) -> Measured:
     known = state.measured
-    kind: measured.Kind
+    kind: measured.PowerState
     if plain_full and seen.ranks:
         kind = "full"
     elif state.decision.state in ("paused", "waiting"):

@@ -11,9 +11,9 @@ from carbontui.job.supervisor.core.effects import (
     Freeze,
     Hold,
     Keep,
+    LogLine,
     Record,
     Replan,
-    Say,
     SendWants,
     SetLimit,
     Simulate,
@@ -91,7 +91,7 @@ class Actuators:
                 self.disown(boards)
             case Record(kind, facts):
                 self._recorder.event(kind, **facts)
-            case Say(text):
+            case LogLine(text):
                 self._recorder.say(text)
             case Replan(why):
                 self._replan(why)

@@ -67,7 +67,7 @@ class Calibrator:
             self._by_itself(seen)
             return
         match self._running.next(self._observe(seen)):
-            case power.SetLimit(watts_per_gpu=watts):
+            case power.TryLimit(watts_per_gpu=watts):
                 self._asked_s = seen.mono_s
                 self.level = FULL if watts is None else cap(watts)
             case power.Pause():

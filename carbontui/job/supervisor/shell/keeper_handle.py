@@ -9,13 +9,22 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from carbontui import proc
 from carbontui.job import launch, restart, spool
 from carbontui.job.child import Child, exited
+from carbontui.job.keeper.messages import (
+    Beat,
+    BooksClosed,
+    ChildFacts,
+    Freeze,
+    Hold,
+    Order,
+    Stop,
+    Thaw,
+    decode_child,
+    encode,
+)
 
 
 class KeeperHandle:
@@ -29,7 +38,8 @@ class KeeperHandle:
         self._changed = changed
         self._socket = socket.socket(fileno=fd) if fd is not None else None
         self._inbox = b""
-        self.facts: dict[str, Any] = {}
+        self.facts: ChildFacts | None = None
+        """The keeper's last words, or of a job without one what job.json holds; None before either is known."""
         self._stop_task: asyncio.Task[None] | None = None
 
     @property
@@ -39,27 +49,26 @@ class KeeperHandle:
 
     @property
     def pid(self) -> int | None:
-        pid = self.facts.get("pid")
-        return int(pid) if pid else None
+        return self.facts.pid if self.facts else None
 
     @property
     def starts(self) -> int:
         """How often the keeper has started the command."""
-        return int(self.facts.get("starts", 0))
+        return self.facts.starts if self.facts else 0
 
     @property
     def keeper_pid(self) -> int | None:
-        return int(self.facts["keeper"]) if self.guarded and "keeper" in self.facts else None
+        return self.facts.keeper if self.guarded and self.facts else None
 
     @property
     def to_replace(self) -> str | None:
         """State of a child that nobody is left to start and that a new keeper can: waiting or unloaded. Else None."""
-        if self.guarded or self._dir is None or not self.facts or not spool.kept(self._dir):
+        if self.guarded or self._dir is None or self.facts is None or not spool.kept(self._dir):
             return None
-        state = self.facts.get("state")
-        if state == "running" and not proc.same_process(self.pid, self.facts.get("start_time")):
+        state = self.facts.state
+        if state == "running" and not proc.same_process(self.pid, self.facts.start_time):
             return "unloaded" if restart.unloaded(self._dir) else None
-        return str(state) if state in ("waiting", "unloaded") else None
+        return state if state in ("waiting", "unloaded") else None
 
     def replace(self, state: str) -> None:
         """Start a new keeper of a child in `state`, which starts a supervisor of its own: the last act of this one."""
@@ -80,8 +89,8 @@ class KeeperHandle:
 
     def adopt(self, child: tuple[int, int] | None) -> None:
         """Without a keeper: the child as job.json names it."""
-        if child and not self.facts:
-            self.facts = {"state": "running", "pid": child[0], "start_time": child[1], "starts": 1, "exit": None}
+        if child and self.facts is None:
+            self.facts = ChildFacts("running", pid=child[0], start_time=child[1], starts=1)
 
     def _hear(self) -> None:
         assert self._socket is not None
@@ -97,8 +106,7 @@ class KeeperHandle:
         self._inbox += data
         *lines, self._inbox = self._inbox.split(b"\n")
         for line in lines:
-            with contextlib.suppress(msgspec.DecodeError):
-                self.facts = msgspec.json.decode(line, type=dict[str, Any])
+            self.facts = decode_child(line) or self.facts
         if lines:
             self._changed()
 
@@ -107,55 +115,55 @@ class KeeperHandle:
         asyncio.get_running_loop().remove_reader(self._socket.fileno())
         self._socket.close()
         self._socket = None
-        if self.facts.get("frozen") and self.pid is not None:
-            proc.signal_group(self.pid, signal.SIGCONT)
+        if self.facts and self.facts.frozen and self.facts.pid is not None:
+            proc.signal_group(self.facts.pid, signal.SIGCONT)
         self._log("the keeper is gone: no restart from here on")
         self._changed()
 
-    def _say(self, **message: Any) -> None:
+    def _order(self, order: Order) -> None:
         if self._socket is not None:
             with contextlib.suppress(OSError):
-                self._socket.send(msgspec.json.encode(message) + b"\n")
+                self._socket.send(encode(order))
 
     def beat(self) -> None:
-        self._say(t="beat")
+        self._order(Beat())
 
     def hold(self, until_wall_s: float | None) -> None:
         """Move the start of a child that is not running; None: now."""
-        self._say(t="hold", until=until_wall_s)
+        self._order(Hold(until_wall_s))
 
     def freeze(self, lease_s: float) -> None:
         """Stop the child's process group by signal, or renew that."""
-        self._say(t="freeze", lease_s=lease_s)
+        self._order(Freeze(lease_s))
 
     def thaw(self) -> None:
-        self._say(t="thaw")
+        self._order(Thaw())
 
     def done(self) -> None:
         """The books are closed: the keeper may leave."""
-        self._say(t="done")
+        self._order(BooksClosed())
 
     def child(self) -> Child:
         """The child as the keeper tells, or as the process table does once the keeper is gone."""
-        facts = self.facts
-        state = facts.get("state", "waiting")
+        facts = self.facts or ChildFacts("waiting")
+        state = facts.state
         if state == "exited":
-            return exited(facts.get("exit") or {})
-        stopping = bool(facts.get("stopping")) or self._stop_task is not None
+            return exited(facts.exit or {})
+        stopping = facts.stopping or self._stop_task is not None
         if again := self.to_replace:
             return Child("unloaded" if again == "unloaded" else "waiting")
-        if state == "running" and not self.guarded and not proc.same_process(self.pid, facts.get("start_time")):
+        if state == "running" and not self.guarded and not proc.same_process(facts.pid, facts.start_time):
             return Child("vanished", stopped=stopping)
         if state != "running" and not self.guarded:
             return Child("vanished", was=state)  # nobody is left to start it
-        frozen = bool(facts.get("frozen")) and self.guarded
-        why = str(facts.get("freeze_why") or "")
-        return Child(state, age_s=proc.age_s(facts.get("start_time")), stopped=stopping, frozen=frozen, freeze_why=why)
+        age_s = proc.age_s(facts.start_time)
+        frozen = facts.frozen and self.guarded
+        return Child(state, age_s=age_s, stopped=stopping, frozen=frozen, freeze_why=facts.freeze_why)
 
     def stop(self, *, now: bool) -> None:
         """The stop order, by the keeper, or by ourselves when it is gone."""
         if self.guarded:
-            self._say(t="stop", now=now)
+            self._order(Stop(now))
         elif self._stop_task is None or now:
             if self._stop_task:
                 self._stop_task.cancel()
@@ -164,7 +172,7 @@ class KeeperHandle:
     async def _stop_alone(self, now: bool) -> None:
         gap = proc.STOP_NOW_GAP_S if now else proc.STOP_GAP_S
         group = self.pid
-        if group is None or not proc.same_process(group, self.facts.get("start_time")):
+        if self.facts is None or group is None or not proc.same_process(group, self.facts.start_time):
             return
         for number in proc.STOP_ORDER:
             proc.signal_group(group, number)

@@ -108,7 +108,7 @@ class Requests:
         if self._band[0] is not state.outlook:
             self._band = (state.outlook, status.band(state.outlook) if state.outlook else None)
         self._losses.add(told.loss)
-        series = protocol.Series(
+        series = protocol.ChartSeries(
             now=units.iso(seen.now_s),
             watts=self._watts.watts(),
             intensity=self._band[1],

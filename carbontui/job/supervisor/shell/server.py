@@ -34,7 +34,7 @@ class Sections:
     """What viewers see, one frozen object a tick; equal sections are not sent again."""
 
     status: protocol.Status
-    series: protocol.Series
+    series: protocol.ChartSeries
     plan: protocol.PlanView | None
     frontier: protocol.Frontier | None
 
@@ -72,7 +72,7 @@ class Peer:
         return self.writer.transport.get_write_buffer_size()
 
 
-class Answers(Protocol):
+class Requests(Protocol):
     """What the supervisor answers."""
 
     def override_gen(self) -> int: ...
@@ -96,7 +96,7 @@ def peer_uid(connection: socket.socket) -> int:
 class Server:
     """The listening socket and its peers."""
 
-    def __init__(self, path: Path, answers: Answers, log: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, answers: Requests, log: Callable[[str], None]) -> None:
         self.path = path
         self.answers = answers
         self.log = log
@@ -349,8 +349,8 @@ def _delta(seq: int, old: Sections, new: Sections) -> protocol.Delta:
 
 
 def _series_delta(
-    old: protocol.Series, new: protocol.Series
-) -> tuple[protocol.Series | UnsetType, protocol.SeriesTail | UnsetType]:
+    old: protocol.ChartSeries, new: protocol.ChartSeries
+) -> tuple[protocol.ChartSeries | UnsetType, protocol.SeriesTail | UnsetType]:
     """The whole series, or only its last columns of watts when nothing else changed."""
     if new == old:
         return UNSET, UNSET
