@@ -18,7 +18,7 @@ from carbontui import link, protocol, units
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.job_list import SORTS, JobList, ListedJob
 from carbontui.tui.jobs_feed import JobsFeed, Seen
-from carbontui.tui.overruled import Overrides
+from carbontui.tui.overruled import LastWord
 from carbontui.tui.screens.read import folded
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
@@ -106,7 +106,7 @@ class Jobs(Screen[str | None]):
         self.feed = JobsFeed(look, self._something_new)
         self.listed = JobList()
         self._open, self._now, self._monotonic = open_job, now, monotonic
-        self._overrides: dict[str, Overrides] = {}
+        self._overrides: dict[str, LastWord] = {}
         self._new = self._covered = False
 
     def compose(self) -> ComposeResult:
@@ -250,8 +250,8 @@ class Jobs(Screen[str | None]):
             self.answer("the job is over: nothing to do", ok=False)
         return meant
 
-    def _said(self, job: ListedJob) -> Overrides:
-        return self._overrides.setdefault(job.id, Overrides(link.whoami()))
+    def _said(self, job: ListedJob) -> LastWord:
+        return self._overrides.setdefault(job.id, LastWord(link.whoami()))
 
     def _send(
         self, verb: protocol.Verb, args: dict[str, Any] | None = None, meant: tuple[ListedJob, ...] | None = None
