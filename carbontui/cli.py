@@ -37,6 +37,7 @@ VERBS: dict[str, str] = {
     "doctor": "doctor",
     "explain": "report",
     "grid": "grid",
+    "guess": "overrule",
     "history": "report",
     "hook": "hook",
     "line": "line",

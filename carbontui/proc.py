@@ -72,13 +72,51 @@ def name(pid: int) -> str:
 
 def variable(pid: int, key: str) -> str:
     """An environment variable that a process was started with; "" where it has none or belongs to another user."""
+    return environment(pid).get(key, "")
+
+
+def environment(pid: int) -> dict[str, str]:
+    """The variables that a process was started with; none where it belongs to another user."""
+    pairs = (entry.decode(errors="replace").partition("=") for entry in _listed(pid, "environ"))
+    return {name: value for name, mark, value in pairs if mark}
+
+
+def arguments(pid: int) -> list[str]:
+    """The command line of a process; none where it is gone."""
+    return [argument.decode(errors="replace") for argument in _listed(pid, "cmdline")]
+
+
+def _listed(pid: int, what: str) -> list[bytes]:
+    """Entries of a file of /proc/<pid> that end with a zero byte each."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as environ:  # noqa: PTH123
-            entries = environ.read().split(b"\0")
+        with open(f"/proc/{pid}/{what}", "rb") as file:  # noqa: PTH123
+            return file.read().split(b"\0")[:-1]
+    except OSError:
+        return []
+
+
+def mapped_files(pid: int) -> set[str]:
+    """Files that a process has mapped, its libraries among them; none where it belongs to another user."""
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123
+            lines = maps.read().splitlines()
+    except OSError:
+        return set()
+    return {line[at:].decode(errors="replace") for line in lines if (at := line.find(b"/")) >= 0}
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of CPU that a process has used, children that it has waited for included."""
+    fields = _stat(pid)
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") if len(fields) > 14 else 0.0
+
+
+def folder(pid: int) -> str:
+    """The folder a process works in; '' where that cannot be seen."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115
     except OSError:
         return ""
-    wanted = key.encode() + b"="
-    return next((entry[len(wanted) :].decode(errors="replace") for entry in entries if entry.startswith(wanted)), "")
 
 
 def belongs(pid: int, own: tuple[int, ...]) -> bool:

@@ -29,7 +29,7 @@ Time = str
 NonNegative = Annotated[float, Meta(ge=0, le=1e18)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Mode = Literal["run", "pause", "unload"]
-Verb = Literal["pause", "boost", "cap", "resume", "budget", "stop", "calibrate"]
+Verb = Literal["pause", "boost", "cap", "resume", "budget", "stop", "calibrate", "guess"]
 State = Literal[
     "starting",
     "waiting",
@@ -203,6 +203,16 @@ class Estimate(Struct, frozen=True, kw_only=True):
     steps_seen: int = 0
 
 
+class Guess(Struct, frozen=True):
+    """How many steps the training will make in all, guessed: nothing is planned with it before a person agrees."""
+
+    steps: Count
+    source: str
+    """Like "CosineAnnealingLR(T_max=)"."""
+    agreed: bool = False
+    """A person has agreed: `steps_total` follows it until the script says otherwise."""
+
+
 class Status(Struct, frozen=True, kw_only=True):
     """The whole truth about one job at `measured_at`; the body of `status --json` and of snapshot.json."""
 
@@ -223,6 +233,8 @@ class Status(Struct, frozen=True, kw_only=True):
     clients: int = 0
     step: int = 0
     steps_total: int | None = None
+    guess: Guess | None = None
+    """Null where the total is known otherwise, or nothing tells."""
     rate_steps_per_s: float | None = None
     loss: float | None = None
     epoch: float | None = None

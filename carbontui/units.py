@@ -19,6 +19,11 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)", re.IGNORECASE)
 _SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0}
 
 
+def printable(text: str) -> str:
+    """Text of others as it may be printed: control codes and what turns the direction of text become '?'."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def joules_to_kwh(joules: float) -> float:
     """The one place where joules become kilowatt-hours."""
     return joules / J_PER_KWH

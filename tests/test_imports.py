@@ -49,6 +49,8 @@ PURE = {
     "carbontui.job.spec",
     "carbontui.job.worker.messages",
     "carbontui.account",
+    "carbontui.client.evidence",
+    "carbontui.client.unseen",
     "carbontui.grid.types",
     "carbontui.plan",
     "carbontui.power.calibration",

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any, Callable
 
-from carbontui.client import device, guess
+from carbontui.client import device, evidence, guess
 from carbontui.client.api import gate
 from carbontui.client.around import around
 from carbontui.client.leader import Leader
@@ -35,6 +35,7 @@ def _count(stepper: Any) -> None:
     if torch is None or torch._C._current_graph_task_id() != -1:
         return  # inside backward every parameter steps alone: such a script must call carbontui.step() itself
     if device.capturing():
+        evidence.note(evidence.CAPTURED)
         gate.facts["captured"] = True  # this step is recorded, not done; what replays it runs no Python
         return
     worth = _leader.worth(stepper)
@@ -51,10 +52,12 @@ def on_optimizer(module: Any) -> None:
 
     @functools.wraps(plain)
     def profile_hook_step(func: Any) -> Any:
+        evidence.note(evidence.OPTIMIZER)
         return around(plain(func), lambda optimizer, *args: _boundary(optimizer))
 
     profile_hook_step._carbontui = True  # type: ignore[attr-defined]
     module.Optimizer.profile_hook_step = staticmethod(profile_hook_step)
+    evidence.on_gradients()
 
 
 def on_grad_scaler(module: Any) -> None:
@@ -81,6 +84,12 @@ def _later(name: str) -> Callable[[Any], None]:
         importlib.import_module("carbontui.client.frameworks." + name).install(module)
 
     return call
+
+
+def imported(module: Any, name: str) -> None:
+    """A module of WATCHED has been imported."""
+    evidence.note(name)
+    WATCHED[name](module)
 
 
 # module name -> what to do once it has been imported; sitecustomize.py lists the same names

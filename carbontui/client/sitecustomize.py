@@ -24,9 +24,9 @@ class _Loader:
         module.__loader__ = module.__spec__.loader = self.inner
         self.inner.exec_module(module)
         try:
-            from carbontui.client.hooks import WATCHED
+            from carbontui.client.hooks import imported
 
-            WATCHED[self.name](module)
+            imported(module, self.name)
         except Exception:  # a training without its hook is better than none
             pass
 

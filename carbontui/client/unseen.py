@@ -1,22 +1,46 @@
-"""Why a process that computes shows no training step: read from its environment, command line and libraries.
+"""Why a process that computes shows no training step: read from its environment, command line, libraries and evidence.
 
-Pure: what /proc says is handed in. Used by the tool, never inside a training.
+Pure: what /proc and the file of evidence say is handed in. Used by the tool, never inside a training.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Iterable, Mapping, NamedTuple, Optional, Sequence
+from typing import FrozenSet, Mapping, NamedTuple, Optional, Sequence
+
+from carbontui.client import evidence
 
 STEP = "call carbontui.step() at the end of the loop's body"
 INSTALL = "run `carbontui hook --install` in its environment"
+CAPTURED = f"a replayed CUDA graph runs no Python; {STEP}"
 
 
 class Cause(NamedTuple):
-    """code: no-environment, no-site, isolated, pythonpath, cuda-graph, framework, own-update, no-loop."""
+    """code: no-environment, no-site, isolated, pythonpath, cuda-graph, framework, own-update, no-loop, no-python, or
+    preparing, where the hook is there and nothing speaks against a first step that is still to come."""
 
     code: str
     text: str
+
+
+class Process(NamedTuple):
+    """One process of the job. Only its own words, cleaned of what does not print, may stand in `name`."""
+
+    name: str
+    argv: Sequence[str]
+    environ: Mapping[str, str]
+    libraries: FrozenSet[str] = frozenset()
+    """Names of LIBRARIES it has loaded."""
+    cpu_s: float = 0.0
+    evidence: FrozenSet[str] = frozenset()
+    hooked: bool = False
+    """Its environment holds the .pth hook, which PYTHONPATH and -I do not switch off."""
+    script: str = ""
+    """The beginning of the script it runs; '' where that is not known."""
+
+    @property
+    def python(self) -> bool:
+        return bool(self.argv) and "python" in self.argv[0].rpartition("/")[2]
 
 
 LIBRARIES = (
@@ -24,63 +48,84 @@ LIBRARIES = (
     ("TensorFlow", re.compile(r"/libtensorflow|_pywrap_tensorflow")),
     ("XGBoost", re.compile(r"/libxgboost\.so")),
     ("LightGBM", re.compile(r"/lib_lightgbm\.so")),
+    ("scikit-learn", re.compile(r"/sklearn/")),
     ("PyTorch", re.compile(r"/libtorch_cpu\.so|/libtorch_python\.so")),
 )
+_SEEN = re.compile(
+    r"^\s*(import|from)\b[^\n#]*\b(torch|transformers|accelerate|(pytorch_)?lightning|keras|xgboost|lightgbm|carbontui)\b",
+    re.MULTILINE,
+)
+"""A script that will show its steps, once it makes some."""
+_OTHER = re.compile(r"^\s*(import|from)\b[^\n#]*\b(jax|flax|optax|tensorflow|sklearn)\b", re.MULTILINE)
 _VALUE_FLAGS = frozenset("cmWX")
 
 
-def cause(
-    environ: Mapping[str, str],
-    argv: Sequence[str],
-    libraries: Iterable[str],
-    *,
-    hook_dir: str,
-    captured: bool = False,
-    hooked: bool = False,
-) -> Optional[Cause]:
-    """The likeliest cause; None for a program that is no Python.
+def loaded(path: str) -> Optional[str]:
+    """The training library that a mapped file belongs to."""
+    return next((name for name, known in LIBRARIES if known.search(path)), None)
 
-    libraries: paths of mapped files (/proc/PID/maps). captured: the client has seen a CUDA graph being recorded.
-    hooked: the environment holds the .pth hook, which PYTHONPATH and -I do not switch off.
+
+def judge(processes: Sequence[Process], hook_dir: str) -> Optional[Cause]:
+    """The likeliest cause for the processes of one job; None where there is no process.
+
+    Of several the one that computes most is meant, and one with a training library before one without.
     """
-    if not argv or "python" not in argv[0].rpartition("/")[2]:
-        return None
-    if "CARBONTUI_SOCKET" not in environ:
+    pythons = [one for one in processes if one.python]
+    if not pythons:
+        most = max(processes, key=lambda one: one.cpu_s, default=None)
+        return most and Cause("no-python", f"{most.name} is no Python program; --sigstop lets it be paused")
+    return cause(max(pythons, key=lambda one: (bool(one.libraries), one.cpu_s)), hook_dir)
+
+
+def cause(one: Process, hook_dir: str) -> Cause:
+    """The likeliest cause for one Python process."""
+    arrived = one.hooked or bool(one.evidence)
+    if "CARBONTUI_SOCKET" not in one.environ:
         text = "the program was started with an environment of its own (env -i, a container, sudo)"
         return Cause("no-environment", f"{text}; let the CARBONTUI_* variables and PYTHONPATH through")
-    flags = flags_of(argv)
+    flags = flags_of(one.argv)
     if "S" in flags:
         return Cause("no-site", f"python -S loads no hook; start it without -S, or {STEP}")
-    if not hooked and flags & {"I", "E"}:
-        return Cause(
-            "isolated", f"python -{min(flags & {'I', 'E'})} ignores PYTHONPATH, which brings the hook; {INSTALL}"
-        )
-    if not hooked and hook_dir not in environ.get("PYTHONPATH", "").split(":"):
+    if not arrived and (ignores := flags & {"I", "E"}):
+        return Cause("isolated", f"python -{min(ignores)} ignores PYTHONPATH, which brings the hook; {INSTALL}")
+    if not arrived and hook_dir not in one.environ.get("PYTHONPATH", "").split(":"):
         return Cause("pythonpath", f"PYTHONPATH was reset by a launch script; keep what it held, or {INSTALL}")
-    if captured:
-        return Cause("cuda-graph", f"a replayed CUDA graph runs no Python; {STEP}")
-    loaded = [name for name, known in LIBRARIES if any(known.search(path) for path in libraries)]
-    others = [name for name in loaded if name != "PyTorch"]
-    if others:
-        return Cause("framework", f"the loop is {' and '.join(others)}'s, which the hook does not see; {STEP}")
-    if loaded:
-        return Cause("own-update", f"PyTorch runs, and no optimizer of it has made a step; {STEP}")
-    return Cause("no-loop", f"no training library is loaded; if this is a training, {STEP}, or run --sigstop")
+    if evidence.CAPTURED in one.evidence:
+        return Cause("cuda-graph", CAPTURED)
+    if evidence.BACKWARD in one.evidence:
+        return Cause("own-update", f"gradients are computed, and no optimizer of PyTorch's applies them; {STEP}")
+    if not one.evidence and not _SEEN.search(one.script):
+        if others := " or ".join(sorted(one.libraries - {"PyTorch"})):
+            return Cause("framework", f"the hook does not see the steps of a loop of {others}; {STEP}")
+        if not one.libraries and not _OTHER.search(one.script):
+            return Cause("no-loop", f"no training library is loaded; if this is a training, {STEP}, or run --sigstop")
+    return Cause("preparing", f"the hook is there and waits for the first one; if it trains already, {STEP}")
 
 
-def flags_of(argv: Sequence[str]) -> frozenset[str]:
+def flags_of(argv: Sequence[str]) -> FrozenSet[str]:
     """One-letter flags of a python command line, as far as the script, -m or -c."""
+    return _read(argv)[0]
+
+
+def script_of(argv: Sequence[str]) -> Optional[str]:
+    """The script of a python command line; None for -c, -m, and a program that was given none."""
+    return _read(argv)[1]
+
+
+def _read(argv: Sequence[str]) -> "tuple[FrozenSet[str], Optional[str]]":
     flags: set[str] = set()
     words = iter(argv[1:])
     for word in words:
-        if not word.startswith("-") or word.startswith("--") or word == "-":
-            break
+        if not word.startswith("-") or word == "-":
+            return frozenset(flags), None if word == "-" else word
+        if word.startswith("--"):
+            continue
         for position, letter in enumerate(word[1:], 2):
             if letter in "cm":
-                return frozenset(flags)
+                return frozenset(flags), None
             if letter in _VALUE_FLAGS:
                 if position == len(word):
                     next(words, None)
                 break
             flags.add(letter)
-    return frozenset(flags)
+    return frozenset(flags), None

@@ -42,6 +42,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     budget: str = "1.0x"
     work_s: float | None = None
     steps: int | None = None
+    guess: bool = False
+    """A total that is guessed is planned with, without asking."""
     ref_rate: float | None = None
     """Reference steps per second of the job's clock where they were measured beforehand (demo)."""
     objective: str = "carbon"

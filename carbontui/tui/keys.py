@@ -13,7 +13,9 @@ from carbontui import protocol, units
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 
-DANGEROUS = frozenset({"pause", "boost", "resume", "cap", "pause_for", "boost_for", "commit", "type_budget", "stop"})
+DANGEROUS = frozenset(
+    {"pause", "boost", "resume", "cap", "pause_for", "boost_for", "commit", "type_budget", "stop", "guess"}
+)
 
 BINDINGS: list[BindingType] = [
     # first: a narrow footer shows these at least
@@ -34,6 +36,7 @@ BINDINGS: list[BindingType] = [
     ),
     Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget shown the budget in force"),
     Binding("escape", "back", "back", id="back", show=False, tooltip="Return to the budget in force"),
+    Binding("g", "guess", "guess", id="guess", show=False, tooltip="Plan with the total that is guessed"),
     Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
     Binding("t", "table", "all jobs", id="table", tooltip="The table of all jobs of this machine"),
     Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
@@ -102,6 +105,8 @@ def why_not(action: str, picture: Picture | None) -> str:
         return ""
     if action == "cap" and not picture.status.gpus:
         return "no GPU of this job to cap (d says what can be done here)"
+    if action == "guess" and (picture.status.guess is None or picture.status.guess.agreed):
+        return "no guess of the steps in all to agree to"
     return ""
 
 

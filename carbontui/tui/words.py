@@ -89,6 +89,8 @@ def way_on(status: protocol.Status) -> str:
     """The one key a person who does not want the present state would press next, or ''."""
     if status.state not in protocol.LIVE_STATES:
         return ""
+    if status.guess is not None and not status.guess.agreed and status.state == "running":
+        return f"g: plan with {count(status.guess.steps)} steps"
     if status.override is not None:
         return "r: resume now" if status.next is not None and status.next.level == "plan" else "r: resume the plan"
     if status.state == "waiting":

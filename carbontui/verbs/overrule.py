@@ -1,4 +1,4 @@
-"""Verbs that override the plan: pause, boost, cap, resume (auto), budget, stop."""
+"""Verbs that override the plan: pause, boost, cap, resume (auto), budget, guess, stop."""
 
 from __future__ import annotations
 
@@ -111,6 +111,21 @@ def budget(value: str, job: str | None) -> None:
     except ValueError as error:
         raise Failure(str(error), 2) from None
     command(job, "budget", {"budget": value})
+
+
+@click.command(short_help="Look at the guessed total of a job, and agree to plan with it.")
+@_job
+@click.option("--accept/--refuse", "accept", default=None, help="Plan with it from now on, or no longer.")
+def guess(job: str | None, accept: bool | None) -> None:
+    """Where nobody tells how many steps a training makes, it is guessed; nothing is planned with that unasked."""
+    if accept is not None:
+        command(job, "guess", {"accept": accept})
+        return
+    found = talk.live_status(talk.find(job)).guess
+    if found is None:
+        raise Failure("no guess: the total is known, or nothing tells", 3)
+    asked = "agreed to" if found.agreed else "agree to it with --accept"
+    click.echo(f"{found.steps} steps, guessed from {found.source}; {asked}")
 
 
 @click.command()

@@ -111,6 +111,7 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--budget", help='How long it may take: 1.8x, 18h or "fri 09:00" (default 1.0x: no waiting).')
 @click.option("--work", help="Work of the whole run flat out, like 8h.")
 @click.option("--steps", type=click.IntRange(1), help="Optimizer steps of the whole run.")
+@click.option("--guess", is_flag=True, help="Plan with a total that is guessed, where nobody tells it.")
 @click.option("--objective", type=click.Choice(["carbon", "cost"]), help="What a plan minimises.")
 @click.option("--carbon-price", type=Finite(0), help="Currency per tonne of CO2 (with --objective cost).")
 @click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
@@ -132,6 +133,7 @@ def run(
     budget: str | None,
     work: str | None,
     steps: int | None,
+    guess: bool,
     objective: str | None,
     carbon_price: float | None,
     gpu_price: float | None,
@@ -214,6 +216,7 @@ def run(
             budget=settings.budget,
             work_s=work_s,
             steps=steps,
+            guess=guess,
             objective=settings.objective,
             carbon_price=settings.carbon_price,
             gpu_price=settings.gpu_price,

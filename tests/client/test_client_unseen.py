@@ -10,37 +10,61 @@ from pathlib import Path
 import pytest
 
 from carbontui.client import pth, unseen
+from carbontui.client.unseen import Process
 
 HOOK = "/home/u/.local/state/carbontui/jobs/1/hook"
 ENVIRON = {"CARBONTUI_SOCKET": "/s", "PYTHONPATH": f"{HOOK}:/work"}
-TORCH = ["/v/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so"]
-JAX = ["/v/lib/python3.12/site-packages/jaxlib/libjax_common.so"]
+RESET = {**ENVIRON, "PYTHONPATH": "/work"}
+TORCH, JAX, SKLEARN = frozenset({"PyTorch"}), frozenset({"JAX"}), frozenset({"scikit-learn"})
+TRAIN_PY = ["python", "train.py"]
 
 
-@pytest.mark.parametrize(
-    ("code", "environ", "argv", "libraries", "captured"),
-    [
-        ("pythonpath", {**ENVIRON, "PYTHONPATH": "/work"}, ["python", "train.py"], TORCH, False),
-        ("isolated", ENVIRON, ["/usr/bin/python3.12", "-uI", "train.py"], TORCH, False),
-        ("no-site", ENVIRON, ["python", "-W", "ignore", "-S", "train.py"], TORCH, False),
-        ("no-environment", {"PATH": "/bin"}, ["python", "train.py"], TORCH, False),
-        ("own-update", ENVIRON, ["python", "train.py", "-I"], TORCH, False),
-        ("framework", ENVIRON, ["python", "-m", "train"], TORCH + JAX, False),
-        ("cuda-graph", ENVIRON, ["python", "-c", "x", "-S"], TORCH, True),
-        ("no-loop", ENVIRON, ["python", "serve.py"], [], False),
-    ],
-)
-def test_each_kind_of_unseen_training_has_its_cause(code, environ, argv, libraries, captured):
-    found = unseen.cause(environ, argv, libraries, hook_dir=HOOK, captured=captured)
-    assert found is not None and found.code == code
+def process(argv=TRAIN_PY, environ=ENVIRON, libraries=frozenset(), **more) -> Process:
+    return Process("python", argv, environ, libraries, **more)
 
 
-def test_a_cause_that_does_not_hold_is_not_named():
-    told = {"libraries": TORCH, "hook_dir": HOOK}
-    assert unseen.cause(ENVIRON, ["bash", "train.sh"], **told) is None
-    reset = {**ENVIRON, "PYTHONPATH": ""}
-    for argv in (["python", "train.py"], ["python", "-I", "train.py"]):  # the .pth hook is there
-        assert unseen.cause(reset, argv, **told, hooked=True).code == "own-update"
+def evidence(*words: str) -> frozenset[str]:
+    return frozenset({"torch.optim.optimizer", *words})
+
+
+KINDS = {
+    "pythonpath": process(environ=RESET, libraries=TORCH),
+    "isolated": process(["/usr/bin/python3.12", "-uI", "train.py"], libraries=TORCH),
+    "no-site": process(["python", "-W", "ignore", "-S", "train.py"], libraries=TORCH),
+    "no-environment": process(environ={"PATH": "/bin"}, libraries=TORCH),
+    "own-update": process([*TRAIN_PY, "-I"], libraries=TORCH, evidence=evidence("backward")),
+    "framework": process(["python", "-m", "train"], libraries=JAX),
+    "cuda-graph": process(["python", "-c", "x", "-S"], libraries=TORCH, evidence=evidence("optimizer", "captured")),
+    "no-loop": process(["python", "serve.py"]),
+    "no-python": process(["./simulate", "-n", "8"]),
+}
+SLOW_STARTS = {
+    "data is prepared": process(libraries=TORCH, evidence=evidence("optimizer")),
+    "before torch is imported": process(script="import json\n\nimport os, torch\n"),
+    "beside scikit-learn, for its metrics": process(libraries=TORCH | SKLEARN, evidence=evidence()),
+    "with scikit-learn alone so far": process(libraries=SKLEARN, script="from torch import nn\n"),
+    "a JAX loop that says its steps": process(libraries=JAX, script="import carbontui\n"),
+    "Keras on JAX": process(libraries=JAX, evidence=frozenset({"keras.src.models.model"})),
+    "the .pth hook is there": process(environ=RESET, libraries=TORCH, hooked=True, script="import torch"),
+    "evidence says the hook is there": process(["python", "-I", "t.py"], RESET, TORCH, evidence=evidence()),
+}
+
+
+@pytest.mark.parametrize("code", KINDS)
+def test_each_kind_of_unseen_training_has_its_cause(code):
+    assert unseen.judge([KINDS[code]], HOOK).code == code
+
+
+@pytest.mark.parametrize("why", SLOW_STARTS)
+def test_a_slow_start_is_blamed_on_nothing(why):
+    assert unseen.judge([SLOW_STARTS[why]], HOOK).code == "preparing"
+
+
+def test_of_several_processes_the_training_is_meant():
+    shell, launcher = process(["bash", "train.sh"], cpu_s=1.0), process(cpu_s=90.0)
+    rank = KINDS["isolated"]._replace(cpu_s=30.0)
+    assert unseen.judge([shell, launcher, rank], HOOK).code == "isolated"
+    assert unseen.judge([], HOOK) is None
 
 
 TRAIN = """

@@ -12,7 +12,7 @@ from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.plan import Plan
-from carbontui.job.supervisor.core.progress import Progress
+from carbontui.job.supervisor.core.progress import begun
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import Capability, Reading, Readings
 from carbontui.protocol import LevelInfo, PlanView
@@ -45,7 +45,7 @@ def job_state(*, clock: Clock | None = None, budget: str = "2x", **fields) -> Jo
         spec=asked,
         clock=clock or Clock(),
         budget=budgets.parse(budget, NOW_S),
-        progress=Progress(work_s=asked.work_s, steps_total=asked.steps, given_rate=asked.ref_rate),
+        progress=begun(asked),
         outlook=outlook(),
     )
     return replace(made, **of_state)

@@ -16,6 +16,8 @@ from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.prompt import AskStop, AskText, Prompt
 from carbontui.tui.widgets.status_line import StatusLine
 
+GUESS = protocol.Guess(5000, "CosineAnnealingLR(T_max=)")
+
 
 async def sent(s: Any, count: int = 1) -> list[protocol.Cmd]:
     await s.until(lambda: len(s.fake.commands) >= count)
@@ -145,6 +147,17 @@ async def test_a_time_that_is_none_is_said_while_the_question_is_open(stage: Any
             check_until(key)
         await s.pilot.press("escape", "r")
         assert [c.verb for c in await sent(s)] == ["resume"]
+
+
+async def test_a_guess_is_shown_as_one_and_agreed_to_by_a_key(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("g")
+        await s.until(lambda: "no guess of the steps in all" in s.text())
+        s.fake.push(status=s.fake.status(guess=GUESS, steps_total=None))
+        await s.until(lambda: "of 5 000? (a guess)" in s.text())
+        await s.pilot.press("g")
+        (command,) = await sent(s)
+        assert (command.verb, command.args) == ("guess", {"accept": True})
 
 
 async def test_without_a_gpu_the_key_of_the_cap_is_dim_and_says_why(stage: Any) -> None:
@@ -523,6 +536,7 @@ async def test_whether_the_screen_is_in_touch_is_seen_at_every_width(stage: Any)
         ({"state": "waiting", "override": None}, "b: start it now"),
         ({"state": "paused", "override": None}, "b: run it now"),
         ({"next": None}, "r: resume the plan"),
+        ({"state": "running", "override": None, "guess": GUESS, "steps_total": None}, "g: plan with 5 000 steps"),
         ({"next": protocol.Next(units.iso(NOW), "plan")}, "back to the plan at 21:24, in 3 h 00 · r: resume now"),
     ],
 )

@@ -20,11 +20,10 @@ from carbontui.job import store
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import boards, control, machine, state
+from carbontui.job.supervisor.core import boards, control, machine, progress, state
 from carbontui.job.supervisor.core.effects import Effect, effects
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.handover import Handover
@@ -36,6 +35,7 @@ from carbontui.job.supervisor.shell.cell import Cell
 from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.job.supervisor.shell.grid import GridReader, open_feed
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
+from carbontui.job.supervisor.shell.onlooker import Onlooker
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.requests import Requests
 from carbontui.job.supervisor.shell.sensors import Sensors
@@ -69,11 +69,10 @@ class Supervisor:
     def __init__(self, spec: Options, keeper_fd: int | None) -> None:
         clock = clock_of(spec)
         directory = Path(spec.dir)
-        work = Progress(work_s=spec.work_s, steps_total=spec.steps, given_rate=spec.ref_rate)
         budget, refused = budgets.stored(spec.budget, clock.at_wall(spec.created_s))
         if refused:
             say(refused)
-        self.cell = Cell(JobState(spec, clock, budget, work))
+        self.cell = Cell(JobState(spec, clock, budget, progress.begun(spec)))
         self.faults = Faults(say)
         self.journal = Journal(directory / "journal.db")
         self.recorder = Recorder(self.journal, clock)
@@ -106,7 +105,7 @@ class Supervisor:
             wake=self.wake,
         )
         self.server = Server(Path(spec.socket), self.requests, say)
-        self.sensors = Sensors(clock, self.keeper, self.server, self.agent)
+        self.sensors = Sensors(clock, self.keeper, self.server, self.agent, Onlooker(directory))
         self.actuators = Actuators(
             keeper=self.keeper,
             server=self.server,

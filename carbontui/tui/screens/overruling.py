@@ -39,6 +39,9 @@ class Overruling(Screen[str | None]):
     def action_resume(self) -> None:
         self.send("resume")
 
+    def action_guess(self) -> None:
+        self.send("guess", {"accept": True})
+
     async def action_pause_for(self) -> None:
         await self._ask_time("pause")
 

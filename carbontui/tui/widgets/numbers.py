@@ -90,8 +90,10 @@ class Numbers(Cells):
     def _training(self, picture: Picture, width: int) -> list[CellRow]:
         status = picture.status
         total = f"of {words.count(status.steps_total)}" if status.steps_total else ""
+        if status.guess is not None and not status.guess.agreed:
+            total = f"of {words.count(status.guess.steps)}? (a guess)"
         if status.steps_total:
-            total += f", {min(1.0, status.step / status.steps_total):.0%}"
+            total += f"{words.mark(status, 'steps_total')}, {min(1.0, status.step / status.steps_total):.0%}"
         rate = status.rate_steps_per_s
         speed = "–" if rate is None else f"{rate:.2f} /s" if rate < 100 else f"{rate:.0f} /s"
         rows = [self._line("step", words.count(status.step), "", total)]

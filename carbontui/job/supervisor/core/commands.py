@@ -10,7 +10,7 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
-from carbontui.job.supervisor.core import boards, calibration, capabilities, finish, override
+from carbontui.job.supervisor.core import boards, calibration, capabilities, finish, override, progress
 from carbontui.job.supervisor.core.effects import (
     Effect,
     Keep,
@@ -51,6 +51,8 @@ def apply(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[Jo
             return _budget(state, cmd, seen, by)
         if cmd.verb == "calibrate":
             return state, _calibrate(state, cmd, seen, by)
+        if cmd.verb == "guess":
+            return _guess(state, cmd, by)
         return _override(state, cmd, seen, by)
     except (OverrideError, ValueError) as error:
         return state, _no(cmd, str(error), 2)
@@ -91,6 +93,20 @@ def _calibrate(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> Rep
     low, high = (units.fmt_duration(seconds) for seconds in calibration.TAKES_S)
     text = f"calibrating: {low}, up to {high} where steps vary much; then: --show"
     return Reply(protocol.Result(cmd.id, True, text=text), (StartCalibration(by),))
+
+
+def _guess(state: JobState, cmd: protocol.Cmd, by: str) -> tuple[JobState, Reply]:
+    work, accept = state.progress, cmd.args.get("accept") is True
+    if work.guess is None or not (work.steps_total is None or work.guessed):
+        known = "nothing tells" if work.steps_total is None else f"the total is known: {work.steps_total} steps"
+        return state, _no(cmd, f"no guess of the steps in all: {known}", 3)
+    steps, source = work.guess
+    new = replace(state, progress=progress.agree(work, source if accept else ""))
+    told = f"{steps} steps, guessed from {source}"
+    facts = {"by": by, "accept": accept, "steps": steps, "source": source}
+    done = (Record("guess", facts), Replan(f"guess {'agreed to' if accept else 'refused'} by {by}"), Keep())
+    text = f"planning with {told}" if accept else f"not planning with {told}"
+    return new, Reply(protocol.Result(cmd.id, True, text=text), done)
 
 
 def _override(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:

@@ -192,6 +192,8 @@ def _observe(
             return "pausing", reason
         if level.still:
             return "pausing", protocol.Reason("no_client", _cannot_hold(asked, seen))
+        if seen.unseen is not None and reason.code not in ("stop", "calibrating"):
+            return "running", protocol.Reason("no_client", f"no step seen yet: {seen.unseen.text}")
         if seen.stepped or child.age_s < NO_CLIENT_S:
             return ("starting" if child.age_s < 3 and not seen.stepped else "running"), reason
         if reason.code in ("plan", "starting"):
@@ -203,7 +205,8 @@ def _observe(
             return "paused", reason
         waited = seen.mono_s - asked.asked_mono_s
         if waited >= NO_BOUNDARY_S and not any(rank.state in ("checkpointing", "unloading") for rank in seen.ranks):
-            text = f"asked to pause, no boundary for {max(rank.quiet_s for rank in seen.ranks):.0f} s"
+            why = seen.deaf or f"no boundary for {max(rank.quiet_s for rank in seen.ranks):.0f} s"
+            text = f"asked to pause, but {why}" if seen.deaf else f"asked to pause, {why}"
             return "pausing", protocol.Reason("no_boundary", text)
         return "pausing", reason
     if asked.limit_w is not None and asked.limit_w == seen.refused_w:
@@ -222,4 +225,6 @@ def _cannot_hold(asked: Asked, seen: Observation) -> str:
         return "asked to pause; stopping its processes (SIGSTOP)"
     if seen.can_freeze:
         return "asked to pause; no training step has been seen yet"
+    if seen.unseen is not None:
+        return f"asked to pause, but no step seen yet: {seen.unseen.text}"
     return "asked to pause, but no training step has been seen: call carbontui.step(), or run it with --sigstop"

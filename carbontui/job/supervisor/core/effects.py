@@ -7,6 +7,7 @@ from typing import Any
 
 from carbontui import protocol, units
 from carbontui.job.supervisor.core import boards
+from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.simulated import SimulatedSpec
@@ -195,6 +196,12 @@ def _boards(after: JobState, seen: Inputs) -> tuple[Effect, ...]:
     return (*disown, WatchBoards(after.boards.named, tuple(sorted(own))))
 
 
+def _key(decision: Decision) -> tuple[str, str, str]:
+    """What is news: state and reason, and why no step is seen once that is known; other sentences only count on."""
+    why = decision.reason.text if decision.reason.code == "no_client" and decision.state == "running" else ""
+    return decision.state, decision.reason.code, why
+
+
 def _told(before: JobState, after: JobState) -> tuple[Effect, ...]:
     """What goes into journal and log, and what calls for a new plan."""
     found: list[Effect] = []
@@ -203,7 +210,7 @@ def _told(before: JobState, after: JobState) -> tuple[Effect, ...]:
         found += [Record("override_over", {"mode": over.mode, "by": over.by}), Replan("the override ended")]
     if after.caps_hold != before.caps_hold:
         found.append(Replan("limits can be set" if after.caps_hold else "limits cannot be set"))
-    if (new.state, new.reason.code) != (before.decision.state, before.decision.reason.code):
+    if _key(new) != _key(before.decision):
         facts = {"state": new.state, "reason": new.reason.code, "text": new.reason.text, "level": new.level}
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}))
         found.append(LogLine(f"{new.state}: {new.reason.text}"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from carbontui import protocol, units
+from carbontui.client import unseen
 from carbontui.job.supervisor.core import machine, plan
 from carbontui.job.supervisor.core.levels import FULL, OFF
 from carbontui.job.supervisor.core.observation import Inputs
@@ -17,10 +18,19 @@ LATE_TOLERANCE_S, LATE_TOLERANCE = 60.0, 0.01
 """Behind the deadline by less than this is no news: the default budget has no slack at all."""
 
 
+CAPTURED_QUIET_S = 20.0
+"""A CUDA graph was recorded and no step was seen for this long: it is being replayed."""
+
+
 def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
     """Why nothing may be paused or delayed; None when a plan may."""
-    spec, outlook = state.spec, state.outlook
+    spec, outlook, work = state.spec, state.outlook, state.progress
+    if deaf := why_deaf(seen):
+        return protocol.Reason("no_client", f"flat out: {deaf}")
     if state.progress.total_s is None:
+        if work.guess is not None and work.steps_total is None:
+            guess = f"{work.guess[0]} steps in all are a guess, from {work.guess[1]}"
+            return protocol.Reason("no_work", f"flat out: {guess}; agree to it: g, or carbontui guess --accept")
         how = "tell it with --work 8h, --steps N or carbontui.report(total=N)"
         if state.progress.steps_total is not None:
             endless = f"{state.progress.steps_total} steps would take years; {how}"
@@ -37,6 +47,15 @@ def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
         text = f"no shifting in time: no electricity price in {spec.currency} is known; set price_per_kwh"
         return protocol.Reason("no_grid", text)
     return None
+
+
+def why_deaf(seen: Inputs) -> str:
+    """Why a training that has shown steps is not held at one: no pause is planned for it; '' where nothing is known."""
+    if any(rank.cannot_hold for rank in seen.ranks):
+        return "its ranks do not come to one step together, so that no pause can hold; p tries it again"
+    if any(rank.captured and rank.quiet_s >= CAPTURED_QUIET_S for rank in seen.ranks):
+        return f"no step seen since {max(rank.step for rank in seen.ranks)}: {unseen.CAPTURED}"
+    return ""
 
 
 def planned(state: JobState, seen: Inputs) -> Says:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from carbontui import protocol
+from carbontui.client.unseen import Cause
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.power.messages import Outcome, Reading, Readings
@@ -38,6 +39,11 @@ class Rank:
     loss: float | None = None
     epoch: float | None = None
     devices: tuple[str, ...] = ()
+    guess: tuple[int, str] | None = None
+    """Steps in all where `total` is not known, and the source of the guess."""
+    cannot_hold: str | None = None
+    captured: bool = False
+    """A CUDA graph was recorded: what replays it shows no step."""
     timed: tuple[float, int] | None = None
     """Monotonic time of the end of the step that was last timed, and its count."""
 
@@ -90,6 +96,8 @@ class Inputs:
     planning_failed: bool = False
     uptime_s: float = 0.0
     """How long this supervisor has run."""
+    unseen: Cause | None = None
+    """Why a command that computes has shown no step; None while it has not computed for long, or once it has."""
     trial: Level | None = None
     """What a calibration asks for now."""
     trial_text: str = ""
@@ -138,5 +146,9 @@ class Observation:
     """Why SIGSTOP is not to be used now although it was asked for (two processes use a GPU, no keeper to undo it)."""
     stepped: bool = False
     """A training step has been seen."""
+    unseen: Cause | None = None
+    """Why none has been seen although the command computes."""
+    deaf: str = ""
+    """Why a training that has shown steps is not held at one."""
     trial: Level | None = None
     """A calibration's level, inside the slack."""

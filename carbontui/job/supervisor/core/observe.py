@@ -31,5 +31,7 @@ def observe(state: JobState, seen: Inputs) -> Observation:
         can_freeze=state.spec.sigstop,
         freeze_why=capabilities.freeze_why(state, seen),
         stepped=state.progress.step > 0,
+        unseen=seen.unseen,
+        deaf=finish.why_deaf(seen),
         trial=seen.trial,
     )

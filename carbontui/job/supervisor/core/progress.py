@@ -14,6 +14,7 @@ import msgspec
 
 from carbontui import units
 from carbontui.account.estimate import Blocks
+from carbontui.job.spec import Options
 
 MIN_STEPS = 5
 MIN_WALL_S = 3.0
@@ -21,6 +22,8 @@ MIN_WALL_S = 3.0
 MEMORY_WALL_S = 600.0
 MEMORY_STEPS = 20
 """The reference rate forgets what is older than about this much running time, and these many steps."""
+ANY = "*"
+"""Agreement with a guess of any source."""
 REPORT_WALL_S = 1.0
 """A rank tells its steps about this often: in a fast replay that is an hour of work, so it is bridged."""
 
@@ -41,6 +44,10 @@ class Progress:
     """The training processes that count on from `before`; None before the first (or of an older journal)."""
     told_total: int | None = None
     """`steps_total` where it is the script's word; a person's --steps stands above it."""
+    guess: tuple[int, str] | None = None
+    """Steps in all as the script's surroundings let guess, and the source; counted like `steps_total`."""
+    agreed: str = ""
+    """The source of the guess that a person agreed to plan with; ANY with `run --guess`, '' without."""
     plain_done_s: float = 0.0
     """Reference-speed seconds run, by the clock and the speeds of the levels."""
     ref_steps: float = 0.0
@@ -58,6 +65,15 @@ class Progress:
     """How long steps took flat out, for the interval of the estimate."""
     fresh_steps: int = 0
     """Steps reported since `ran` or `rested` was last asked."""
+
+    @property
+    def guessed(self) -> bool:
+        """`steps_total` is a guess that a person agreed to."""
+        return bool(self.guess and self._agrees and self.steps_total == self.told_total == self.guess[0])
+
+    @property
+    def _agrees(self) -> bool:
+        return self.guess is not None and self.agreed in (ANY, self.guess[1])
 
     @property
     def ref_rate(self) -> float | None:
@@ -99,6 +115,12 @@ def _believed(seconds: float) -> float | None:
     return seconds if seconds <= units.LONGEST_S else None
 
 
+def begun(spec: Options) -> Progress:
+    """What is known of a job that `run` was asked for."""
+    agreed = ANY if spec.guess else ""
+    return Progress(work_s=spec.work_s, steps_total=spec.steps, given_rate=spec.ref_rate, agreed=agreed)
+
+
 def saw_start(known: Progress, starts: int) -> Progress:
     """The keeper started the command for the `starts`-th time: steps count on from where they were."""
     if starts <= known.starts:
@@ -118,6 +140,7 @@ def saw_process(known: Progress, process: str, alive: Set[str], *, fresh: bool) 
         known = replace(known, before=known.step, base=known.step, blocks=Blocks())
         if known.told_total is not None:
             known = replace(known, steps_total=None, told_total=None)
+        known = replace(known, guess=None)
     return replace(known, processes=(*others, process))
 
 
@@ -133,6 +156,26 @@ def saw_step(known: Progress, step: int, start_step: int, total: int | None) -> 
             told = max(told, known.told_total or 0)
         known = replace(known, steps_total=told, told_total=told)
     return known
+
+
+def saw_guess(known: Progress, guess: tuple[int, str] | None, total: int | None) -> Progress:
+    """What a rank guesses where it knows no `total`; planned with where a person agreed to a guess of this source."""
+    if total is not None or guess is None:
+        return replace(known, guess=None) if total is not None and known.guess else known
+    return _with_guess(replace(known, guess=(known.before + guess[0], guess[1])))
+
+
+def agree(known: Progress, source: str) -> Progress:
+    """A person agrees to plan with guesses of this source; '' takes that back."""
+    if known.guessed:
+        known = replace(known, steps_total=None, told_total=None)
+    return _with_guess(replace(known, agreed=source))
+
+
+def _with_guess(known: Progress) -> Progress:
+    if known.guess is None or not known._agrees or known.steps_total != known.told_total:
+        return known
+    return replace(known, steps_total=known.guess[0], told_total=known.guess[0])
 
 
 def ran(known: Progress, dt_s: float, dt_wall_s: float, speed: float, *, reference: bool) -> Progress:

@@ -137,6 +137,7 @@ def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
     work = progress.saw_start(work, seen.starts)
     work = progress.saw_process(work, rank.process, seen.alive, fresh=fresh)
     work = progress.saw_step(work, rank.step, rank.start_step, rank.total)
+    work = progress.saw_guess(work, rank.guess, rank.total)
     return replace(state, measured=known, progress=work)
 
 

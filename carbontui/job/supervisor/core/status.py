@@ -40,6 +40,7 @@ def status(
         clients=len(seen.ranks),
         step=work.step,
         steps_total=work.steps_total,
+        guess=_guess(state),
         rate_steps_per_s=leader.rate if leader else None,
         loss=leader.loss if leader else state.last_loss,
         epoch=leader.epoch if leader else None,
@@ -60,6 +61,14 @@ def status(
         | ({} if at_end is None else {"at_end": ending.provenance(state, seen)})
         | ({} if estimate is None else {"estimate": estimating.provenance(state)}),
     )
+
+
+def _guess(state: JobState) -> protocol.Guess | None:
+    """What is guessed, while nothing better is known."""
+    work = state.progress
+    if work.guess is None or not (work.steps_total is None or work.guessed):
+        return None
+    return protocol.Guess(*work.guess, agreed=work.guessed)
 
 
 def _blind(state: JobState, seen: Inputs) -> bool:
@@ -169,6 +178,8 @@ def _provenance(
     signal = "typical" if grid == "default" else "realised"
     basis = f"flat out from the start at {watts} full watts, {signal} intensity"
     found["avoided_g"] = p("replay" if replay else "estimated", basis)
+    if state.progress.guessed and state.progress.guess:
+        found["steps_total"] = p("estimated", f"guessed from {state.progress.guess[1]}, agreed to by a person")
     if expected:
         found["finish_expected"] = p("forecast", "the plan in force")
     return found

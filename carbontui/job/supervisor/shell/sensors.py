@@ -6,12 +6,13 @@ import socket
 import time
 from collections.abc import Iterable
 
-from carbontui import proc
+from carbontui import proc, units
 from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
+from carbontui.job.supervisor.shell.onlooker import Onlooker
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.power.handle import AgentHandle
 
@@ -19,11 +20,14 @@ from carbontui.power.handle import AgentHandle
 class Sensors:
     """Looks at keeper, ranks and agent. Spans of time are those between two calls of `advance`."""
 
-    def __init__(self, clock: Clock, keeper: KeeperHandle, server: Server, agent: AgentHandle) -> None:
+    def __init__(
+        self, clock: Clock, keeper: KeeperHandle, server: Server, agent: AgentHandle, onlooker: Onlooker
+    ) -> None:
         self._clock = clock
         self._keeper = keeper
         self._server = server
         self._agent = agent
+        self._onlooker = onlooker
         self._born_mono = self._last_mono = time.monotonic()
         self._last_now = clock.at_wall(time.time())
         self._spans = (0.0, 0.0, 0.0)
@@ -54,13 +58,15 @@ class Sensors:
         mono = time.monotonic()
         dt, dt_wall, jump = self._spans
         ranks = tuple(rank_of(peer, mono) for peer in self._server.ranks)
+        child, stepped = self._keeper.child(), bool(ranks) or state.progress.step > 0
+        running = self._keeper.pid if child.state == "running" else None
         return Inputs(
             now_s=self._clock.at_wall(time.time()),
             mono_s=mono,
             dt_s=dt,
             dt_wall_s=dt_wall,
             jump_s=jump,
-            child=self._keeper.child(),
+            child=child,
             child_pid=self._keeper.pid,
             starts=self._keeper.starts,
             guarded=self._keeper.guarded,
@@ -73,6 +79,7 @@ class Sensors:
             grid_note=grid_note,
             planning_failed=planning_failed,
             uptime_s=mono - self._born_mono,
+            unseen=self._onlooker.look(running, child.age_s, mono, stepped=stepped),
             trial=trial,
             trial_text=trial_text,
         )
@@ -98,6 +105,9 @@ def rank_of(peer: Peer, mono_s: float) -> Rank:
         loss=obs.loss,
         epoch=obs.epoch,
         devices=obs.devices,
+        guess=obs.guess and (obs.guess[0], units.printable(obs.guess[1])[:80]),
+        cannot_hold=obs.cannot_hold,
+        captured=obs.captured,
         timed=peer.timed,
     )
 

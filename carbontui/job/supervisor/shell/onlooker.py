@@ -1,0 +1,78 @@
+"""Looks at the processes of a command that computes and shows no step: what carbontui.client.unseen judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from carbontui import proc
+from carbontui.client import unseen
+from carbontui.client.unseen import Cause, Process
+
+AGE_S = 20.0
+CPU_S = 15.0
+"""So old a command that has computed for so long and shows no step is looked at; most trainings have begun by then."""
+EVERY_S = 5.0
+SCRIPT_B = 200_000
+"""So much of a script is read."""
+
+
+class Onlooker:
+    """`look` is cheap for a command that shows its steps: nothing is read. `directory` is the job's."""
+
+    def __init__(self, directory: Path) -> None:
+        self._hook_dir = str(directory / "hook")
+        self._evidence = directory / "resume.json.evidence"
+        self._looked_mono_s = 0.0
+        self._cause: Cause | None = None
+
+    def look(self, child: int | None, age_s: float, mono_s: float, *, stepped: bool) -> Cause | None:
+        """Why a command that runs as `child` for `age_s` shows no step; None once it does, or has hardly computed."""
+        if child is None or stepped or age_s < AGE_S:
+            self._cause = None
+        elif mono_s - self._looked_mono_s >= EVERY_S:
+            self._looked_mono_s = mono_s
+            pids = [child, *proc.descendants(child)]
+            computed = sum(map(proc.cpu_s, pids)) >= CPU_S
+            self._cause = unseen.judge(processes(pids, self._evidence), self._hook_dir) if computed else None
+        return self._cause
+
+
+def processes(pids: Iterable[int], evidence: Path) -> list[Process]:
+    """What /proc and the file of evidence tell of these processes."""
+    try:
+        lines = [line.split(" ", 1) for line in evidence.read_text(errors="replace").splitlines()]
+    except OSError:
+        lines = []
+    words = {pid: frozenset(word for one, *rest in lines for word in rest if one == str(pid)) for pid in pids}
+    return [_process(pid, noted) for pid, noted in words.items()]
+
+
+def _process(pid: int, evidence: frozenset[str]) -> Process:
+    argv, environ = proc.arguments(pid), proc.environment(pid)
+    files = proc.mapped_files(pid)
+    libraries = frozenset(name for name in map(unseen.loaded, files) if name)
+    sites = {path.partition("/site-packages/")[0] for path in files if "/site-packages/" in path}
+    hooked = any(Path(site, "site-packages", "carbontui_hook.pth").exists() for site in sites)
+    return Process(
+        name=proc.name(pid),
+        argv=argv,
+        environ=environ,
+        libraries=libraries,
+        cpu_s=proc.cpu_s(pid),
+        evidence=evidence,
+        hooked=hooked,
+        script=_script(pid, argv),
+    )
+
+
+def _script(pid: int, argv: list[str]) -> str:
+    """The text of the script that a Python runs, as far as it can be read."""
+    path = unseen.script_of(argv)
+    if path is None:
+        return ""
+    try:
+        with Path(proc.folder(pid), path).open(errors="replace") as file:
+            return file.read(SCRIPT_B)
+    except OSError:
+        return ""

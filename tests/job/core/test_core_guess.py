@@ -1,0 +1,97 @@
+"""A guessed total: shown as a guess, planned with once a person agrees, given up for the script's own word."""
+
+from dataclasses import replace
+
+import pytest
+from states import inputs, job_state, rank
+
+from carbontui import protocol
+from carbontui.job.supervisor.core import commands, finish, progress, state, status
+from carbontui.job.supervisor.core.progress import restored, to_kept
+
+GUESS = (5000, "CosineAnnealingLR(T_max=)")
+PIDS = protocol.Pids(1, 2, 3, 4)
+
+
+def heard(job, **fields):
+    one = rank(rate=10.0, **{"guess": GUESS, **fields})
+    return state.hear(job, one, inputs(ranks=(one,)))
+
+
+def unknown(**fields):
+    """A job of which nobody told how much it is, at 10 steps a second."""
+    made = job_state(work_s=None, **fields)
+    return replace(made, progress=replace(made.progress, given_rate=10.0))
+
+
+def do(job, accept=True):
+    seen = inputs(ranks=(rank(guess=GUESS),))
+    return commands.apply(job, protocol.Cmd(7, "guess", {"accept": accept}), seen, "ada@pts/1")
+
+
+def told(job):
+    return status.status(job, inputs(ranks=(rank(),)), host="h", pids=PIDS)
+
+
+def test_a_guess_is_shown_with_its_source_and_nothing_is_planned_with_it():
+    job = heard(unknown())
+    assert job.progress.total_s is None
+    assert told(job).guess == protocol.Guess(5000, GUESS[1], agreed=False) and told(job).steps_total is None
+    why = finish.why_no_shifting(job, inputs()).text
+    assert "5000 steps in all are a guess, from CosineAnnealingLR(T_max=)" in why and "carbontui guess --accept" in why
+
+
+def test_once_a_person_agrees_it_is_planned_with_and_still_called_a_guess():
+    job, reply = do(heard(unknown()))
+    assert reply.result.ok and reply.result.text.startswith("planning with 5000 steps")
+    assert [type(effect).__name__ for effect in reply.effects] == ["Record", "Replan", "Keep"]
+    assert reply.effects[0].facts["by"] == "ada@pts/1" and reply.effects[0].facts["source"] == GUESS[1]
+    assert job.progress.total_s == 500.0 and finish.why_no_shifting(job, inputs()) is None
+    shown = told(job)
+    assert shown.steps_total == 5000 and shown.guess.agreed
+    assert shown.provenance["steps_total"].how == "estimated" and GUESS[1] in shown.provenance["steps_total"].source
+    kept = restored(unknown().progress, to_kept(job.progress))
+    assert kept.guessed and kept.steps_total == 5000
+    assert heard(job, guess=(6000, GUESS[1])).progress.steps_total == 6000  # corrected by its own source
+    assert heard(job, guess=(9, "args.max_iters")).progress.steps_total == 5000  # another source: not agreed to
+
+
+def test_what_was_agreed_to_can_be_taken_back():
+    job = do(do(heard(unknown()))[0], accept=False)[0]
+    assert job.progress.total_s is None and not told(job).guess.agreed
+
+
+def test_run_with_guess_needs_no_further_word():
+    assert heard(unknown(guess=True)).progress.steps_total == 5000
+
+
+def test_the_scripts_word_replaces_a_guess():
+    job = heard(do(heard(unknown()))[0], guess=None, total=400)
+    assert job.progress.steps_total == 400 and told(job).guess is None
+    assert do(job)[1].result.exit_code == 3
+
+
+def test_a_persons_steps_stand_above_a_guess():
+    job = heard(job_state(work_s=None, steps=100, guess=True))
+    assert job.progress.steps_total == 100
+    refused = do(job)[1].result
+    assert not refused.ok and "the total is known: 100 steps" in refused.error
+
+
+def test_without_a_guess_there_is_nothing_to_agree_to():
+    job, reply = do(unknown())
+    assert reply.result.exit_code == 3 and job == unknown()
+
+
+def test_the_next_training_of_a_command_is_guessed_anew():
+    job = do(heard(unknown()))[0]
+    work = progress.saw_process(job.progress, "host 8 1", frozenset(), fresh=True)
+    assert (work.guess, work.steps_total) == (None, None)
+    work = progress.saw_guess(work, GUESS, None)
+    assert work.steps_total == work.before + 5000  # the same source: still agreed to
+
+
+@pytest.mark.parametrize("total", [None, 400])
+def test_an_older_client_guesses_nothing(total):
+    job = heard(unknown(), guess=None, total=total)
+    assert told(job).guess is None and job.progress.steps_total == total

@@ -1,0 +1,152 @@
+"""Trainings that show no step: what is read of real processes, what is judged of it, and when it is said."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from house import until
+from states import RUNNING, inputs, job_state, plan_of, rank
+
+from carbontui import proc, protocol
+from carbontui.client import inject, unseen
+from carbontui.client.unseen import Cause
+from carbontui.job.supervisor.core import control, finish
+from carbontui.job.supervisor.core.effects import Record, effects
+from carbontui.job.supervisor.core.observe import observe
+from carbontui.job.supervisor.shell import onlooker
+from carbontui.job.supervisor.shell.onlooker import Onlooker
+
+BUSY = "\nprint('ready', flush=True)\nwhile True: sum(range(1000))\n"
+LAYER = "import torch\nlayer = torch.nn.Linear(2, 2)\ndef grad(): layer(torch.ones(1, 2)).sum().backward()\n"
+OWN_SGD = (
+    LAYER
+    + """
+for _ in range(5):
+    grad()
+    with torch.no_grad():
+        for p in layer.parameters():
+            p -= 0.1 * p.grad
+            p.grad = None
+"""
+)
+ADAM = LAYER + "optimizer = torch.optim.Adam(layer.parameters())\n"
+ACCUMULATION = ADAM + "for _ in range(50): grad()\n"
+RECORDED = (
+    ADAM
+    + """
+from carbontui.client import device
+device.capturing = lambda: True
+grad(); optimizer.step()
+"""
+)
+MAPPED = """
+import mmap, pathlib
+library = pathlib.Path("site/jaxlib/libjax.so")
+library.parent.mkdir(parents=True, exist_ok=True)
+library.write_bytes(bytes(4096))
+with library.open("rb") as file:
+    held = mmap.mmap(file.fileno(), 4096, prot=mmap.PROT_READ)
+"""
+PYTHON = [sys.executable]
+CASES = {
+    "pythonpath": (["env", "PYTHONPATH=", *PYTHON], ""),
+    "isolated": ([*PYTHON, "-I"], ""),
+    "no-site": ([*PYTHON, "-S"], ""),
+    "no-environment": (["env", "-i", "PATH=/bin", *PYTHON], ""),
+    "own-update": (PYTHON, OWN_SGD),
+    "framework": (PYTHON, MAPPED),
+    "cuda-graph": (PYTHON, RECORDED),
+    "no-loop": (PYTHON, ""),
+    "preparing": (PYTHON, ACCUMULATION),
+}
+
+
+def test_the_cause_is_read_from_real_processes(tmp_path):
+    pytest.importorskip("torch")
+    hook = inject.build(tmp_path / "hook")
+    marker = tmp_path / "resume.json"
+    env = inject.environment(os.environ, hook_dir=hook, socket=tmp_path / "none", job="t", marker=marker)
+    started = {}
+    try:
+        for code, (command, script) in CASES.items():
+            path = tmp_path / f"{code}.py"
+            path.write_text(script + BUSY)
+            started[code] = subprocess.Popen([*command, str(path)], env=env, cwd=tmp_path, stdout=subprocess.PIPE)
+        for code, process in started.items():
+            assert process.stdout.readline() == b"ready\n", code
+        evidence = Path(f"{marker}.evidence")
+        found = {
+            code: unseen.judge(onlooker.processes([process.pid, *proc.descendants(process.pid)], evidence), str(hook))
+            for code, process in started.items()
+        }
+    finally:
+        for process in started.values():
+            process.kill()
+            process.communicate()
+    assert {code: cause.code for code, cause in found.items()} == {code: code for code in CASES}
+
+
+def test_nothing_is_said_of_a_command_that_is_young_waits_or_steps(tmp_path):
+    busy = subprocess.Popen([sys.executable, "-c", "while True: sum(range(1000))"], env={})
+    idle = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={})
+    seen = Onlooker(tmp_path)
+    try:
+        until(lambda: proc.cpu_s(busy.pid) > 0.1)
+        onlooker_cpu, onlooker.CPU_S = onlooker.CPU_S, 0.1
+        assert seen.look(busy.pid, onlooker.AGE_S - 1, 100.0, stepped=False) is None
+        assert seen.look(idle.pid, 60.0, 110.0, stepped=False) is None
+        assert seen.look(busy.pid, 60.0, 120.0, stepped=False).code == "no-environment"
+        assert seen.look(busy.pid, 60.0, 121.0, stepped=True) is None
+    finally:
+        onlooker.CPU_S = onlooker_cpu
+        for process in (busy, idle):
+            process.kill()
+            process.communicate()
+
+
+CAUSE = Cause("isolated", "python -I ignores PYTHONPATH, which brings the hook; run `carbontui hook --install`")
+
+
+def said(state, seen):
+    return control.decide(state.asked, observe(state, seen))[1]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"work_s": None}, {"zone": None}, {"plan": plan_of()}], ids=["work", "zone", "plan"]
+)
+def test_the_state_line_says_why_no_step_is_seen_and_takes_it_back_at_the_first(fields):
+    zone = fields.pop("zone", "DE")
+    state, seen = job_state(**fields), inputs(zone=zone, unseen=CAUSE)
+    told = said(state, seen)
+    assert (told.state, told.reason.code) == ("running", "no_client")
+    assert told.reason.text == f"no step seen yet: {CAUSE.text}"
+    assert said(state, inputs(zone=zone, ranks=(rank(),))).reason.code != "no_client"
+
+
+def test_a_pause_that_nothing_hears_says_why():
+    state = job_state()
+    state = replace(state, override=replace(state.override, current=protocol.Override("pause", None, None, "ada")))
+    told = said(state, inputs(unseen=CAUSE))
+    assert told.state == "pausing" and CAUSE.text in told.reason.text
+
+
+def test_a_training_that_cannot_be_held_is_not_paused_by_a_plan():
+    for deaf in ({"cannot_hold": "ranks"}, {"captured": True, "quiet_s": 30.0}):
+        seen = inputs(ranks=(rank(**deaf), rank(rank=1, process="host 8 1")))
+        assert finish.why_no_shifting(job_state(), seen).code == "no_client"
+    for fine in ({"captured": True}, {"quiet_s": 30.0}):
+        assert finish.why_no_shifting(job_state(), inputs(ranks=(rank(**fine),))) is None
+
+
+def test_why_no_step_is_seen_is_journaled_once_it_is_known():
+    state = job_state()
+    first = replace(state, decision=said(state, inputs(child=replace(RUNNING, age_s=40.0))))
+    known = replace(state, decision=said(state, inputs(unseen=CAUSE)))
+    told = [one for one in effects(first, known, inputs(), renew=False) if isinstance(one, Record)]
+    assert [one.facts["text"] for one in told] == [f"no step seen yet: {CAUSE.text}"]
+    assert not [one for one in effects(known, known, inputs(), renew=False) if isinstance(one, Record)]
