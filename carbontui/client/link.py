@@ -19,7 +19,7 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, Optional, Tuple
 
-from carbontui.client import guess, wire
+from carbontui.client import guess, last_count, wire
 from carbontui.client.gate import Gate
 
 BEAT_S = 1.0
@@ -90,6 +90,9 @@ class Link:
         self._knock_s = 0.05
         self._rate: Deque[Tuple[float, int]] = deque(maxlen=32)
         self._rate_for: Tuple[Any, ...] = ()
+        self._left_at = last_count.path() if hello.get("rank") == 0 else None  # steps are those of rank 0
+        self._left: Optional[int] = None
+        """The count that lies in the file."""
         self._talk = threading.Lock()
         """Held by whoever talks: this thread, never while it waits, or the training thread with its last words."""
         gate.on_change = self.changed
@@ -121,6 +124,7 @@ class Link:
             return
         end = time.monotonic() + timeout_s
         try:
+            self._leave_count()  # also where a supervisor is connected: it may be killed before it reads
             self._changed = True
             if self._sock is None:
                 self._knock(time.monotonic())
@@ -154,6 +158,7 @@ class Link:
             except (OSError, Untrusted, wire.BadMessage):
                 with self._talk:
                     self._drop()
+                    self._leave_count()
             except Exception:  # whatever it is, training goes on and so does the link
                 with self._talk:
                     self._drop()
@@ -185,7 +190,7 @@ class Link:
         self._knock_s = min(KNOCK_MAX_S, self._knock_s * 2)
         self._sock = connect(self.path)
         self._poll.register(self._sock, select.POLLIN)
-        self._out = wire.encode("hello", {**self.hello, "v": wire.VERSION, "role": "rank"})
+        self._out = self._hello()
         self._beat_at = 0.0
 
     def _drop(self) -> None:
@@ -199,6 +204,18 @@ class Link:
                 self._poll.unregister(self._sock)
             self._sock.close()
             self._sock = None
+
+    def _leave_count(self) -> None:
+        """The count into the file, where it is not there yet: nobody may come to hear it before this process ends."""
+        done = self.gate.counter.done()
+        if self._left_at is None or done == self._left:
+            return
+        with contextlib.suppress(OSError):
+            last_count.write(self._left_at, self._hello() + wire.encode("obs", self._observe(time.monotonic())))
+            self._left = done
+
+    def _hello(self) -> bytes:
+        return wire.encode("hello", {**self.hello, "v": wire.VERSION, "role": "rank"})
 
     def _say(self, now: float) -> None:
         """At most one message is under way; what it did not say the next one does."""
@@ -280,6 +297,9 @@ class Link:
         if isinstance(message, wire.Welcome):
             self._welcome = self.gate.connected = message.v == wire.VERSION
             self._knock_s = 0.05
+            if self._left_at is not None and self._left is not None:
+                last_count.remove(self._left_at)
+                self._left = None
             self.gate.welcomed()
         elif isinstance(message, wire.Want) and self._welcome:
             self.gate.accept(message)

@@ -58,6 +58,37 @@ def test_supervisor_killed_while_training_loses_no_step_and_is_replaced(house):
     until(lambda: job.status()["step"] >= made, what="every step in the status")
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_training_that_ends_while_its_supervisor_is_replaced_has_all_its_steps_counted(house, number):
+    job = house.start(pause=0.005)
+    job.until_connected()
+    job.until_steps()
+    kill(job.pids()["supervisor"], number)
+    job.until_steps(50)
+    job.let_end()
+    job.until_exit()
+    job.until_over()
+    assert job.status()["step"] == job.steps()
+    assert not list(job.dir.glob("last-count-*"))
+
+
+def test_steps_of_a_training_killed_without_a_supervisor_are_counted_to_its_last_beat(house):
+    job = house.start(pause=0.005)
+    job.until_connected()
+    keeper, supervisor, child = (job.pids()[role] for role in ("keeper", "supervisor", "child"))
+    kill(keeper, signal.SIGSTOP)  # no successor yet
+    kill(supervisor)
+    left = until(lambda: next(job.dir.glob("last-count-*.jsonl"), None), what="the count on disk")
+    first = left.read_bytes()
+    until(lambda: left.read_bytes() != first, what="a later count")
+    kill(child)
+    kill(keeper, signal.SIGCONT)
+    job.until_over()
+    told = json.loads(left.read_bytes().splitlines()[1])["step"] if left.exists() else job.status()["step"]
+    assert told <= job.status()["step"] <= job.steps() + 1
+    assert job.status()["step"] > json.loads(first.splitlines()[1])["step"]
+
+
 def test_supervisor_killed_while_paused_is_replaced_and_the_pause_holds(house):
     job = house.start()
     job.until_steps()

@@ -28,6 +28,7 @@ from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.history import History
+from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.recorder import Recorder, say
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.calibrator import Calibrator
@@ -38,7 +39,7 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.onlooker import Onlooker
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.requests import Requests
-from carbontui.job.supervisor.shell.sensors import Sensors
+from carbontui.job.supervisor.shell.sensors import Sensors, rank_told
 from carbontui.job.supervisor.shell.server import Server
 from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import Ticks
@@ -85,6 +86,7 @@ class Supervisor:
             self.cell, open_feed(spec, clock, say), self.accounting, self.worker, self._replan_at_once
         )
         self.history = History(self.journal)
+        self.last_counts = LastCounts(directory)
         self.ticks = Ticks()
         self.replanner = Replanner(self.cell, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
         self.calibrator = Calibrator(self.cell, lambda: self.accounting.meter, self.recorder, self.replanner.request)
@@ -103,6 +105,7 @@ class Supervisor:
             book=self._book_now,
             perform=self._perform,
             wake=self.wake,
+            rank_left=self._hear_last_counts,
         )
         self.server = Server(Path(spec.socket), self.requests, say)
         self.sensors = Sensors(clock, self.keeper, self.server, self.agent, Onlooker(directory))
@@ -156,6 +159,11 @@ class Supervisor:
         self.handover.keep(self.cell.state, self.look())
         self.journal.commit()
 
+    def _hear_last_counts(self) -> None:
+        """Steps of which no supervisor has heard, or none that lived to keep them."""
+        for hello, obs in self.last_counts.read():
+            self.cell.state = state.hear_left(self.cell.state, rank_told(hello, obs), self.look())
+
     def _own_faults(self) -> list[str]:
         notes = (self.handover.missing, self.server.fault, self.grid.note, self.journal.fault, self.replanner.note)
         return [*notes, *self.faults.notices]
@@ -198,6 +206,8 @@ class Supervisor:
         )
         if self.cell.state.boards.named:
             self.agent.watch(self.cell.state.boards.named)
+        with self.faults.confined("the last count of the training"):
+            self._hear_last_counts()
         if self.handover.missing:
             self._keep()
 
@@ -232,6 +242,8 @@ class Supervisor:
             self.handover.keep(self.cell.state, seen)
             self.recorder.event("supervisor_left", pid=os.getpid())
             self.journal.close()
+            if not self.journal.fault:
+                self.last_counts.forget()
         with confined("the last look"):
             self._show(self.look(), changed=True)
             await asyncio.sleep(LAST_LOOK_S)
@@ -266,6 +278,7 @@ class Supervisor:
         with confined("metering"):
             if self._ended_mono is None:  # what boards draw after the training's end is not the job's
                 if seen.child.state in ("exited", "vanished"):
+                    self._hear_last_counts()
                     await self.agent.refresh(LAST_COUNT_S)
                     seen = self.look()
                 seen = self._meter(seen)
@@ -364,7 +377,8 @@ class Supervisor:
         if leader is not None:
             self.journal.steps(seen.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level)
         self.handover.keep(now, seen)
-        self.journal.commit()
+        if self.journal.commit():
+            self.last_counts.forget()
         self.handover.replace_rows(now, len(seen.devices))
         if self.requests.told is not None:
             self.snapshots.write(self.requests.told)

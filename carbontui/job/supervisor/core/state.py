@@ -141,6 +141,14 @@ def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
     return replace(state, measured=known, progress=work)
 
 
+def hear_left(state: JobState, rank: Rank, seen: Inputs) -> JobState:
+    """The last count that a training process left in a file: its steps count, whatever has been started since."""
+    if rank.rank != 0:
+        return state
+    work = progress.saw_process(state.progress, rank.process, seen.alive, fresh=not (rank.restart or rank.start_step))
+    return replace(state, progress=progress.saw_step(work, rank.step, rank.start_step, rank.total))
+
+
 def _learn_watts(state: JobState, seen: Inputs, *, plain_full: bool) -> Measured:
     known = state.measured
     kind: measured.PowerState

@@ -37,7 +37,7 @@ class Requests:
     """Answers from the state; changes it only through the pure functions of the core.
 
     `look` gives the inputs of now, `describe` the Status of them, `perform` carries out effects, `wake` asks for a tick
-    at once.
+    at once, `rank_left` is called when a training process has gone.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Requests:
         book: Callable[[], None],
         perform: Callable[[Iterable[Effect]], None],
         wake: Callable[[], None],
+        rank_left: Callable[[], None] = lambda: None,
     ) -> None:
         self._cell = cell
         self._history = history
@@ -70,6 +71,7 @@ class Requests:
         self._book = book
         self._perform = perform
         self._wake = wake
+        self._rank_left = rank_left
         self._losses = LossHistory()
         self._band: tuple[Outlook | None, protocol.Band | None] = (None, None)
         self._plan: protocol.PlanView | None = None
@@ -85,6 +87,8 @@ class Requests:
         """A rank came, went or changed its state: take in what it said, tell it what is wanted, and look at once."""
         with self._faults.confined("hearing a rank"):
             self._hear(peer, connected=connected)
+            if not connected:
+                self._rank_left()
         self._wake()
 
     def _hear(self, peer: Peer, *, connected: bool) -> None:

@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Iterable
 
-from carbontui import proc, units
+from carbontui import proc, protocol, units
 from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
@@ -88,13 +88,19 @@ class Sensors:
 def rank_of(peer: Peer, mono_s: float) -> Rank:
     """What a training process has said last."""
     assert peer.obs is not None and peer.hello is not None
-    hello, obs = peer.hello, peer.obs
+    return rank_told(peer.hello, peer.obs, mono_s - peer.step_mono_s, peer.timed)
+
+
+def rank_told(
+    hello: protocol.Hello, obs: protocol.Obs, quiet_s: float = 0.0, timed: tuple[float, int] | None = None
+) -> Rank:
+    """A training process by its own words."""
     return Rank(
         rank=hello.rank,
         state=obs.state,
         want_gen=obs.want_gen,
         step=obs.step,
-        quiet_s=mono_s - peer.step_mono_s,
+        quiet_s=quiet_s,
         can_unload=obs.can_unload,
         process=f"{hello.host} {hello.pid} {hello.start_time}",
         pid=hello.pid,
@@ -108,7 +114,7 @@ def rank_of(peer: Peer, mono_s: float) -> Rank:
         guess=obs.guess and (obs.guess[0], units.printable(obs.guess[1])[:80]),
         cannot_hold=obs.cannot_hold,
         captured=obs.captured,
-        timed=peer.timed,
+        timed=timed,
     )
 
 

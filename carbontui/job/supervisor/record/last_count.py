@@ -1,0 +1,39 @@
+"""Last counts that training processes left in the job's directory while nobody listened (see client/last_count.py)."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from carbontui import protocol
+
+PATTERN = "last-count-*.jsonl"
+
+
+class LastCounts:
+    """Each file is read as often as asked, and removed once what was read is in the journal."""
+
+    def __init__(self, directory: Path) -> None:
+        self._dir = directory
+        self._read: dict[Path, int] = {}
+        """Files whose content has been heard, by the moment they were written (mtime, ns)."""
+
+    def read(self) -> list[tuple[protocol.Hello, protocol.Obs]]:
+        """What they say, oldest first. Files that say nothing are left for `forget`."""
+        found: list[tuple[int, protocol.Hello, protocol.Obs]] = []
+        for path in self._dir.glob(PATTERN):
+            with contextlib.suppress(OSError):
+                written_ns = self._read[path] = path.stat().st_mtime_ns
+                with contextlib.suppress(protocol.BadMessage, ValueError):
+                    hello, obs = map(protocol.decode_from_peer, path.read_bytes()[: 2 * protocol.LINE_MAX].splitlines())
+                    if isinstance(hello, protocol.Hello) and isinstance(obs, protocol.Obs):
+                        found.append((written_ns, hello, obs))
+        return [(hello, obs) for _, hello, obs in sorted(found, key=lambda row: row[0])]
+
+    def forget(self) -> None:
+        """What has been read is in the journal. A file that was written anew meanwhile stays."""
+        for path, written_ns in self._read.items():
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime_ns == written_ns:
+                    path.unlink()
+        self._read.clear()
