@@ -339,6 +339,8 @@ class PlanView(Struct, frozen=True, kw_only=True):
     certificate: Certificate | None = None
     explanation: str = ""
     baselines: tuple[Baseline, ...] = ()
+    curve_note: str = ""
+    """Where the speeds under its caps are from, where they were not measured on this job, and what measuring gives."""
 
 
 class FrontierPoint(Struct, frozen=True):

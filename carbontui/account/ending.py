@@ -30,6 +30,8 @@ class Stretch(NamedTuple):
     watts: float
     held: bool = True
     """The boards are the job's meanwhile, so their rent is due."""
+    error: float = 0.0
+    """Relative standard error of its energy, where speeds are not measured on this job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +83,16 @@ def ending(
     ours = _kwh(rest, *size)
     spread, fade = _spread(slots), math.exp(-slots.step_s / ERROR_MEMORY_S)
     total = emitted_g + _sum(ours, means)
-    ending_g = _with_band(total, ours, spread, fade)
+    # the speeds of one curve are wrong together, whatever the grid does
+    unsure = BAND_SIGMAS * math.fsum(part.error * _sum(_kwh([part], *size), means) for part in rest if part.error)
+    ending_g = _with_band(total, ours, spread, fade, unsure)
     rest_kwh = math.fsum(ours)
     if run_now_past_g is None:
         return ExpectedEnd(ending_g, None, None, rest_kwh)
     theirs = _kwh([] if run_now_rest is None else [run_now_rest], *size)
     run_now = run_now_past_g + _sum(theirs, means)
     less = [a - b for a, b in zip(theirs, ours, strict=True)]
-    return ExpectedEnd(ending_g, run_now, _with_band(run_now - total, less, spread, fade), rest_kwh)
+    return ExpectedEnd(ending_g, run_now, _with_band(run_now - total, less, spread, fade, unsure), rest_kwh)
 
 
 def price(rest: Sequence[Stretch], start_s: float, step_s: float, per_kwh: Sequence[float | None]) -> float | None:
@@ -133,11 +137,15 @@ def _spread(slots: Slots) -> list[float] | None:
     return [width / (2 * BAND_SIGMAS) for width in held] if any(held) else None
 
 
-def _with_band(value: float, kwh: Sequence[float], spread: Sequence[float] | None, fade: float) -> Banded:
-    """The band of a sum over slots; `fade` is the correlation of the errors of neighbours."""
-    if spread is None:
+def _with_band(
+    value: float, kwh: Sequence[float], spread: Sequence[float] | None, fade: float, unsure_g: float
+) -> Banded:
+    """The band of a sum over slots; `fade` is the correlation of the errors of neighbours, `unsure_g` what the error of
+    the watts and speeds adds to either side."""
+    if spread is None and not unsure_g:
         return Banded(value, None, None)
-    half = BAND_SIGMAS * math.sqrt(_variance([a * b for a, b in zip(kwh, spread, strict=True)], fade))
+    grid = math.sqrt(_variance([a * b for a, b in zip(kwh, spread, strict=True)], fade)) if spread else 0.0
+    half = math.hypot(BAND_SIGMAS * grid, unsure_g)
     return Banded(value, value - half, value + half)
 
 

@@ -16,8 +16,9 @@ from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, problem_
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
 """Seconds to pause and to resume, and watts while switching (at 650 W flat out); assumed, not measured."""
-CURVE = ((1.0, 1.0), (0.838, 0.965), (0.689, 0.9), (0.537, 0.775))
-"""Share of the full watts and speed; an assumed concave curve, not measured on hardware: calibrate your own job."""
+CURVE = ((1.0, 1.0, 1.0), (0.86, 0.785, 0.942), (0.72, 0.676, 0.875), (0.60, 0.577, 0.741))
+"""Cap, watts and speed as shares of those flat out: what public measurements let expect of any training on any board
+(`carbontui.power.public_curves`); single trainings differ by 2, 4 and 11 % in speed: calibrate your own job."""
 PARKED = 0.138
 """Share of the full watts that a paused job draws with its model in memory; assumed (90 W of 650 W)."""
 
@@ -58,8 +59,8 @@ def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
     job has started already."""
     levels = [ProblemLevel("off", 0.0, 0.0), ProblemLevel("pause", PARKED * full_w, 0.0)]
     levels += [
-        ProblemLevel("full" if speed == 1 else f"cap {share * full_w:.0f} W", share * full_w, speed)
-        for share, speed in (CURVE if caps else CURVE[:1])
+        ProblemLevel("full" if speed == 1 else f"cap {cap * full_w:.0f} W", share * full_w, speed)
+        for cap, share, speed in (CURVE if caps else CURVE[:1])
     ]
     count = len(levels)
     time: list[list[float | None]] = [[0.0] * count for _ in range(count)]

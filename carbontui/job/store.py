@@ -126,7 +126,7 @@ class Job:
             if pids.keeper is None:
                 text = "keeper and supervisor are gone; training goes on unsteered"
             # what the last supervisor saw is history
-            blank = {"power_w": None, "memory_used_b": None, "util": None}
+            blank = {"power_w": None, "own_w": None, "memory_used_b": None, "util": None}
             gpus = tuple(msgspec.structs.replace(gpu, **blank) for gpu in gpus)
             reason = protocol.Reason("unguarded", text)
             gone = {"power_w": None, "rate_steps_per_s": None, "gpus": gpus}

@@ -1,19 +1,20 @@
-"""The speed-per-watt curve of one job on one GPU model: isotonic fit, useful hull, and the file it is kept in."""
+"""The speed-per-watt curve of one job on one GPU model: its type, isotonic fit and useful hull. Pure."""
 
 from __future__ import annotations
 
-import hashlib
-import os
+import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from carbontui import paths
-
 SCHEMA = "carbontui.curve/1"
+Basis = Literal["measured", "imported", "public"]
+"""How a curve is known: measured on these boards, on others of the same model, or on other boards with other work."""
+BOARD_SE = 0.04
+"""Relative standard error of the watts and speeds of one board as those of another of its model: boards of one model
+differ by 8 % on average (Sinha et al. 2022, arXiv 2208.11035)."""
 HULL_GAIN = 0.003
 """A level that lifts the hull by less than this share of full speed is not worth a switch."""
 
@@ -50,6 +51,7 @@ class Curve(Struct, frozen=True, kw_only=True):
     pause_s: float | None = None
     resume_s: float | None = None
     note: str = ""
+    basis: Basis = "measured"
 
 
 def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
@@ -109,47 +111,41 @@ def _lift(
     return middle[1] - (left[1] + share * (right[1] - left[1]))
 
 
-# --- the file ------------------------------------------------------------------------------------------------------
+def imported(curve: Curve) -> Curve:
+    """The curve of another board of this model, with the error that this adds."""
+
+    def wider(point: Point) -> Point:
+        speed_se = math.hypot(point.speed_se, 0.0 if point.kind == "full" else BOARD_SE * point.speed)
+        power_se = math.hypot(point.power_se, BOARD_SE * point.power_w)
+        return msgspec.structs.replace(point, power_se=power_se, speed_se=speed_se)
+
+    points, levels = (tuple(map(wider, found)) for found in (curve.points, curve.levels))
+    return msgspec.structs.replace(curve, points=points, levels=levels, basis="imported")
 
 
-def fingerprint(argv: Sequence[str], cwd: Path) -> str:
-    """What makes a job 'the same' for its curve: the command's words and the text of the Python files among them."""
-    digest = hashlib.sha256()
-    for word in argv:
-        digest.update(os.fsencode(Path(word).name if word.startswith("/") else word) + b"\0")
-        if word.endswith(".py"):
-            try:
-                digest.update((cwd / word).read_bytes())
-            except OSError:
-                continue
-    return digest.hexdigest()[:16]
+def rescaled(curve: Curve, full_w: float) -> Curve:
+    """The same curve where the boards draw `full_w` together flat out: a cap binds at the same share of that."""
+    full = next((point for point in curve.points if point.kind == "full"), None)
+    if full is None or full.power_w <= 0 or full_w <= 0:
+        return curve
+    scale = full_w / full.power_w
+
+    def scaled(point: Point) -> Point:
+        return msgspec.structs.replace(
+            point,
+            cap_w=None if point.cap_w is None else float(round(point.cap_w * scale)),
+            power_w=point.power_w * scale,
+            power_se=point.power_se * scale,
+            j_per_step=None if point.j_per_step is None else point.j_per_step * scale,
+        )
+
+    points, levels = (tuple(map(scaled, found)) for found in (curve.points, curve.levels))
+    return msgspec.structs.replace(curve, points=points, levels=levels)
 
 
-def path(gpu: str, gpus: int, mark: str, directory: Path | None = None) -> Path:
-    name = hashlib.sha256(f"{gpu}\0{gpus}\0{mark}".encode()).hexdigest()[:24]
-    return (directory or paths.state_dir() / "curves") / f"{name}.json"
-
-
-def save(curve: Curve, directory: Path | None = None) -> Path:
-    """Write atomically; returns where. Raises OSError.
-
-    What was measured without caps never takes the place of a curve that knows them.
-    """
-    target = path(curve.gpu, curve.gpus, curve.fingerprint, directory)
-    before = load(curve.gpu, curve.gpus, curve.fingerprint, directory)
-    if curve.note and before is not None and not before.note and before.simulated == curve.simulated:
-        raise OSError("the curve of an earlier run knows caps, this one does not")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(curve)) + b"\n")
-    temporary.replace(target)
-    return target
-
-
-def load(gpu: str, gpus: int, mark: str, directory: Path | None = None) -> Curve | None:
-    """The curve of this job on this GPU model, or None; a file that is not one counts as none."""
-    try:
-        found = msgspec.json.decode(path(gpu, gpus, mark, directory).read_bytes(), type=Curve)
-    except (OSError, msgspec.DecodeError):
-        return None
-    return found if found.schema == SCHEMA else None
+def energy_error(curve: Curve | None, cap_w: float | None) -> float:
+    """Relative standard error of the joules that a step takes under a cap; 0 where no such level is known."""
+    found = next((point for point in curve.levels if point.cap_w == cap_w), None) if curve and cap_w else None
+    if found is None or found.speed <= 0 or found.power_w <= 0:
+        return 0.0
+    return math.hypot(found.power_se / found.power_w, found.speed_se / found.speed)

@@ -234,8 +234,9 @@ def plan(job: str | None, as_json: bool) -> None:
         click.echo(f"the whole job: {account_words.at_end(snap.status.at_end)}")
     if snap.plan.certificate:
         click.echo(f"at most {snap.plan.certificate.gap:.2%} above the optimum of its forecast")
-    if snap.plan.explanation:
-        click.echo(snap.plan.explanation)
+    for text in (snap.plan.explanation, snap.plan.curve_note):
+        if text:
+            click.echo(text)
 
 
 @click.command()

@@ -107,7 +107,11 @@ def _assumed_problem(
     if not work or not (zone or grid_file):
         raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
     job = load_job(levels_file) if levels_file else assumed(watts, caps=True, running=False)
-    about = f"levels of {levels_file}" if levels_file else f"assumed speed at lower watts, {watts:.0f} W flat out"
+    about = (
+        f"levels of {levels_file}"
+        if levels_file
+        else f"speeds under caps of public measurements, {watts:.0f} W flat out"
+    )
     try:
         work_s = units.parse_duration(work)
         known = Grid(recorded.load(grid_file, zone=zone or "recorded")) if grid_file else None

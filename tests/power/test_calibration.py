@@ -22,7 +22,8 @@ from carbontui.power.calibration import (
     Pause,
     TryLimit,
 )
-from carbontui.power.curve import Curve, Point, fingerprint, fitted, isotonic, load, save, useful
+from carbontui.power.curve import Curve, Point, fitted, isotonic, useful
+from carbontui.power.curve_files import fingerprint, load, save
 from carbontui.power.messages import Outcome
 from carbontui.power.step_rate import RateEstimate, WindowRate, estimated, rate_at, window_rate
 

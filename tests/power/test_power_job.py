@@ -15,7 +15,8 @@ import pytest
 from house import House, Job, until
 from nvml_machine import machine_with  # noqa: F401
 
-from carbontui.power.curve import Curve, Point, fingerprint, save
+from carbontui.power.curve import Curve, Point
+from carbontui.power.curve_files import fingerprint, save
 
 
 @pytest.fixture

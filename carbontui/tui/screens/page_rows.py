@@ -104,7 +104,8 @@ def _plan_rows(plan: protocol.PlanView | None) -> list[CellRow]:
     if plan is None:
         return []
     rows: list[CellRow] = [[], [("the plan", "title")]]
-    rows += [[(line, "text")] for line in plan.explanation.splitlines() if line.strip()]
+    told = [*plan.explanation.splitlines(), plan.curve_note]
+    rows += [[(line, "text")] for line in told if line.strip()]
     if plan.certificate is not None:
         gap = f"{plan.certificate.gap:.2%} at most above the best plan of its forecast"
         rows.append([(f"certificate: {gap}", "dim")])

@@ -51,10 +51,12 @@ def test_a_calibration_is_refused_with_its_reason(fields, seen, why):
     assert why in calibration.refusal(replace(RUNNING, **fields), seen)
 
 
-def test_only_a_training_that_nothing_of_ours_holds_back_runs_plain():
-    assert calibration.runs_plain(RUNNING, SEEN)
-    assert not calibration.runs_plain(replace(RUNNING, asked=Asked(limit_w=300.0)), SEEN)
-    assert not calibration.runs_plain(RUNNING, inputs(boards=(board(),)))
+def test_a_training_warms_up_flat_out_or_under_a_cap_of_the_plan():
+    assert calibration.runs_warm(RUNNING, SEEN)
+    capped = Decision("throttled", Reason("plan", "x"), "cap 300 W")
+    assert calibration.runs_warm(replace(RUNNING, decision=capped, asked=Asked(limit_w=300.0)), SEEN)
+    assert not calibration.runs_warm(replace(RUNNING, asked=Asked(duty=0.5)), SEEN)
+    assert not calibration.runs_warm(RUNNING, inputs(boards=(board(),)))
 
 
 def test_by_itself_a_calibration_begins_warm_with_slack_and_no_curve():

@@ -17,10 +17,18 @@ SLACK_S = 1800.0
 """By itself only with this much slack: a calibration costs about two minutes of flat-out work."""
 WARM_S = 120.0
 """By itself only after this long at full: compilation and warm-up are over."""
+ASSUME_SAMPLES = 20
+"""A curve that was not measured here is laid on watts flat out of this many samples, about as many seconds."""
 LOWER = 1.03
 """Flat out above the limit found now by more than this: the curve was measured under a higher one."""
 PASSING: frozenset[Code] = frozenset({"outside", "held", "foreign", "lost", "error"})
 """Refusals that say nothing of what these boards can do at another time."""
+
+
+BASIS = {
+    "public": "from public measurements of other trainings on other boards (Zeus, NSDI 2023): carbontui calibrate",
+    "imported": "imported: measured on another board of this model, which adds 4 %",
+}
 
 
 def refusal(state: JobState, seen: Inputs) -> str:
@@ -45,21 +53,35 @@ def refusal(state: JobState, seen: Inputs) -> str:
     return ""
 
 
-def runs_plain(state: JobState, seen: Inputs) -> bool:
-    """Whether the training runs flat out with nothing of ours in its way."""
-    return state.decision.state == "running" and bool(seen.ranks) and state.asked.limit_w is None
+def runs_warm(state: JobState, seen: Inputs) -> bool:
+    """Whether the training runs at a speed by which it has warmed up: flat out, or under a cap of the plan."""
+    return state.decision.state in ("running", "throttled") and bool(seen.ranks) and state.asked.duty is None
 
 
 def worth_it(state: JobState, seen: Inputs, warm_s: float) -> bool:
     """Whether to calibrate unasked: inside the slack, on boards that take limits, after `warm_s` flat out."""
     left, deadline = state.progress.left_s, state.deadline_s
     # a curve that knows no caps comes from a time when none could be set
-    known = state.curve is not None and not state.curve.note
+    known = state.curve is not None and not state.curve.note and state.curve.basis == "measured"
     if known or warm_s < WARM_S or left is None or deadline is None or deadline - seen.now_s - left < SLACK_S:
         return False
     if not state.spec.cap or refusal(state, seen):
         return False
     return all(r.caps["limit"].support == "yes" if "limit" in r.caps else False for r in seen.devices)
+
+
+def drawn_w(state: JobState, seen: Inputs) -> float | None:
+    """What the boards draw together flat out: what a curve of others is laid on until this job is calibrated.
+
+    None where it is not well known, where no limit can be set, or where nobody would see a cap's true speed.
+    """
+    means = [state.measured.full_w.get(reading.uuid) for reading in seen.devices]
+    known = [mean.value for mean in means if mean and mean.value is not None and mean.samples >= ASSUME_SAMPLES]
+    if not known or len(known) < len(means) or not state.caps_hold or not state.progress.step:
+        return None
+    if state.clock.replay or any(reading.simulated or reading.foreign_pids or reading.mig for reading in seen.devices):
+        return None
+    return sum(known)
 
 
 def spec_of(state: JobState, seen: Inputs, fingerprint: str) -> CalibrationSpec:
@@ -127,12 +149,15 @@ def table(curve: Curve | None) -> str:
     """The curve for people, or ''."""
     if curve is None:
         return ""
-    lines = [f"{curve.gpu} x {curve.gpus}: {curve.rate_steps_per_s:.3g} steps/s flat out"]
+    rate = f"{curve.rate_steps_per_s:.3g} steps/s flat out" if curve.rate_steps_per_s else "not measured on this job"
+    lines = [f"{curve.gpu} x {curve.gpus}: {rate}"]
     lines += [f"  {_line(point)}" for point in curve.points]
     if curve.parked_w is not None:
         lines.append(f"  parked      {curve.parked_w:7.1f} W ±{2 * (curve.parked_se or 0):.1f}")
     if curve.pause_s is not None and curve.resume_s is not None:
         lines.append(f"  pause {curve.pause_s:.1f} s, resume {curve.resume_s:.1f} s")
+    if curve.basis != "measured":
+        lines.append(f"  {BASIS[curve.basis]}")
     if curve.simulated:
         lines.append("  SIMULATED GPU: a model, not a measurement")
     return "\n".join(lines + ([f"  {curve.note}"] if curve.note else []))

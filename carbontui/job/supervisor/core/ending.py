@@ -14,6 +14,7 @@ from carbontui.job.supervisor.core import finish, machine, plan, plan_request, p
 from carbontui.job.supervisor.core.levels import STILL, Level
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.power import curve as curves
 
 
 def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
@@ -56,7 +57,8 @@ def provenance(state: JobState, seen: Inputs) -> protocol.Provenance:
     assumed = "" if known.parked_measured or not state.plan else "; parked watts assumed"
     source = state.outlook.source if state.outlook else "no grid source"
     follows = "the plan in force" if state.plan else "flat out"
-    band = "80 % band of the forecast's error alone"
+    capped = state.curve is not None and bool(known.caps)
+    band = f"80 % band of the forecast's error{' and of the speeds under caps' if capped else ' alone'}"
     return protocol.Provenance("forecast", f"metered so far, then {follows} on {source}{assumed}; {band}")
 
 
@@ -78,7 +80,8 @@ def stretches(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
         end = min(until, runs_from + left_s / level.speed) if level.speed > 0 else until
         left_s -= max(0.0, end - runs_from) * level.speed
         watts = 0.0 if level.kind == "off" else (level.power_w + known.rest_w) * known.pue
-        found.append(Stretch(at, end, watts, held=level.kind not in ("off", "unload")))
+        error = curves.energy_error(state.curve, level.cap_w)
+        found.append(Stretch(at, end, watts, held=level.kind not in ("off", "unload"), error=error))
         at, still = end, level.kind in STILL - {"off"}
     return tuple(found)
 

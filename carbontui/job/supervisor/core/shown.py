@@ -6,15 +6,19 @@ a pause that nobody will end would read as twelve minutes, then flat out.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core import finish, plan
+from carbontui.job.supervisor.core import calibration, finish, plan
 from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.power import curve as curves
 
+CALIBRATION_COST_S = 120.0
+"""The flat-out work that a calibration costs, in seconds: it runs its levels one after the other, most of them slow."""
 SAME = 0.005
 """Two totals that differ by a smaller share of the larger are one to people."""
 
@@ -23,12 +27,38 @@ def view(state: JobState, now_s: float) -> protocol.PlanView | None:
     """The plan in force, or what a person's word makes of it while it holds."""
     held, planned = state.override, state.plan
     if planned is None or held.current is None:
-        return planned.view if planned else None
+        note = curve_note(state, now_s)
+        return structs.replace(planned.view, curve_note=note) if planned and note else planned.view if planned else None
     shown, told = planned.view, _until_cleared(state, planned, now_s) if held.until_s is None else planned.view
     words = _words(state, planned, told or shown, now_s)
     if held.until_s is not None and finish.late(state):
         words = f"{words} {plan.late_words(shown)}"
     return structs.replace(told or shown, explanation=words)
+
+
+def curve_note(state: JobState, now_s: float) -> str:
+    """What the plan's caps rest on, where this job was not calibrated, and whether that would pay: its error on the
+    joules ahead under caps is more than the work that calibrating costs. '' where no cap is planned."""
+    curve, planned = state.curve, state.plan
+    if curve is None or planned is None or curve.basis == "measured":
+        return ""
+    ahead_j = unsure_j = worst = 0.0
+    for name, (start, until) in zip(planned.names, itertools.pairwise(planned.edges_s), strict=False):
+        level = planned.table.get(name)
+        error = curves.energy_error(curve, level.cap_w) if level else 0.0
+        if level is None or not error or until <= now_s:
+            continue
+        joules = level.power_w * (until - max(start, now_s))
+        ahead_j, unsure_j, worst = ahead_j + joules, unsure_j + error * joules, max(worst, error)
+    if not ahead_j:
+        return ""
+    where = {"public": "public measurements of other trainings", "imported": "another board of this model"}
+    known = f"Speeds under caps are from {where[curve.basis]}: joules per step ±{worst:.0%}."
+    full_w = max((level.power_w for level in planned.table.values()), default=0.0)
+    if unsure_j <= CALIBRATION_COST_S * full_w:
+        return known
+    low, high = (units.fmt_duration(seconds) for seconds in calibration.TAKES_S)
+    return f"{known} Measuring them on this job would pay: carbontui calibrate ({low} to {high})."
 
 
 def _until_cleared(state: JobState, planned: Plan, now_s: float) -> protocol.PlanView | None:

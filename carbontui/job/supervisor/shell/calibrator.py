@@ -19,6 +19,7 @@ from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.cell import Cell
 from carbontui.power import calibration as power
 from carbontui.power import curve as curves
+from carbontui.power import curve_files, public_curves
 from carbontui.power.curve import Curve
 from carbontui.power.meter import Meter
 
@@ -40,6 +41,8 @@ class Calibrator:
         self._warm_since_s: float | None = None
         self._tried = False
         self._looked = False
+        self._assumed = False
+        self._brought: Curve | None = None
         self._asked_s = 0.0
         self.level: Level | None = None
         self.text = ""
@@ -64,6 +67,7 @@ class Calibrator:
     def _advance(self, seen: Inputs) -> None:
         if self._running is None:
             self._reuse(seen)
+            self._assume(seen)
             self._by_itself(seen)
             return
         match self._running.next(self._observe(seen)):
@@ -105,7 +109,7 @@ class Calibrator:
 
     def _by_itself(self, seen: Inputs) -> None:
         state = self._cell.state
-        if not calibration.runs_plain(state, seen):
+        if not calibration.runs_warm(state, seen):
             self._warm_since_s = None
             return
         if self._warm_since_s is None:
@@ -117,7 +121,7 @@ class Calibrator:
 
     def _finish(self, curve: Curve) -> None:
         try:
-            where = str(curves.save(curve))
+            where = str(curve_files.save(curve))
         except OSError as error:
             where = f"not kept: {error}"
         self._cell.replace(curve=curve)
@@ -139,8 +143,11 @@ class Calibrator:
         self._looked = True
         if state.clock.replay or not state.spec.cap:
             return
-        found = curves.load(devices[0].name, len(devices), _fingerprint(state))
+        found = curve_files.load(devices[0].name, len(devices), _fingerprint(state))
         if found is None:
+            return
+        if found.basis != "measured":
+            self._brought = found
             return
         if higher := calibration.too_high_w(found, seen):
             drawn, allowed = higher
@@ -154,6 +161,35 @@ class Calibrator:
             self._recorder.say(f"speed curve of an earlier run reused: {len(kept)} levels")
             self._replan("a speed curve was found")
 
+    def _assume(self, seen: Inputs) -> None:
+        """Until this job is calibrated: a curve that was brought here, else what public measurements let expect."""
+        state, devices = self._cell.state, seen.devices
+        if state.curve is not None or self._assumed or not self._looked:
+            return
+        full_w = calibration.drawn_w(state, seen)
+        if full_w is None:
+            return
+        self._assumed = True
+        if self._brought is not None:
+            known: Curve | None = curves.rescaled(self._brought, full_w)
+        else:
+            known = public_curves.curve(
+                devices[0].name,
+                len(devices),
+                full_w,
+                limit_min_w=max((reading.limit_min_w or 0.0 for reading in devices), default=0.0),
+                limit_found_w=min(reading.limit_found_w or 0.0 for reading in devices),
+                measured_s=seen.now_s,
+                mark=_fingerprint(state),
+            )
+        if known is None:
+            return
+        kept = calibration.usable_levels(known, seen)
+        self._cell.replace(curve=msgspec.structs.replace(known, levels=kept))
+        whose = "an imported curve" if self._brought else "public measurements"
+        self._recorder.say(f"speeds under caps assumed from {whose} until this job is calibrated: {len(kept)} levels")
+        self._replan("a speed curve is assumed")
+
 
 def _fingerprint(state: JobState) -> str:
-    return curves.fingerprint(state.spec.argv, Path(state.spec.cwd))
+    return curve_files.fingerprint(state.spec.argv, Path(state.spec.cwd))

@@ -1,0 +1,105 @@
+"""Where speed curves are kept, one file per GPU model, number of boards and script; how they are carried elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from carbontui import paths
+from carbontui.power import curve as curves
+from carbontui.power.curve import SCHEMA, Curve
+
+IMPORT_MAX_B = 1 << 20
+POINTS_MAX = 64
+"""No curve is larger."""
+
+
+def fingerprint(argv: Sequence[str], cwd: Path) -> str:
+    """What makes a job 'the same' for its curve: the command's words and the text of the Python files among them."""
+    digest = hashlib.sha256()
+    for word in argv:
+        digest.update(os.fsencode(Path(word).name if word.startswith("/") else word) + b"\0")
+        if word.endswith(".py"):
+            try:
+                digest.update((cwd / word).read_bytes())
+            except OSError:
+                continue
+    return digest.hexdigest()[:16]
+
+
+def path(gpu: str, gpus: int, mark: str, directory: Path | None = None) -> Path:
+    name = hashlib.sha256(f"{gpu}\0{gpus}\0{mark}".encode()).hexdigest()[:24]
+    return (directory or paths.state_dir() / "curves") / f"{name}.json"
+
+
+def save(curve: Curve, directory: Path | None = None) -> Path:
+    """Write atomically; returns where. Raises OSError.
+
+    What was measured without caps never takes the place of a curve that knows them, nor what was brought here that of
+    one measured here.
+    """
+    target = path(curve.gpu, curve.gpus, curve.fingerprint, directory)
+    before = load(curve.gpu, curve.gpus, curve.fingerprint, directory)
+    if curve.basis != "measured" and before is not None and before.basis == "measured":
+        raise OSError("the curve measured on these boards stays")
+    if curve.note and before is not None and not before.note and before.simulated == curve.simulated:
+        raise OSError("the curve of an earlier run knows caps, this one does not")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(curve)) + b"\n")
+    temporary.replace(target)
+    return target
+
+
+def load(gpu: str, gpus: int, mark: str, directory: Path | None = None) -> Curve | None:
+    """The curve of this job on this GPU model, or None; a file that is not one counts as none."""
+    try:
+        found = msgspec.json.decode(path(gpu, gpus, mark, directory).read_bytes(), type=Curve)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return found if found.schema == SCHEMA else None
+
+
+def of_script(mark: str, directory: Path | None = None) -> Curve | None:
+    """The newest curve measured here for this script, on whatever boards; None where there is none."""
+    found = []
+    for file in sorted((directory or paths.state_dir() / "curves").glob("*.json")):
+        try:
+            one = msgspec.json.decode(file.read_bytes(), type=Curve)
+        except (OSError, msgspec.DecodeError):
+            continue
+        if one.fingerprint == mark and one.schema == SCHEMA and one.basis == "measured":
+            found.append(one)
+    return max(found, key=lambda one: one.measured_s, default=None)
+
+
+def read(file: Path) -> Curve:
+    """The curve in a file that somebody brings, as one of another board: with the error that this adds.
+
+    Raises OSError, ValueError naming what is wrong.
+    """
+    with file.open("rb") as opened:
+        data = opened.read(IMPORT_MAX_B + 1)
+    if len(data) > IMPORT_MAX_B:
+        raise ValueError("it is larger than any curve")
+    try:
+        found = msgspec.json.decode(data, type=Curve)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"it is no speed curve ({error})") from None
+    if found.schema != SCHEMA:
+        raise ValueError(f"its schema is {found.schema!r}, not {SCHEMA}")
+    if found.simulated:
+        raise ValueError("it is of a simulated board")
+    fulls = [point for point in found.points if point.kind == "full"]
+    if len(fulls) != 1 or not found.levels or len(found.points) > POINTS_MAX or not 1 <= found.gpus <= POINTS_MAX:
+        raise ValueError("it has not one level flat out and some under caps")
+    for point in (*found.points, *found.levels):
+        numbers = (point.power_w, point.power_se, point.speed, point.speed_se, point.cap_w or 1.0)
+        if not all(math.isfinite(number) and 0 <= number < 1e6 for number in numbers) or not 0 < point.speed <= 1.2:
+            raise ValueError(f"a level of it cannot be: {point.power_w:g} W at speed {point.speed:g}")
+    return curves.imported(found)
