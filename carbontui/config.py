@@ -29,8 +29,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Grid zone, e.g. "DE" or "US-CAL-CISO". Unknown: work is not shifted in time."""
     budget: str = "1.0x"
     """Default budget of `run`."""
-    objective: Literal["carbon", "cost"] = "carbon"
-    """What a plan minimises."""
+    objective: Literal["carbon", "cost", "time"] = "carbon"
+    """What a plan minimises; time: within a carbon, cost or energy budget."""
+    on_budget: str = "warn,cap,ask"
+    """What is done, in this order, about a carbon, cost or energy budget that will not do: of warn, cap, ask, pause,
+    stop."""
     carbon_price: NonNegative | None = None
     """Currency per tonne of CO2; with objective cost it sets the balance of the two."""
     gpu_price: NonNegative | None = None

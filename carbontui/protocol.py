@@ -65,7 +65,7 @@ ReasonCode = Literal[
     "exited",  # the command ended by itself
     "signalled",  # a signal ended the command
     "stop",  # a person stopped it
-    "budget_stop",  # an energy, carbon or cost budget stopped it
+    "budget_stop",  # an energy, carbon or cost budget caps, pauses or stopped it
     "vanished",  # the child is gone and nobody saw its exit status
 ]
 How = Literal["measured", "integrated", "estimated", "default", "forecast", "simulated", "replay"]
@@ -213,6 +213,20 @@ class Guess(Struct, frozen=True):
     """A person has agreed: `steps_total` follows it until the script says otherwise."""
 
 
+class Allowance(Struct, frozen=True, kw_only=True):
+    """A carbon, cost or energy budget of the job: `most`, `used` and `expected` (at the end; null while that is not
+    known) in `unit`. `used_up_at` is when nothing will be left, null where it lasts to the end."""
+
+    kind: Literal["carbon", "cost", "energy"]
+    most: float
+    unit: str
+    used: float
+    expected: float | None = None
+    used_up_at: Time | None = None
+    act: str | None = None
+    """What is being done about it: warn, cap, ask, pause or stop."""
+
+
 class Status(Struct, frozen=True, kw_only=True):
     """The whole truth about one job at `measured_at`; the body of `status --json` and of snapshot.json."""
 
@@ -249,6 +263,7 @@ class Status(Struct, frozen=True, kw_only=True):
     """Expected when the work is done; null while that cannot be said, and once the job is over."""
     estimate: Estimate | None = None
     """Null while the number of steps is not known, or too few were timed."""
+    allowances: tuple[Allowance, ...] = ()
     intensity: Intensity | None = None
     exit: Exit | None = None
     certificate: Certificate | None = None

@@ -43,6 +43,7 @@ ROOMS = {
 
 PURE = {
     "carbontui.job.supervisor.core",
+    "carbontui.job.allowance",
     "carbontui.job.budget",
     "carbontui.job.child",
     "carbontui.job.clock",
@@ -72,6 +73,7 @@ JOB = "carbontui.job"
 FILES = {
     f"{JOB}.{name}"
     for name in (
+        "allowance",
         "budget",
         "child",
         "clock",
@@ -91,7 +93,7 @@ INSIDE_JOB = {
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", f"{JOB}.spec"},
     SHELL: {CORE, RECORD, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", f"{JOB}.worker.messages", *FILES},
     RECORD: {CORE, *FILES},
-    CORE: {f"{JOB}.{name}" for name in ("budget", "child", "clock", "spec", "worker.messages")},
+    CORE: {f"{JOB}.{name}" for name in ("allowance", "budget", "child", "clock", "spec", "worker.messages")},
     f"{JOB}.worker": set(),
     f"{JOB}.keeper": set(),
     f"{JOB}.stopping": {f"{JOB}.keeper", *FILES},

@@ -61,6 +61,9 @@ STATUS = p.Status(
         drift=0.05,
         steps_seen=1204,
     ),
+    allowances=(
+        p.Allowance(kind="carbon", most=1200.0, unit="gCO2", used=432.1, expected=1300.0, used_up_at=T, act="cap"),
+    ),
     intensity=p.Intensity(301.5, "average_direct", "DE"),
     certificate=p.Certificate(400.0, 0.0004, 2),
     notices=("SIMULATED GPU",),

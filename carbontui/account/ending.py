@@ -95,10 +95,48 @@ def ending(
     return ExpectedEnd(ending_g, run_now, _with_band(run_now - total, less, spread, fade, unsure), rest_kwh)
 
 
-def price(rest: Sequence[Stretch], start_s: float, step_s: float, per_kwh: Sequence[float | None]) -> float | None:
-    """What the `rest` costs at a price per kWh of each slot, in its currency; None where no slot has a price."""
+def to_come(
+    rest: Sequence[Stretch],
+    start_s: float,
+    step_s: float,
+    per_kwh: Sequence[float | None],
+    *,
+    rent_per_h: float = 0.0,
+) -> float | None:
+    """What the `rest` comes to at a value per kWh of each slot (a price, gCO2/kWh, 1 for kWh), rent while boards are
+    held added; None where no slot has a value."""
     known = _held(per_kwh)
-    return _sum(_kwh(rest, start_s, step_s, len(known)), known) if known else None
+    if not known:
+        return None
+    held_s = math.fsum(part.end_s - part.start_s for part in rest if part.held)
+    return _sum(_kwh(rest, start_s, step_s, len(known)), known) + rent_per_h * held_s / 3600.0
+
+
+def used_up_at(
+    left: float,
+    rest: Sequence[Stretch],
+    start_s: float,
+    step_s: float,
+    per_kwh: Sequence[float | None],
+    *,
+    rent_per_h: float = 0.0,
+) -> float | None:
+    """When the `rest` has used `left` of what `to_come` counts, epoch seconds; None where it is enough to the end."""
+    known = _held(per_kwh)
+    if not known:
+        return None
+    for part in rest:
+        at = part.start_s
+        if left <= 0:
+            return at
+        while at < part.end_s - 1e-6:
+            index, until = _slot(at, part.end_s, start_s, step_s, len(known))
+            per_s = joules_to_kwh(part.watts) * known[index] + (rent_per_h / 3600.0 if part.held else 0.0)
+            if per_s > 0 and per_s * (until - at) >= left:
+                return at + left / per_s
+            left -= per_s * (until - at)
+            at = until
+    return None
 
 
 def _held(values: Sequence[float | None]) -> list[float]:
@@ -119,11 +157,16 @@ def _kwh(stretches: Iterable[Stretch], start_s: float, step_s: float, slots: int
     for part in stretches:
         at = part.start_s
         while at < part.end_s - 1e-6:
-            index = min(slots - 1, max(0, math.floor((at - start_s) / step_s + 1e-9)))
-            until = part.end_s if index == slots - 1 else min(part.end_s, start_s + (index + 1) * step_s)
+            index, until = _slot(at, part.end_s, start_s, step_s, slots)
             kwh[index] += joules_to_kwh(part.watts * (until - at))
             at = until
     return kwh
+
+
+def _slot(at_s: float, end_s: float, start_s: float, step_s: float, slots: int) -> tuple[int, float]:
+    """The slot that counts at a moment, and until when, at most to `end_s`; the first and last go on for ever."""
+    index = min(slots - 1, max(0, math.floor((at_s - start_s) / step_s + 1e-9)))
+    return index, end_s if index == slots - 1 else min(end_s, max(start_s + (index + 1) * step_s, at_s + 1e-3))
 
 
 def _sum(kwh: Sequence[float], means: Sequence[float]) -> float:

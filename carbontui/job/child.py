@@ -23,6 +23,8 @@ class Child:
     """What a vanished child did when it was last heard of."""
     frozen: bool = False
     """Its process group is stopped (SIGSTOP)."""
+    budget: str = ""
+    """The allowance that ended it, in words; '' where none did."""
     freeze_why: str = ""
     """Why the keeper did not stop it although asked to."""
 
@@ -56,6 +58,7 @@ def exited(record: Mapping[str, Any]) -> Child:
         signal=None if number is None else int(number),
         stopped=bool(record.get("stopped")),
         unloaded=bool(record.get("unloaded")),
+        budget=str(record.get("budget") or ""),
     )
 
 
@@ -73,6 +76,8 @@ def ending(child: Child) -> Ending:
         return Ending("lost", lost(child.was))
     if child.unloaded:
         return Ending("unloaded", protocol.Reason("exited", "unloaded; the scheduler is to start it again"))
+    if child.budget:
+        return Ending("stopped", protocol.Reason("budget_stop", f"{child.budget}: stopped at its checkpoint"))
     if child.stopped:
         return Ending("stopped", protocol.Reason("stop", "stopped by a person"))
     if child.signal is not None:

@@ -47,6 +47,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ref_rate: float | None = None
     """Reference steps per second of the job's clock where they were measured beforehand (demo)."""
     objective: str = "carbon"
+    carbon_budget_g: float | None = None
+    cost_budget: float | None = None
+    energy_budget_kwh: float | None = None
+    on_budget: tuple[str, ...] = ("warn", "cap", "ask")
+    """What is done about one of these three that will not do, in this order: see job/allowance.py."""
     carbon_price: float | None = None
     gpu_price: float | None = None
     currency: str | None = None

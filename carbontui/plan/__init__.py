@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         ProblemLevel,
         load_problem,
         problem_from_dict,
+        shortened,
     )
     from carbontui.plan.results import Baseline, Evaluation, Frontier, FrontierPoint, Schedule, Violation
     from carbontui.plan.rivals import baselines
@@ -36,6 +37,7 @@ _HOME = {
     "ProblemError": "problem",
     "load_problem": "problem",
     "problem_from_dict": "problem",
+    "shortened": "problem",
     "Baseline": "results",
     "Evaluation": "results",
     "Frontier": "results",
@@ -67,6 +69,7 @@ __all__ = [
     "load_problem",
     "problem_from_dict",
     "replan",
+    "shortened",
     "solve",
 ]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,19 @@ _TOP = {
     "beta",
     "meta",
 }
+
+
+def shortened(problem: Problem, until_s: float) -> Problem:
+    """The same problem with a deadline at the end of the slot in which `until_s` lies."""
+    ends = list(accumulate(problem.dur_s))
+    keep = next((k + 1 for k, end in enumerate(ends) if end >= until_s - 1e-6), len(ends))
+    price = problem.price_per_kwh
+    return replace(
+        problem,
+        dur_s=problem.dur_s[:keep],
+        ci_g_per_kwh=problem.ci_g_per_kwh[:keep],
+        price_per_kwh=None if price is None else price[:keep],
+    )
 
 
 def problem_from_dict(data: Any) -> Problem:

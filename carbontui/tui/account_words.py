@@ -31,6 +31,23 @@ def estimate(found: protocol.Estimate) -> str:
     return f"{told}; drifting: steps took {found.drift:+.0%} over what was seen" if found.drifting else told
 
 
+def allowance(found: protocol.Allowance, now_s: float) -> str:
+    """'1.20 of 2.00 kg CO2 so far, 2.40 kg CO2 expected, used up at Fri 14:00'."""
+
+    def amount(value: float) -> str:
+        if found.kind == "carbon":
+            return f"{units.fmt_grams(value)} CO2"
+        return units.fmt_kwh(value) if found.kind == "energy" else units.fmt_money(value, found.unit)
+
+    told = f"{amount(found.used)} of {amount(found.most)} so far"
+    if found.expected is not None:
+        told += f", {amount(found.expected)} expected"
+    if found.used_up_at is not None:
+        at = units.from_iso(found.used_up_at)
+        told += f", used up at {units.fmt_named_clock(at, now_s)}" if at > now_s else ", used up"
+    return told
+
+
 def _band(lo: float | None, hi: float | None) -> str:
     return "" if lo is None or hi is None else f" ({units.fmt_grams(lo)} to {units.fmt_grams(hi)})"
 

@@ -20,13 +20,16 @@ from carbontui.tui import account_words
 POLL_S = 0.1
 CLOSING_S = 20.0
 UNLOADED_EXIT = 85
+BUDGET_EXIT = 5
 
 
 def exit_code(job: store.Job) -> int:
-    """The child's own code; 128 + n for a signal; 85 when it unloaded under --requeue; 1 when no exit was seen."""
+    """The child's code; 128 + n: a signal; 5: a budget stopped it; 85: unloaded under --requeue; 1: no exit seen."""
     record = job.exit
     if record is None:
         return 1
+    if record.get("budget"):
+        return BUDGET_EXIT
     if record.get("unloaded"):
         return UNLOADED_EXIT
     if record.get("signal") is not None:

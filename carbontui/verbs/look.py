@@ -77,6 +77,7 @@ def report(status: protocol.Status) -> list[str]:
         rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)}{so_far} against run-now"))
     if status.cost:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
+    rows += [(f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances]
     if status.intensity and live:
         signal = status.intensity.signal.replace("_", ", ")
         value = f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh in {status.intensity.zone} ({signal})"

@@ -103,13 +103,15 @@ auto = resume
 @click.argument("value")
 @_job
 def budget(value: str, job: str | None) -> None:
-    """Change the budget of a running job: 1.8x, 18h or "fri 09:00"."""
+    """Change the budget of a running job: 1.8x, 18h or "fri 09:00"; 3kg, 8kWh or 20EUR."""
+    from carbontui.job import allowance
     from carbontui.job.budget import parse
 
-    try:
-        parse(value, time.time())
-    except ValueError as error:
-        raise Failure(str(error), 2) from None
+    if not allowance.is_amount(value):
+        try:
+            parse(value, time.time())
+        except ValueError as error:
+            raise Failure(str(error), 2) from None
     command(job, "budget", {"budget": value})
 
 

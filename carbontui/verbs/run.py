@@ -18,8 +18,11 @@ from carbontui.verbs.failure import Failure, Finite
 if TYPE_CHECKING:
     from carbontui.job import spec as options
     from carbontui.job import store
+    from carbontui.job.allowance import Kind
 
 NAME_MAX = 80
+LEAST_TIME_BUDGET = "3x"
+"""How long a job may take under --objective time where no --budget says so: clean hours come once a day."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 
 
@@ -76,6 +79,30 @@ def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
     return (found.key if found else None), why
 
 
+def allowances(given: dict[Kind, str | None], settings: config.Settings) -> dict[str, Any]:
+    """The fields of a job's options for its carbon, cost and energy budgets. Raises Failure."""
+    from carbontui.job import allowance
+
+    fields: dict[Kind, str] = {"carbon": "carbon_budget_g", "cost": "cost_budget", "energy": "energy_budget_kwh"}
+    found: dict[str, Any] = {}
+    for kind, text in given.items():
+        if text is None:
+            continue
+        try:
+            found[fields[kind]] = allowance.parse(text, kind, settings.currency).most
+        except ValueError as error:
+            raise Failure(f"--{kind}-budget: {error}", 2) from None
+        if kind == "cost" and not settings.currency:
+            raise Failure("--cost-budget needs --currency, like EUR", 2)
+    try:
+        order = allowance.parse_order(settings.on_budget)
+    except ValueError as error:
+        raise Failure(f"--on-budget: {error}", 2) from None
+    if settings.objective == "time" and not found:
+        raise Failure("--objective time needs what it may use: --carbon-budget, --cost-budget or --energy-budget", 2)
+    return {**found, "on_budget": order}
+
+
 def warn_of_keys() -> None:
     """Warn now, not only on the screen, that the job goes on without the keys of this file."""
     from carbontui.grid.settings import KeyFileError, keys_file, read_keys
@@ -112,7 +139,11 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--work", help="Work of the whole run flat out, like 8h.")
 @click.option("--steps", type=click.IntRange(1), help="Optimizer steps of the whole run.")
 @click.option("--guess", is_flag=True, help="Plan with a total that is guessed, where nobody tells it.")
-@click.option("--objective", type=click.Choice(["carbon", "cost"]), help="What a plan minimises.")
+@click.option("--objective", type=click.Choice(["carbon", "cost", "time"]), help="What a plan minimises.")
+@click.option("--carbon-budget", help="CO2 of the whole job at most, like 2kg.")
+@click.option("--cost-budget", help="Money at most, in --currency, like 12.")
+@click.option("--energy-budget", help="Energy at the wall at most, like 5kWh.")
+@click.option("--on-budget", help="When such a budget will not do, in this order: warn, cap, ask, pause, stop.")
 @click.option("--carbon-price", type=Finite(0), help="Currency per tonne of CO2 (with --objective cost).")
 @click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
@@ -135,6 +166,10 @@ def run(
     steps: int | None,
     guess: bool,
     objective: str | None,
+    carbon_budget: str | None,
+    cost_budget: str | None,
+    energy_budget: str | None,
+    on_budget: str | None,
     carbon_price: float | None,
     gpu_price: float | None,
     currency: str | None,
@@ -165,14 +200,20 @@ def run(
         "zone": zone,
         "budget": budget,
         "objective": objective,
+        "on_budget": on_budget,
         "carbon_price": carbon_price,
         "gpu_price": gpu_price,
         "currency": currency,
         "max_pause": max_pause,
     }
-    settings = settings_for(**given).settings
+    loaded = settings_for(**given)
+    settings = loaded.settings
+    wanted = allowances({"carbon": carbon_budget, "cost": cost_budget, "energy": energy_budget}, settings)
+    wall_budget = settings.budget
+    if settings.objective == "time" and loaded.origin["budget"] == "default":
+        wall_budget = LEAST_TIME_BUDGET
     try:
-        budgets.parse(settings.budget, time.time())
+        budgets.parse(wall_budget, time.time())
     except ValueError as error:
         raise Failure(f"--budget: {error}", 2) from None
     prices = (settings.carbon_price, settings.gpu_price, settings.price_per_kwh)
@@ -213,11 +254,12 @@ def run(
             zone=key,
             zone_why=zone_why,
             grid=str(Path(grid_file).absolute()) if grid_file else None,
-            budget=settings.budget,
+            budget=wall_budget,
             work_s=work_s,
             steps=steps,
             guess=guess,
             objective=settings.objective,
+            **wanted,
             carbon_price=settings.carbon_price,
             gpu_price=settings.gpu_price,
             currency=settings.currency,

@@ -9,7 +9,7 @@ import pytest
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of
 
 from carbontui import protocol, units
-from carbontui.account.ending import Slots, Stretch, ending, price
+from carbontui.account.ending import Slots, Stretch, ending, to_come, used_up_at
 from carbontui.job.supervisor.core import ending as core
 from carbontui.job.supervisor.core import status
 from carbontui.job.supervisor.core.measured import Mean, Measured
@@ -45,8 +45,23 @@ def test_nothing_is_expected_of_a_grid_nobody_knows_and_gaps_do_not_look_clean()
     assert ending(1.0, [Stretch(0, 900, 1e3)], Slots(0, 900, [None], [None], [None])) is None
     gap = Slots(0, 900, [400.0, None], [None, None], [None, None])
     assert ending(0.0, [Stretch(900, 4500, 1000.0)], gap).gco2_g.value == pytest.approx(400.0)
-    assert price([Stretch(0, HOUR, 2000.0)], 0.0, 900.0, (None,)) is None
-    assert price([Stretch(0, HOUR, 2000.0)], 0.0, 900.0, (0.3,)) == pytest.approx(0.6)
+    assert to_come([Stretch(0, HOUR, 2000.0)], 0.0, 900.0, (None,)) is None
+    assert to_come([Stretch(0, HOUR, 2000.0)], 0.0, 900.0, (0.3,)) == pytest.approx(0.6)
+    rented = to_come(
+        [Stretch(0, HOUR, 2000.0), Stretch(HOUR, 2 * HOUR, 0.0, held=False)], 0.0, 900.0, (0.3,), rent_per_h=2.5
+    )
+    assert rented == pytest.approx(3.1)
+
+
+def test_the_moment_at_which_nothing_is_left():
+    rest = [Stretch(0, HOUR, 2000.0), Stretch(HOUR, 2 * HOUR, 0.0), Stretch(2 * HOUR, 4 * HOUR, 1000.0)]
+    slots = (0.0, HOUR, (300.0, 300.0, 100.0))
+    # 600 g in the first hour, none in the second, 100 g an hour from then on, the last slot's value holding
+    assert used_up_at(300.0, rest, *slots) == pytest.approx(HOUR / 2)
+    assert used_up_at(700.0, rest, *slots) == pytest.approx(3 * HOUR)
+    assert used_up_at(900.0, rest, *slots) is None
+    assert used_up_at(0.0, rest, *slots) == 0.0
+    assert used_up_at(1.0, rest, 0.0, HOUR, (None,)) is None
 
 
 @pytest.mark.parametrize("rest", [[Stretch(0, 40 * 900.0, 700.0)], [Stretch(0, 4 * 900.0, 700.0)]])

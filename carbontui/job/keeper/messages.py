@@ -39,6 +39,12 @@ class Stop(NamedTuple):
     now: bool = False
 
 
+class Last(NamedTuple):
+    """The command's next end is its last, resume marker or not, for the reason `why`; '' takes that back."""
+
+    why: str = ""
+
+
 class RelayedSignal(NamedTuple):
     """run -> keeper: a signal came to `carbontui run` from process `pid` (0: the kernel)."""
 
@@ -50,7 +56,7 @@ class BooksClosed(NamedTuple):
     """The books are closed: the keeper may leave."""
 
 
-Order = Beat | Hold | Freeze | Thaw | Stop | RelayedSignal | BooksClosed
+Order = Beat | Hold | Freeze | Thaw | Stop | Last | RelayedSignal | BooksClosed
 
 _KINDS: dict[str, type[Order]] = {
     "beat": Beat,
@@ -58,6 +64,7 @@ _KINDS: dict[str, type[Order]] = {
     "freeze": Freeze,
     "thaw": Thaw,
     "stop": Stop,
+    "last": Last,
     "signal": RelayedSignal,
     "done": BooksClosed,
 }
@@ -105,6 +112,8 @@ def decode_order(line: bytes) -> Order | None:
         return order if order.until is None or _finite(order.until) else None
     if isinstance(order, Freeze):
         return order if _finite(order.lease_s) and order.lease_s >= 0 else None
+    if isinstance(order, Last):
+        return order if isinstance(order.why, str) else None
     if isinstance(order, RelayedSignal):
         return order if type(order.number) is int and type(order.pid) is int else None
     return order

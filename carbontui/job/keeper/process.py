@@ -28,6 +28,7 @@ from carbontui.job.keeper.messages import (
     ChildFacts,
     Freeze,
     Hold,
+    Last,
     Order,
     RelayedSignal,
     Stop,
@@ -94,6 +95,8 @@ class Keeper:
         self.leader_code: int | None = None
         """Exit code of a child that ended while others of its process group have yet to obey the stop."""
         self.stopped_by_person = False
+        self.last_run = ""
+        """Why the command's next end is its last, although it may leave a marker; '' where it is not."""
         self.books_closed = False
         self.ended_at: float | None = None
 
@@ -190,6 +193,10 @@ class Keeper:
         self.child = None
         self.child_start = None
         marker = resuming.not_before(self.marker) if code == 0 and not self.stopped_by_person else None
+        if marker is None:
+            self.last_run = ""  # it has ended by itself
+        elif self.last_run:
+            marker = None  # it has left for good, with its checkpoint
         if marker is not None and not self.spec.get("requeue"):
             self.unloaded = True
             self.hold_until, self.word_at = marker, time.monotonic()
@@ -216,8 +223,9 @@ class Keeper:
             "code": code,
             "signal": number,
             "at": time.time(),
-            "stopped": self.stopped_by_person,
+            "stopped": self.stopped_by_person or bool(self.last_run),
             "unloaded": self.unloaded,
+            **({"budget": self.last_run} if self.last_run else {}),
         }
         if self.signals:
             self.exit["signals"] = sorted(self.signals)
@@ -236,7 +244,7 @@ class Keeper:
         """INT, then TERM, then KILL, to the child's whole process group; a held child never starts."""
         if self.exit:
             return
-        self.stopped_by_person = True
+        self.stopped_by_person, self.last_run = True, ""
         if self.child is None:
             self.unloaded = False  # nobody is to start it again
             self.finish(None, int(signal.SIGTERM))
@@ -257,6 +265,8 @@ class Keeper:
             self.freezer.let_go("the supervisor said so")
         elif isinstance(order, Stop):
             self.stop(order.now)
+        elif isinstance(order, Last):
+            self.last_run = order.why
         elif isinstance(order, RelayedSignal):
             self.relay.told(order.number, order.pid, time.monotonic())
         elif isinstance(order, BooksClosed):

@@ -20,7 +20,7 @@ from carbontui.job import store
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import boards, control, machine, progress, state
+from carbontui.job.supervisor.core import allowance_rules, allowances, boards, control, machine, progress, state
 from carbontui.job.supervisor.core.effects import Effect, effects
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.observe import observe
@@ -73,7 +73,7 @@ class Supervisor:
         budget, refused = budgets.stored(spec.budget, clock.at_wall(spec.created_s))
         if refused:
             say(refused)
-        self.cell = Cell(JobState(spec, clock, budget, progress.begun(spec)))
+        self.cell = Cell(JobState(spec, clock, budget, progress.begun(spec), allowances=allowances.of_spec(spec)))
         self.faults = Faults(say)
         self.journal = Journal(directory / "journal.db")
         self.recorder = Recorder(self.journal, clock)
@@ -337,7 +337,7 @@ class Supervisor:
         self.calibrator.tick(seen)
         if (self.calibrator.level, self.calibrator.text) != (seen.trial, seen.trial_text):
             seen = replace(seen, trial=self.calibrator.level, trial_text=self.calibrator.text)
-        now = state.expire(self.cell.state, seen.now_s)
+        now = allowance_rules.judged(state.expire(self.cell.state, seen.now_s), seen)
         asked, decision = control.decide(now.asked, observe(now, seen))
         after = state.enter(now, asked, decision, seen)
         renew = seen.mono_s - self._renewed >= protocol.RENEW_S

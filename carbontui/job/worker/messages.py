@@ -30,6 +30,14 @@ class Pauses(Struct, frozen=True, omit_defaults=True):
     pausing: tuple[int, ...] | None = None
 
 
+class Most(Struct, frozen=True, omit_defaults=True):
+    """What the rest of the work may use at most; None: as much as it takes."""
+
+    gco2_g: float | None = None
+    cost: float | None = None
+    kwh: float | None = None
+
+
 class PlanAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="plan"):
     """A plan for `problem` and the frontier of `curve`, the same problem with a later deadline (None: `problem`)."""
 
@@ -43,6 +51,8 @@ class PlanAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     uncertainty: float = 0.0
     """Relative standard error of a difference between two slots' forecasts."""
     pauses: Pauses = Pauses()
+    soonest: Most | None = None
+    """Given: the plan that finishes soonest with no more than this, the best where nothing does."""
     start_s: float | None = None
     """Epoch seconds of slot 0, for the words of the explanation."""
     currency: str | None = None
@@ -55,6 +65,7 @@ class PreviewAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
     problem: ProblemFile
     fixed: dict[int, int] = {}
     pauses: Pauses = Pauses()
+    soonest: Most | None = None
 
 
 class ForecastAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="forecast"):

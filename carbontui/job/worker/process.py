@@ -19,6 +19,7 @@ from carbontui.job.worker.messages import (
     Ask,
     ForecastAsk,
     GridData,
+    Most,
     Pauses,
     PlanAnswer,
     PlanAsk,
@@ -37,10 +38,12 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
 
     Raises plan.ProblemError for a problem that is none.
     """
-    problem = plan.problem_from_dict(ask.problem)
-    chosen, changed = _replan(problem, ask, ask.kept, ask.uncertainty)
+    whole = plan.problem_from_dict(ask.problem)
+    problem = whole if ask.soonest is None else soonest(whole, ask.soonest, ask.fixed, ask.pauses)
+    # a plan of least time is as late as what is left allows: kept, it would use a little more every time
+    chosen, changed = _replan(problem, ask, ask.kept if ask.soonest is None else None, ask.uncertainty)
     points = curve(ask.curve or ask.problem, ask.fixed, ask.pauses)
-    free = _replan(problem, msgspec.structs.replace(ask, fixed={}))[0].gco2 if ask.fixed else None
+    free = _replan(whole, msgspec.structs.replace(ask, fixed={}))[0].gco2 if ask.fixed else None
     return PlanAnswer(
         free_gco2=free,
         plan=_solved(chosen),
@@ -50,6 +53,25 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
         # a point later than the plan and no better than it is not worth showing
         frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < chosen.objective),
     )
+
+
+def soonest(problem: plan.Problem, most: Most, fixed: Mapping[int, int], pauses: Pauses) -> plan.Problem:
+    """The problem cut after the slot in which the work can first be done with no more than `most`; uncut where it
+    never can."""
+    try:
+        points = plan.frontier(problem, fixed or None).points
+    except plan.ProblemError:
+        return problem
+    for point in points:
+        allowed = _allowed(problem, point, pauses, fixed)
+        if allowed is not None and _within(allowed, most):
+            return plan.shortened(problem, allowed.finish_s)
+    return problem
+
+
+def _within(point: plan.FrontierPoint, most: Most) -> bool:
+    pairs = ((point.gco2_g, most.gco2_g), (point.cost, most.cost), (point.kwh, most.kwh))
+    return all(limit is None or value <= limit for value, limit in pairs)
 
 
 def curve(
@@ -91,7 +113,10 @@ def _allowed(
 
 def preview_plan(ask: PreviewAsk) -> PreviewAnswer:
     """The plan another budget or carbon price would give around the fixed slots; nothing kept, no frontier."""
-    chosen, _ = _replan(plan.problem_from_dict(ask.problem), ask)
+    problem = plan.problem_from_dict(ask.problem)
+    if ask.soonest is not None:
+        problem = soonest(problem, ask.soonest, ask.fixed, ask.pauses)
+    chosen, _ = _replan(problem, ask)
     return PreviewAnswer(plan=_solved(chosen))
 
 
@@ -105,12 +130,12 @@ def forecast(ask: ForecastAsk) -> GridData:
 def _replan(
     problem: plan.Problem, ask: PlanAsk | PreviewAsk, kept: tuple[int, ...] | None = None, uncertainty: float = 0.0
 ) -> tuple[plan.Schedule, bool]:
-    limits = ask.pauses
+    limits, slots = ask.pauses, len(problem.dur_s)
     return plan.replan(
         problem,
         kept,
         uncertainty,
-        ask.fixed,
+        {slot: level for slot, level in ask.fixed.items() if slot < slots},
         max_pause_s=limits.max_pause_s,
         still_s=limits.still_s,
         pausing=limits.pausing,

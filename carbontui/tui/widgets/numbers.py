@@ -76,7 +76,20 @@ class Numbers(Cells):
         rows.append(self._line("energy", units.fmt_kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")))
         if status.cost is not None:
             rows.append(self._line("cost", units.fmt_money(status.cost.value, status.cost.currency), m(status, "cost")))
+        rows += [self._allowance(entry, status) for entry in status.allowances]
         return rows
+
+    def _allowance(self, entry: protocol.Allowance, status: protocol.Status) -> CellRow:
+        """What the job may use, how much of it is gone, and whether it will do."""
+        label = {"carbon": "CO₂ max", "cost": "cost max", "energy": "kWh max"}[entry.kind]
+        shown = {"carbon": units.fmt_grams, "energy": units.fmt_kwh}.get(entry.kind)
+        value = shown(entry.most) if shown else units.fmt_money(entry.most, entry.unit)
+        now_s, used = units.from_iso(status.measured_at), f"{entry.used / entry.most:.0%} used"
+        if entry.used >= entry.most:
+            return self._line(label, value, "", used, "fault")
+        if entry.used_up_at is None:
+            return self._line(label, value, "", used if entry.expected is None else f"{used}, lasts to the end")
+        return self._line(label, value, "F", f"{used}, gone {words.clock_iso(entry.used_up_at, now_s)}", "warning")
 
     def _brief(self, status: protocol.Status) -> CellRow:
         """Progress and watts on one row, where there is room for no more."""

@@ -10,6 +10,7 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
+from carbontui.job.allowance import Allowance, checked, recognised
 from carbontui.job.supervisor.core import boards, calibration, capabilities, finish, override, progress
 from carbontui.job.supervisor.core.effects import (
     Effect,
@@ -69,6 +70,8 @@ def _stop(cmd: protocol.Cmd, by: str) -> Reply:
 
 def _budget(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
     text, now = str(cmd.args.get("budget", "")), seen.now_s
+    if (allowance := recognised(text, state.spec.currency)) is not None:
+        return _allowance(state, cmd, allowance, by)
     new = replace(state, budget=budgets.parse(text, now))
     deadline, left = new.deadline_s, new.progress.left_s
     # in the supervisor's clock, which need not be that of who asks: named, so that a mistake is seen
@@ -77,6 +80,17 @@ def _budget(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[
         when += f"; it cannot be met: flat out the work ends {units.fmt_clock(now + left, now)}"
     done = (Record("budget", {"by": by, "budget": text}), Replan(f"budget {text} by {by}"), Keep())
     return new, Reply(protocol.Result(cmd.id, True, text=f"budget {text}{when}"), done)
+
+
+def _allowance(state: JobState, cmd: protocol.Cmd, new: Allowance, by: str) -> tuple[JobState, Reply]:
+    """Another carbon, cost or energy budget: what was done about the old one is judged anew."""
+    new = checked(new)
+    used = state.totals.of(new.kind)
+    words = f"{new.kind} budget {new.words(currency=state.spec.currency)}"
+    so_far = f"{words}; {new.words(used, state.spec.currency)} used so far"
+    done = (Record("budget", {"by": by, new.kind: new.most}), Replan(f"{words} by {by}"), Keep())
+    after = replace(state, allowances=state.allowances.with_(new))
+    return after, Reply(protocol.Result(cmd.id, True, text=so_far), done)
 
 
 def _calibrate(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> Reply:

@@ -1,7 +1,8 @@
 """Asked: one pure function, (asked, observation) -> (asked, decision).
 
 Everything that decides what the training process is asked to do is here. The order of authority: the end of the job, a
-person's override, what is unknown (then flat out), the deadline, the longest pause, the plan.
+person's override, an allowance that is used up, what is unknown (then flat out), the deadline, the longest pause, the
+plan; an allowance that will not do caps what is left of it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job.child import ending
+from carbontui.job.supervisor.core import levels
 from carbontui.job.supervisor.core.levels import FULL, PAUSE, Level
 from carbontui.job.supervisor.core.observation import Observation
 
@@ -66,6 +68,7 @@ def restored(kept: Any, mono_s: float) -> Asked:
 def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
     """The whole policy of one job, evaluated about once a second and at every event."""
     level, reason, spent = _choose(before, seen)
+    level, reason = _within_allowance(level, reason, seen)
     asked = _ask(before, seen, level)
     asked = replace(asked, spent_pause=spent)
     state, reason = _observe(asked, seen, level, reason)
@@ -78,6 +81,9 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
     if seen.child.stopped:
         # held, it could not obey: a script that ends at its next step must reach it
         return FULL, reason("stop", "stopping: a person asked for it"), False
+    if seen.used_up is not None and seen.used_up[0].kind == "unload":
+        # a person has asked for this end, too: only a larger allowance takes it back
+        return *seen.used_up, False
     if seen.override is not None:
         who = seen.override.by
         until = "" if seen.override_until_s is None else f" until {units.fmt_clock(seen.override_until_s, seen.now_s)}"
@@ -88,6 +94,8 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
             text = f"capped at {watts:g} W per GPU by {who}{until}"
             return Level(f"cap {watts:g} W", "cap", cap_w=watts), reason("override", text), False
         return FULL, reason("override", f"boosted by {who}{until}"), False
+    if seen.used_up is not None:
+        return *seen.used_up, False
     if seen.trial is not None:
         return seen.trial, reason("calibrating", f"measuring {seen.trial.name}"), False
     planned = seen.planned
@@ -108,6 +116,17 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
         return planned, reason("late", "flat out, and still later than the budget"), False
     code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
     return planned, reason(code, _plan_text(planned, seen)), False
+
+
+def _within_allowance(level: Level, reason: protocol.Reason, seen: Observation) -> tuple[Level, protocol.Reason]:
+    """No faster than under the cap that keeps the job within its allowances; a person's word stands above it."""
+    free = seen.allowance_cap_w is None or seen.override is not None or seen.trial is not None or seen.child.stopped
+    if free or seen.allowance_cap_w is None:
+        return level, reason
+    slower = levels.under(level, seen.allowance_cap_w)
+    if slower is level:
+        return level, reason
+    return slower, protocol.Reason("budget_stop", f"capped at {seen.allowance_cap_w:g} W to stay within its budget")
 
 
 def _plan_text(planned: Level, seen: Observation) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core import boards
+from carbontui.job.supervisor.core import allowance_rules, boards
 from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -106,6 +106,13 @@ class StopChild:
 
 
 @dataclass(frozen=True, slots=True)
+class LastRun:
+    """The command's next end is its last: a checkpoint that it leaves with is not resumed. '' takes that back."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class StartCalibration:
     """Measure the speed-per-watt curve."""
 
@@ -126,6 +133,7 @@ Effect = (
     | Replan
     | Keep
     | StopChild
+    | LastRun
     | StartCalibration
 )
 
@@ -133,11 +141,12 @@ Effect = (
 def effects(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
     """What the step from `before` to `after` asks for. `renew`: leases are due to be renewed."""
     return (
-        *_told(before, after),
+        *_told(before, after, seen),
         *_wants(before, after, renew=renew),
         *_hold(before, after, seen, renew=renew),
         *_freeze(before, after, seen, renew=renew),
         *_limit(before, after),
+        *_last(before, after, seen, renew=renew),
         *_boards(after, seen),
     )
 
@@ -176,6 +185,16 @@ def _freeze(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> 
     return (Thaw(),) if before.asked.freeze or seen.child.frozen else ()
 
 
+def _last(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+    """A stop by an allowance: the command leaves with a checkpoint, and the keeper knows that it will not be back."""
+    was, why = allowance_rules.why_last(before), allowance_rules.why_last(after)
+    if not why:
+        return (LastRun(""),) if was else ()
+    told: tuple[Effect, ...] = (LastRun(why),) if renew or why != was else ()
+    # a keeper of before knows no last run: it is stopped once the command has left
+    return (*told, StopChild(now=True)) if seen.child.state == "unloaded" and renew else told
+
+
 def _limit(before: JobState, after: JobState) -> tuple[Effect, ...]:
     watts, left = after.asked.limit_w, before.boards.left
     if watts == before.asked.limit_w:
@@ -196,13 +215,24 @@ def _boards(after: JobState, seen: Inputs) -> tuple[Effect, ...]:
     return (*disown, WatchBoards(after.boards.named, tuple(sorted(own))))
 
 
+def _told_allowances(before: JobState, after: JobState, seen: Inputs) -> list[Effect]:
+    """What has become of the allowances; a plan of least time is made anew with what is left."""
+    if before.allowances.doing == after.allowances.doing:
+        return []
+    now = after.allowances
+    figures = [(p.allowance.kind, p.allowance.most, p.used, p.expected) for p in now.prospects]
+    facts = {"over": now.over, "spent": now.spent, "act": now.act, "cap_w": now.cap_w, "asked": now.asked_s is not None}
+    told = next(iter(allowance_rules.notices(after, seen.now_s)), "the budgets will do again")
+    return [Record("allowance", {**facts, "figures": figures}), LogLine(told), Replan("an allowance"), Keep()]
+
+
 def _key(decision: Decision) -> tuple[str, str, str]:
     """What is news: state and reason, and why no step is seen once that is known; other sentences only count on."""
     why = decision.reason.text if decision.reason.code == "no_client" and decision.state == "running" else ""
     return decision.state, decision.reason.code, why
 
 
-def _told(before: JobState, after: JobState) -> tuple[Effect, ...]:
+def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]:
     """What goes into journal and log, and what calls for a new plan."""
     found: list[Effect] = []
     over, new = before.override.current, after.decision
@@ -210,6 +240,7 @@ def _told(before: JobState, after: JobState) -> tuple[Effect, ...]:
         found += [Record("override_over", {"mode": over.mode, "by": over.by}), Replan("the override ended")]
     if after.caps_hold != before.caps_hold:
         found.append(Replan("limits can be set" if after.caps_hold else "limits cannot be set"))
+    found += _told_allowances(before, after, seen)
     if _key(new) != _key(before.decision):
         facts = {"state": new.state, "reason": new.reason.code, "text": new.reason.text, "level": new.level}
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}))

@@ -10,7 +10,7 @@ from carbontui import protocol, units
 from carbontui.account import ending as account
 from carbontui.account.ending import Stretch
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core import finish, machine, plan, plan_request, problem
+from carbontui.job.supervisor.core import finish, levels, machine, plan, plan_request, problem
 from carbontui.job.supervisor.core.levels import STILL, Level
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -23,7 +23,7 @@ def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
     full_w = machine.full_wall_w(state, seen)
     if not state.live or totals.gco2_g is None or full_w is None or outlook is None or total_s is None:
         return None
-    rest = stretches(state, seen)
+    rest = stretches(state, seen, state.allowances.cap_w)
     if rest is None:
         return None
     run_now_end_s = state.start_s + total_s
@@ -62,8 +62,19 @@ def provenance(state: JobState, seen: Inputs) -> protocol.Provenance:
     return protocol.Provenance("forecast", f"metered so far, then {follows} on {source}{assumed}; {band}")
 
 
-def stretches(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
-    """The rest of the work at the wall, from now to its end; None while it has no end or is not known."""
+ENDLESS_S = 30 * 86400.0
+"""So far ahead is looked where nobody knows the end."""
+
+
+def endless(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
+    """Flat out from now on, where the end of the work is not known; None until the watts flat out were measured."""
+    watts = machine.full_wall_w(state, seen)
+    return None if watts is None else (Stretch(seen.now_s, seen.now_s + ENDLESS_S, watts),)
+
+
+def stretches(state: JobState, seen: Inputs, cap_w: float | None = None) -> tuple[Stretch, ...] | None:
+    """The rest of the work at the wall, from now to its end; None while it has no end or is not known. Nothing runs
+    faster than under the cap `cap_w` (watts per GPU) where one is given."""
     left_s = state.progress.left_s
     known = machine.machine(state, seen)
     now = {level.name: level for level in problem.levels_of(known, started=seen.child.state != "waiting")}
@@ -71,7 +82,8 @@ def stretches(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
         return None
     found: list[Stretch] = []
     at, still = seen.now_s, plan_request.level_now(state, seen) in ("pause", "unload")
-    for until, level in _levels(state, seen, now):
+    for until, planned in _levels(state, seen, now):
+        level = planned if planned is None or cap_w is None else levels.under(planned, cap_w, now.values())
         if left_s <= 1e-9:
             break
         if level is None or (level.speed <= 0 and until == math.inf):
@@ -126,12 +138,9 @@ def _cost(state: JobState, seen: Inputs, rest: tuple[Stretch, ...], outlook: Out
         return None
     if all(price is None for price in prices):
         prices = (state.spec.price_per_kwh,)
-    power = account.price(rest, outlook.start_s, outlook.step_s, prices)
-    if power is None:
-        return None
-    held_s = sum(part.end_s - part.start_s for part in rest if part.held)
-    rent = (state.spec.gpu_price or 0.0) * len(seen.devices) * held_s / 3600.0
-    return protocol.Cost(round(spent.value + power + rent, 9), spent.currency)
+    rent = (state.spec.gpu_price or 0.0) * len(seen.devices)
+    more = account.to_come(rest, outlook.start_s, outlook.step_s, prices, rent_per_h=rent)
+    return None if more is None else protocol.Cost(round(spent.value + more, 9), spent.currency)
 
 
 def _rounded(value: float | None) -> float | None:

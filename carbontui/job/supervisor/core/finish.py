@@ -42,7 +42,9 @@ def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
         # what nobody expects must not be planned as clean
         return protocol.Reason("no_grid", f"no shifting in time: {seen.grid_note or 'no grid source answers'}")
     priced = spec.price_per_kwh is not None or any(value is not None for value in outlook.price)
-    if spec.objective == "cost" and not priced and not spec.carbon_price:
+    kinds = {entry.kind for entry in state.allowances.given}
+    by_cost = spec.objective == "cost" or (spec.objective == "time" and kinds == {"cost"})
+    if by_cost and not priced and not spec.carbon_price:
         # every hour would cost nothing, and any plan be the best
         text = f"no shifting in time: no electricity price in {spec.currency} is known; set price_per_kwh"
         return protocol.Reason("no_grid", text)

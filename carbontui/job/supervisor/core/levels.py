@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from carbontui import protocol
@@ -36,6 +37,14 @@ PAUSE = Level("pause", "pause", 0.0, 0.0)
 def cap(watts: float, name: str | None = None) -> Level:
     """A cap of `watts` per GPU whose speed nobody has measured."""
     return Level(name or f"cap {watts:.0f} W", "cap", cap_w=watts)
+
+
+def under(planned: Level, cap_w: float, known: Iterable[Level] = ()) -> Level:
+    """The planned level, or the cap of `cap_w` where it would run faster than under that."""
+    faster = planned.kind == "full" or (planned.kind == "cap" and (planned.cap_w or 0.0) > cap_w)
+    if not faster:
+        return planned
+    return next((level for level in known if level.kind == "cap" and level.cap_w == cap_w), cap(cap_w))
 
 
 def to_wire(level: Level) -> protocol.LevelInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from carbontui import units
-from carbontui.job.supervisor.core import boards, finish
+from carbontui.job.supervisor.core import allowance_rules, boards, finish
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import Capability, Reading
@@ -21,6 +21,7 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
     # what a person is about to lose by their own word comes before what was there all along
     if sentence := finish.unreachable_by_pause(state, seen.now_s):
         found.append(sentence)
+    found += allowance_rules.notices(state, seen.now_s)
     if not seen.guarded:
         found.append("unguarded: no restart (the keeper is gone)")
     # the screen has room for the first: what makes the watts wrong comes before where the grid data is from

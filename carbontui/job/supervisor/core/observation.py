@@ -152,3 +152,7 @@ class Observation:
     """Why a training that has shown steps is not held at one."""
     trial: Level | None = None
     """A calibration's level, inside the slack."""
+    used_up: tuple[Level, protocol.Reason] | None = None
+    """What a used-up allowance holds the job at, and why."""
+    allowance_cap_w: float | None = None
+    """Watts per GPU that keep the job within its allowances."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from carbontui.job.supervisor.core import boards, capabilities, finish
+from carbontui.job.supervisor.core import allowance_rules, boards, capabilities, finish
 from carbontui.job.supervisor.core.observation import Inputs, Observation
 from carbontui.job.supervisor.core.state import JobState
+
+USED_UP_HOLD_S = 86400.0
+"""What is used up stays so until a person raises it: until then, a day at a time."""
 
 
 def observe(state: JobState, seen: Inputs) -> Observation:
     """No effects: asked twice it says the same."""
     says = finish.planned(state, seen)
+    used_up = allowance_rules.holds(state)
+    if used_up is not None:
+        says = says._replace(next_at_s=seen.now_s + USED_UP_HOLD_S)
     refused = boards.refused_cap(state.asked.limit_w, seen)
     return Observation(
         now_s=seen.now_s,
@@ -34,4 +40,6 @@ def observe(state: JobState, seen: Inputs) -> Observation:
         unseen=seen.unseen,
         deaf=finish.why_deaf(seen),
         trial=seen.trial,
+        used_up=used_up,
+        allowance_cap_w=state.allowances.cap_w,
     )

@@ -9,7 +9,7 @@ from carbontui.job.supervisor.core import finish, machine, plan, problem
 from carbontui.job.supervisor.core.levels import STILL
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.job.worker.messages import Pauses, PlanAsk, PreviewAsk
+from carbontui.job.worker.messages import Most, Pauses, PlanAsk, PreviewAsk
 
 PLAN_NOISE = 0.05
 """Relative standard error of a difference between two slots' forecasts, which a new plan must win by, until this
@@ -76,8 +76,20 @@ def plan_request(state: JobState, seen: Inputs) -> PlanRequest | None:
         currency=state.spec.currency,
         uncertainty=noise(state),
         pauses=_pauses(state, setup, now),
+        soonest=most(state, seen),
     )
     return PlanRequest(ask, setup, deadline, left)
+
+
+def most(state: JobState, seen: Inputs) -> Most | None:
+    """What the rest may use, where the least time is asked for: of grams, a share for the forecast's own error (the
+    upper end of the band at the end) is kept back. None for another objective."""
+    if state.spec.objective != "time" or not state.allowances.given:
+        return None
+    left = {entry.kind: max(0.0, entry.most - state.totals.of(entry.kind)) for entry in state.allowances.given}
+    grams = left.get("carbon")
+    kept_back = state.allowances.forecast_share
+    return Most(None if grams is None else grams / (1.0 + kept_back), left.get("cost"), left.get("energy"))
 
 
 def noise(state: JobState) -> float:
@@ -99,14 +111,16 @@ def preview_request(state: JobState, seen: Inputs, budget: Budget, carbon_price:
         return None
     setup = plan.with_price(setup, carbon_price)
     fixed = plan.fixed_slots(state.override.current, state.override.until_s, setup)
-    return PreviewRequest(PreviewAsk(problem=setup.problem, fixed=fixed, pauses=_pauses(state, setup, now)), setup)
+    ask = PreviewAsk(problem=setup.problem, fixed=fixed, pauses=_pauses(state, setup, now), soonest=most(state, seen))
+    return PreviewRequest(ask, setup)
 
 
 def aim(state: JobState, gpus: int) -> problem.Aim:
-    """What is minimised: grams, money, or money with a price on grams."""
+    """What is minimised: grams, money, or money with a price on grams; for the least time what is allowed of it."""
     spec = state.spec
     rent = (spec.gpu_price or 0.0) * max(1, gpus)
-    if spec.objective == "cost":
+    kinds = {entry.kind for entry in state.allowances.given}
+    if spec.objective == "cost" or (spec.objective == "time" and kinds == {"cost"}):
         return problem.Aim(1.0, (spec.carbon_price or 0.0) / 1e6, rent)
     return problem.Aim(0.0, 1.0, rent)
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field, replace
 
 from carbontui import protocol
 from carbontui.grid.types import Outlook
+from carbontui.job.allowance import Kind
 from carbontui.job.budget import Budget
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core import boards, measured, override, progress
+from carbontui.job.supervisor.core.allowances import Allowances
 from carbontui.job.supervisor.core.boards import Boards
 from carbontui.job.supervisor.core.control import STARTING, Asked, Decision
 from carbontui.job.supervisor.core.levels import STILL, Level
@@ -41,6 +43,12 @@ class Totals:
     shares: dict[str, float] = field(default_factory=dict)
     """Share of all joules by how they were metered."""
 
+    def of(self, kind: Kind) -> float:
+        """Grams, money or kWh at the wall, as far as they are known."""
+        if kind == "energy":
+            return self.wall_kwh
+        return (self.gco2_g or 0.0) if kind == "carbon" else self.cost.value if self.cost else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class JobState:
@@ -61,6 +69,7 @@ class JobState:
     curve: Curve | None = None
     outlook: Outlook | None = None
     totals: Totals = field(default_factory=Totals)
+    allowances: Allowances = field(default_factory=Allowances)
     caps_hold: bool = False
     """Every board takes a limit, as far as is known."""
     changed_mono_s: float = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui import protocol, units
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core import boards, ending, estimating, finish, machine
+from carbontui.job.supervisor.core import allowance_rules, boards, ending, estimating, finish, machine
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import SENSOR_BOUND, Reading
@@ -53,6 +53,7 @@ def status(
         cost=totals.cost,
         at_end=at_end,
         estimate=estimate,
+        allowances=allowance_rules.on_wire(state),
         intensity=_intensity(state.outlook, seen.now_s),
         exit=_exit(seen),
         certificate=state.plan.view.certificate if state.plan else None,

@@ -15,7 +15,7 @@ from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.budget import Budget
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import boards, control, machine, measured, override, plan, progress
+from carbontui.job.supervisor.core import allowances, boards, control, machine, measured, override, plan, progress
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.state import JobState
@@ -66,6 +66,10 @@ class Handover:
             "control": ("the kept state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
             "boards": ("the boards it named", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
             "budget": ("the kept budget", with_budget),
+            "allowances": (
+                "what it may use",
+                lambda s, k: replace(s, allowances=allowances.restored(s.allowances, k)),
+            ),
             "plan": ("the kept plan", lambda s, k: replace(s, plan=plan.restored(k))),
         }
         with self._confined("the kept account"):
@@ -134,6 +138,7 @@ class Handover:
         keep("overrides", override.to_kept(state.override))
         keep("control", msgspec.to_builtins(state.asked))
         keep("budget", msgspec.to_builtins(state.budget))
+        keep("allowances", allowances.to_kept(state.allowances))
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, seen.limits.left))
         keep("accounts", basis(state, seen, self._accounting.carried_over.gco2_g))
 

@@ -11,6 +11,7 @@ from carbontui.job.supervisor.core.effects import (
     Freeze,
     Hold,
     Keep,
+    LastRun,
     LogLine,
     Record,
     Replan,
@@ -99,6 +100,8 @@ class Actuators:
                 self._keep()
             case StopChild(now):
                 self._keeper.stop(now=now)
+            case LastRun(why):
+                self._keeper.last(why)
             case StartCalibration(by):
                 self._calibrate(by)
 

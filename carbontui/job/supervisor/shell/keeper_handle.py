@@ -19,6 +19,7 @@ from carbontui.job.keeper.messages import (
     ChildFacts,
     Freeze,
     Hold,
+    Last,
     Order,
     Stop,
     Thaw,
@@ -138,6 +139,10 @@ class KeeperHandle:
 
     def thaw(self) -> None:
         self._order(Thaw())
+
+    def last(self, why: str) -> None:
+        """The command's next end is its last; '' takes that back."""
+        self._order(Last(why))
 
     def done(self) -> None:
         """The books are closed: the keeper may leave."""

@@ -1,0 +1,98 @@
+"""Allowances: how much CO2, money or energy a job may use in all, and what is done when that will not be enough."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from carbontui import units
+
+Kind = Literal["carbon", "cost", "energy"]
+Act = Literal["warn", "cap", "ask", "pause", "stop"]
+KINDS: tuple[Kind, ...] = ("carbon", "cost", "energy")
+ACTS: tuple[Act, ...] = ("warn", "cap", "ask", "pause", "stop")
+DEFAULT_ORDER: tuple[Act, ...] = ("warn", "cap", "ask")
+MOST = 1e12
+"""Grams, currency or kWh: nobody means more."""
+_GRAMS = {"mg": 1e-3, "g": 1.0, "kg": 1e3, "t": 1e6}
+_KWH = {"wh": 1e-3, "kwh": 1.0, "mwh": 1e3, "j": 1 / units.J_PER_KWH, "kj": 1e3 / units.J_PER_KWH}
+_FORMS = {"carbon": "2kg or 350g", "cost": "12 (in --currency) or 12EUR", "energy": "5kWh or 300Wh"}
+
+
+class Allowance(NamedTuple):
+    """`most` is grams of CO2, an amount of the job's currency, or kWh at the wall, by `kind`."""
+
+    kind: Kind
+    most: float
+
+    def words(self, amount: float | None = None, currency: str | None = None) -> str:
+        """An amount of this kind (its own by default): '2.00 kg CO2', '12.00 EUR', '5.00 kWh'."""
+        value = self.most if amount is None else amount
+        if self.kind == "carbon":
+            return f"{units.fmt_grams(value)} CO2"
+        return units.fmt_kwh(value) if self.kind == "energy" else units.fmt_money(value, currency or "").strip()
+
+
+def parse(text: str, kind: Kind, currency: str | None = None) -> Allowance:
+    """'2kg', '12', '12EUR', '5kWh', of the `kind` asked for. Raises ValueError naming the value and the form."""
+    found = recognised(text, currency)
+    if found is None and kind == "cost" and re.fullmatch(r"\s*\d+(\.\d+)?\s*", text):
+        found = Allowance("cost", float(text))
+    if found is None or found.kind != kind:
+        raise ValueError(f"{text!r} is no {kind} budget; write it like {_FORMS[kind]}")
+    return checked(found)
+
+
+def checked(found: Allowance) -> Allowance:
+    """The same if it can be one. Raises ValueError."""
+    if not 0 < found.most <= MOST:
+        raise ValueError(f"a {found.kind} budget is more than nothing and at most {MOST:g}, not {found.most:g}")
+    return found
+
+
+def is_amount(text: str) -> bool:
+    """Whether a budget is meant as an amount of CO2, energy or money, not as a time."""
+    unit = re.fullmatch(r"\s*\d+(?:\.\d+)?\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", text)
+    if not unit:
+        return False
+    return unit[1].lower() in (_GRAMS | _KWH) or re.fullmatch("[A-Z]{3}", unit[1]) is not None
+
+
+def recognised(text: str, currency: str | None) -> Allowance | None:
+    """The allowance that a number with a unit means; None for everything else. Raises ValueError for an amount of
+    another currency than the job's."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", text)
+    if not match:
+        return None
+    value, unit = float(match[1]), match[2]
+    if (factor := _GRAMS.get(unit.lower())) is not None:
+        return Allowance("carbon", value * factor)
+    if (factor := _KWH.get(unit.lower())) is not None:
+        return Allowance("energy", value * factor)
+    if re.fullmatch(r"[A-Z]{3}", unit):
+        if unit != currency:
+            raise ValueError(f"{text!r}: the job counts in {currency or 'no currency; start it with --currency'}")
+        return Allowance("cost", value)
+    return None
+
+
+def parse_order(text: str) -> tuple[Act, ...]:
+    """'warn,cap,ask' as what is done, in that order. Raises ValueError naming what is not known."""
+    named = [part.strip().lower() for part in text.split(",") if part.strip()]
+    if not named:
+        raise ValueError(f"{text!r} names nothing to do; write some of {','.join(ACTS)}")
+    found: list[Act] = []
+    for name in named:
+        act = next((known for known in ACTS if known == name), None)
+        if act is None:
+            raise ValueError(f"{name!r} is not one of {', '.join(ACTS)}")
+        if act in found:
+            raise ValueError(f"{name!r} is named twice")
+        found.append(act)
+    return tuple(found)
+
+
+def order_of(stored: Sequence[str]) -> tuple[Act, ...]:
+    """The acts of a stored list that this version knows."""
+    return tuple(act for name in stored for act in ACTS if act == name)

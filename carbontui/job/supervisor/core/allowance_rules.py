@@ -1,0 +1,278 @@
+"""When an allowance will be used up, and what is done about it.
+
+The acts are tried in the person's order. `warn`, `cap` and `ask` answer what is expected: each only where those before
+it leave the expected total above what is allowed. `pause` and `stop` wait until it is used up. Training that nobody
+may stop goes on, and says what it uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from carbontui import protocol, units
+from carbontui.account import ending as account
+from carbontui.account.ending import Stretch
+from carbontui.job.allowance import Act, Allowance, Kind
+from carbontui.job.supervisor.core import ending, machine
+from carbontui.job.supervisor.core.allowances import Allowances, Prospect
+from carbontui.job.supervisor.core.levels import PAUSE, Level
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.problem import DEFAULT_UNLOAD_S
+from carbontui.job.supervisor.core.state import JobState
+
+JUDGED_EVERY_S = 10.0
+"""Seconds of the machine between two looks ahead; what is used is compared at every tick."""
+JUDGED_EVERY_REPLAY_S = 0.5
+ASK_S = 600.0
+"""A question that nobody has answered by then is left standing; the training has gone on all the time."""
+RELIEF = 0.97
+"""An act ends when without it this share of the allowance would do: at the limit itself it would come and go."""
+RESERVE_MOST = 0.05
+"""No more of an allowance than this is set aside for the last checkpoint."""
+LEAVE = Level("unload", "unload", 0.0, 0.0)
+
+# --- the judgement -----------------------------------------------------------------------------------------------
+
+
+def judged(state: JobState, seen: Inputs) -> JobState:
+    """The state with its allowances compared with what is used and expected, and with what is to be done."""
+    held = state.allowances
+    if not held.given or not state.live:
+        return state
+    every = JUDGED_EVERY_REPLAY_S if state.clock.replay else JUDGED_EVERY_S
+    if seen.mono_s - held.judged_mono_s >= every:
+        held = _look_ahead(replace(state, allowances=held), seen)
+    else:
+        held = replace(held, prospects=tuple(_refreshed(state, entry) for entry in held.prospects))
+    return replace(state, allowances=_used_up(state, seen, held))
+
+
+def _look_ahead(state: JobState, seen: Inputs) -> Allowances:
+    """The totals expected, and the acts that answer them."""
+    share = _forecast_share(state, seen)
+    held = replace(state.allowances, judged_mono_s=seen.mono_s, no_cap="", forecast_share=share)
+    freely = _prospects(state, seen, None)
+    fits = _fits(freely, RELIEF if held.cap_w is not None or held.asked_s is not None else 1.0)
+    if fits:
+        return replace(held, prospects=freely, over=(), cap_w=None, asked_s=None)
+    cap_w, why, prospects = None, "", freely
+    if "cap" in held.order:
+        cap_w, why, prospects = _cap(state, seen, freely)
+    over = _exceeded(prospects)
+    asks = "ask" in held.order and bool(over)
+    asked_s = (seen.now_s if held.asked_s is None else held.asked_s) if asks else None
+    return replace(held, prospects=prospects, over=over, cap_w=cap_w, no_cap=why, asked_s=asked_s)
+
+
+def _cap(state: JobState, seen: Inputs, freely: tuple[Prospect, ...]) -> tuple[float | None, str, tuple[Prospect, ...]]:
+    """The fastest cap under which everything fits, else the most frugal one; why there is none."""
+    caps = sorted(machine.caps(state), key=lambda entry: -entry.cap_w)
+    if not caps:
+        why = "the boards take no limit" if not state.caps_hold else "its speed under a cap is not measured yet"
+        return None, f"no cap: {why}", freely
+    found = [(entry.cap_w, _prospects(state, seen, entry.cap_w)) for entry in caps]
+    for cap_w, prospects in found:
+        if _fits(prospects, 1.0):
+            return cap_w, "", prospects
+    first = _exceeded(freely)[0] if _exceeded(freely) else None
+    totals = [(_expected(prospects, first), cap_w, prospects) for cap_w, prospects in found]
+    total, cap_w, prospects = min(totals, key=lambda entry: entry[0])
+    if total >= _expected(freely, first):
+        return None, "no cap: none would use less", freely
+    return cap_w, "", prospects
+
+
+def _used_up(state: JobState, seen: Inputs, held: Allowances) -> Allowances:
+    """pause or stop once nothing is left; what a last checkpoint takes is set aside."""
+    reserve = _reserve(state, seen) if "stop" in held.order else {}
+
+    def gone(entry: Prospect) -> bool:
+        kept_back = min(RESERVE_MOST * entry.allowance.most, reserve.get(entry.allowance.kind, 0.0))
+        return entry.used >= entry.allowance.most - kept_back
+
+    spent = next((entry.allowance.kind for entry in held.prospects if gone(entry)), None)
+    if spent is None:
+        return replace(held, spent=None, act=None, no_stop="")
+    act: Act | None = None
+    why = ""
+    for step in held.order:
+        if step == "stop" and held.act != "stop" and not _can_stop(state, seen):
+            why = "it has no checkpoint function (carbontui.on_checkpoint): it is not stopped"
+            continue
+        if step in ("pause", "stop"):
+            act = step
+            break
+    return replace(held, spent=spent, act=act, no_stop=why)
+
+
+def _can_stop(state: JobState, seen: Inputs) -> bool:
+    leader = seen.leader
+    return seen.child.state == "unloaded" or (leader is not None and leader.can_unload)
+
+
+def _reserve(state: JobState, seen: Inputs) -> dict[Kind, float]:
+    """What writing a checkpoint and leaving takes, flat out."""
+    watts = machine.full_wall_w(state, seen)
+    if watts is None:
+        return {}
+    kwh = units.joules_to_kwh(watts * DEFAULT_UNLOAD_S)
+    intensity = None if state.outlook is None else state.outlook.value_at(seen.now_s)
+    return {"energy": kwh, "carbon": kwh * (intensity or 0.0), "cost": kwh * (state.spec.price_per_kwh or 0.0)}
+
+
+# --- the figures -------------------------------------------------------------------------------------------------
+
+
+def _refreshed(state: JobState, entry: Prospect) -> Prospect:
+    return entry._replace(used=state.totals.of(entry.allowance.kind))
+
+
+def _prospects(state: JobState, seen: Inputs, cap_w: float | None) -> tuple[Prospect, ...]:
+    rest = ending.stretches(state, seen, cap_w)
+    endless = ending.endless(state, seen) if rest is None else None
+    return tuple(_prospect(state, seen, entry, rest, endless) for entry in state.allowances.given)
+
+
+def _prospect(
+    state: JobState,
+    seen: Inputs,
+    entry: Allowance,
+    rest: Sequence[Stretch] | None,
+    endless: Sequence[Stretch] | None,
+) -> Prospect:
+    used = state.totals.of(entry.kind)
+    ahead = rest if rest is not None else endless
+    priced = _per_kwh(state, entry.kind)
+    if ahead is None or priced is None:
+        return Prospect(entry, used)
+    rent = 0.0
+    if entry.kind == "cost":
+        rent = (state.spec.gpu_price or 0.0) * max(1, len(seen.devices))
+    start_s, step_s, values = priced
+    to_come = account.to_come(ahead, start_s, step_s, values, rent_per_h=rent)
+    if to_come is None:
+        return Prospect(entry, used)
+    expected = used + to_come if rest is not None else None
+    gone = account.used_up_at(entry.most - used, ahead, start_s, step_s, values, rent_per_h=rent)
+    return Prospect(entry, used, expected, gone)
+
+
+def _per_kwh(state: JobState, kind: Kind) -> tuple[float, float, Sequence[float | None]] | None:
+    """(start, slot seconds, value per kWh and slot) of what is counted; None where it is not known."""
+    outlook = state.outlook
+    if kind == "energy":
+        return 0.0, 900.0, (1.0,)
+    if kind == "carbon":
+        return None if outlook is None else (outlook.start_s, outlook.step_s, outlook.mean)
+    if outlook is not None and any(price is not None for price in outlook.price):
+        return outlook.start_s, outlook.step_s, outlook.price
+    flat = state.spec.price_per_kwh
+    if flat is None and not state.spec.gpu_price:
+        return None
+    return 0.0, 900.0, (flat or 0.0,)
+
+
+def _fits(prospects: Sequence[Prospect], share: float) -> bool:
+    """Whether nothing is expected to be exceeded; what cannot be foreseen is no reason to act."""
+    return all(p.expected is None or p.expected <= share * p.allowance.most for p in prospects)
+
+
+def _exceeded(prospects: Sequence[Prospect]) -> tuple[Kind, ...]:
+    return tuple(p.allowance.kind for p in prospects if p.expected is not None and p.expected > p.allowance.most)
+
+
+def _expected(prospects: Sequence[Prospect], kind: Kind | None) -> float:
+    return next((p.expected or 0.0 for p in prospects if p.allowance.kind == kind), 0.0)
+
+
+def _forecast_share(state: JobState, seen: Inputs) -> float:
+    end = ending.at_end(state, seen)
+    if end is None or end.gco2_hi_g is None:
+        return 0.0
+    rest_g = end.gco2_g - (state.totals.gco2_g or 0.0)
+    return max(0.0, (end.gco2_hi_g - end.gco2_g) / rest_g) if rest_g > 0 else 0.0
+
+
+# --- what follows ------------------------------------------------------------------------------------------------
+
+
+def holds(state: JobState) -> tuple[Level, protocol.Reason] | None:
+    """The level that a used-up allowance holds the job at, and why; None where it holds nothing."""
+    held = state.allowances
+    if held.act is None or held.spent is None:
+        return None
+    spent = next(entry for entry in held.given if entry.kind == held.spent)
+    gone = f"the {spent.kind} budget of {spent.words(currency=state.spec.currency)} is used up"
+    if held.act == "stop":
+        return LEAVE, protocol.Reason("budget_stop", f"{gone}: a checkpoint is written, then it ends")
+    return PAUSE, protocol.Reason("budget_stop", f"{gone}: paused until it is raised")
+
+
+def why_last(state: JobState) -> str:
+    """Why the command's next end is its last, for the keeper; '' where it is not."""
+    held = holds(state)
+    return held[1].text.partition(":")[0] if held is not None and state.allowances.act == "stop" else ""
+
+
+def notices(state: JobState, now_s: float) -> list[str]:
+    """One line for each allowance that is, or will be, exceeded, with what is being done."""
+    held = state.allowances
+    lines = [line for prospect in held.prospects if (line := _notice(state, prospect, now_s))]
+    if held.cap_w is not None and not held.over:
+        kinds = " and ".join(entry.kind for entry in held.given)
+        lines.append(f"capped at {held.cap_w:g} W per GPU so that the {kinds} budget lasts")
+    return lines
+
+
+def _notice(state: JobState, prospect: Prospect, now_s: float) -> str:
+    """What a person should know of one allowance; '' while it will do, or nobody asked to be warned."""
+    held, entry, currency = state.allowances, prospect.allowance, state.spec.currency
+    name, used = f"the {entry.kind} budget of {entry.words(currency=currency)}", entry.words(prospect.used, currency)
+    question = _question(entry, held, currency, now_s)
+    if prospect.used >= entry.most:
+        acts = {"pause": "paused until it is raised", "stop": "it ends at its checkpoint"}
+        on = "the training goes on" + (f" ({held.no_stop})" if held.no_stop else "")
+        # what has been exceeded is said, asked for or not
+        return f"{name} is used up ({used}): " + (acts.get(held.act or "") or "; ".join(filter(None, (on, question))))
+    if entry.kind not in held.over:
+        return ""
+    if "warn" not in held.order:
+        return f"{name}: {question}" if question else ""
+    assert prospect.expected is not None
+    at = "" if prospect.used_up_s is None else f", used up at {units.fmt_clock(prospect.used_up_s, now_s)}"
+    line = f"{name} will not do: {entry.words(prospect.expected, currency)} expected{at}"
+    capped = "" if held.cap_w is None else f"capped at {held.cap_w:g} W per GPU"
+    return "; ".join(filter(None, (line, capped, held.no_cap, question)))
+
+
+def _question(entry: Allowance, held: Allowances, currency: str | None, now_s: float) -> str:
+    if held.asked_s is None:
+        return ""
+    until = held.asked_s + ASK_S
+    if now_s >= until:
+        return "asked, and nobody has answered: the training goes on"
+    example = {"carbon": "3kg", "cost": f"20{currency or 'EUR'}", "energy": "8kWh"}[entry.kind]
+    clock = units.fmt_clock(until, now_s)
+    return f"raise it (carbontui budget {example}) or end the job (carbontui stop)? From {clock} on it simply goes on"
+
+
+def on_wire(state: JobState) -> tuple[protocol.Allowance, ...]:
+    """As viewers see them."""
+    held = state.allowances
+    doing = held.act or ("ask" if held.asked_s is not None else "cap" if held.cap_w is not None else None)
+    if doing is None and held.over:
+        doing = "warn" if "warn" in held.order else None
+    unit = {"carbon": "gCO2", "cost": state.spec.currency or "", "energy": "kWh"}
+    return tuple(
+        protocol.Allowance(
+            kind=p.allowance.kind,
+            most=p.allowance.most,
+            unit=unit[p.allowance.kind],
+            used=round(p.used, 9),
+            expected=None if p.expected is None else round(p.expected, 9),
+            used_up_at=None if p.used_up_s is None else units.iso(p.used_up_s),
+            act=doing,
+        )
+        for p in held.prospects or tuple(Prospect(entry, state.totals.of(entry.kind)) for entry in held.given)
+    )

@@ -1,0 +1,222 @@
+"""Carbon, cost and energy budgets: when they will be used up, and what is done about it in a person's order."""
+
+from dataclasses import replace
+
+import pytest
+
+from carbontui import protocol
+from carbontui.job.allowance import Allowance, parse, parse_order, recognised
+from carbontui.job.child import Child
+from carbontui.job.supervisor.core import allowance_rules, allowances, commands, control, ending, plan_request
+from carbontui.job.supervisor.core.allowances import Allowances
+from carbontui.job.supervisor.core.effects import LastRun, Record, effects
+from carbontui.job.supervisor.core.measured import Mean, Measured
+from carbontui.job.supervisor.core.observe import observe
+from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core.progress import Progress
+from carbontui.job.supervisor.core.state import Totals
+from carbontui.job.worker.process import solve_plan
+from carbontui.power.curve import Curve, Point
+from tests.job.states import NOW_S, board, inputs, job_state, outlook, rank
+
+# 600 W flat out, 2 h of work, 300 g/kWh: 1.2 kWh and 360 g in all
+SEEN = inputs(NOW_S, boards=(board(),), ranks=(rank(),))
+CURVE = Curve(
+    gpu="H100",
+    gpus=1,
+    fingerprint="x",
+    measured_s=NOW_S,
+    rate_steps_per_s=1.0,
+    levels=(
+        Point(kind="cap", cap_w=400.0, power_w=400.0, power_se=1.0, speed=0.9, speed_se=0.01),
+        Point(kind="cap", cap_w=250.0, power_w=250.0, power_se=1.0, speed=0.75, speed_se=0.01),
+    ),
+)
+
+
+def job(*given: Allowance, order=("warn", "cap", "ask"), used_g=0.0, curve=None, **fields):
+    made = job_state(
+        allowances=Allowances(given=given, order=order),
+        totals=Totals(gco2_g=used_g, wall_kwh=used_g / 300.0),
+        progress=Progress(work_s=7200.0),
+        measured=Measured(full_w={"GPU-a": Mean(600.0, 100)}),
+        outlook=outlook(),
+        curve=curve,
+        caps_hold=curve is not None,
+        **fields,
+    )
+    return replace(made, decision=control.Decision("running", protocol.Reason("plan", ""), "full"))
+
+
+def judged(state, seen=SEEN):
+    return allowance_rules.judged(state, seen)
+
+
+def decided(state, seen=SEEN):
+    return control.decide(control.Asked(), observe(state, seen))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "most"),
+    [("2kg", "carbon", 2000.0), ("350 g", "carbon", 350.0), ("2kg CO2", "carbon", 2000.0), ("12", "cost", 12.0),
+     ("12EUR", "cost", 12.0), ("5kWh", "energy", 5.0), ("300 Wh", "energy", 0.3)],
+)  # fmt: skip
+def test_an_allowance_is_a_number_with_its_unit(text, kind, most):
+    assert parse(text, kind, "EUR") == Allowance(kind, pytest.approx(most))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("2", "carbon"), ("-2kg", "carbon"), ("0kg", "carbon"), ("2kWh", "carbon"), ("12USD", "cost"),
+                       ("2e99t", "carbon"), ("much", "energy"), ("", "cost")],
+)  # fmt: skip
+def test_what_is_no_allowance_is_refused_by_name(text, kind):
+    with pytest.raises(ValueError, match=r"budget|job counts"):
+        parse(text, kind, "EUR")
+
+
+def test_a_time_is_no_amount():
+    assert [recognised(text, "EUR") for text in ("18h", "1.8x", "fri 09:00", "30m", "2d")] == [None] * 5
+
+
+def test_an_order_names_each_act_once():
+    assert parse_order("warn, stop") == ("warn", "stop")
+    for wrong in ("warn,warn", "panic", ""):
+        with pytest.raises(ValueError):
+            parse_order(wrong)
+
+
+def test_what_will_do_is_only_counted():
+    state = judged(job(Allowance("carbon", 400.0)))
+    (told,) = allowance_rules.on_wire(state)
+    assert told.expected == pytest.approx(360.0) and told.used_up_at is None and told.act is None
+    assert allowance_rules.notices(state, NOW_S) == []
+
+
+def test_what_will_not_do_is_said_with_the_moment_it_is_used_up_and_asked_about():
+    state = judged(job(Allowance("carbon", 180.0)))
+    (told,) = allowance_rules.on_wire(state)
+    assert told.used_up_at == "2027-01-15T09:00:00.000Z" and told.act == "ask"
+    (line,) = allowance_rules.notices(state, NOW_S)
+    assert "180 g CO2 will not do: 360 g CO2 expected" in line and "carbontui stop" in line
+    assert "no cap: the boards take no limit" in line
+
+
+def test_a_question_nobody_answers_stands_and_the_training_goes_on():
+    state = judged(job(Allowance("carbon", 180.0)))
+    later = inputs(NOW_S + 700.0, boards=(board(),), ranks=(rank(),))
+    state = judged(state, later)
+    (line,) = allowance_rules.notices(state, later.now_s)
+    assert "nobody has answered: the training goes on" in line
+    assert decided(state, later)[0].mode == "run"
+
+
+def test_the_fastest_cap_that_keeps_within_it_is_taken_and_nothing_more_is_asked():
+    # 400 W at 0.9: 267 g; 250 W at 0.75: 200 g
+    state = judged(job(Allowance("carbon", 280.0), curve=CURVE))
+    assert state.allowances.cap_w == 400.0 and state.allowances.asked_s is None
+    asked, decision = decided(state)
+    assert asked.limit_w == 400.0 and decision.reason.code == "budget_stop"
+    assert judged(job(Allowance("carbon", 210.0), curve=CURVE)).allowances.cap_w == 250.0
+    # none will do: the most frugal, and the question
+    state = judged(job(Allowance("carbon", 150.0), curve=CURVE))
+    assert state.allowances.cap_w == 250.0 and state.allowances.asked_s == NOW_S
+
+
+def test_what_is_expected_at_the_end_follows_the_cap():
+    state = judged(job(Allowance("carbon", 210.0), curve=CURVE))
+    end = ending.at_end(state, SEEN)
+    assert end is not None and end.gco2_g == pytest.approx(200.0)
+
+
+def test_a_cap_does_not_come_and_go_at_the_limit():
+    # flat out would be just within it, by less than the relief
+    state = judged(job(Allowance("carbon", 365.0), curve=CURVE))
+    assert state.allowances.cap_w is None
+    held = replace(state, allowances=replace(state.allowances, cap_w=400.0, judged_mono_s=float("-inf")))
+    assert judged(held).allowances.cap_w == 400.0
+    looser = replace(held, allowances=replace(held.allowances, given=(Allowance("carbon", 380.0),)))
+    assert judged(looser).allowances.cap_w is None
+
+
+def test_a_person_stands_above_the_cap_and_the_pause_of_a_budget():
+    override = protocol.Override("boost", None, None, "ada@pts/1")
+    state = replace(judged(job(Allowance("carbon", 210.0), curve=CURVE)), override=Overrides(override, 1))
+    assert decided(state)[0].limit_w is None
+    state = judged(job(Allowance("carbon", 210.0), order=("pause",), used_g=211.0))
+    assert decided(state)[0].mode == "pause"
+    assert decided(replace(state, override=Overrides(override, 1)))[0].mode == "run"
+
+
+def test_used_up_it_is_said_though_nobody_asked_to_be_warned():
+    state = judged(job(Allowance("carbon", 210.0), order=("cap",), used_g=211.0))
+    (line,) = allowance_rules.notices(state, NOW_S)
+    assert "is used up (211 g CO2)" in line and "the training goes on" in line
+    assert decided(state)[0].mode == "run"
+
+
+def test_a_stop_writes_a_checkpoint_leaves_and_does_not_come_back():
+    can = inputs(NOW_S, boards=(board(),), ranks=(rank(can_unload=True),))
+    before = job(Allowance("carbon", 210.0), order=("stop",), used_g=150.0)
+    assert judged(before, can).allowances.act is None
+    # what the last checkpoint takes is set aside: 30 s of 600 W at 300 g/kWh are 1.5 g
+    state = judged(replace(before, totals=Totals(gco2_g=208.6)), can)
+    asked, decision = decided(state, can)
+    assert asked.mode == "unload" and decision.reason.code == "budget_stop"
+    done = effects(before, state, can, renew=False)
+    assert [effect.why for effect in done if isinstance(effect, LastRun)] == [
+        "the carbon budget of 210 g CO2 is used up"
+    ]
+    assert any(isinstance(effect, Record) and effect.kind == "allowance" for effect in done)
+    # a larger budget takes it back
+    raised, reply = commands.apply(state, protocol.Cmd(1, "budget", {"budget": "300g"}), can, "ada")
+    assert reply.result.ok and "209 g CO2 used so far" in reply.result.text
+    assert LastRun("") in effects(state, judged(raised, can), can, renew=False)
+
+
+def test_without_a_checkpoint_function_nothing_is_stopped():
+    state = judged(job(Allowance("carbon", 210.0), order=("stop",), used_g=211.0))
+    assert decided(state)[0].mode == "run"
+    assert "no checkpoint function" in allowance_rules.notices(state, NOW_S)[0]
+    state = judged(job(Allowance("carbon", 210.0), order=("stop", "pause"), used_g=211.0))
+    assert decided(state)[0].mode == "pause"
+
+
+def test_where_the_end_is_unknown_the_moment_it_is_used_up_is_known_all_the_same():
+    state = replace(job(Allowance("energy", 0.6)), progress=Progress())
+    (told,) = allowance_rules.on_wire(judged(state))
+    assert told.expected is None and told.used_up_at == "2027-01-15T09:00:00.000Z"
+
+
+def test_a_successor_knows_what_was_asked_and_done():
+    state = judged(job(Allowance("carbon", 150.0), curve=CURVE))
+    kept = allowances.to_kept(state.allowances)
+    again = allowances.restored(Allowances(), kept)
+    assert again.given == state.allowances.given and again.cap_w == 250.0 and again.asked_s == NOW_S
+
+
+def test_the_plan_of_least_time_ends_as_soon_as_what_is_allowed_permits():
+    dirty_then_clean = outlook(*([400.0] * 16 + [100.0] * 40))
+    soon = {}
+    for grams in (600.0, 400.0, 270.0):
+        state = replace(
+            job(Allowance("carbon", grams), objective="time", budget="6x"), outlook=dirty_then_clean, curve=None
+        )
+        request = plan_request.plan_request(state, SEEN)
+        answer = solve_plan(request.ask)
+        assert answer.plan.gco2 <= grams
+        soon[grams] = answer.plan.finish_s
+    assert soon[600.0] == pytest.approx(7200.0, abs=60) and soon[600.0] < soon[400.0] < soon[270.0]
+
+
+def test_what_cannot_be_kept_to_is_planned_as_well_as_can_be():
+    state = replace(job(Allowance("carbon", 1.0), objective="time", budget="3x"))
+    answer = solve_plan(plan_request.plan_request(state, SEEN).ask)
+    assert answer.plan.finish_s > 0 and answer.plan.gco2 > 1.0
+
+
+def test_the_end_that_a_budget_made_is_named():
+    ended = Child("exited", code=0, stopped=True, budget="the carbon budget of 2.00 kg CO2 is used up")
+    assert control.ending(ended) == (
+        "stopped",
+        protocol.Reason("budget_stop", "the carbon budget of 2.00 kg CO2 is used up: stopped at its checkpoint"),
+    )
