@@ -250,6 +250,7 @@ def test_what_a_training_script_loads_parses_on_python_3_9(path):
         ("carbontui.job.supervisor", ["textual", "torch", "numpy", "pynvml"]),
         ("carbontui.job.keeper", ["textual", "torch", "numpy", "pynvml", "httpx", "msgspec", "asyncio", "click"]),
         ("carbontui.power.agent", ["textual", "torch", "numpy", "httpx"]),
+        ("carbontui.job.supervisor.loop", ["textual", "rich", "torch", "numpy", "httpx", "click"]),
         ("carbontui.cli", ["textual", "torch", "numpy", "pynvml", "httpx"]),
         ("carbontui", ["textual", "torch", "numpy", "pynvml", "httpx", "msgspec", "asyncio", "json.tool"]),
     ],

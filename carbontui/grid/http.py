@@ -1,7 +1,9 @@
 """One careful way to ask a server: deadlines on everything, a size limit, typed faults, no key in any text.
 
 Names are resolved in a daemon thread with a deadline of their own, because the resolver of the C library can neither be
-cancelled nor told to hurry; so a dead name server never holds up the event loop or its end.
+cancelled nor told to hurry; so a dead name server never holds up the event loop or its end. httpx (which brings rich
+and click along) and stamina are imported with the first request, off the event loop: a job on a recorded grid needs
+neither, and they are a tenth of what a supervisor imports.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeVar
-
-import httpx
-import stamina
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from carbontui import __version__
 from carbontui.grid.faults import BadAnswer, Busy, Denied, GridError, NotFound, ServerFault, Unreachable
+
+if TYPE_CHECKING:
+    import httpx
 
 NAME_S = 2.0
 ANSWER_S = 6.0
@@ -42,8 +44,6 @@ NAME_KEPT_S = 300.0
 # at INFO these log whole URLs, and two providers want their key in the URL
 logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpcore").setLevel(logging.WARNING)
-# a retry is no news: what comes of it is told in the feed's one line
-stamina.instrumentation.set_on_retry_hooks(())
 
 T = TypeVar("T")
 
@@ -72,6 +72,12 @@ async def in_thread(function: Callable[..., T], *args: Any, deadline_s: float) -
 
 @lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
+    """The first call imports what asks servers and reads the system's certificates."""
+    import httpx
+    import stamina
+
+    # a retry is no news: what comes of it is told in the feed's one line
+    stamina.instrumentation.set_on_retry_hooks(())
     return httpx.create_ssl_context()
 
 
@@ -128,6 +134,12 @@ class Http:
         question = _Question(
             url, dict(params or {}), dict(headers or {}), auth, keyed, patience * self._answer_s, busy_s
         )
+        try:
+            await in_thread(_tls, deadline_s=question.answer_s)
+        except asyncio.TimeoutError:
+            raise Unreachable("this machine is too busy to ask the network") from None
+        import stamina
+
         async for attempt in stamina.retry_context(
             on=_worth_retrying,
             attempts=ATTEMPTS,
@@ -141,6 +153,8 @@ class Http:
         raise AssertionError("the loop above returns or raises")
 
     async def _once(self, question: _Question) -> HttpReply:
+        import httpx
+
         host = host_of(question.url)
         try:
             return await asyncio.wait_for(self._follow(question), question.answer_s)
@@ -156,12 +170,15 @@ class Http:
     @staticmethod
     def url_of(url: str, params: Mapping[str, str] | None) -> httpx.URL:
         """The whole URL; parameters that stand in `url` already are kept."""
+        import httpx
+
         return httpx.URL(url).copy_merge_params(dict(params)) if params else httpx.URL(url)
 
     async def _follow(self, question: _Question) -> HttpReply:
+        import httpx
+
         target = self.url_of(question.url, question.params)
-        tls = await in_thread(_tls, deadline_s=question.answer_s)
-        async with httpx.AsyncClient(verify=tls, timeout=question.answer_s, follow_redirects=False) as client:
+        async with httpx.AsyncClient(verify=_tls(), timeout=question.answer_s, follow_redirects=False) as client:
             for _ in range(REDIRECTS_MAX + 1):
                 request = await self._request(client, target, question.headers)
                 response = await client.send(request, auth=question.auth, stream=True)
@@ -330,6 +347,8 @@ def _what(body: bytes) -> str:
 
 
 def host_of(url: str) -> str:
+    import httpx
+
     try:
         return httpx.URL(url).host or "the provider"
     except httpx.InvalidURL:
