@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from carbontui import proc, protocol
 from carbontui.job import budget as budgets
@@ -125,7 +126,7 @@ class Supervisor:
         self._wake = asyncio.Event()
         self._renewed = self._written = self._beaten = 0.0
         self._ended_mono: float | None = None
-        self._starting: asyncio.Task[None] | None = None
+        self._starting: asyncio.Future[Any] | None = None
 
     # --- what the parts ask of each other ---
 
@@ -173,7 +174,7 @@ class Supervisor:
     async def run(self) -> None:
         """Until the job is over and viewers have seen it, or somebody asks this process to leave."""
         await self.open()
-        self._starting = asyncio.ensure_future(self._start_agent())
+        self._starting = asyncio.gather(self._start_agent(), self.worker.warm())
         try:
             while not await self.tick():
                 with contextlib.suppress(asyncio.TimeoutError):

@@ -64,6 +64,14 @@ class WorkerHandle:
         """Mean and band of the coming slots, for `Feed.adopt`. Raises WorkFailed."""
         return await self._ask(ask, GridData, timeout_s)
 
+    async def warm(self) -> None:
+        """Start it before the first question: what it imports takes longer than the answer."""
+        async with self._turn:
+            self._used_s = time.monotonic()
+            if self._writer is None:
+                with contextlib.suppress(OSError):
+                    await self._start()
+
     async def _ask(self, ask: Ask, answer: type[T], timeout_s: float) -> T:
         """Ask and wait; a worker that dies is replaced for the next question."""
         kind = str(ask.__struct_config__.tag)
