@@ -334,6 +334,16 @@ class Baseline(Struct, frozen=True):
     feasible: bool
 
 
+class HourLimit(Struct, frozen=True):
+    """Nothing runs above `not_above_g` gCO2/kWh, but after `max_wait_s` of waiting. What that costs against the best
+    plan without it: grams more, and seconds later."""
+
+    not_above_g: float
+    max_wait_s: float
+    more_g: float
+    later_s: float
+
+
 class PlanView(Struct, frozen=True, kw_only=True):
     """The plan in force. `levels` is run-length coded: (level name, slots); slot 0 lasts `first_s`, the others
     `slot_s`, and the last ends at `deadline`."""
@@ -353,6 +363,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     late_s: float = 0.0
     certificate: Certificate | None = None
     explanation: str = ""
+    hour_limit: HourLimit | None = None
     baselines: tuple[Baseline, ...] = ()
     curve_note: str = ""
     """Where the speeds under its caps are from, where they were not measured on this job, and what measuring gives."""

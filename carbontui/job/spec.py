@@ -58,6 +58,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     price_per_kwh: float | None = None
     host_w: float = 0.0
     pue: float = 1.0
+    not_above_g: float | None = None
+    """Nothing runs in hours above this intensity (gCO2/kWh), but after `max_wait_s` of waiting."""
+    max_wait_s: float = 6 * 3600.0
     max_pause_s: float = 12 * 3600.0
     count_idle: bool = False
     cap: bool = True

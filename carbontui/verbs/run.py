@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 import sys
 import time
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from carbontui.job.allowance import Kind
 
 NAME_MAX = 80
-LEAST_TIME_BUDGET = "3x"
-"""How long a job may take under --objective time where no --budget says so: clean hours come once a day."""
+WAITING_BUDGET = "3x"
+"""How long a job may take that has to wait (--objective time, --not-above) where no --budget says so."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 
 
@@ -103,6 +104,18 @@ def allowances(given: dict[Kind, str | None], settings: config.Settings) -> dict
     return {**found, "on_budget": order}
 
 
+def hour_limit(not_above: str | None, max_wait: str | None) -> dict[str, Any]:
+    """The fields of a job's options for a limit of intensity. Raises Failure."""
+    if not_above is None:
+        if max_wait is not None:
+            raise Failure("--max-wait belongs to --not-above 300g; the longest pause is --max-pause", 2)
+        return {}
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*g?(?:\s*/\s*kWh)?\s*", not_above, re.IGNORECASE)
+    if not match or not 0 < float(match[1]) <= 5000:
+        raise Failure(f"--not-above: {not_above!r} is no intensity; write it like 300g (gCO2 per kWh)", 2)
+    return {"not_above_g": float(match[1]), "max_wait_s": duration(max_wait, "--max-wait") if max_wait else 6 * 3600.0}
+
+
 def warn_of_keys() -> None:
     """Warn now, not only on the screen, that the job goes on without the keys of this file."""
     from carbontui.grid.settings import KeyFileError, keys_file, read_keys
@@ -147,6 +160,8 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--carbon-price", type=Finite(0), help="Currency per tonne of CO2 (with --objective cost).")
 @click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
+@click.option("--not-above", help="Wait while the grid is above this intensity, like 300g (per kWh).")
+@click.option("--max-wait", help="But no longer than this at a time (default 6h).")
 @click.option("--max-pause", help="The longest single pause, like 4h.")
 @click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
@@ -173,6 +188,8 @@ def run(
     carbon_price: float | None,
     gpu_price: float | None,
     currency: str | None,
+    not_above: str | None,
+    max_wait: str | None,
     max_pause: str | None,
     log_path: str | None,
     no_cap: bool,
@@ -210,8 +227,9 @@ def run(
     settings = loaded.settings
     wanted = allowances({"carbon": carbon_budget, "cost": cost_budget, "energy": energy_budget}, settings)
     wall_budget = settings.budget
-    if settings.objective == "time" and loaded.origin["budget"] == "default":
-        wall_budget = LEAST_TIME_BUDGET
+    limit = hour_limit(not_above, max_wait)
+    if (settings.objective == "time" or limit) and loaded.origin["budget"] == "default":
+        wall_budget = WAITING_BUDGET
     try:
         budgets.parse(wall_budget, time.time())
     except ValueError as error:
@@ -260,6 +278,7 @@ def run(
             guess=guess,
             objective=settings.objective,
             **wanted,
+            **limit,
             carbon_price=settings.carbon_price,
             gpu_price=settings.gpu_price,
             currency=settings.currency,

@@ -51,6 +51,8 @@ class PlanAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     uncertainty: float = 0.0
     """Relative standard error of a difference between two slots' forecasts."""
     pauses: Pauses = Pauses()
+    closed: dict[int, int] = {}
+    """Level index by slot, where the intensity is above a person's limit; `fixed` stands above it."""
     soonest: Most | None = None
     """Given: the plan that finishes soonest with no more than this, the best where nothing does."""
     start_s: float | None = None
@@ -65,6 +67,7 @@ class PreviewAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
     problem: ProblemFile
     fixed: dict[int, int] = {}
     pauses: Pauses = Pauses()
+    closed: dict[int, int] = {}
     soonest: Most | None = None
 
 
@@ -113,6 +116,8 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     frontier: tuple[FrontierPoint, ...] = ()
     free_gco2: float | None = None
     """Grams of the best plan without the `fixed` slots; None where there are none."""
+    unlimited: Solved | None = None
+    """The best plan without the `closed` slots; None where there are none."""
 
 
 class PreviewAnswer(Struct, frozen=True, kw_only=True):

@@ -39,13 +39,13 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
     Raises plan.ProblemError for a problem that is none.
     """
     whole = plan.problem_from_dict(ask.problem)
-    problem = whole if ask.soonest is None else soonest(whole, ask.soonest, ask.fixed, ask.pauses)
-    # a plan of least time is as late as what is left allows: kept, it would use a little more every time
-    chosen, changed = _replan(problem, ask, ask.kept if ask.soonest is None else None, ask.uncertainty)
-    points = curve(ask.curve or ask.problem, ask.fixed, ask.pauses)
-    free = _replan(whole, msgspec.structs.replace(ask, fixed={}))[0].gco2 if ask.fixed else None
+    fixed = {**ask.closed, **ask.fixed}
+    problem, chosen, changed = _chosen(whole, ask, fixed, ask.kept, ask.uncertainty)
+    points = curve(ask.curve or ask.problem, fixed, ask.pauses)
+    free = _chosen(whole, ask, ask.closed)[1].gco2 if ask.fixed else None
     return PlanAnswer(
         free_gco2=free,
+        unlimited=_solved(_chosen(whole, ask, ask.fixed)[1]) if ask.closed else None,
         plan=_solved(chosen),
         changed=changed,
         baselines=tuple(map(_rival, chosen.baselines or plan.baselines(problem))),
@@ -53,6 +53,21 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
         # a point later than the plan and no better than it is not worth showing
         frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < chosen.objective),
     )
+
+
+def _chosen(
+    whole: plan.Problem,
+    ask: PlanAsk | PreviewAsk,
+    fixed: Mapping[int, int],
+    kept: tuple[int, ...] | None = None,
+    uncertainty: float = 0.0,
+) -> tuple[plan.Problem, plan.Schedule, bool]:
+    """The problem that was solved, its plan, and whether that differs from the kept one."""
+    if ask.soonest is None:
+        return whole, *_replan(whole, ask, fixed, kept, uncertainty)
+    problem = soonest(whole, ask.soonest, fixed, ask.pauses)
+    # a plan of least time is as late as what is left allows: kept, it would use a little more every time
+    return problem, *_replan(problem, ask, fixed)
 
 
 def soonest(problem: plan.Problem, most: Most, fixed: Mapping[int, int], pauses: Pauses) -> plan.Problem:
@@ -113,10 +128,7 @@ def _allowed(
 
 def preview_plan(ask: PreviewAsk) -> PreviewAnswer:
     """The plan another budget or carbon price would give around the fixed slots; nothing kept, no frontier."""
-    problem = plan.problem_from_dict(ask.problem)
-    if ask.soonest is not None:
-        problem = soonest(problem, ask.soonest, ask.fixed, ask.pauses)
-    chosen, _ = _replan(problem, ask)
+    _, chosen, _ = _chosen(plan.problem_from_dict(ask.problem), ask, {**ask.closed, **ask.fixed})
     return PreviewAnswer(plan=_solved(chosen))
 
 
@@ -128,14 +140,18 @@ def forecast(ask: ForecastAsk) -> GridData:
 
 
 def _replan(
-    problem: plan.Problem, ask: PlanAsk | PreviewAsk, kept: tuple[int, ...] | None = None, uncertainty: float = 0.0
+    problem: plan.Problem,
+    ask: PlanAsk | PreviewAsk,
+    fixed: Mapping[int, int],
+    kept: tuple[int, ...] | None = None,
+    uncertainty: float = 0.0,
 ) -> tuple[plan.Schedule, bool]:
     limits, slots = ask.pauses, len(problem.dur_s)
     return plan.replan(
         problem,
         kept,
         uncertainty,
-        {slot: level for slot, level in ask.fixed.items() if slot < slots},
+        {slot: level for slot, level in fixed.items() if slot < slots},
         max_pause_s=limits.max_pause_s,
         still_s=limits.still_s,
         pausing=limits.pausing,

@@ -173,6 +173,26 @@ def said_late(plan: Plan) -> Plan:
     return replace(plan, view=msgspec.structs.replace(plan.view, explanation=late_words(plan.view)))
 
 
+def limited(plan: Plan, answer: PlanAnswer, not_above_g: float | None, max_wait_s: float) -> Plan:
+    """The same plan with what a person's limit of intensity costs it; unchanged where nothing was closed by it."""
+    free = answer.unlimited
+    if free is None or not_above_g is None:
+        return plan
+    more_g, later_s = answer.plan.gco2 - free.gco2, answer.plan.finish_s - free.finish_s
+    limit = protocol.HourLimit(not_above_g, max_wait_s, round(more_g, 6), round(later_s, 3))
+    words = f"{plan.view.explanation} {limit_words(limit)}".strip()
+    return replace(plan, view=msgspec.structs.replace(plan.view, explanation=words, hour_limit=limit))
+
+
+def limit_words(limit: protocol.HourLimit) -> str:
+    """'Not above 300 g/kWh: 12 g more and 1 h 20 later than the best plan without that limit.'"""
+    grams = f"{units.fmt_grams(abs(limit.more_g))} {'more' if limit.more_g >= 0 else 'less'}"
+    when = "at the same time"
+    if abs(limit.later_s) >= SAME_FINISH_S:
+        when = f"{units.fmt_duration(abs(limit.later_s))} {'later' if limit.later_s > 0 else 'sooner'}"
+    return f"Not above {limit.not_above_g:g} g/kWh: {grams} and {when} than the best plan without that limit."
+
+
 def late_words(view: protocol.PlanView) -> str:
     """How late the work will be."""
     clock = units.fmt_clock(units.from_iso(view.finish), units.from_iso(view.start))

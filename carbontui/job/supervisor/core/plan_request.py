@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from carbontui.job.budget import Budget
-from carbontui.job.supervisor.core import finish, machine, plan, problem
+from carbontui.job.supervisor.core import finish, hour_limit, machine, plan, problem
 from carbontui.job.supervisor.core.levels import STILL
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -76,12 +76,13 @@ def plan_request(state: JobState, seen: Inputs) -> PlanRequest | None:
         currency=state.spec.currency,
         uncertainty=noise(state),
         pauses=_pauses(state, setup, now),
-        soonest=most(state, seen),
+        closed=_closed(state, seen, setup, left),
+        soonest=most(state),
     )
     return PlanRequest(ask, setup, deadline, left)
 
 
-def most(state: JobState, seen: Inputs) -> Most | None:
+def most(state: JobState) -> Most | None:
     """What the rest may use, where the least time is asked for: of grams, a share for the forecast's own error (the
     upper end of the band at the end) is kept back. None for another objective."""
     if state.spec.objective != "time" or not state.allowances.given:
@@ -111,7 +112,10 @@ def preview_request(state: JobState, seen: Inputs, budget: Budget, carbon_price:
         return None
     setup = plan.with_price(setup, carbon_price)
     fixed = plan.fixed_slots(state.override.current, state.override.until_s, setup)
-    ask = PreviewAsk(problem=setup.problem, fixed=fixed, pauses=_pauses(state, setup, now), soonest=most(state, seen))
+    closed = _closed(state, seen, setup, left)
+    ask = PreviewAsk(
+        problem=setup.problem, fixed=fixed, pauses=_pauses(state, setup, now), closed=closed, soonest=most(state)
+    )
     return PreviewRequest(ask, setup)
 
 
@@ -152,6 +156,26 @@ def level_now(state: JobState, seen: Inputs) -> str:
     if observed == "unloaded":
         return "unload"
     return "pause" if observed in ("paused", "pausing") else state.decision.level
+
+
+def _closed(state: JobState, seen: Inputs, setup: problem.Setup, left_s: float) -> dict[int, int]:
+    """The slots above a person's limit of intensity; {} without one."""
+    limit, outlook = state.spec.not_above_g, state.outlook
+    if limit is None or outlook is None:
+        return {}
+    since, before = state.asked.still_since_s, outlook.value_at(seen.now_s - setup.slot_s)
+    waiting = level_now(state, seen) in STILL
+    if since is None and seen.child.state == "waiting":
+        since = state.start_s
+    return hour_limit.closed_slots(
+        setup,
+        machine.machine(state, seen),
+        limit_g=limit,
+        max_wait_s=state.spec.max_wait_s,
+        waited_s=0.0 if since is None or not waiting else seen.now_s - since,
+        released=not waiting and seen.now_s - state.still_changed_s > 1.0 and before is not None and before > limit,
+        work_left_s=left_s,
+    )
 
 
 def _pauses(state: JobState, setup: problem.Setup, now_s: float) -> Pauses:

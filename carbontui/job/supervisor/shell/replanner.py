@@ -99,6 +99,7 @@ class Replanner:
     def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: str) -> None:
         state, now, setup = self._cell.state, self._look().now_s, request.setup
         new = plan.from_answer(setup, answer, now, request.deadline_s, request.left_s)
+        new = plan.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
         if new.view.late_s > finish.late_tolerance_s(state):
             new = plan.said_late(new)
         spent = _spent(state)
