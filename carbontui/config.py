@@ -27,6 +27,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     zone: str | None = None
     """Grid zone, e.g. "DE" or "US-CAL-CISO". Unknown: work is not shifted in time."""
+    signal: Literal["average", "marginal"] = "average"
+    """Carbon intensity of all that is generated, or of the next kWh; neither ever stands in for the other."""
+    price_zone: str | None = None
+    """Zone of the prices, where that is not the grid zone, e.g. "DK-DK1" for "DK"."""
     budget: str = "1.0x"
     """Default budget of `run`."""
     objective: Literal["carbon", "cost", "time"] = "carbon"

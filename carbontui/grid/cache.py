@@ -22,7 +22,7 @@ from typing import Any
 from carbontui.grid import issues
 from carbontui.grid.faults import GridError, Unreachable
 from carbontui.grid.http import in_thread
-from carbontui.grid.types import Row, Series
+from carbontui.grid.types import Mix, Row, Series
 
 VERSION = 1
 DISK_S = 3.0
@@ -224,7 +224,8 @@ def _read(path: Path) -> Entry:
             Row(float(start), float(dur), float(value), kind, suspect)
             for start, dur, value, kind, suspect in zip(*(held[name] for name in _COLUMNS), strict=True)
         )
-        series = Series(**{name: held[name] for name in _FIELDS}, rows=rows)
+        mix = tuple(Mix(float(start), float(dur), dict(mw)) for start, dur, mw in held.get("mix", ()))
+        series = Series(**{name: held[name] for name in _FIELDS}, rows=rows, mix=mix)
     return Entry(series, float(data["asked_at_s"]), float(data["next_s"]), data["fault"], tuple(data["notes"]))
 
 
@@ -237,6 +238,7 @@ def _write(path: Path, entry: Entry) -> None:
     if entry.series is not None:
         held = {name: getattr(entry.series, name) for name in _FIELDS}
         held |= {name: [getattr(row, name) for row in entry.series.rows] for name in _COLUMNS}
+        held["mix"] = [list(mix) for mix in entry.series.mix]
     data = {"v": VERSION, "asked_at_s": entry.asked_at_s, "next_s": entry.next_s, "fault": entry.fault}
     data |= {"notes": list(entry.notes), "series": held}
     _replace(path, data)

@@ -7,6 +7,7 @@ hours late: ENTSO-E, EIA; then typical days.
 
 from __future__ import annotations
 
+from carbontui.grid import zones
 from carbontui.grid.http import Http
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.providers.caiso import Caiso
@@ -58,6 +59,16 @@ def prices(zone: str, http: Http, settings: GridSettings) -> list[Provider]:
     """Providers of a price in the currency asked for; none when no currency was named."""
     found = [kind(http, settings) for kind in PRICE if kind.covers(zone)]
     return [provider for provider in found if settings.currency and provider.currency == settings.currency]
+
+
+def price_zones(zone: str, settings: GridSettings) -> tuple[str, ...]:
+    """Parts of the zone that have prices in the currency asked for, where the zone as a whole has none."""
+    if not settings.currency or any(kind.covers(zone) for kind in PRICE):
+        return ()
+    parts = [part for part in zones.every() if part.startswith(f"{zone}-")]
+    return tuple(
+        part for part in parts if any(kind.covers(part) and kind.currency == settings.currency for kind in PRICE)
+    )
 
 
 def usable(provider: Provider, settings: GridSettings) -> bool:

@@ -27,6 +27,8 @@ SLIP_FLOOR_G = 80.0
 STUCK_S = 6 * 3600.0
 GAP_S = 2 * 3600.0
 AHEAD_S = 900.0
+CLOCK = "is the clock right?"
+"""How a note on stamps ends that cannot be right by this machine's clock."""
 
 
 def clean(
@@ -73,7 +75,7 @@ def _not_ahead(rows: list[Row], now_s: float, notes: list[str], signal: Signal) 
     kept = [row for row in rows if row.kind == "forecast" or row.start_s <= now_s + AHEAD_S]
     if len(kept) < len(rows):
         ahead_min = (rows[-1].start_s - now_s) / 60
-        notes.append(f"values from {ahead_min:.0f} min ahead of this machine's clock left out: is the clock right?")
+        notes.append(f"values from {ahead_min:.0f} min ahead of this machine's clock left out: {CLOCK}")
     return kept
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from carbontui.grid import compose, truth, typical
+from carbontui.grid import compose, prices, truth, typical
 from carbontui.grid.http import Http
 from carbontui.grid.live import Live, SourceState
 from carbontui.grid.settings import GridSettings
@@ -48,6 +48,7 @@ class Feed:
         marginal = settings.marginal or (recorded is not None and recorded.signal == "marginal")
         self._typical = typical.profile(self.zone) if self.zone and not marginal else None
         self._adopted: dict[str, Any] | None = None
+        self._adopted_price: dict[str, Any] | None = None
         live = self.zone is not None and recorded is None and not settings.offline
         self._live = Live(self.zone, settings, now, cache, http) if live and self.zone else None
 
@@ -67,6 +68,8 @@ class Feed:
         if self._live is not None and (said := "; ".join(filter(None, (self._live.note, self._settings.remark)))):
             return said
         if self._typical is None and (self._live is None or self._live.history is None):
+            if self._settings.marginal:
+                return f"no marginal rates of {self.zone} are known: work is not shifted in time; see --signal average"
             return f"nothing is known of zone {self.zone}: work is not shifted in time"
         if self._live is None:
             return f"offline: {self._typical.source}, no live data" if self._typical else ""
@@ -147,11 +150,27 @@ class Feed:
         future, source, how = self._expected(actual, start_s + realised * step_s, step_s, slots, now_s)
         mean, lo, hi = zip(*(past + future), strict=True)
         made_s = self._adopted["now_s"] if self._adopted and self._fresh(now_s) else now_s
-        price = self._price(start_s, step_s, realised + slots)
-        currency = self._settings.currency if price else None
-        error = self._live.difference_error if self._live is not None else None
-        shown = (mean, lo, hi, realised, source, how, made_s, price, currency, self.note, error)
-        return Outlook(self.zone, self.signal, start_s, step_s, *shown)
+        price = self._prices(start_s, step_s, realised + slots)
+        return Outlook(
+            self.zone,
+            self.signal,
+            start_s,
+            step_s,
+            mean,
+            lo,
+            hi,
+            realised,
+            source,
+            how,
+            made_s,
+            price=price.mean,
+            price_lo=price.lo,
+            price_hi=price.hi,
+            price_source=price.source,
+            currency=self._settings.currency if price.mean else None,
+            note=self.note,
+            difference_error=self._live.difference_error if self._live is not None else None,
+        )
 
     def _past(self, actual: Sequence[Row], start_s: float, step_s: float, slots: int) -> list[compose.ValueAndBand]:
         if not actual and not self._published():
@@ -200,20 +219,11 @@ class Feed:
         shown = (self._live.published or self._live.history) if self._live else None
         return shown.source if shown else "published"
 
-    def _price(self, start_s: float, step_s: float, slots: int) -> tuple[float | None, ...]:
-        """Day-ahead prices where known, beyond them the same time of the last known day, else the flat price."""
+    def _prices(self, start_s: float, step_s: float, slots: int) -> prices.Prices:
         if self._settings.currency is None:
-            return ()
-        flat = self._settings.price_per_kwh
-        series = self._live.price if self._live else None
-        if series is None:
-            return (flat,) * slots if flat is not None else ()
-        known = compose.slot_means(series.rows, start_s, step_s, slots)
-        per_day = round(86400 / step_s)
-        for k in range(slots):
-            if known[k] is None:
-                known[k] = known[k - per_day] if k >= per_day else flat
-        return tuple(known)
+            return prices.Prices()
+        known = self._live.price if self._live else None
+        return prices.laid_out(known, self._adopted_price, self._settings.price_per_kwh, start_s, step_s, slots)
 
     def realised(self, start_s: float, end_s: float, *, closing: bool = False) -> tuple[Row, ...]:
         """Rows for accounting between two times, by kind: `actual` and `estimated` as the source says, `forecast` where
@@ -263,15 +273,27 @@ class Feed:
             "key": f"{self.zone} {self._source_title()}",
         }
 
+    def price_request(self, now_s: float, horizon_slots: int, step_s: float) -> dict[str, Any] | None:
+        """The same for the prices beyond those that are published; None when there is nothing to ask."""
+        known = self._live.price if self._live else None
+        return prices.request(known, now_s + horizon_slots * step_s, str(self.zone))
+
     def adopt(self, answer: dict[str, Any]) -> None:
         """Take the worker's answer; following outlooks use it. An older or broken one is left aside."""
-        try:
-            lengths = {len(answer[name]) for name in ("mean", "lo", "hi")}
-            newer = self._adopted is None or answer["now_s"] >= self._adopted["now_s"]
-            if lengths != {0} and len(lengths) == 1 and newer and answer["step_s"] > 0:
-                self._adopted = answer
-        except (KeyError, TypeError):
-            return
+        self._adopted = _newer(self._adopted, answer)
+
+    def adopt_price(self, answer: dict[str, Any]) -> None:
+        """The same of the answer to `price_request`."""
+        self._adopted_price = _newer(self._adopted_price, answer)
+
+
+def _newer(held: dict[str, Any] | None, answer: dict[str, Any]) -> dict[str, Any] | None:
+    try:
+        lengths = {len(answer[name]) for name in ("mean", "lo", "hi")}
+        newer = held is None or answer["now_s"] >= held["now_s"]
+        return answer if lengths != {0} and len(lengths) == 1 and newer and answer["step_s"] > 0 else held
+    except (KeyError, TypeError):
+        return held
 
 
 def _first(rows: Sequence[Row], now_s: float) -> int:

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,11 +89,13 @@ class Forecaster:
     tail_s: float
     tail: Array
     band: _Band
+    lowest: float = 0.0
     issues: dict[float, tuple[Array, Array]] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, times: Sequence[datetime], values: ArrayLike) -> Forecaster:
-        """Learn from a history: aware start times at the series' own resolution, values in gCO2/kWh (NaN: gap).
+    def fit(cls, times: Sequence[datetime], values: ArrayLike, *, signed: bool = False) -> Forecaster:
+        """Learn from a history: aware start times at the series' own resolution, values in gCO2/kWh (NaN: gap), or
+        `signed` ones such as prices.
 
         Any order and gaps are fine. Raises ValueError for naive times, unequal lengths or fewer than two values.
         """
@@ -113,11 +115,12 @@ class Forecaster:
             hours = dense.size // per_hour
             cut = dense[dense.size - hours * per_hour :]
             first_s = start_s + (dense.size - hours * per_hour) * step_s
-            model = Ridge.fit(resample.means(cut, per_hour), first_s / 3600)
+            model = Ridge.fit(resample.means(cut, per_hour), first_s / 3600, signed=signed)
         keep = min(dense.size, round((WINDOW_H + WARM_H) * 3600 / step_s))
         horizon = HORIZON_H * max(1, per_hour)
         tail_s = start_s + (dense.size - keep) * step_s
-        return cls(step_s, model, tail_s, dense[dense.size - keep :], _Band(np.ones(horizon)))
+        lowest = -np.inf if signed else 0.0
+        return cls(step_s, model, tail_s, dense[dense.size - keep :], _Band(np.ones(horizon)), lowest)
 
     def predict(
         self,
@@ -142,11 +145,11 @@ class Forecaster:
         hourly = resample.means(native, per_hour) if per_hour else native
         known = np.isfinite(hourly[-72:]).sum() if hourly.size >= WARM_H else 0
         if self.model is None or known < LEAST_KNOWN_H or not np.isfinite(hourly[-24:]).any():
-            mean, lo, hi = _simple(native, self.step_s, horizon_slots)
+            mean, lo, hi = _simple(native, self.step_s, horizon_slots, self.lowest)
             provenance = "own forecast: same time on the last days"
         else:
             blended, low, high, used = self._hourly(now_s, hourly, published)
-            mean, lo, hi = resample.refine(native, per_hour, blended, low, high, horizon_slots)
+            mean, lo, hi = resample.refine(native, per_hour, blended, low, high, horizon_slots, self.lowest)
             provenance = "own forecast: ridge" + (" blended with the published one" if used else "")
         mean, lo, hi = self._adapt(now_s, native, mean, lo, hi)
         times = tuple(now + timedelta(seconds=k * self.step_s) for k in range(horizon_slots))
@@ -230,7 +233,7 @@ class Forecaster:
         self.band.learn(slot, native)
         own = np.minimum(np.arange(mean.size), self.band.factor.size - 1)
         factor = self.band.factor[own]
-        lo, hi = np.maximum(0.0, mean + (lo - mean) * factor), mean + (hi - mean) * factor
+        lo, hi = np.maximum(self.lowest, mean + (lo - mean) * factor), mean + (hi - mean) * factor
         lo, hi = np.minimum(lo, mean), np.maximum(hi, mean)
         self.band.given[slot] = (lo, hi)
         return mean, lo, hi
@@ -266,7 +269,7 @@ def _smooth(values: Array) -> Array:
     return 0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:]
 
 
-def _simple(native: Array, step_s: float, slots: int) -> tuple[Array, Array, Array]:
+def _simple(native: Array, step_s: float, slots: int, lowest: float) -> tuple[Array, Array, Array]:
     """For short histories: the same time on the last days, yesterday's departure from it, and today's, which fades."""
     day = max(1, round(86400 / step_s))
     shape = resample.same_slot(native, day)
@@ -279,17 +282,29 @@ def _simple(native: Array, step_s: float, slots: int) -> tuple[Array, Array, Arr
     fade = np.exp(-(ahead + ago) * step_s / FADE_S)
     departure = native[last] - shape[-ago % day] - DAY_KEPT * (yesterday - shape)[0]
     known = native[np.isfinite(native)]
-    mean = np.maximum(ridge.FLOOR_SHARE * float(known.min()), expected + departure * fade)
+    floor = ridge.FLOOR_SHARE * float(known.min()) if np.isfinite(lowest) else lowest
+    mean = np.maximum(floor, expected + departure * fade)
     width = 1.28 * float(known.std()) * np.sqrt(1.03 - fade**2)
     return mean, mean - width, mean + width
 
 
-_fitted: dict[str, tuple[float, Forecaster]] = {}
+class Fitted(NamedTuple):
+    """A model that was fitted at `at_s` on a history of (first second, step)."""
+
+    at_s: float
+    grid: tuple[float, float]
+    forecaster: Forecaster
+
+
+_fitted: dict[str, Fitted] = {}
 REFIT_S = 86400.0
+FITTED_MAX = 2
+"""A job has one series of intensities and one of prices."""
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """What the worker says to `Feed.forecast_request`: mean, lo and hi per slot of the series' own step from now_s.
+    """What the worker says to `Feed.forecast_request` and `Feed.price_request`: mean, lo and hi per slot of the series'
+    own step from now_s.
 
     The fitted model is kept for a day per series. Without weeks of history the result is averaged with the feed's own
     expectation from typical days.
@@ -297,14 +312,17 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     step_s, now_s, start_s = request["step_s"], request["now_s"], request["start_s"]
     values = np.array([np.nan if value is None else value for value in request["values"]], dtype=float)
     times = [_moment(start_s + k * step_s) for k in range(values.size)]
-    key = f"{request.get('key', '')} {start_s} {step_s}"
-    fitted_s, forecaster = _fitted.get(key, (-np.inf, None))
-    if forecaster is None or not 0 <= now_s - fitted_s < REFIT_S:
-        band = forecaster.band if forecaster else None
-        forecaster = Forecaster.fit(times, values)
-        forecaster.band = band or forecaster.band
-        _fitted.clear()
-        _fitted[key] = (now_s, forecaster)
+    signed, key = bool(request.get("signed")), request.get("key", "")
+    fitted = _fitted.get(key)
+    if fitted is None or fitted.grid != (start_s, step_s) or not 0 <= now_s - fitted.at_s < REFIT_S:
+        forecaster = Forecaster.fit(times, values, signed=signed)
+        if fitted and fitted.grid[1] == step_s:
+            forecaster.band = fitted.forecaster.band
+        _fitted.pop(key, None)
+        while len(_fitted) >= FITTED_MAX:
+            del _fitted[next(iter(_fitted))]
+        fitted = _fitted[key] = Fitted(now_s, (start_s, step_s), forecaster)
+    forecaster = fitted.forecaster
     published = [
         Issue(
             _moment(issue["issued_at_s"]),
@@ -328,7 +346,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         "now_s": now_s,
         "step_s": step_s,
         "mean": mean.tolist(),
-        "lo": np.maximum(0.0, made.lo + shift).tolist(),
+        "lo": np.maximum(forecaster.lowest, made.lo + shift).tolist(),
         "hi": (made.hi + shift).tolist(),
         "provenance": provenance,
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
-from carbontui.grid import choose, issues, truth
+from carbontui.grid import choose, clean, issues, opinions, truth
 from carbontui.grid.cache import Cache, Entry, Turn
 from carbontui.grid.faults import GridError, NoData, Unreachable
 from carbontui.grid.http import Http
@@ -30,6 +30,10 @@ DEPTH_S = 56 * DAY_S
 BACKFILL_S = 300.0
 SAID_KEPT_S = 2 * DAY_S
 SKEW_S = 120.0
+SECOND_S = 3600.0
+"""How often a second source of the zone is asked for its opinion."""
+OPINION_S = 6.0
+"""And how long it is waited for: the first one's answer is at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Live:
         self.zone = zone
         self.http = http or Http()
         self.history: Series | None = None
+        self._trusted: Series | None = None
+        """The history as of the last time two sources agreed."""
         self.published: Series | None = None
         self.price: Series | None = None
         self.issues: issues.Issues = []
@@ -60,12 +66,15 @@ class Live:
         self.difference_error: float | None = None
         self._issued_s = 0.0
         self.note = ""
+        self._notes: tuple[str, ...] = ()
+        """What had to be repaired in the last answers of the source in use."""
         self.source: Provider | None = None
         self._settings = settings
         self._now = now
         self._cache = Cache(cache, now)
         self._carbon = choose.carbon(zone, self.http, settings)
-        self._prices = choose.prices(zone, self.http, settings)
+        self.price_zone = settings.price_zone or zone
+        self._prices = choose.prices(self.price_zone, self.http, settings)
         self._states: dict[str, SourceState] = {}
         self._next_s = 0.0
 
@@ -107,9 +116,14 @@ class Live:
         for provider in self._carbon:
             if not choose.usable(provider, self._settings):
                 continue
-            state = await self._ask(provider, opens)
+            history, forecast = await self._ask(provider, opens)
+            self._notes = (*history.notes, *forecast.notes)
+            state = self._states[provider.name] = self._judge(provider, history, forecast, self._now())
             if state.state == "answers":
+                faults += await self._take_nearest(provider, history, forecast, opens)
                 break
+            if self.source is None and (history.series or forecast.series):
+                await self._take(provider, history.series, forecast.series)
             faults.append(state.note or f"{provider.title}: {state.state}")
         else:
             if self.source is not None:
@@ -121,6 +135,9 @@ class Live:
 
     def _remarks(self) -> list[str]:
         shown = self.published or self.history
+        clock = [note for note in self._notes if note.endswith(clean.CLOCK)]
+        if clock:
+            return clock[:1]
         if self.source is not None and shown is not None and shown.source != self.source.title:
             return [f"no values for {self.zone}: shown is {shown.source}"]
         skew_s = self.http.skew_s
@@ -129,9 +146,28 @@ class Live:
             return [f"this machine's clock is {abs(skew_s) / 60:.0f} min {side} the provider's"]
         return []
 
-    async def _ask(self, provider: Provider, opens: list[float]) -> SourceState:
+    async def _ask(self, provider: Provider, opens: list[float]) -> tuple[Entry, Entry]:
+        """What it says of the past and of what is ahead."""
         zone, now_s = self.zone, self._now()
-        base = f"{provider.name}-{zone}"
+
+        async def ahead(old: Entry) -> tuple[Series, tuple[str, ...]]:
+            said, notes = await _in_time(provider, provider.forecast(zone, now_s + AHEAD_S, now_s))
+            # what was said of hours that have no measured value yet is wanted by the next supervisor, too
+            return _joined(_since(old.series, now_s - SAID_KEPT_S), said, now_s), notes
+
+        asked = []
+        if provider.remembers:
+            asked.append(self._ask_history(provider, provider.window_s))
+        if provider.foresees:
+            window_s = provider.forecast_window_s or provider.window_s
+            key, turn = f"{provider.name}-{zone}-forecast", _turn(provider, "forecast")
+            asked.append(self._cache.ask(key, window_s, ahead, turn))
+        answers = await asyncio.gather(*asked)
+        opens += [entry.next_s for entry in answers]
+        return answers[0] if provider.remembers else Entry(), answers[-1] if provider.foresees else Entry()
+
+    async def _ask_history(self, provider: Provider, window_s: float) -> Entry:
+        zone, now_s = self.zone, self._now()
 
         async def recent(old: Entry) -> tuple[Series, tuple[str, ...]]:
             held = old.series.rows if old.series else ()
@@ -145,30 +181,42 @@ class Live:
                 return old.series, ("no new value",)  # type: ignore[return-value]
             return _joined(old.series, series, now_s), notes
 
-        async def ahead(old: Entry) -> tuple[Series, tuple[str, ...]]:
-            said, notes = await _in_time(provider, provider.forecast(zone, now_s + AHEAD_S, now_s))
-            # what was said of hours that have no measured value yet is wanted by the next supervisor, too
-            return _joined(_since(old.series, now_s - SAID_KEPT_S), said, now_s), notes
+        return await self._cache.ask(f"{provider.name}-{zone}-history", window_s, recent, _turn(provider, "history"))
 
-        asked = []
-        if provider.remembers:
-            asked.append(self._cache.ask(f"{base}-history", provider.window_s, recent, _turn(provider, "history")))
-        if provider.foresees:
-            window_s = provider.forecast_window_s or provider.window_s
-            asked.append(self._cache.ask(f"{base}-forecast", window_s, ahead, _turn(provider, "forecast")))
-        answers = await asyncio.gather(*asked)
-        opens += [entry.next_s for entry in answers]
-        history = answers[0] if provider.remembers else Entry()
-        forecast = answers[-1] if provider.foresees else Entry()
-        state = self._judge(provider, history, forecast, now_s)
-        self._states[provider.name] = state
-        if state.state == "answers":
-            await self._take(provider, history.series, forecast.series)
+    async def _take_nearest(self, first: Provider, history: Entry, forecast: Entry, opens: list[float]) -> list[str]:
+        """Take what `first` said, unless the next source of the same signal differs by a factor of two and is nearer to
+        what was usual; the line returned says so."""
+        second = self._second(first)
+        opinion = Entry()
+        if second:
+            with contextlib.suppress(asyncio.TimeoutError):
+                asked = self._ask_history(second, max(second.window_s, SECOND_S))
+                opinion = await asyncio.wait_for(asked, OPINION_S)
+                self._states[second.name] = self._judge(second, opinion, Entry(), self._now())
+        found = None
+        if history.series and opinion.series:
+            found = opinions.disagreement(history.series, opinion.series, self._trusted, self._now())
+        if second and found and found.second_is_nearer:
+            await self._take(second, opinion.series, None)
+        else:
+            await self._take(first, history.series, forecast.series)
             if history.series is not None and not history.fault:
-                opens.append((await self._backfill(provider, history.series)).next_s)
-        elif self.source is None and (history.series or forecast.series):
-            await self._take(provider, history.series, forecast.series)
-        return state
+                past = await self._backfill(first, self.zone, history.series)
+                opens.append(past.next_s)
+                if past.series is not None:
+                    self.history = _joined(past.series, self.history, self._now())
+        if not second or not found:
+            self._trusted = self.history if opinion.series else self._trusted
+            return []
+        taken = second if found.second_is_nearer else first
+        said = f"{first.title} says {found.first_g:.0f} g, {second.title} {found.second_g:.0f} g for the same hours"
+        return [f"{said}: taken is {taken.title}, nearer to the usual {found.usual_g:.0f} g"]
+
+    def _second(self, first: Provider) -> Provider | None:
+        """The next source after `first` that counts in the same way and can be asked."""
+        later = self._carbon[self._carbon.index(first) + 1 :]
+        fit = (p for p in later if p.remembers and p.signal == first.signal and choose.usable(p, self._settings))
+        return next(fit, None)
 
     def _judge(self, provider: Provider, history: Entry, forecast: Entry, now_s: float) -> SourceState:
         fault = history.fault or forecast.fault
@@ -197,56 +245,54 @@ class Live:
                 self._issued_s = issue["issued_at_s"]
                 self.issues = await self._cache.add_issue(f"{provider.name}-{self.zone}-issues", issue)
 
-    async def _backfill(self, provider: Provider, known: Series) -> Entry:
+    async def _backfill(self, provider: Provider, zone: str, known: Series) -> Entry:
         """One older stretch per window, until the forecast has enough to learn from."""
-        key = f"{provider.name}-{self.zone}-past"
+        key = f"{provider.name}-{zone}-past"
         entry = await self._cache.peek(key)
         oldest_s = entry.series.rows[0].start_s if entry.series else known.rows[0].start_s
         if oldest_s <= self._now() - DEPTH_S:
-            entry = Entry(entry.series, next_s=self._now() + DAY_S)
-        else:
+            return Entry(entry.series, next_s=self._now() + DAY_S)
 
-            async def older(old: Entry) -> tuple[Series, tuple[str, ...]]:
-                end_s = old.series.rows[0].start_s if old.series else known.rows[0].start_s
-                try:
-                    found, notes = await provider.history(self.zone, end_s - provider.reach_s, end_s, self._now())
-                except GridError as error:
-                    error.retry_after_s = max(
-                        error.retry_after_s or 0.0, DAY_S if isinstance(error, NoData) else 3600.0
-                    )
-                    raise
-                if found.rows[0].start_s >= end_s:
-                    fault = NoData(f"{provider.title} has no older values")
-                    fault.retry_after_s = DAY_S
-                    raise fault
-                return _joined(old.series, found, self._now()), notes
+        async def older(old: Entry) -> tuple[Series, tuple[str, ...]]:
+            end_s = old.series.rows[0].start_s if old.series else known.rows[0].start_s
+            try:
+                found, notes = await provider.history(zone, end_s - provider.reach_s, end_s, self._now())
+            except GridError as error:
+                error.retry_after_s = max(error.retry_after_s or 0.0, DAY_S if isinstance(error, NoData) else 3600.0)
+                raise
+            if found.rows[0].start_s >= end_s:
+                fault = NoData(f"{provider.title} has no older values")
+                fault.retry_after_s = DAY_S
+                raise fault
+            return _joined(old.series, found, self._now()), notes
 
-            entry = await self._cache.ask(key, BACKFILL_S, older, _turn(provider, "history"))
-        if entry.series is not None:
-            self.history = _joined(entry.series, self.history, self._now())
-        return entry
+        return await self._cache.ask(key, BACKFILL_S, older, _turn(provider, "history"))
 
     async def _ask_price(self, opens: list[float], faults: list[str]) -> None:
-        now_s = self._now()
+        now_s, zone = self._now(), self.price_zone
         for provider in self._prices:
             if not choose.usable(provider, self._settings):
                 continue
-            key = f"{provider.name}-{self.zone}-forecast"
 
             async def ahead(old: Entry, provider: Provider = provider) -> tuple[Series, tuple[str, ...]]:
-                found, notes = await provider.forecast(self.zone, now_s + 2 * DAY_S, now_s)
+                found, notes = await _in_time(provider, provider.forecast(zone, now_s + 2 * DAY_S, now_s))
                 return _joined(old.series, found, now_s), notes
 
+            key = f"{provider.name}-{zone}-forecast"
             entry = await self._cache.ask(key, provider.window_s, ahead, _turn(provider, "forecast"))
             opens.append(entry.next_s)
             good = entry.series is not None and _end(entry.series) > now_s
             word: Literal["answers", "fails", "stale"] = "answers" if good else "fails" if entry.fault else "stale"
             state = SourceState(provider.name, provider.title, word, "price", entry.asked_at_s or None, entry.fault)
             self._states[provider.name] = state
-            if good:
-                self.price = entry.series
+            if good and entry.series is not None:
+                past = await self._backfill(provider, zone, entry.series)
+                opens.append(past.next_s)
+                self.price = _joined(past.series, entry.series, now_s)
                 return
             faults.append(entry.fault or f"{provider.title}: no price for now")
+        if not self._prices and (told := choose.price_zones(zone, self._settings)):
+            faults.append(f"prices of {zone} differ by zone: set price_zone to {' or '.join(told[:4])}")
 
     def _unasked(self, provider: Provider) -> SourceState:
         missing = [name for name in provider.keys if not self._settings.keys.get(name)]
@@ -265,7 +311,9 @@ async def _in_time(provider: Provider, question: Awaitable[T]) -> T:
 
 
 def _turn(provider: Provider, question: str) -> Turn | None:
-    return Turn(f"{provider.name}-{question}", provider.spacing_s) if provider.spacing_s else None
+    # what is ahead and what is past are one data set of a price
+    data_set = "price" if provider.signal == "price" else question
+    return Turn(f"{provider.name}-{data_set}", provider.spacing_s) if provider.spacing_s else None
 
 
 def _since(series: Series | None, start_s: float) -> Series | None:
@@ -297,4 +345,5 @@ def _joined(older: Series | None, newer: Series | None, now_s: float) -> Series:
     rows = {row.start_s: row for row in older.rows if not first_s <= row.start_s < last_s}
     rows |= {row.start_s: row for row in newer.rows}
     kept = tuple(rows[start] for start in sorted(rows) if start > now_s - 1.1 * DEPTH_S)
-    return replace(newer, rows=kept)
+    mixes = {mix.start_s: mix for mix in (*older.mix, *newer.mix) if mix.start_s > now_s - DAY_S}
+    return replace(newer, rows=kept, mix=tuple(mixes[start] for start in sorted(mixes)))

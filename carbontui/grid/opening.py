@@ -17,6 +17,7 @@ from carbontui.grid.choose import EVERY
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.settings import GridSettings, KeyFileError, keys_file, read_keys
+from carbontui.grid.types import Signal
 
 ONLINE_WORDS = frozenset({"", "0", "false", "no", "off"})
 
@@ -43,7 +44,9 @@ def base_urls(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 def settings(
     *,
     asked_offline: bool = False,
+    signal: str = "average",
     currency: str | None = None,
+    price_zone: str | None = None,
     price_per_kwh: float | None = None,
     forgiving: bool = False,
     environment: Mapping[str, str] = os.environ,
@@ -67,7 +70,9 @@ def settings(
         complaints.append(str(error))
     return GridSettings(
         offline=asked_offline or offline(environment),
+        marginal=signal == "marginal",
         currency=currency,
+        price_zone=price_zone,
         price_per_kwh=price_per_kwh,
         keys=keys,
         base_urls=urls,
@@ -84,10 +89,12 @@ def open_feed(
     http: Http | None = None,
     cached: bool = True,
 ) -> Feed:
-    """The feed of a zone. A recorded file replaces every live source; `cached=False` asks anew.
+    """The feed of a zone. A recorded file replaces every live source and is of the signal that is asked for;
+    `cached=False` asks anew.
 
     Raises ValueError when `grid_file` cannot be used.
     """
-    series = recorded.load(Path(grid_file), zone=zone or "recorded") if grid_file is not None else None
+    signal: Signal = "marginal" if settings.marginal else "average_direct"
+    series = recorded.load(Path(grid_file), zone=zone or "recorded", signal=signal) if grid_file is not None else None
     cache = paths.cache_dir() / "grid" if cached else None
     return Feed(zone, settings=settings, now=now, recorded=series, cache=cache, http=http)

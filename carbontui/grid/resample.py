@@ -74,8 +74,11 @@ def to_hours(stamps: Array, values: Array, begin_s: float, hours: int) -> Array:
     return out
 
 
-def refine(native: Array, per_hour: int, mean: Array, lo: Array, hi: Array, slots: int) -> tuple[Array, Array, Array]:
-    """From hours to `slots` native slots: the usual shape inside the hour, departures interpolated; beyond, held."""
+def refine(
+    native: Array, per_hour: int, mean: Array, lo: Array, hi: Array, slots: int, lowest: float = 0.0
+) -> tuple[Array, Array, Array]:
+    """From hours to `slots` native slots, none of them below `lowest`: the usual shape inside the hour, departures
+    interpolated; beyond, held."""
     hours = -(-slots // per_hour)
     if hours > mean.size:
         # past the model's horizon: the same hours of its last day
@@ -92,7 +95,7 @@ def refine(native: Array, per_hour: int, mean: Array, lo: Array, hi: Array, slot
     last = native[-1] - shape[-1] if np.isfinite(native[-1]) else mean[0] - base_hours[0]
     out = base + np.interp(at, centres, np.concatenate([[last], mean[:hours] - base_hours]))
     low, high = (np.interp(at, centres[1:], (edge - mean)[:hours]) for edge in (lo, hi))
-    out = np.maximum(out, 0.0)
+    out = np.maximum(out, lowest)
     return out[:slots], (out + low)[:slots], (out + high)[:slots]
 
 

@@ -130,8 +130,11 @@ class Ridge:
     optimism: Array
 
     @classmethod
-    def fit(cls, hourly: Array, first_h: float) -> Ridge | None:
-        """Learn from an hourly series (NaN: gap); None when it is too short, too full of gaps or constant."""
+    def fit(cls, hourly: Array, first_h: float, *, signed: bool = False) -> Ridge | None:
+        """Learn from an hourly series (NaN: gap); None when it is too short, too full of gaps or constant.
+
+        `signed`: the values may fall below zero, and further than ever seen.
+        """
         last = hourly.size - HORIZON_H
         known = np.isfinite(hourly)
         if last - WARM_H < LEAST_ORIGINS or known.mean() < 0.5 or np.ptp(hourly[known]) < 1e-9:
@@ -155,7 +158,7 @@ class Ridge:
         ahead = np.arange(HORIZON_H)
         targets = values[origins[:, None] + ahead[None, :]] - base[:, ahead % 24]
         coefficients, optimism = _solve(rows, targets)
-        floor = FLOOR_SHARE * float(np.nanmin(hourly))
+        floor = -np.inf if signed else FLOOR_SHARE * float(np.nanmin(hourly))
         reach = 2 * float(np.abs(targets).max())
         return cls(coefficients, centre, scale, shift, reach, floor, first_h + hourly.size, optimism)
 

@@ -33,6 +33,8 @@ class GridSettings:
     """Use the marginal signal; there is no fallback from it to an average one, nor back."""
     currency: str | None = None
     """ISO code a price must be in to be used; None: no price is fetched."""
+    price_zone: str | None = None
+    """The zone whose prices are used, where that is not the zone of the intensity."""
     price_per_kwh: float | None = None
     """A flat price, used where no provider gives one."""
     keys: Mapping[str, str] = field(default_factory=lambda: _NONE, repr=False)

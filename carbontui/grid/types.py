@@ -72,6 +72,10 @@ class Outlook:
     how: Literal["forecast", "default", "replay", "estimated"]
     made_at_s: float
     price: tuple[float | None, ...] = ()
+    price_lo: tuple[float | None, ...] = ()
+    price_hi: tuple[float | None, ...] = ()
+    """The 80 % band of prices: no width where they are published, None where nothing says how wide it is."""
+    price_source: str = ""
     currency: str | None = None
     note: str = ""
     difference_error: float | None = None

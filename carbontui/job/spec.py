@@ -38,6 +38,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     zone: str | None = None
     zone_why: str = ""
     """Why the zone is not known, with the candidates."""
+    signal: str = "average"
+    """"average" or "marginal"."""
+    price_zone: str | None = None
     grid: str | None = None
     budget: str = "1.0x"
     work_s: float | None = None

@@ -34,7 +34,12 @@ UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
 def settings_of(loaded: config.Settings) -> GridSettings:
     """The settings of a feed for a verb. Raises Failure for keys and URLs that cannot be used."""
     try:
-        return opening.settings(currency=loaded.currency, price_per_kwh=loaded.price_per_kwh)
+        return opening.settings(
+            signal=loaded.signal,
+            currency=loaded.currency,
+            price_zone=loaded.price_zone,
+            price_per_kwh=loaded.price_per_kwh,
+        )
     except KeyFileError as error:
         raise Failure(str(error), 4) from None
     except ValueError as error:
@@ -46,6 +51,7 @@ def settings_of(loaded: config.Settings) -> GridSettings:
     short_help="What the grid is at now, and which source answers.",
 )
 @click.option("--zone", help="Zone key, country or common name; see `carbontui zones`.")
+@click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which one comes first; both are shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print data.")
 @click.option(
     "--record", type=click.Path(file_okay=False, path_type=Path), help="Save the raw answers here, keys removed."
@@ -56,9 +62,9 @@ def settings_of(loaded: config.Settings) -> GridSettings:
     type=click.Path(file_okay=False, path_type=Path),
     help="Read what --record saved, as of that moment.",
 )
-def grid(zone: str | None, as_json: bool, record: Path | None, replayed: Path | None) -> None:
+def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | None, replayed: Path | None) -> None:
     try:
-        loaded = config.load().settings
+        loaded = config.load({"signal": signal}).settings
     except config.ConfigError as error:
         raise Failure(str(error), 2) from None
     if record is not None and replayed is not None:
@@ -80,14 +86,25 @@ def grid(zone: str | None, as_json: bool, record: Path | None, replayed: Path | 
         except OSError as error:
             raise Failure(f"--record: {record}: cannot be written ({error.strerror})", 2) from None
     # a recording needs fresh answers, so it bypasses the cache
-    feed = opening.open_feed(place.key, settings=settings, now=clock, http=http, cached=http is None)
-    asyncio.run(feed.refresh())
+    feed, other = (
+        opening.open_feed(
+            place.key, settings=replace(settings, marginal=marginal), now=clock, http=http, cached=http is None
+        )
+        for marginal in (settings.marginal, not settings.marginal)
+    )
+
+    async def refresh() -> None:
+        await feed.refresh()
+        await other.refresh()
+
+    asyncio.run(refresh())
     now_s = clock()
-    seen = feed.outlook(now_s, 0.0, AHEAD_S, 3600.0)
+    seen, beside = (each.outlook(now_s, 0.0, AHEAD_S, 3600.0) for each in (feed, other))
     if as_json:
-        click.echo(json.dumps(_data(place, feed, seen, now_s), indent=2))
+        data = _data(place, feed, seen, now_s)
+        click.echo(json.dumps(data | {"other_signal": _other(beside)}, indent=2))
         return
-    for line in _lines(place, feed, seen, now_s):
+    for line in _lines(place, feed, seen, beside, now_s):
         click.echo(line)
     if record:
         click.echo(f"raw answers saved in {record}")
@@ -98,6 +115,14 @@ def _replayed(folder: Path) -> Replayed:
         return Replayed(folder)
     except ValueError as error:
         raise Failure(f"--replay: {error}", 2) from None
+
+
+def _other(beside: Outlook | None) -> dict[str, Any] | None:
+    """The signal that was not asked for, where it is known: beside the other one, never mixed with it."""
+    if beside is None:
+        return None
+    told = {"signal": beside.signal, "value_g_per_kwh": beside.mean[0], "source": beside.source, "how": beside.how}
+    return {**told, "mean": beside.mean}
 
 
 def _data(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -> dict[str, Any]:
@@ -134,7 +159,7 @@ def _source(state: SourceState, now_s: float) -> dict[str, Any]:
     return {**told, "age_s": age_s, "note": state.note, "documentation_only": state.name in UNRECORDED}
 
 
-def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -> list[str]:
+def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook | None, now_s: float) -> list[str]:
     lines = [f"{place.key}  {place.name}"]
     if seen is None:
         lines.append("nothing is known of this zone: work is not shifted in time, caps only")
@@ -148,6 +173,9 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) -
             lines.append(f"next 24 h {drawn} {min(values):.0f} to {max(values):.0f} g")
         lines.append(f"from {seen.source}")
         lines += _accuracy(feed)
+    if beside is not None and beside.mean[0] is not None:
+        kind = beside.signal.replace("_", ", ")
+        lines.append(f"beside it, not mixed: {beside.mean[0]:.0f} gCO2/kWh ({kind}; {beside.how}) from {beside.source}")
     if feed.note:
         lines.append(f"note: {feed.note}")
     lines.append("")

@@ -148,6 +148,9 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option(
     "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV to plan with."
 )
+@click.option(
+    "--signal", type=click.Choice(["average", "marginal"]), help="Which carbon intensity to plan and count by."
+)
 @click.option("--budget", help='How long it may take: 1.8x, 18h or "fri 09:00" (default 1.0x: no waiting).')
 @click.option("--work", help="Work of the whole run flat out, like 8h.")
 @click.option("--steps", type=click.IntRange(1), help="Optimizer steps of the whole run.")
@@ -176,6 +179,7 @@ def run(
     name: str | None,
     zone: str | None,
     grid_file: str | None,
+    signal: str | None,
     budget: str | None,
     work: str | None,
     steps: int | None,
@@ -215,6 +219,7 @@ def run(
         raise Failure("run needs a command: carbontui run [options] -- python train.py ...", 2)
     given: dict[str, Any] = {
         "zone": zone,
+        "signal": signal,
         "budget": budget,
         "objective": objective,
         "on_budget": on_budget,
@@ -271,6 +276,8 @@ def run(
             by=link.whoami(),
             zone=key,
             zone_why=zone_why,
+            signal=settings.signal,
+            price_zone=settings.price_zone,
             grid=str(Path(grid_file).absolute()) if grid_file else None,
             budget=wall_budget,
             work_s=work_s,

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import click
 
 from carbontui import units
 from carbontui.verbs.failure import Failure, Finite
+from carbontui.verbs.place import sure_zone
 
 if TYPE_CHECKING:
+    from carbontui.backtest import signals
+    from carbontui.backtest.assumed_job import Grid, TypicalDays
+    from carbontui.backtest.signals import Expected
     from carbontui.plan import Evaluation, Frontier, Problem, Schedule
 
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
+MARGINAL_AHEAD_S = 4 * 86400.0
 DEFAULT_FULL_W = 300.0
 """Board watts flat out where none are given; an assumption, named as such in the output."""
 
@@ -29,6 +35,13 @@ DEFAULT_FULL_W = 300.0
 @click.option("--frontier", "with_frontier", is_flag=True, help="The best plan for every deadline as well.")
 @click.option("--zone", help="Grid zone, like DE: typical days of it.")
 @click.option("--grid", "grid_file", help="Recorded or expected intensity instead: CSV time_utc,carbon_g_per_kwh.")
+@click.option(
+    "--signal",
+    type=click.Choice(["average", "marginal"]),
+    default="average",
+    show_default=True,
+    help="What --grid holds; marginal without --grid: what the zone's live source says, and the plan by both.",
+)
 @click.option("--work", help="Work flat out, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
 @click.option("--start", help="When it starts, like 2020-04-12T06:00:00Z (default: now, or the file's begin).")
@@ -41,6 +54,7 @@ def solve(
     with_frontier: bool,
     zone: str | None,
     grid_file: str | None,
+    signal: str,
     work: str | None,
     budget: str,
     start: str | None,
@@ -50,16 +64,18 @@ def solve(
 ) -> None:
     """Plan a problem file, or --work on a --zone; shows the frontier when no file is given."""
     from carbontui import plan
+    from carbontui.backtest import signals
     from carbontui.plan import Infeasible, ProblemError
 
+    beside = None
     try:
         if problem_file:
-            if zone or work or grid_file:
+            if zone or work or grid_file or signal != "average":
                 raise Failure("give a problem file or --work with --zone, not both", 2)
             problem, start_s, about = plan.load_problem(problem_file), None, problem_file
             found = plan.solve(problem, tol=tol)
         else:
-            asked = (zone, grid_file, work, budget, start, watts, levels_file)
+            asked = (zone, grid_file, signal, work, budget, start, watts, levels_file)
             problem, start_s, about = _assumed_problem(*asked, now_s := time.time())
             with_frontier = True
             found = plan.solve(problem, tol=tol)
@@ -68,6 +84,8 @@ def solve(
                 deadline_s = problem.deadline_s
                 problem, _, _ = _assumed_problem(*asked, now_s, found.late_s)
                 found = _late_by(deadline_s, plan.solve(problem, tol=tol))
+            elif signal == "marginal" and zone:
+                beside = _beside_average(problem, found, start_s, zone, about)
         curve = plan.frontier(problem) if with_frontier else None
         text = plan.explain(problem, found, start_s=start_s)
     except Infeasible as error:
@@ -80,14 +98,77 @@ def solve(
         answer = found.to_dict() | {"explanation": text}
         if curve is not None:
             answer["frontier"] = curve.to_dict()["points"]
+        if beside is not None:
+            answer["signals"] = signals.to_json(beside)
         click.echo(json.dumps(answer, allow_nan=False))
         return
     _show(problem, found, curve, text, about)
+    for one in beside or ():
+        own, other, now = map(units.fmt_grams, (one.plan_g, one.other_plan_g, one.run_now_g))
+        rest = f"its own plan {own}, the plan for the other signal {other}, run now {now}"
+        click.echo(f"By the {one.signal} signal ({one.source}): {rest}")
+
+
+def _beside_average(
+    problem: Problem, found: Schedule, start_s: float, zone: str, about: str
+) -> tuple[signals.Judged, signals.Judged] | None:
+    """The plan by the marginal signal beside one by the zone's typical days; None where they are not known."""
+    from carbontui.backtest import signals
+    from carbontui.backtest.assumed_job import TypicalDays
+    from carbontui.plan import ProblemError
+
+    edges = [start_s, *(start_s + at for at in accumulate(problem.dur_s))]
+    days = TypicalDays(_key(zone))
+    try:
+        average = days.slots(edges)
+    except (ProblemError, ValueError):
+        return None
+    sources = (about.partition(";")[0], days.source)
+    return signals.side_by_side(problem, found, average, ("marginal", "average"), sources)
+
+
+def _key(zone: str) -> str:
+    """The zone's key for what a person may call it; an unknown one as it is, for who looks it up to refuse."""
+    from carbontui.grid import zones
+
+    try:
+        return zones.resolve(zone).key
+    except ValueError:
+        return zone
+
+
+def _grid_of(
+    zone: str | None, grid_file: str | None, signal: str, start_s: float | None
+) -> Grid | TypicalDays | Expected:
+    """Where the intensities come from. Raises ValueError or Failure."""
+    from carbontui.backtest.assumed_job import Grid, TypicalDays
+    from carbontui.backtest.signals import Expected
+    from carbontui.grid import opening, recorded
+    from carbontui.grid.types import Signal
+
+    held: Signal = "marginal" if signal == "marginal" else "average_direct"
+    if grid_file:
+        return Grid(recorded.load(grid_file, zone=zone or "recorded", signal=held))
+    if signal == "average":
+        return TypicalDays(_key(zone or ""))
+    if start_s is not None:
+        raise Failure("--start: marginal rates are known from now on; give --grid FILE for another time", 2)
+    place = sure_zone(zone)
+    feed = opening.open_feed(place.key, settings=opening.settings(signal=signal), now=time.time)
+    asyncio.run(feed.refresh())
+    seen = feed.outlook(time.time(), 0.0, MARGINAL_AHEAD_S, 900.0)
+    if seen is None:
+        keys = "; ".join(f"{state.title}: {state.note}" for state in feed.sources if state.note)
+        raise Failure(
+            f"no marginal rates of {place.key} are known ({keys or 'no source has any'}); or give --grid FILE", 3
+        )
+    return Expected(seen)
 
 
 def _assumed_problem(
     zone: str | None,
     grid_file: str | None,
+    signal: str,
     work: str | None,
     budget: str,
     start: str | None,
@@ -100,8 +181,7 @@ def _assumed_problem(
 
     The problem ends `beyond_s` after the deadline. Raises Failure (2) for options that cannot be used.
     """
-    from carbontui.backtest.assumed_job import Grid, TypicalDays, assumed, boundaries, load_job, slot_length_s
-    from carbontui.grid import recorded
+    from carbontui.backtest.assumed_job import Grid, assumed, boundaries, load_job, slot_length_s
     from carbontui.job import budget as budgets
 
     if not work or not (zone or grid_file):
@@ -114,9 +194,9 @@ def _assumed_problem(
     )
     try:
         work_s = units.parse_duration(work)
-        known = Grid(recorded.load(grid_file, zone=zone or "recorded")) if grid_file else None
-        grid = known or TypicalDays(zone or "")
-        start_s = units.from_iso(start) if start else (known.start_s if known else now_s)
+        begin_s = units.from_iso(start) if start else None
+        grid = _grid_of(zone, grid_file, signal, begin_s)
+        start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else now_s
         deadline_s = budgets.parse(budget, start_s).deadline_s(start_s, work_s)
     except ValueError as error:
         raise Failure(str(error), 2) from None

@@ -163,7 +163,7 @@ def main() -> None:
         results += rows
     if options.json:
         machine = {"machine": platform.machine(), "python": platform.python_version(), "numpy": np.__version__}
-        machine["what"] = "2 shared vCPU Xeon"
+        machine["what"] = "2 shared vCPU, Linux"
         stamp = {"date": time.strftime("%Y-%m-%d"), **machine, "every_h": options.every}
         options.json.write_text(json.dumps({**stamp, "results": results}, indent=1) + "\n")
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from grid_site import Answer, good, served
 
 from carbontui.verbs import grid as verbs
+from carbontui.verbs import solve
 from carbontui.verbs.failure import Failure
 
 
@@ -95,6 +96,49 @@ def test_every_zone_has_a_name_of_its_own(run) -> None:
     assert len({row["name"] for row in found}) == len(found) > 300
     assert not [row for row in found if row["name"] == row["zone"] or "  " in row["name"]]
     assert "AD  Andorra" in run("--zone", "andorra").output
+
+
+def test_marginal_and_average_stand_side_by_side_and_the_setting_says_which_is_first(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 1896998400.0 + 20 * 3600
+    monkeypatch.delenv("CARBONTUI_OFFLINE")
+    for name in ("WATTTIME_USERNAME", "WATTTIME_PASSWORD"):
+        monkeypatch.setenv(name, "s3cret")
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    monkeypatch.setattr("carbontui.grid.providers.caiso.Caiso.pause_s", 0.0)
+    rate = good("watttime", now_s, lambda at: 450.0)
+    mix = good("caiso", now_s)
+    with served(lambda r: rate(r) if r.path.startswith(("/v3", "/login")) else mix(r)) as url:
+        monkeypatch.setenv("CARBONTUI_GRID_URLS", f"watttime={url},caiso={url},caiso-price={url}")
+        shown = run("--zone", "CAISO").output
+        assert (
+            "(average, direct; forecast)" in shown
+            and "beside it, not mixed: 450 gCO2/kWh (marginal; forecast)" in shown
+        )
+        data = json.loads(run("--zone", "CAISO", "--signal", "marginal", "--json").output)
+        assert data["signal"] == "marginal" and data["value_g_per_kwh"] == pytest.approx(450)
+        assert data["other_signal"]["signal"] == "average_direct"
+        monkeypatch.setenv("CARBONTUI_SIGNAL", "marginal")
+        assert json.loads(run("--zone", "CAISO", "--json").output)["signal"] == "marginal"
+        # what the choice does to a plan: each plan judged by both signals
+        plan = json.loads(run(
+            "--zone", "CAISO", "--signal", "marginal", "--work", "6h", "--budget", "2x", "--json", verb=solve.solve
+        ).output)  # fmt: skip
+    marginal, average = plan["signals"]
+    assert (marginal["signal"], average["signal"]) == ("marginal", "average")
+    assert marginal["source"].startswith("WattTime") and "typical days" in average["source"]
+    assert (
+        marginal["plan_g"] <= marginal["other_plan_g"] * 1.001 and average["plan_g"] <= average["other_plan_g"] * 1.001
+    )
+    assert average["plan_g"] < 0.9 * average["run_now_g"]
+
+
+def test_a_zone_without_marginal_rates_is_not_planned_by_an_average(run) -> None:
+    failed = run("--zone", "DE", "--signal", "marginal", "--work", "6h", verb=solve.solve).exception
+    assert isinstance(failed, Failure) and failed.code == 3 and "no marginal rates of DE" in failed.message
+    shown = run("--zone", "DE", "--signal", "marginal").output
+    assert "no marginal rates of DE" in shown and "beside it, not mixed" in shown
 
 
 def test_the_feed_loads_neither_numpy_nor_the_screen() -> None:

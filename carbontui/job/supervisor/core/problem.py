@@ -169,7 +169,10 @@ def build(
     flat_price: float | None = None,
     risk: float = 0.0,
 ) -> Setup:
-    """The problem from now to the deadline. `risk` shifts future intensities by that share of the band's upper half."""
+    """The problem from now to the deadline.
+
+    `risk` shifts future intensities and prices by that share of the upper half of their band.
+    """
     durations, slot_s = slots_of(now_s, deadline_s)
     levels = levels_of(machine, started=started)
     edges = [now_s]
@@ -180,13 +183,15 @@ def build(
     def sample(values: Sequence[float | None]) -> list[float | None]:
         return [mean_over(values, outlook.start_s, outlook.step_s, a, b) for a, b in spans]
 
-    mean = _fill(sample(outlook.mean), 0.0)
-    if risk:
-        upper = sample(outlook.hi)
-        mean = [m + risk * max(0.0, (h if h is not None else m) - m) for m, h in zip(mean, upper, strict=True)]
+    def cautious(means: list[float], upper: Sequence[float | None]) -> list[float]:
+        if not risk:
+            return means
+        return [m + risk * max(0.0, (h if h is not None else m) - m) for m, h in zip(means, sample(upper), strict=True)]
+
+    mean = cautious(_fill(sample(outlook.mean), 0.0), outlook.hi)
     price: list[float] | None = None
     if any(value is not None for value in outlook.price):
-        price = _fill(sample(outlook.price), flat_price or 0.0)
+        price = cautious(_fill(sample(outlook.price), flat_price or 0.0), outlook.price_hi)
     elif flat_price is not None:
         price = [flat_price] * len(durations)
     names = [level.name for level in levels]

@@ -188,12 +188,16 @@ class Accounting:
             self.journal.grid(fresh)
 
     def prices(self, outlook: Outlook) -> None:
-        """Day-ahead prices of slots that have begun: exact once published."""
+        """Prices of slots that have begun: exact once published, else what was expected of them, marked so."""
         fresh: list[tuple[float, float, float, str, str, str]] = []
         for index, value in enumerate(outlook.price[: outlook.realised + 1]):
             start = outlook.start_s + index * outlook.step_s
             if value is not None and self.price.update_all([(start, outlook.step_s, value)]):
-                fresh.append((start, outlook.step_s, value, "actual", PRICE, outlook.source))
+                published = (
+                    index >= len(outlook.price_lo) or outlook.price_lo[index] == outlook.price_hi[index] == value
+                )
+                kind = "actual" if published else "estimated"
+                fresh.append((start, outlook.step_s, value, kind, PRICE, outlook.price_source or outlook.source))
         self.journal.grid(fresh)
 
     # --- sums ---

@@ -30,7 +30,12 @@ def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Fee
         return clock.at_wall(time.time())
 
     settings = opening.settings(
-        asked_offline=options.offline, currency=options.currency, price_per_kwh=options.price_per_kwh, forgiving=True
+        asked_offline=options.offline,
+        signal=options.signal,
+        currency=options.currency,
+        price_zone=options.price_zone,
+        price_per_kwh=options.price_per_kwh,
+        forgiving=True,
     )
     if settings.remark:
         log(settings.remark)
@@ -99,14 +104,19 @@ class GridReader:
         if now_s - self._forecast_s < FORECAST_EVERY_S:
             return ""
         slots = int(plan_request.ahead_s(self._cell.state, now_s) // SLOT_S) + 1
-        request = self._feed.forecast_request(now_s, slots, SLOT_S)
-        if request is None:
-            return ""
-        self._forecast_s = now_s
+        asked = [
+            (self._feed.forecast_request(now_s, slots, SLOT_S), self._feed.adopt),
+            (self._feed.price_request(now_s, slots, SLOT_S), self._feed.adopt_price),
+        ]
         why = ""
-        try:
-            self._feed.adopt(await self._worker.forecast(ForecastAsk(request=request)))
-        except WorkFailed as error:
-            why = str(error)
-        self.look(self._now_s())
+        for request, adopt in asked:
+            if request is None:
+                continue
+            self._forecast_s = now_s
+            try:
+                adopt(await self._worker.forecast(ForecastAsk(request=request)))
+            except WorkFailed as error:
+                why = str(error)
+        if self._forecast_s == now_s:
+            self.look(self._now_s())
         return why

@@ -1,0 +1,58 @@
+"""The marginal and the average signal side by side: what the plan for the one gives by the other. Each figure is of one
+signal; they are never added or averaged."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from carbontui.grid.types import Outlook
+from carbontui.plan import evaluate, solve
+from carbontui.plan.problem import Problem, ProblemError
+from carbontui.plan.results import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """By one signal: grams of the plan made for it, of the plan made for the other one, and of running at once."""
+
+    signal: str
+    source: str
+    plan_g: float
+    other_plan_g: float
+    run_now_g: float
+
+
+class Expected:
+    """What a live source expects (gCO2/kWh of an outlook of equal slots), in place of a recorded grid."""
+
+    def __init__(self, outlook: Outlook) -> None:
+        self._outlook = outlook
+        self.source = outlook.source
+
+    def slots(self, edges: list[float]) -> list[float]:
+        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ProblemError where it is not known."""
+        values = [self._outlook.value_at(edge + 1e-3) for edge in edges[:-1]]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            hours = sum(value is not None for value in self._outlook.mean) * self._outlook.step_s / 3600
+            raise ProblemError("grid", f"{self.source} is known for {hours:.0f} h; shorten --budget")
+        return known
+
+
+def side_by_side(
+    problem: Problem, plan: Schedule, other_g_per_kwh: list[float], names: tuple[str, str], sources: tuple[str, str]
+) -> tuple[Judged, Judged]:
+    """`plan` of `problem` and a plan of the same work by the other signal, each judged by both (own signal first)."""
+    other = replace(problem, ci_g_per_kwh=tuple(other_g_per_kwh))
+    rival = solve(other)
+    found = []
+    for k, (here, mine, theirs) in enumerate(((problem, plan, rival), (other, rival, plan))):
+        now = next(baseline for baseline in mine.baselines if baseline.name == "run now")
+        own_g, other_g = (evaluate(here, made.levels).gco2 for made in (mine, theirs))
+        found.append(Judged(names[k], sources[k], own_g, other_g, now.evaluation.gco2))
+    return found[0], found[1]
+
+
+def to_json(judged: tuple[Judged, Judged]) -> list[dict[str, Any]]:
+    return [asdict(one) for one in judged]

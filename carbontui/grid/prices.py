@@ -1,0 +1,87 @@
+"""Prices slot by slot: what the market has published, our own forecast beyond it, else the same time of the last known
+day, else the flat price. Pure functions, no numpy. Negative prices are prices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from carbontui.grid import compose
+from carbontui.grid.types import Row, Series
+
+SHORTEST_STEP_S = 900.0
+DAY_S = 86400.0
+KEPT_S = 1.5 * DAY_S
+"""An own forecast that began longer ago says little of the hours that are still beyond the horizon."""
+LEAST_ROWS = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Currency per kWh by slot, with the 80 % band where the price is expected and not published; `source` in words."""
+
+    mean: tuple[float | None, ...] = ()
+    lo: tuple[float | None, ...] = ()
+    hi: tuple[float | None, ...] = ()
+    source: str = ""
+
+
+def request(known: Series | None, until_s: float, key: str) -> dict[str, Any] | None:
+    """What the worker is asked for the hours beyond the published ones; None where nothing is beyond, or too little is
+    known to learn from."""
+    if known is None or len(known.rows) < LEAST_ROWS:
+        return None
+    step_s = max(SHORTEST_STEP_S, known.rows[-1].dur_s)
+    start_s = math.floor(known.rows[0].start_s / step_s) * step_s
+    end_s = math.floor(_end_s(known.rows) / step_s) * step_s
+    slots = math.ceil((until_s - end_s) / step_s)
+    if slots < 1:
+        return None
+    values = compose.slot_means(known.rows, start_s, step_s, round((end_s - start_s) / step_s))
+    named = {"now_s": end_s, "start_s": start_s, "step_s": step_s, "values": values, "horizon": slots}
+    return {**named, "typical": [], "published": [], "signed": True, "key": f"price {key} {known.source}"}
+
+
+def laid_out(
+    known: Series | None,
+    forecast: dict[str, Any] | None,
+    flat: float | None,
+    start_s: float,
+    step_s: float,
+    slots: int,
+) -> Prices:
+    """The prices of equal slots. `forecast`: the worker's answer to `request`."""
+    if known is None:
+        always = (flat,) * slots
+        return Prices() if flat is None else Prices(always, always, always, "a flat price")
+    published = compose.slot_means(known.rows, start_s, step_s, slots)
+    own = forecast if forecast and forecast["now_s"] >= _end_s(known.rows) - KEPT_S else None
+    names = ("mean", "lo", "hi")
+    expected = [_slots(own, name, start_s, step_s, slots) if own else [None] * slots for name in names]
+    per_day = round(DAY_S / step_s)
+    mean: list[float | None] = []
+    band: list[tuple[float | None, float | None]] = []
+    for k, (value, ahead, lo, hi) in enumerate(zip(published, *expected, strict=True)):
+        if value is not None:
+            band.append((value, value))
+        elif ahead is not None:
+            value = ahead
+            band.append((lo, hi))
+        else:
+            value = mean[k - per_day] if k >= per_day else flat
+            band.append((None, None))
+        mean.append(value)
+    beyond = "own forecast" if own else "the same time of the last known day"
+    source = known.source if None not in published else f"{known.source}; beyond it {beyond}"
+    return Prices(tuple(mean), tuple(lo for lo, _ in band), tuple(hi for _, hi in band), source)
+
+
+def _slots(answer: dict[str, Any], name: str, start_s: float, step_s: float, slots: int) -> list[float | None]:
+    rows = [Row(answer["now_s"] + k * answer["step_s"], answer["step_s"], v) for k, v in enumerate(answer[name])]
+    return compose.slot_means(rows, start_s, step_s, slots)
+
+
+def _end_s(rows: Sequence[Row]) -> float:
+    return rows[-1].start_s + rows[-1].dur_s
