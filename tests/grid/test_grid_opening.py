@@ -86,7 +86,7 @@ def test_run_says_that_it_goes_on_without_the_keys(home: Path, monkeypatch: pyte
     path = home / "keys.env"
     path.write_text("EIA_API_KEY=s3cret\n")
     path.chmod(0o644)
-    monkeypatch.setattr("carbontui.verbs.run.start_and_follow", lambda options, detach: None)
+    monkeypatch.setattr("carbontui.verbs.run.start_and_follow", lambda options, **_: None)
     done = CliRunner().invoke(run_verb, ["--zone", "GB", "--", "true"], standalone_mode=False)
     assert done.exception is None and "chmod 600" in done.output and "s3cret" not in done.output
 
@@ -101,7 +101,7 @@ def test_run_grid_and_doctor_find_the_same_zone_or_give_the_same_reason(
     if named is not None:
         monkeypatch.setenv("CARBONTUI_ZONE", named)
     started: list[Options] = []
-    monkeypatch.setattr("carbontui.verbs.run.start_and_follow", lambda options, detach: started.append(options))
+    monkeypatch.setattr("carbontui.verbs.run.start_and_follow", lambda options, **_: started.append(options))
     ran = CliRunner().invoke(run_verb, ["--", "true"], standalone_mode=False).exception
     shown = CliRunner().invoke(grid_verb.grid, [], standalone_mode=False)
     found = doctor.grid_findings()[0]
