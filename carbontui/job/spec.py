@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from carbontui.job.clock import Clock
+
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
     """A job on a clock that runs `speed` times faster than life from `start_s` (epoch) at `wall_origin_s` on."""
@@ -95,6 +97,12 @@ def slurm_job(environment: dict[str, str]) -> str | None:
     step = environment.get("SLURM_STEP_ID", "")
     # in a batch script the step's number is a marker that is no number sacct shows
     return f"{job}.{step}" if step.isdigit() and int(step) < 2**31 else job
+
+
+def clock_of(options: Options) -> Clock:
+    """The job's clock: live, or the replay that `run` asked for."""
+    replay = options.replay
+    return Clock(replay.speed, replay.wall_origin_s, replay.start_s) if replay else Clock()
 
 
 def save(options: Options) -> None:

@@ -17,6 +17,7 @@ from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.shell.agent import keep_starting
 from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Reading, Readings, Sample
 
@@ -147,9 +148,9 @@ async def test_an_agent_that_cannot_be_started_is_tried_again(job, monkeypatch):
             raise BlockingIOError("no more processes")
 
     monkeypatch.setattr(job.agent, "start", refuse)
-    monkeypatch.setattr("carbontui.job.supervisor.loop.AGENT_RETRY_S", 0.01)
+    monkeypatch.setattr("carbontui.job.supervisor.shell.agent.RETRY_S", 0.01)
     with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(job._start_agent(), 5)
+        await asyncio.wait_for(keep_starting(job.agent, fast=False), 5)
     assert len(tries) == 3
 
 

@@ -18,9 +18,8 @@ from typing import Any
 from carbontui import proc, protocol
 from carbontui.job import budget as budgets
 from carbontui.job import store
-from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
-from carbontui.job.spec import Options
+from carbontui.job.spec import Options, clock_of
 from carbontui.job.supervisor.core import allowance_rules, allowances, boards, control, machine, progress, state
 from carbontui.job.supervisor.core.effects import Effect, effects
 from carbontui.job.supervisor.core.observation import Inputs
@@ -32,6 +31,7 @@ from carbontui.job.supervisor.record.history import History
 from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.recorder import Recorder, say
 from carbontui.job.supervisor.shell.actuators import Actuators
+from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
 from carbontui.job.supervisor.shell.calibrator import Calibrator
 from carbontui.job.supervisor.shell.cell import Cell
 from carbontui.job.supervisor.shell.faults import Faults
@@ -45,14 +45,11 @@ from carbontui.job.supervisor.shell.server import Server
 from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import Ticks
 from carbontui.job.worker.handle import WorkerHandle
-from carbontui.power.handle import AgentHandle
-from carbontui.power.simulated import SimulatedSpec
 
 TICK_S = 1.0
 REPLAY_TICK_S = 0.1
 BEAT_S = 1.0
 COMMIT_S = 2.0
-AGENT_RETRY_S = 30.0
 CLOCK_SET_S = 30.0
 """A wall clock that moves by this much more or less than the monotonic one was set."""
 GONE_GRACE_S = 0.5
@@ -81,7 +78,7 @@ class Supervisor:
         self.accounting = Accounting(spec, clock, self.journal, proc.boot_id())
         self.handover = Handover(self.journal, self.accounting, self.recorder, self.faults.confined, directory)
         self.keeper = KeeperHandle(keeper_fd, say, self.wake, directory)
-        self.agent = _agent_of(spec, clock)
+        self.agent = agent_of(spec, clock)
         self.worker = WorkerHandle(directory, say)
         self.grid = GridReader(
             self.cell, open_feed(spec, clock, say), self.accounting, self.worker, self._replan_at_once
@@ -174,7 +171,8 @@ class Supervisor:
     async def run(self) -> None:
         """Until the job is over and viewers have seen it, or somebody asks this process to leave."""
         await self.open()
-        self._starting = asyncio.gather(self._start_agent(), self.worker.warm())
+        clock = self.cell.state.clock
+        self._starting = asyncio.gather(keep_starting(self.agent, fast=clock.replay), self.worker.warm())
         try:
             while not await self.tick():
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -211,17 +209,6 @@ class Supervisor:
             self._hear_last_counts()
         if self.handover.missing:
             self._keep()
-
-    async def _start_agent(self) -> None:
-        """Without one (no process or memory to be had) nothing is metered or capped: tried until it starts."""
-        if self.cell.state.clock.replay:
-            self.agent.set_fast(True)
-        while True:
-            try:
-                return await self.agent.start()
-            except OSError as error:
-                say(f"agent: cannot be started ({error})")
-                await asyncio.sleep(AGENT_RETRY_S)
 
     async def leave(self) -> None:
         """Close everything in order: limits back, accounts closed, the last snapshot, then the keeper may go."""
@@ -398,17 +385,3 @@ class Supervisor:
             self.recorder.event("end", state=decision.state, code=seen.child.code, signal=seen.child.signal)
             say(f"the job is over: {decision.reason.text}")
         return seen.mono_s - self._ended_mono > GONE_GRACE_S
-
-
-def clock_of(spec: Options) -> Clock:
-    """The job's clock: live, or the replay that `run` asked for."""
-    if spec.replay is None:
-        return Clock()
-    return Clock(spec.replay.speed, spec.replay.wall_origin_s, spec.replay.start_s)
-
-
-def _agent_of(spec: Options, clock: Clock) -> AgentHandle:
-    simulated = SimulatedSpec(count=spec.simulated.count) if spec.simulated else None
-    # a replay on real boards never writes a limit
-    monitor = (clock.replay and simulated is None) or not spec.cap
-    return AgentHandle(simulated=simulated, log=say, cwd=Path(spec.dir), job=spec.job, monitor=monitor)
