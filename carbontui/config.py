@@ -56,6 +56,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether an idle GPU before a delayed start is charged to the job."""
     cap: bool = True
     """Whether power limits may be set where the machine permits it."""
+    metrics: str | None = None
+    """Where figures are told for Prometheus: node-exporter's textfile folder, or a path ending in .sock."""
     forecast: Literal["mean", "cautious"] = "mean"
     """Plan on the conditional mean, or shifted by 0.15 of the band's upper half."""
 

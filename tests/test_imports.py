@@ -11,7 +11,7 @@ import carbontui
 
 ROOT = Path(carbontui.__file__).parent
 
-ANYONE = {"config", "isolation", "paths", "proc", "units"}
+ANYONE = {"config", "isolation", "openmetrics", "paths", "proc", "units"}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 ROOMS = {
     "cli": {"verbs"},
@@ -35,6 +35,7 @@ ROOMS = {
     "proc": set(),
     "isolation": set(),
     "units": set(),
+    "openmetrics": set(),
     "client": set(),
     "data": set(),
     "examples": set(),
@@ -58,7 +59,9 @@ PURE = {
     "carbontui.power.capability",
     "carbontui.power.curve",
     "carbontui.power.messages",
+    "carbontui.power.metrics",
     "carbontui.power.simulated",
+    "carbontui.openmetrics.text",
     "carbontui.protocol",
     "carbontui.units",
 }

@@ -76,6 +76,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     spool: bool = True
     """The command's environment may be kept on disk, for a restart after the keeper's loss or a reboot."""
     cautious: bool = False
+    metrics: str | None = None
+    """Where figures are told in OpenMetrics form: a folder, or a path ending in .sock."""
     offline: bool = False
     slurm_job: str | None = None
     """JobIDRaw of the Slurm job and step it was started in, as sacct shows it."""

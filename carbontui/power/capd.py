@@ -23,7 +23,10 @@ from pathlib import Path
 
 import msgspec
 
+from carbontui.openmetrics.place import Place
+from carbontui.openmetrics.text import render
 from carbontui.power import capd_wire as wire
+from carbontui.power import metrics
 from carbontui.power.capd_core import INVALID, UNKNOWN, Caller, Capd
 from carbontui.power.devices import DeviceError
 from carbontui.power.leases import LeaseStore
@@ -38,7 +41,14 @@ LISTEN_FD = 3
 class Server:
     """The socket of a Capd: bounded lines in, one answer each, nobody waited for."""
 
-    def __init__(self, capd: Capd, listener: socket.socket, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        capd: Capd,
+        listener: socket.socket,
+        clock: Callable[[], float] = time.monotonic,
+        place: Place | None = None,
+    ) -> None:
+        self._place = place
         self._capd = capd
         self._listener = listener
         self._clock = clock
@@ -56,6 +66,8 @@ class Server:
             for caller in list(self._callers.values()):
                 self._drop(caller)
             self._capd.close()
+            if self._place is not None:
+                self._place.close()
 
     def step(self, wait_s: float) -> None:
         """Hear whoever has something to say."""
@@ -69,6 +81,9 @@ class Server:
             if now - caller.heard_s > wire.SILENCE_S:
                 self._drop(caller)
         self._capd.tick()
+        if self._place is not None and self._place.due():
+            seen = metrics.capd(self._capd.held(), self._capd.changes, self._capd.refused, len(self._callers))
+            self._place.tell(render(seen))
 
     def _accept(self) -> None:
         try:
@@ -154,6 +169,7 @@ def main(argv: list[str] | None = None) -> int:
     """Parse, open the driver, serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="carbontui.power.capd")
     parser.add_argument("--socket", type=Path, default=wire.SOCKET)
+    parser.add_argument("--metrics", help="where figures are told: node-exporter's folder, or a path ending in .sock")
     parser.add_argument("--group", help="its members may also lower limits on boards that others use")
     options = parser.parse_args(argv)
     from carbontui.power.nvml import NvmlBackend
@@ -168,7 +184,8 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, DeviceError) as error:
         print(f"carbontui capd: {error}", file=sys.stderr)
         return 1
-    Server(capd, listener).serve(lambda: bool(stopped))
+    place = Place(options.metrics, "capd") if options.metrics else None
+    Server(capd, listener, place=place).serve(lambda: bool(stopped))
     return 0
 
 

@@ -17,6 +17,7 @@ from carbontui.power.devices import NO_PERMISSION, NOT_SUPPORTED, Backend, Devic
 from carbontui.power.leases import LeaseStore
 from carbontui.power.limits import Limiter
 from carbontui.power.messages import Code
+from carbontui.power.metrics import Held
 
 WRITE_GAP_S = 1.0
 """Between two writes that a caller asks for on one board; a restore is never delayed, and counts."""
@@ -75,6 +76,8 @@ class Capd:
         self._written_s: dict[str, float] = {}
         self._calls: dict[int, tuple[float, int]] = {}
         self._watch_at = 0.0
+        self.changes = self.refused = 0
+        """How often a limit was set, and a request refused, since the start."""
 
     def open(self) -> None:
         """Open the driver and restore what an earlier capd left. Raises DeviceError."""
@@ -86,6 +89,23 @@ class Capd:
 
     def answer(self, caller: Caller, request: wire.Request) -> wire.Answer:
         """Carry out one request. Never raises."""
+        found = self._answer(caller, request)
+        self.refused += not found.ok
+        return found
+
+    def held(self) -> list[Held]:
+        """Every board as it is now, for the figures."""
+        found = []
+        for info in self._backend.devices():
+            limit_mw = None
+            with contextlib.suppress(DeviceError):
+                limit_mw = self._backend.limit_mw(info.uuid)
+            holder = self._holders.get(info.uuid)
+            limit_w = None if limit_mw is None else limit_mw / 1000
+            found.append(Held(info.uuid, limit_w, self._limiter.found_w(info.uuid), holder.uid if holder else None))
+        return found
+
+    def _answer(self, caller: Caller, request: wire.Request) -> wire.Answer:
         caller.heard_s = self._clock()
         if isinstance(request, wire.Beat):
             return wire.Answer()
@@ -203,6 +223,7 @@ class Capd:
         if not outcome.ok:
             return wire.Answer(False, CODES.get(outcome.code, UNKNOWN), outcome.text)
         self._holders[uuid] = caller
+        self.changes += 1
         found_w = self._limiter.found_w(uuid) or 0.0
         self._say(f"{uuid}: {limit_mw / 1000:.0f} W for uid {caller.uid} (pid {caller.pid}), found {found_w:.0f} W")
         return wire.Answer()
@@ -217,6 +238,7 @@ class Capd:
         self._limiter.lock(uuid, mhz)
         self._written_s[uuid] = self._clock()
         self._holders[uuid] = caller
+        self.changes += 1
         self._say(f"{uuid}: clock at most {mhz} MHz for uid {caller.uid} (pid {caller.pid})")
         return wire.Answer()
 

@@ -36,7 +36,7 @@ After={name}.socket
 ExecStart={command}
 Restart=on-failure
 RestartSec=100ms
-StateDirectory=carbontui
+StateDirectory=carbontui{metrics}
 Environment=LANG=C.UTF-8
 CapabilityBoundingSet=CAP_SYS_ADMIN CAP_SYS_PTRACE
 NoNewPrivileges=yes
@@ -60,17 +60,22 @@ WantedBy=multi-user.target
 """
 
 
-def command(group: str | None = None, socket: Path = capd_wire.SOCKET) -> list[str]:
+def command(group: str | None = None, socket: Path = capd_wire.SOCKET, metrics: Path | None = None) -> list[str]:
     """The words that start capd; isolated from the environment and folder it is started in."""
     words = [sys.executable, "-I", "-m", "carbontui.power.capd", "--socket", os.fspath(socket)]
-    return [*words, "--group", group] if group else words
+    words += ["--group", group] if group else []
+    return [*words, "--metrics", os.fspath(metrics)] if metrics else words
 
 
-def units(group: str | None) -> dict[str, str]:
+def units(group: str | None, metrics: Path | None = None) -> dict[str, str]:
     """Name and text of each unit."""
     return {
         f"{NAME}.socket": SOCKET_UNIT.format(socket=capd_wire.SOCKET),
-        f"{NAME}.service": SERVICE_UNIT.format(name=NAME, command=" ".join(command(group))),
+        f"{NAME}.service": SERVICE_UNIT.format(
+            name=NAME,
+            command=" ".join(command(group, metrics=metrics)),
+            metrics=f"\nReadWritePaths={metrics.parent if metrics.suffix == '.sock' else metrics}" if metrics else "",
+        ),
     }
 
 
@@ -95,4 +100,5 @@ def code() -> list[Path]:
 
     package = Path(__file__).parent
     files = [Path(sys.executable), package.parent, Path(msgspec.__file__).parent, Path(pynvml.__file__)]
-    return [*files, *package.glob("*.py"), *package.parent.glob("*.py")]
+    ours = (package, package.parent, package.parent / "openmetrics")
+    return [*files, *(file for folder in ours for file in folder.glob("*.py"))]

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from carbontui.power import capd_client, capd_install, capd_wire
+from carbontui.units import printable
 from carbontui.verbs.failure import Failure
 
 ALLOWS = (
@@ -34,15 +35,21 @@ def capd() -> None:
 
 @capd.command()
 @click.option("--group", help="Members of this group may also lower limits on GPUs that others use.")
+@click.option(
+    "--metrics", type=click.Path(path_type=Path), help="Figures for Prometheus: a folder, or a path ending in .sock."
+)
 @click.option("--print", "show", is_flag=True, help="Print what would be written; change nothing.")
-def install(group: str | None, show: bool) -> None:
+def install(group: str | None, metrics: Path | None, show: bool) -> None:
     """Install and start it (as root): a systemd socket and service, or the line that starts it elsewhere."""
     if group is not None:
         try:
             grp.getgrnam(group)
         except KeyError:
             raise Failure(f"there is no group {group!r}", 2) from None
-    units = capd_install.units(group)
+    if metrics is not None and any(not letter.isprintable() or letter in " %$\"'\\" for letter in str(metrics)):
+        raise Failure(f"--metrics {printable(str(metrics))}: a path without spaces, quotes and signs, for the unit", 2)
+    metrics = metrics.absolute() if metrics else None
+    units = capd_install.units(group, metrics)
     if show:
         for name, text in units.items():
             click.echo(f"# {capd_install.UNITS / name}\n{text}")
@@ -57,7 +64,7 @@ def install(group: str | None, show: bool) -> None:
         )
     click.echo(ALLOWS)
     if not _systemd():
-        line = shlex.join(capd_install.command(group))
+        line = shlex.join(capd_install.command(group, metrics=metrics))
         click.echo(f"There is no systemd here: have your init, or the container's entry point, run as root:\n{line}")
         return
     for name, text in units.items():

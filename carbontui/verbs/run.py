@@ -167,6 +167,7 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--max-wait", help="But no longer than this at a time (default 6h).")
 @click.option("--max-pause", help="The longest single pause, like 4h.")
 @click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
+@click.option("--metrics", help="Figures for Prometheus: node-exporter's textfile folder, or a path ending in .sock.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
 @click.option("--sigstop", is_flag=True, help="A program without training steps may be paused by SIGSTOP.")
@@ -196,6 +197,7 @@ def run(
     max_wait: str | None,
     max_pause: str | None,
     log_path: str | None,
+    metrics: str | None,
     no_cap: bool,
     allow_raise: bool,
     sigstop: bool,
@@ -227,6 +229,7 @@ def run(
         "gpu_price": gpu_price,
         "currency": currency,
         "max_pause": max_pause,
+        "metrics": metrics,
     }
     loaded = settings_for(**given)
     settings = loaded.settings
@@ -300,6 +303,7 @@ def run(
             spool=not no_spool,
             sigstop=sigstop,
             cautious=settings.forecast == "cautious",
+            metrics=metrics_place(settings.metrics),
             slurm_job=job_spec.slurm_job(dict(os.environ)),
             scheduler=scheduled.key if scheduled else "",
             attempt=scheduled.attempt if scheduled else 0,
@@ -335,6 +339,17 @@ def check_log(path: str) -> None:
             pass
     except OSError as error:
         raise Failure(f"--log: {path}: {error.strerror}", 2) from None
+
+
+def metrics_place(where: str | None) -> str | None:
+    """Where figures are told, as an absolute path. Raises Failure where there is no such folder."""
+    if where is None:
+        return None
+    place = Path(where).expanduser().absolute()
+    folder = place.parent if where.endswith(".sock") else place
+    if not folder.is_dir():
+        raise Failure(f"--metrics: {folder} is no folder (node-exporter's, or that of a path ending in .sock)", 2)
+    return str(place)
 
 
 def check_grid(path: str) -> None:

@@ -20,6 +20,7 @@ from carbontui.verbs.failure import Failure
 
 if TYPE_CHECKING:
     from carbontui.grid.types import Outlook
+    from carbontui.openmetrics.place import Place
     from carbontui.power.messages import Reading, Readings
     from carbontui.tui.jobs_feed import Seen
 
@@ -113,9 +114,12 @@ class StationWatch:
             self._fault = f"cannot be read: {error}"
 
     async def _follow(self) -> None:
-        from carbontui.power import leases
+        from carbontui.openmetrics.text import render
+        from carbontui.power import leases, metrics
         from carbontui.power.handle import AgentHandle
+        from carbontui.power.meter import Meter
 
+        place = _metrics()
         if leases.stale_leases():
             outcomes = await asyncio.to_thread(leases.restore_stale)
             self._restored = tuple(("limits", f"{o.uuid}: {o.text or o.code}", o.ok) for o in outcomes)
@@ -123,12 +127,20 @@ class StationWatch:
         handle = AgentHandle(log=lambda _line: None, cwd=Path("/"), job="station", monitor=True)
         try:
             await handle.start()
+            meter = Meter()
             while not self._leave.is_set():
                 self._readings = handle.readings
+                for sample in handle.drain():
+                    meter.add(sample)
+                if place is not None and place.due():
+                    joules = {uuid: meter.joules(uuid) for uuid in meter.devices}
+                    place.tell(render(metrics.station(handle.readings, joules)))
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._leave.wait(), 0.5)
         finally:
             grid.cancel()
+            if place is not None:
+                place.close()
             await handle.close()
 
     async def _follow_grid(self) -> None:
@@ -178,6 +190,16 @@ def gain_words(outlook: Outlook, now_s: float) -> str:
         else:
             told.append(f"of {hours:.0f} h: {f'{best.gain:.0%} less, {when}' if gains else 'now is as good'}")
     return "; ".join(told) or "no forecast reaches far enough"
+
+
+def _metrics() -> Place | None:
+    """Where the settings want figures told, if anywhere."""
+    from carbontui.openmetrics.place import Place
+
+    with contextlib.suppress(config.ConfigError):
+        where = config.load().settings.metrics
+        return Place(where, "station") if where else None
+    return None
 
 
 def _board(reading: Reading) -> Fact:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from house import House, Job, until
 from nvml_machine import machine_with  # noqa: F401
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from carbontui.power.curve import Curve, Point
 from carbontui.power.curve_files import fingerprint, save
@@ -326,3 +327,26 @@ def test_no_successor_fights_an_outside_change_but_a_person_may(capped_house) ->
     assert (asked["code"], asked["watts"]) == ("outside", 500.0)
     assert sim.get("limit_mw") == 500_000, "a successor does not fight it either"
     assert "capped at 400 W" in house.cli("cap", "400W", job.id).stdout and sim.get("limit_mw") == 400_000
+
+
+def test_figures_of_a_job_are_told_for_prometheus_until_its_end(capped_house, tmp_path: Path) -> None:
+    house, _ = capped_house
+    folder = tmp_path / "textfiles"
+    assert "is no folder" in house.cli("run", "--metrics", str(folder), "--", "true").stderr
+    folder.mkdir()
+    house.env["CARBONTUI_METRICS"] = str(folder)
+    job = house.start()
+    job.until_steps()
+    file = folder / f"carbontui-{job.id}.prom"
+    until(file.exists, what="the file")
+    until(lambda: (job.status().get("energy_gpu_kwh") or 0) > 0, what="energy")
+    house.cli("stop", "--now", "--yes", job.id, check=True)
+    job.until_exit()
+
+    def joules() -> float:
+        families = {family.name: family for family in text_string_to_metric_families(file.read_text())}
+        assert families["carbontui_board_power_watts"].samples[0].value == pytest.approx(680, rel=0.05)
+        return families["carbontui_board_energy_joules"].samples[0].value
+
+    kwh = job.status()["energy_gpu_kwh"]
+    until(lambda: joules() == pytest.approx(kwh * 3.6e6, rel=1e-6), what="the last figures")

@@ -88,7 +88,9 @@ class Supervisor:
         self.ticks = Ticks()
         self.replanner = Replanner(self.cell, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
         self.calibrator = Calibrator(self.cell, lambda: self.accounting.meter, self.recorder, self.replanner.request)
-        self.snapshots = Snapshots(directory, Path(spec.log), self.keeper, self.agent, self._own_faults)
+        self.snapshots = Snapshots(
+            spec, self.keeper, self.agent, self._own_faults, lambda: self.accounting.ledger.by_board
+        )
         self.requests = Requests(
             self.cell,
             history=self.history,
@@ -234,6 +236,7 @@ class Supervisor:
                 self.last_counts.forget()
         with confined("the last look"):
             self._show(self.look(), changed=True)
+            self.snapshots.close()
             await asyncio.sleep(LAST_LOOK_S)
             await self.server.close()
             self.history.close()

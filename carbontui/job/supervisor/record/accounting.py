@@ -130,7 +130,7 @@ class Accounting:
             if rows is None:
                 continue
             for t0, joules, how, state in rows:
-                self.ledger.take_back(t0, joules, how, state)
+                self.ledger.take_back(device, t0, joules, how, state)
                 given_back += joules
             self.watts.forget(device)
             self.meter.drop([device])

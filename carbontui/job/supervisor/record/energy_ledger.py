@@ -39,6 +39,7 @@ class EnergyLedger:
     by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     gpu_by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Of the boards alone."""
+    by_board: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     bins: accounts.Bins = field(default_factory=accounts.Bins)
     rows: list[tuple[float, float, str, float, str, str]] = field(default_factory=list)
     _open: dict[str, _Open] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class EnergyLedger:
             if gpu:
                 self.gpu_j += joules
                 self.gpu_by_how[how] += joules
+                self.by_board[device] += joules
             else:
                 self.rest_j += joules
             self.by_how[how] += joules
@@ -61,8 +63,9 @@ class EnergyLedger:
             a, b = max(t0, start), min(t1, start + accounts.BIN_S)
             self._row(device, a, b, joules * share, how, state, wall_s)
 
-    def take_back(self, t0: float, joules: float, how: str, state: str) -> None:
+    def take_back(self, device: str, t0: float, joules: float, how: str, state: str) -> None:
         """Undo what one journal row of a board had added: it turned out not to be the job's."""
+        self.by_board.pop(device, None)
         if self.count_idle or state != "waiting":
             self.gpu_j = max(0.0, self.gpu_j - joules)
             for table in (self.by_how, self.gpu_by_how):
@@ -109,7 +112,7 @@ class EnergyLedger:
     def to_dict(self) -> dict[str, Any]:
         """What the journal's rows do not hold yet: totals and the rows still open."""
         held = {device: [row.t0, row.t1, row.joules, row.how, row.state] for device, row in self._open.items()}
-        hows = {"by_how": dict(self.by_how), "gpu_by_how": dict(self.gpu_by_how)}
+        hows = {"by_how": dict(self.by_how), "gpu_by_how": dict(self.gpu_by_how), "by_board": dict(self.by_board)}
         return {"gpu_j": self.gpu_j, "rest_j": self.rest_j, **hows, "open": held}
 
     def forget(self) -> None:
@@ -123,6 +126,7 @@ class EnergyLedger:
         self.gpu_j, self.rest_j = float(kept["gpu_j"]), float(kept["rest_j"])
         self.by_how.update(kept["by_how"])
         self.gpu_by_how.update(kept.get("gpu_by_how", {}))
+        self.by_board.update(kept.get("by_board", {}))
         for device, (t0, t1, joules, how, state) in kept["open"].items():
             self._open[device] = _Open(t0, t1, joules, how, state, wall_s)
         still_open = [(row.t0, row.t1, row.joules, row.state) for row in self._open.values()]

@@ -1,46 +1,73 @@
-"""The Status of a moment, with what only the shell knows of it, and its copy on disk."""
+"""The Status of a moment, with what only the shell knows of it, its copy on disk, and its figures for Prometheus."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from carbontui import protocol
 from carbontui.job import store
-from carbontui.job.supervisor.core import notices, status
+from carbontui.job.spec import Options
+from carbontui.job.supervisor.core import metrics, notices, status
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
+from carbontui.openmetrics.place import Place
+from carbontui.openmetrics.text import Rising, render
 from carbontui.power.handle import AgentHandle
 
 DISK_LEAST_B = 1 << 30
 
 
 class Snapshots:
-    """`faults` gives one line for everything of carbontui's own that is not as it should be."""
+    """`faults` gives one line for everything of carbontui's own that is not as it should be, `joules` the job's own so
+    far by board."""
 
     def __init__(
-        self, directory: Path, log: Path, keeper: KeeperHandle, agent: AgentHandle, faults: Callable[[], Iterable[str]]
+        self,
+        spec: Options,
+        keeper: KeeperHandle,
+        agent: AgentHandle,
+        faults: Callable[[], Iterable[str]],
+        joules: Callable[[], Mapping[str, float]],
     ) -> None:
-        self._path = directory / "snapshot.json"
-        self._log_dir = log.parent
+        self._path = Path(spec.dir) / "snapshot.json"
+        self._log_dir = Path(spec.log).parent
+        self._joules = joules
+        self._totals = Rising()
+        self._metrics = Place(spec.metrics, spec.job) if spec.metrics else None
+        if self._metrics is not None:
+            metrics.resume(self._totals, self._metrics.before())
         self._keeper = keeper
         self._agent = agent
         self._faults = faults
 
     def describe(self, state: JobState, seen: Inputs) -> protocol.Status:
         pids = protocol.Pids(self._keeper.keeper_pid, os.getpid(), self._agent.pid, self._keeper.pid)
-        lines = notices.notices(state, seen, [*self._faults(), _disk_notice(self._log_dir)])
+        lines = notices.notices(state, seen, [*self._faults(), self._metrics_fault, _disk_notice(self._log_dir)])
         return status.status(state, seen, host=socket.gethostname(), pids=pids, notices=lines)
 
+    @property
+    def _metrics_fault(self) -> str:
+        return self._metrics.fault if self._metrics else ""
+
     def write(self, told: protocol.Status) -> None:
+        """To disk; figures for Prometheus at their own pace, and once the job is over."""
         with contextlib.suppress(OSError):
             store.write_atomic(self._path, msgspec.json.encode(told))
+        over = told.state not in protocol.LIVE_STATES
+        if self._metrics is not None and (over or self._metrics.due()):
+            self._metrics.tell(render(metrics.families(told, self._joules(), self._totals)))
+
+    def close(self) -> None:
+        """Nobody asks any more."""
+        if self._metrics is not None:
+            self._metrics.close()
 
 
 def _disk_notice(folder: Path) -> str:

@@ -1,0 +1,136 @@
+"""A job's figures as families of metrics: stable names, units in them; what is not known is left out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from carbontui import protocol, units
+from carbontui.openmetrics.text import Family, Rising, counters
+
+JOULES, GRAMS = "carbontui_job_energy_joules", "carbontui_job_emissions_grams"
+BOARD_JOULES = "carbontui_board_energy_joules"
+JOB = "carbontui_job"
+"""The label with the job's id: `job` is Prometheus's own."""
+
+
+def resume(totals: Rising, exposition: str) -> None:
+    """Go on from what an earlier supervisor of this job has told: a counter that fell would count twice."""
+    for (name, labels), value in counters(exposition).items():
+        if name == JOULES:
+            scope = "wall" if 'scope="wall"' in labels else "boards"
+            totals.at_least(f"{JOULES} {scope}", value)
+        elif name == GRAMS:
+            totals.at_least(GRAMS, value)
+        elif name == BOARD_JOULES:
+            totals.at_least(labels.partition('gpu="')[2].partition('"')[0], value)
+
+
+def families(told: protocol.Status, joules: Mapping[str, float], totals: Rising) -> tuple[Family, ...]:
+    """Metrics of one job. `joules` are the job's own so far, by board."""
+    ident = {JOB: told.job}
+    job = {**ident, "name": told.name}
+    boards = [({**ident, "gpu": gpu.uuid}, gpu) for gpu in told.gpus]
+    how = {field: found.how for field, found in told.provenance.items()}
+    intensity = told.intensity
+    zone = intensity.zone if intensity else ""
+    about = {"host": told.host, "zone": zone, "signal": intensity.signal if intensity else ""}
+    energy_j = {"wall": told.energy_wall_kwh, "boards": told.energy_gpu_kwh}
+    return (
+        Family(
+            "carbontui_job_info", "gauge", "", "1, with the job's machine and grid zone.", (({**job, **about}, 1.0),)
+        ),
+        Family(
+            "carbontui_job_state", "gauge", "", "1 for the state the job is in.", (({**job, "state": told.state}, 1.0),)
+        ),
+        Family(
+            "carbontui_job_provenance",
+            "gauge",
+            "",
+            "1 for how a figure is known: measured, integrated, estimated, simulated, ...",
+            tuple(
+                ({**ident, "figure": field, "how": how[field]}, 1.0)
+                for field in ("power_w", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "intensity")
+                if field in how
+            ),
+        ),
+        Family(
+            "carbontui_job_power_watts",
+            "gauge",
+            "watts",
+            "What the job draws now: its part of boards, CPU and memory.",
+            ((job, told.power_w),),
+        ),
+        Family(
+            JOULES,
+            "counter",
+            "joules",
+            "Energy of the job so far: its part of the boards alone, and at the wall (CPU, host and PUE included).",
+            tuple(
+                ({**job, "scope": scope}, totals.at_least(f"{JOULES} {scope}", kwh * units.J_PER_KWH))
+                for scope, kwh in energy_j.items()
+            ),
+        ),
+        Family(
+            GRAMS,
+            "counter",
+            "grams",
+            "CO2 of the job so far, as counted; where grid values are lowered later it stands until they are made up.",
+            ((job, totals.at_least(GRAMS, told.gco2_g)),),
+        ),
+        Family(
+            "carbontui_job_avoided_grams",
+            "gauge",
+            "grams",
+            "CO2 avoided so far against running at once and flat out.",
+            ((job, told.avoided_g),),
+        ),
+        Family("carbontui_job_steps", "counter", "", "Optimizer steps done.", ((job, float(told.step)),)),
+        Family(
+            "carbontui_job_intensity_grams_per_kwh",
+            "gauge",
+            "",
+            "Carbon intensity of the grid now, gCO2 per kWh.",
+            (({**ident, "zone": zone}, intensity.value_g_per_kwh if intensity else None),),
+        ),
+        Family(
+            "carbontui_board_power_watts",
+            "gauge",
+            "watts",
+            "What the whole board draws now.",
+            tuple((labels, gpu.power_w) for labels, gpu in boards),
+        ),
+        Family(
+            "carbontui_board_own_power_watts",
+            "gauge",
+            "watts",
+            "What the board draws now for this job's processes.",
+            tuple((labels, gpu.power_w if gpu.own_w is None else gpu.own_w) for labels, gpu in boards),
+        ),
+        Family(
+            "carbontui_board_share_ratio",
+            "gauge",
+            "ratio",
+            "This job's part of the board's watts; 1 where nobody else uses it.",
+            tuple((labels, _share(gpu)) for labels, gpu in boards),
+        ),
+        Family(
+            BOARD_JOULES,
+            "counter",
+            "joules",
+            "What the board has drawn for this job so far.",
+            tuple((labels, totals.at_least(gpu.uuid, joules.get(gpu.uuid))) for labels, gpu in boards),
+        ),
+        Family(
+            "carbontui_board_limit_watts",
+            "gauge",
+            "watts",
+            "The power limit in force.",
+            tuple((labels, gpu.limit_w) for labels, gpu in boards),
+        ),
+    )
+
+
+def _share(gpu: protocol.Gpu) -> float | None:
+    if gpu.power_w is None:
+        return None
+    return 1.0 if gpu.own_w is None else gpu.own_w / gpu.power_w if gpu.power_w else 0.0

@@ -1,0 +1,134 @@
+"""Where figures are told: a file in node-exporter's folder, or a Unix socket that answers HTTP to its owner alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import threading
+import time
+from pathlib import Path
+
+EVERY_S = 10.0
+"""How often the file is written anew; scrapers look every 15 to 60 s."""
+STALE_S = 600.0
+"""A file of a job that nobody has written for so long is of a job that is over: removed by the next."""
+PATIENCE_S = 1.0
+"""For what a scraper asks and takes."""
+REQUEST_MAX_B = 4096
+HEAD = "HTTP/1.0 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"
+
+
+class Place:
+    """`where` is a folder for `carbontui-NAME.prom`, or a path ending in .sock, in which `{job}` stands for NAME.
+
+    Nothing here raises: `fault` says in one line what is wrong.
+    """
+
+    def __init__(self, where: str, name: str) -> None:
+        self.fault = ""
+        self._name = name
+        self._path = Path(where.replace("{job}", name))
+        self._socket = where.endswith(".sock")
+        self._text = b"# EOF\n"
+        self._written_s: float | None = None
+        self._listener: socket.socket | None = None
+
+    @property
+    def file(self) -> Path:
+        """What is written, or the socket."""
+        return self._path if self._socket else self._path / f"carbontui-{self._name}.prom"
+
+    def before(self) -> str:
+        """What an earlier process left in the file, or ''."""
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return "" if self._socket else self.file.read_text()
+        return ""
+
+    def due(self) -> bool:
+        """Whether it is time to tell again."""
+        return self._written_s is None or time.monotonic() - self._written_s >= (1.0 if self._socket else EVERY_S)
+
+    def tell(self, text: str) -> None:
+        """From now on this is what readers find."""
+        self._written_s = time.monotonic()
+        self._text = text.encode()
+        try:
+            if self._socket:
+                self._listen()
+            else:
+                self._write()
+            self.fault = ""
+        except OSError as error:
+            self.fault = f"metrics cannot be told at {self.file} ({error.strerror or error})"
+
+    def close(self) -> None:
+        """Readers of the socket find nobody any more; the file keeps the last figures until another job removes it."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+    def _write(self) -> None:
+        target = self.file
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        # whoever else may write in that folder must not lead us to another file
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        with open(os.open(temporary, flags, 0o644), "wb") as file:  # noqa: PTH123 - of a descriptor
+            file.write(self._text)
+        temporary.replace(target)
+        for other in self._path.glob("carbontui-*.prom"):
+            with contextlib.suppress(OSError):
+                found = other.lstat()
+                if found.st_uid == os.geteuid() and time.time() - found.st_mtime > STALE_S:
+                    other.unlink()
+
+    def _listen(self) -> None:
+        if self._listener is not None:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(self._path.lstat().st_mode):
+                raise FileExistsError(17, "there is something else")
+            if _answers(self._path):
+                raise FileExistsError(98, "another process answers there")
+            self._path.unlink()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        before = os.umask(0o177)
+        try:
+            listener.bind(os.fspath(self._path))
+        except OSError:
+            listener.close()
+            raise
+        finally:
+            os.umask(before)
+        listener.listen(8)
+        self._listener = listener
+        threading.Thread(target=self._serve, args=(listener,), name="metrics", daemon=True).start()
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                link, _ = listener.accept()
+            except OSError:
+                return
+            with link, contextlib.suppress(OSError):
+                link.settimeout(PATIENCE_S)
+                request = b""
+                while b"\r\n\r\n" not in request and len(request) < REQUEST_MAX_B and (data := link.recv(1024)):
+                    request += data
+                body = self._text
+                link.sendall(f"{HEAD}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        try:
+            link.settimeout(PATIENCE_S)
+            link.connect(os.fspath(path))
+        except OSError:
+            return False
+        return True

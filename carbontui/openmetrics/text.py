@@ -1,0 +1,77 @@
+"""Families of metrics as OpenMetrics text. Pure.
+
+A file of it is also what node-exporter's textfile collector reads: no timestamps and no types that it does not know;
+`# UNIT` and `# EOF` are comments to it.
+Form: https://github.com/prometheus/OpenMetrics/blob/main/specification/OpenMetrics.md
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from carbontui import units
+
+Labels = Mapping[str, str]
+
+
+class Family(NamedTuple):
+    """One metric: `name` ends in its `unit`, where it has one; a counter's samples are named with `_total`."""
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    unit: str
+    help: str
+    samples: tuple[tuple[Labels, float | None], ...]
+    """Labels and value; None: not known, and left out."""
+
+
+SUFFIX = {"gauge": "", "counter": "_total"}
+
+
+def render(families: Iterable[Family]) -> str:
+    """The whole exposition, `# EOF` included. A family without a known sample is left out."""
+    lines = []
+    for family in families:
+        known = [(labels, value) for labels, value in family.samples if value is not None and math.isfinite(value)]
+        if not known:
+            continue
+        lines.append(f"# TYPE {family.name} {family.kind}")
+        if family.unit:
+            lines.append(f"# UNIT {family.name} {family.unit}")
+        lines.append(f"# HELP {family.name} {_escaped(family.help)}")
+        for labels, value in known:
+            told = ",".join(f'{key}="{_escaped(units.printable(text))}"' for key, text in labels.items())
+            lines.append(f"{family.name}{SUFFIX[family.kind]}{f'{{{told}}}' if told else ''} {float(value)!r}")
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class Rising:
+    """Totals that never fall, as a counter must not: what is taken back later is made up for before it rises again."""
+
+    def __init__(self) -> None:
+        self._most: dict[str, float] = {}
+
+    def at_least(self, key: str, value: float | None) -> float | None:
+        """The highest value of `key` so far; None before the first."""
+        if value is not None:
+            self._most[key] = max(value, self._most.get(key, value))
+        return self._most.get(key)
+
+
+def counters(text: str) -> dict[tuple[str, str], float]:
+    """Counters of an exposition of ours: (family, labels as written) to value."""
+    found = {}
+    for line in text.splitlines():
+        name, brace, rest = line.partition("{")
+        labels, _, value = rest.rpartition("} ")
+        if brace and name.endswith("_total"):
+            with contextlib.suppress(ValueError):
+                found[name.removesuffix("_total"), labels] = float(value)
+    return found
