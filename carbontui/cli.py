@@ -24,6 +24,7 @@ from carbontui.verbs.failure import Failure  # noqa: E402
 
 # verb -> module of carbontui.verbs that defines a click command of that name (a dash becomes an underscore)
 VERBS: dict[str, str] = {
+    "allow": "overrule",
     "attach": "attach",
     "auto": "overrule",
     "backtest": "backtest",
@@ -36,6 +37,7 @@ VERBS: dict[str, str] = {
     "demo": "demo",
     "doctor": "doctor",
     "explain": "report",
+    "forbid": "overrule",
     "grid": "grid",
     "guess": "overrule",
     "history": "report",

@@ -29,7 +29,7 @@ Time = str
 NonNegative = Annotated[float, Meta(ge=0, le=1e18)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Mode = Literal["run", "pause", "unload"]
-Verb = Literal["pause", "boost", "cap", "resume", "budget", "stop", "calibrate", "guess"]
+Verb = Literal["pause", "boost", "cap", "resume", "budget", "stop", "calibrate", "guess", "forbid", "allow"]
 State = Literal[
     "starting",
     "waiting",
@@ -168,6 +168,25 @@ class Provenance(Struct, frozen=True):
     age_s: float | None = None
 
 
+class ForbiddenHours(Struct, frozen=True):
+    """Hours in which the training must not run, as a person said; of daily ones the next. `text` is them in words."""
+
+    start: Time
+    end: Time
+    daily: bool = False
+    by: str = ""
+    text: str = ""
+
+
+class Event(Struct, frozen=True):
+    """Something that happened to the job, in a line: a person's word, a change of state, a new plan and why."""
+
+    at: Time
+    kind: str
+    text: str
+    by: str = ""
+
+
 class AtEnd(Struct, frozen=True, kw_only=True):
     """What the whole job is expected to come to: what it has used so far, and the rest as planned. `lo` and `hi` bound
     80 % of the error of the grid's forecast; null where there is no band, or run-now is not known yet."""
@@ -241,6 +260,7 @@ class Status(Struct, frozen=True, kw_only=True):
     next: Next | None = None
     override: Override | None = None
     override_gen: int = 0
+    forbidden: tuple[ForbiddenHours, ...] = ()
     budget: BudgetStatus | None = None
     finish_expected: Time | None = None
     pids: Pids = Pids(None, None, None, None)
@@ -517,7 +537,7 @@ class Cmd(Struct, tag_field="t", tag="cmd", frozen=True):
     """viewer -> supervisor. `override_gen` is the one last seen (compare-and-set); null: whatever it is.
 
     args by verb: pause, boost: {until?}; cap: {value_w, until?}; budget: {budget}; stop: {now?}; resume: {};
-    calibrate: {show?}.
+    calibrate: {show?}; forbid: {hours}; allow: {hours?}, all of them where it is left out.
     """
 
     id: int
@@ -539,11 +559,14 @@ class Result(Struct, tag_field="t", tag="result", frozen=True):
 
 
 class Preview(Struct, tag_field="t", tag="preview", frozen=True):
-    """viewer -> supervisor: what would this budget give? Latest wins."""
+    """viewer -> supervisor: what would this give? Latest wins. `forbid` are hours that must not run besides those that
+    are in force; `slot` a time whose slot is to be otherwise: standing still where the plan runs, else flat out."""
 
     id: int
     budget: str | None = None
     carbon_price: NonNegative | None = None
+    forbid: str | None = None
+    slot: Time | None = None
 
 
 class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
@@ -554,6 +577,8 @@ class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
     cost: float | None
     kwh: float | None
     error: str | None = None
+    text: str = ""
+    """What was understood: of forbidden hours the times that are meant."""
 
 
 class StatusAsk(Struct, tag_field="t", tag="status", frozen=True):

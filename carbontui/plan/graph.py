@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from carbontui.plan.problem import Infeasible, Problem, ProblemError
+from carbontui.plan.problem import STANDS_STILL, Infeasible, Problem, ProblemError
 from carbontui.units import J_PER_KWH
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -48,7 +48,7 @@ class Graph:
     cannot be entered; `entry` [T, C, L]: the switch's part of the cost; `rate` [T, L]: objective per unit of work
     while running; `weight` [T]: objective per joule; `energy` [T, C, L]: kWh of a whole slot.
     `cls` [S]: class of a state. `target` [2, S, L]: state after the arc or -1; row 1 is for slots that a person has
-    fixed, where dwell is waived. `blocks` are the same arcs as slabs; `fixed` [T] the fixed level or -1.
+    fixed, where dwell is waived. `blocks` are the same arcs as slabs; `fixed` [T] as `fixed_levels` gives it.
     """
 
     problem: Problem
@@ -82,8 +82,8 @@ class Graph:
 
 
 def fixed_levels(problem: Problem, fixed: Fixed) -> Ints:
-    """[T] level that each slot is held at, -1 where the plan is free. Raises ProblemError for a level or slot that is
-    not there."""
+    """[T] level that each slot is held at, -1 where the plan is free, the number of levels where it may be any that
+    does not run. Raises ProblemError for a level or slot that is not there."""
     slots, count = len(problem.dur_s), len(problem.levels)
     out = np.full(slots, -1, dtype=np.int64)
     if fixed is None:
@@ -94,7 +94,11 @@ def fixed_levels(problem: Problem, fixed: Fixed) -> Ints:
             continue
         if not 0 <= slot < slots:
             raise ProblemError("fixed", f"names slot {slot}, but there are {slots} slots")
-        if not 0 <= level < count:
+        if level == STANDS_STILL:
+            if all(one.running for one in problem.levels):
+                raise ProblemError("fixed", f"has slot {slot} stand still, but every level runs")
+            level = count
+        elif not 0 <= level < count:
             raise ProblemError("fixed", f"names level {level}, but there are {count} levels")
         out[slot] = level
     return out
@@ -124,7 +128,9 @@ def build(problem: Problem, fixed: Fixed = None) -> Graph:
     allowed = np.isfinite(tau)[None] & (tau[None] <= dur[:, None, None] + SECONDS_TOLERANCE)
     is_held = held >= 0
     if is_held.any():
-        allowed[is_held] = np.isfinite(tau)[None] & (np.arange(len(speed)) == held[is_held, None])[:, None, :]
+        meant = np.arange(len(speed)) == held[is_held, None]
+        meant |= (held[is_held] == len(speed))[:, None] & ~running
+        allowed[is_held] = np.isfinite(tau)[None] & meant[:, None, :]
     lost = np.minimum(np.where(np.isfinite(tau), tau, 0.0)[None], dur[:, None, None])
     mean_watts = np.divide(joules, tau, out=np.zeros_like(tau), where=np.isfinite(tau) & (tau > 0))
     entry = weight[:, None, None] * mean_watts * lost + rent * lost

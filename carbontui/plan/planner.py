@@ -52,9 +52,10 @@ class _Search:
 def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: bool = True) -> Schedule:
     """The best schedule within `tol` (relative) of the optimum, with its certificate.
 
-    `fixed` holds slots to a level ({slot: level} or one entry per slot with None where free): a person's override;
-    dwell is waived there. With `compare` the simple policies come along in `baselines`. Raises Infeasible when no
-    schedule ever finishes, ProblemError when the problem is too large or `fixed` names what is not there.
+    `fixed` holds slots to a level ({slot: level} or one entry per slot with None where free), or to any that does not
+    run (STANDS_STILL): a person's word; dwell is waived there. With `compare` the simple policies come along in
+    `baselines`. Raises Infeasible when no schedule ever finishes, ProblemError when the problem is too large or `fixed`
+    names what is not there.
     """
     if problem.work_s <= problem.finish_tolerance:
         nothing = evaluate(problem, ())

@@ -16,6 +16,8 @@ from typing import Any
 SCHEMA = "carbontui.problem/1"
 FREE_AGE = 1_000_000
 """An age that satisfies every minimum dwell."""
+STANDS_STILL = -2
+"""In the place of a level that a slot is fixed to: any that does not run, whichever costs least."""
 SLOTS_MAX = 20_000
 LEVELS_MAX = 64
 NUMBER_MAX = 1e12

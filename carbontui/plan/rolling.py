@@ -137,13 +137,20 @@ def _replan(
         return plan, True
     figures = evaluate(problem, schedule)
     schedule = _outspoken(problem, schedule, figures.finish_s)
-    obeys = all(want < 0 or want == have for want, have in zip(held.tolist(), schedule, strict=True))
+    obeys = all(_obeys(problem, want, have) for want, have in zip(held.tolist(), schedule, strict=True))
     if not obeys or figures.violations != plan.violations or figures.late_s > plan.late_s:
         return plan, True
     gain = figures.objective - plan.objective
     if gain > _noise(problem, schedule, plan.levels, uncertainty) + 1e-12 * abs(figures.objective):
         return plan, schedule != plan.levels
     return plan_of(schedule, figures, plan.lower_bound, plan.stage, tol, plan.baselines), False
+
+
+def _obeys(problem: Problem, want: int, have: int) -> bool:
+    """Whether a slot of a schedule is at the level it is held at; after the finish (-1) nothing runs any more."""
+    if want == len(problem.levels):
+        return have < 0 or not problem.levels[have].running
+    return want < 0 or want == have
 
 
 def _outspoken(problem: Problem, schedule: Sequence[int], finish_s: float) -> tuple[int, ...]:

@@ -131,6 +131,31 @@ def guess(job: str | None, accept: bool | None) -> None:
 
 
 @click.command()
+@click.argument("hours")
+@_job
+@click.option("--preview", is_flag=True, help="Only say what it would cost.")
+def forbid(hours: str, job: str | None, preview: bool) -> None:
+    """Hours in which the training must not run: 22:00-06:00, "fri 09:00-12:00" or "daily 17:00-20:00".
+
+    Says what they cost in CO2, time and money, and plans around them; `carbontui allow` takes them away.
+    """
+    from carbontui.verbs import forbidding
+
+    found = talk.find(job)
+    click.echo(forbidding.price(found, hours))
+    if not preview:
+        command(found.id, "forbid", {"hours": hours})
+
+
+@click.command()
+@click.argument("hours", required=False)
+@click.option("--job", "job", help="Which job; by default the only one.")
+def allow(hours: str | None, job: str | None) -> None:
+    """Let the training run in forbidden hours again: the given ones, or all of them."""
+    command(job, "allow", {} if hours is None else {"hours": hours})
+
+
+@click.command()
 @_job
 @click.option("--now", is_flag=True, help="One second between INT, TERM and KILL instead of thirty.")
 @click.option("--yes", is_flag=True, help="Do not ask.")

@@ -1,5 +1,6 @@
 """What must hold for every problem: the planner against trying everything, and against itself under changes."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from plan_helpers import best_by_trying, tiny
 
 from carbontui.plan import Infeasible, Problem, ProblemLevel, evaluate, frontier, problem_from_dict, replan, solve
+from carbontui.plan.problem import STANDS_STILL
 
 few = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TINY_TOL = 1e-9
@@ -57,6 +59,28 @@ def test_a_fixed_slot_is_obeyed_and_the_rest_is_planned_around_it(problem, data)
     if truth is not None:
         assert plan.late_s == 0
         assert plan.objective <= truth + 1.01e-3 * abs(truth)
+
+
+@few
+@given(tiny(), st.data())
+def test_slots_that_must_stand_still_do_and_the_proof_is_of_that_problem(problem, data):
+    problem = replace(problem, min_run_slots=1, min_pause_slots=1, max_resumes=None)
+    slots = data.draw(st.sets(st.integers(0, len(problem.dur_s) - 1), min_size=1, max_size=3))
+    try:
+        plan = solve(problem, fixed=dict.fromkeys(slots, STANDS_STILL))
+    except Infeasible:
+        return
+    assert not any(plan.levels[slot] >= 0 and problem.levels[plan.levels[slot]].running for slot in slots)
+    still = [j for j, level in enumerate(problem.levels) if not level.running]
+    truths = (
+        best_by_trying(problem, dict(zip(slots, held, strict=True)))
+        for held in itertools.product(still, repeat=len(slots))
+    )
+    known = [truth for truth in truths if truth is not None]
+    if known:
+        assert plan.late_s == 0
+        assert plan.lower_bound <= min(known) + 1e-9 * abs(min(known))
+        assert plan.objective <= min(known) + 1.01e-3 * abs(min(known))
 
 
 @few

@@ -47,7 +47,9 @@ class PlanAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     kept: tuple[int, ...] | None = None
     """Level index per slot of the plan in force; it stays unless the new one gains more than `uncertainty`."""
     fixed: dict[int, int] = {}
-    """Level index by slot, where a person has decided."""
+    """Level index by slot, where a person has decided; STANDS_STILL for any that does not run."""
+    curve_fixed: dict[int, int] | None = None
+    """The same for the slots of `curve` (None: `fixed`)."""
     uncertainty: float = 0.0
     """Relative standard error of a difference between two slots' forecasts."""
     pauses: Pauses = Pauses()

@@ -41,7 +41,7 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
     whole = plan.problem_from_dict(ask.problem)
     fixed = {**ask.closed, **ask.fixed}
     problem, chosen, changed = _chosen(whole, ask, fixed, ask.kept, ask.uncertainty)
-    points = curve(ask.curve or ask.problem, fixed, ask.pauses)
+    points = curve(ask.curve or ask.problem, {**fixed, **(ask.curve_fixed or {})}, ask.pauses)
     free = _chosen(whole, ask, ask.closed)[1].gco2 if ask.fixed else None
     return PlanAnswer(
         free_gco2=free,

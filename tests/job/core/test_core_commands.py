@@ -56,12 +56,12 @@ HOSTILE = st.one_of(
     st.integers(),
     st.text(max_size=20),
 )
-NAMES = ("value_w", "until", "for_s", "budget", "now", "show")
+NAMES = ("value_w", "until", "for_s", "budget", "now", "show", "hours")
 
 
 @settings(max_examples=400)
 @given(
-    verb=st.sampled_from(["pause", "boost", "cap", "resume", "budget", "stop", "calibrate"]),
+    verb=st.sampled_from(["pause", "boost", "cap", "resume", "budget", "stop", "calibrate", "forbid", "allow"]),
     main=HOSTILE,
     more=st.dictionaries(st.sampled_from(NAMES), HOSTILE, max_size=2),
     gen=st.one_of(st.none(), st.integers(-1, 1)),

@@ -11,7 +11,7 @@ import msgspec
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.allowance import Allowance, checked, recognised
-from carbontui.job.supervisor.core import boards, calibration, capabilities, finish, override, progress
+from carbontui.job.supervisor.core import boards, calibration, capabilities, finish, forbidden, override, progress
 from carbontui.job.supervisor.core.effects import (
     Effect,
     Keep,
@@ -50,6 +50,8 @@ def apply(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[Jo
             return state, _stop(cmd, by)
         if cmd.verb == "budget":
             return _budget(state, cmd, seen, by)
+        if cmd.verb in ("forbid", "allow"):
+            return _hours(state, cmd, seen, by)
         if cmd.verb == "calibrate":
             return state, _calibrate(state, cmd, seen, by)
         if cmd.verb == "guess":
@@ -91,6 +93,34 @@ def _allowance(state: JobState, cmd: protocol.Cmd, new: Allowance, by: str) -> t
     done = (Record("budget", {"by": by, new.kind: new.most}), Replan(f"{words} by {by}"), Keep())
     after = replace(state, allowances=state.allowances.with_(new))
     return after, Reply(protocol.Result(cmd.id, True, text=so_far), done)
+
+
+def _hours(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
+    """Hours that must not run, and those that may again: a constraint that every plan from now on keeps."""
+    now, asked = seen.now_s, cmd.args.get("hours")
+    held = forbidden.current(state.forbidden, now)
+    if cmd.verb == "forbid":
+        said = forbidden.parse(str(asked or ""), now, by)
+        new = replace(state, forbidden=forbidden.added(held, said))
+        text = f"it will not run {said.text(now)}"
+        left, deadline = new.progress.left_s, new.deadline_s
+        if left is not None and deadline is not None:
+            soonest = finish.soonest_s(new, now, left)
+            if soonest > deadline + finish.late_tolerance_s(new):
+                text += f"; the budget cannot be met: flat out the work ends {units.fmt_clock(soonest, now)}"
+    elif not held:
+        return state, _no(cmd, "no hours are forbidden", 3)
+    else:
+        meant = None if asked is None else forbidden.parse(str(asked), now)
+        gone = tuple(one for one in held if meant is None or (one.start_s, one.end_s) == (meant.start_s, meant.end_s))
+        if not gone:
+            known = ", ".join(one.text(now) for one in held)
+            return state, _no(cmd, f"hours {asked!r} are not forbidden; forbidden are: {known}", 3)
+        new = replace(state, forbidden=tuple(one for one in held if one not in gone))
+        text = f"it may run {', '.join(one.text(now) for one in gone)} again"
+    facts = {"verb": cmd.verb, "by": by, "hours": asked, "text": text}
+    done = (Record("hours", facts), Replan(f"{cmd.verb} hours by {by}"), Keep())
+    return new, Reply(protocol.Result(cmd.id, True, text=text), done)
 
 
 def _calibrate(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> Reply:

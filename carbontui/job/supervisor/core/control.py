@@ -15,7 +15,7 @@ import msgspec
 from carbontui import protocol, units
 from carbontui.job.child import ending
 from carbontui.job.supervisor.core import levels
-from carbontui.job.supervisor.core.levels import FULL, PAUSE, Level
+from carbontui.job.supervisor.core.levels import FULL, OFF, PAUSE, Level
 from carbontui.job.supervisor.core.observation import Observation
 
 NO_BOUNDARY_S = 10.0
@@ -94,11 +94,18 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
             text = f"capped at {watts:g} W per GPU by {who}{until}"
             return Level(f"cap {watts:g} W", "cap", cap_w=watts), reason("override", text), False
         return FULL, reason("override", f"boosted by {who}{until}"), False
+    planned = seen.planned
+    if seen.forbidden_until_s is not None:
+        # a person's word, which neither the deadline nor the longest pause outweighs; how it stands still is the plan's
+        still = OFF if seen.child.state == "waiting" else PAUSE
+        if planned is not None and planned.still and seen.no_shifting is None:
+            still = planned
+        until = units.fmt_clock(seen.forbidden_until_s, seen.now_s)
+        return still, reason("override", f"forbidden hours until {until}"), False
     if seen.used_up is not None:
         return *seen.used_up, False
     if seen.trial is not None:
         return seen.trial, reason("calibrating", f"measuring {seen.trial.name}"), False
-    planned = seen.planned
     if seen.no_shifting is not None:
         # what is unknown never pauses or delays; caps stay as planned
         return (planned if planned and planned.kind in ("cap", "full") else FULL), seen.no_shifting, False
@@ -179,7 +186,7 @@ def _ask(before: Asked, seen: Observation, level: Level) -> Asked:
 
 def _may_freeze(seen: Observation) -> bool:
     """By itself only once a program had the time to show a step and did not; a person's word needs no such patience."""
-    patient = seen.override is not None or seen.child.age_s >= NO_BOUNDARY_S
+    patient = seen.override is not None or seen.forbidden_until_s is not None or seen.child.age_s >= NO_BOUNDARY_S
     return seen.can_freeze and not seen.freeze_why and patient
 
 
@@ -187,6 +194,8 @@ def _hold(seen: Observation, level: Level) -> float | None:
     """When a child that is not running should start; None means now."""
     if seen.child.state not in ("waiting", "unloaded") or not level.still:
         return None
+    if seen.override is None and seen.forbidden_until_s is not None:
+        return min(seen.forbidden_until_s, seen.now_s + HOLD_S)
     candidates = [t for t in (seen.override_until_s if seen.override else seen.next_at_s,) if t is not None]
     return min(candidates) if candidates else seen.now_s + HOLD_S
 

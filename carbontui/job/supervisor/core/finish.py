@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui import protocol, units
 from carbontui.client import unseen
-from carbontui.job.supervisor.core import machine, plan
+from carbontui.job.supervisor.core import forbidden, machine, plan
 from carbontui.job.supervisor.core.levels import FULL, OFF
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.plan import Says
@@ -79,7 +79,8 @@ def must_run(state: JobState, seen: Inputs) -> bool:
     left, deadline = state.progress.left_s, state.deadline_s
     if left is None or deadline is None:
         return False
-    return deadline - seen.now_s <= left + machine.resume_s(state)
+    closed = forbidden.between_s(state.forbidden, seen.now_s, deadline)
+    return deadline - seen.now_s - closed <= left + machine.resume_s(state)
 
 
 def finish_s(state: JobState, seen: Inputs) -> float | None:
@@ -101,10 +102,11 @@ def finish_s(state: JobState, seen: Inputs) -> float | None:
 
 
 def soonest_s(state: JobState, now_s: float, left_s: float) -> float:
-    """When flat out would be done; a pause with an end is waited for."""
+    """When flat out would be done; a pause with an end and forbidden hours are waited for."""
     held = state.override
     pausing = held.current is not None and held.current.mode == "pause" and held.until_s is not None
-    return (max(now_s, held.until_s or now_s) if pausing else now_s) + left_s
+    begin_s = max(now_s, held.until_s or now_s) if pausing else now_s
+    return forbidden.soonest_s(state.forbidden, begin_s, left_s)
 
 
 def late(state: JobState) -> bool:

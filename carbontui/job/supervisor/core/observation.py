@@ -128,6 +128,8 @@ class Observation:
     ranks: tuple[Rank, ...] = ()
     override: protocol.Override | None = None
     override_until_s: float | None = None
+    forbidden_until_s: float | None = None
+    """When the hours are over that a person has said it must not run; None outside of them."""
     no_shifting: protocol.Reason | None = None
     """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
     planned: Level | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carbontui.job.supervisor.core import allowance_rules, boards, capabilities, finish
+from carbontui.job.supervisor.core import allowance_rules, boards, capabilities, finish, forbidden
 from carbontui.job.supervisor.core.observation import Inputs, Observation
 from carbontui.job.supervisor.core.state import JobState
 
@@ -24,6 +24,7 @@ def observe(state: JobState, seen: Inputs) -> Observation:
         ranks=seen.ranks,
         override=state.override.current,
         override_until_s=state.override.until_s,
+        forbidden_until_s=forbidden.until_s(state.forbidden, seen.now_s),
         no_shifting=finish.why_no_shifting(state, seen),
         planned=says.level,
         next_at_s=says.next_at_s,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from typing import NamedTuple
 
 from carbontui.job.budget import Budget
-from carbontui.job.supervisor.core import finish, hour_limit, machine, plan, problem
+from carbontui.job.supervisor.core import finish, forbidden, hour_limit, machine, plan, problem
 from carbontui.job.supervisor.core.levels import STILL
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.worker.messages import Most, Pauses, PlanAsk, PreviewAsk
+from carbontui.plan.problem import STANDS_STILL
 
 PLAN_NOISE = 0.05
 """Relative standard error of a difference between two slots' forecasts, which a new plan must win by, until this
@@ -71,7 +74,8 @@ def plan_request(state: JobState, seen: Inputs) -> PlanRequest | None:
         problem=setup.problem,
         curve=curve.problem,
         kept=state.plan.kept(setup) if state.plan else None,
-        fixed=plan.fixed_slots(state.override.current, state.override.until_s, setup),
+        fixed=_fixed(state, setup),
+        curve_fixed=_fixed(state, curve) if state.forbidden else None,
         start_s=setup.start_s,
         currency=state.spec.currency,
         uncertainty=noise(state),
@@ -99,8 +103,17 @@ def noise(state: JobState) -> float:
     return PLAN_NOISE if measured is None else min(NOISE_MOST, max(NOISE_LEAST, measured))
 
 
-def preview_request(state: JobState, seen: Inputs, budget: Budget, carbon_price: float | None) -> PreviewRequest | None:
-    """The question what another budget or carbon price (currency per tonne) would give; None: nothing is left."""
+def _fixed(state: JobState, setup: problem.Setup) -> dict[int, int]:
+    """Level index by slot where a person has decided: an override before forbidden hours, as in control."""
+    held = state.override
+    return forbidden.slots(state.forbidden, setup) | plan.fixed_slots(held.current, held.until_s, setup)
+
+
+def preview_request(
+    state: JobState, seen: Inputs, budget: Budget, carbon_price: float | None, slot_s: float | None = None
+) -> PreviewRequest | None:
+    """The question what another budget or carbon price (currency per tonne) would give, or the slot at `slot_s` if it
+    were otherwise; None: nothing is left."""
     left, now = state.progress.left_s, seen.now_s
     if left is None:
         return None
@@ -111,12 +124,25 @@ def preview_request(state: JobState, seen: Inputs, budget: Budget, carbon_price:
     if setup is None:
         return None
     setup = plan.with_price(setup, carbon_price)
-    fixed = plan.fixed_slots(state.override.current, state.override.until_s, setup)
+    fixed = _fixed(state, setup)
+    if slot_s is not None:
+        fixed |= _otherwise(state, setup, slot_s)
     closed = _closed(state, seen, setup, left)
     ask = PreviewAsk(
         problem=setup.problem, fixed=fixed, pauses=_pauses(state, setup, now), closed=closed, soonest=most(state)
     )
     return PreviewRequest(ask, setup)
+
+
+def _otherwise(state: JobState, setup: problem.Setup, slot_s: float) -> dict[int, int]:
+    """The slot that holds `slot_s`, fixed to what the plan in force does not do there. Raises ValueError outside."""
+    edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
+    slot = bisect.bisect_right(edges, slot_s) - 1
+    if not 0 <= slot < len(setup.durations):
+        raise ValueError("that time is not within the plan")
+    level = state.plan.at((edges[slot] + edges[slot + 1]) / 2).level if state.plan else None
+    names = [one.name for one in setup.levels]
+    return {slot: names.index("full") if level is None or level.still else STANDS_STILL}
 
 
 def aim(state: JobState, gpus: int) -> problem.Aim:

@@ -12,7 +12,7 @@ import math
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core import calibration, finish, plan
+from carbontui.job.supervisor.core import calibration, finish, forbidden, plan
 from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power import curve as curves
@@ -26,9 +26,11 @@ SAME = 0.005
 def view(state: JobState, now_s: float) -> protocol.PlanView | None:
     """The plan in force, or what a person's word makes of it while it holds."""
     held, planned = state.override, state.plan
-    if planned is None or held.current is None:
-        note = curve_note(state, now_s)
-        return structs.replace(planned.view, curve_note=note) if planned and note else planned.view if planned else None
+    if planned is None:
+        return None
+    if held.current is None:
+        plain, note = _with_hours(state, planned, now_s), curve_note(state, now_s)
+        return structs.replace(plain, curve_note=note) if note else plain
     shown, told = planned.view, _until_cleared(state, planned, now_s) if held.until_s is None else planned.view
     words = _words(state, planned, told or shown, now_s)
     if held.until_s is not None and finish.late(state):
@@ -59,6 +61,17 @@ def curve_note(state: JobState, now_s: float) -> str:
         return known
     low, high = (units.fmt_duration(seconds) for seconds in calibration.TAKES_S)
     return f"{known} Measuring them on this job would pay: carbontui calibrate ({low} to {high})."
+
+
+def _with_hours(state: JobState, planned: Plan, now_s: float) -> protocol.PlanView:
+    """The plan in force, and what the hours cost in which a person will not have it run."""
+    hours, free = forbidden.current(state.forbidden, now_s), planned.free_gco2_g
+    if not hours or free is None:
+        return planned.view
+    more = planned.view.gco2_g - free
+    kept = f"Not running {', '.join(one.text(now_s) for one in hours)}"
+    costs = f"costs {units.fmt_grams(more)}" if more > SAME * max(free, planned.view.gco2_g) else "costs nothing"
+    return structs.replace(planned.view, explanation=f"{planned.view.explanation} {kept} {costs}.")
 
 
 def _until_cleared(state: JobState, planned: Plan, now_s: float) -> protocol.PlanView | None:

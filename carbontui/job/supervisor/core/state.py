@@ -15,6 +15,7 @@ from carbontui.job.supervisor.core import boards, measured, override, progress
 from carbontui.job.supervisor.core.allowances import Allowances
 from carbontui.job.supervisor.core.boards import Boards
 from carbontui.job.supervisor.core.control import STARTING, Asked, Decision
+from carbontui.job.supervisor.core.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.levels import STILL, Level
 from carbontui.job.supervisor.core.measured import PAUSE_MAX_S, RESUME_MAX_S, SETTLE_WALL_S, Measured
 from carbontui.job.supervisor.core.observation import NOT_STARTED, Inputs, Rank
@@ -61,6 +62,7 @@ class JobState:
     asked: Asked = field(default_factory=Asked)
     decision: Decision = STARTING
     override: Overrides = field(default_factory=Overrides)
+    forbidden: tuple[ForbiddenHours, ...] = ()
     measured: Measured = field(default_factory=Measured)
     boards: Boards = field(default_factory=Boards)
     child: Child = NOT_STARTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui import protocol, units
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core import allowance_rules, boards, ending, estimating, finish, machine
+from carbontui.job.supervisor.core import allowance_rules, boards, ending, estimating, finish, forbidden, machine
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import SENSOR_BOUND, Reading
@@ -34,6 +34,7 @@ def status(
         next=_next(state, seen),
         override=held.current,
         override_gen=held.gen,
+        forbidden=tuple(one.to_wire(seen.now_s) for one in forbidden.current(state.forbidden, seen.now_s)),
         budget=_budget(state),
         finish_expected=None if expected is None else units.iso(expected),
         pids=pids,

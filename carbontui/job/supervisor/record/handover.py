@@ -15,7 +15,17 @@ from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.budget import Budget
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import allowances, boards, control, machine, measured, override, plan, progress
+from carbontui.job.supervisor.core import (
+    allowances,
+    boards,
+    control,
+    forbidden,
+    machine,
+    measured,
+    override,
+    plan,
+    progress,
+)
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.state import JobState
@@ -29,7 +39,7 @@ Confined = Callable[[str], AbstractContextManager[bool | None]]
 NUMBER_MOST = 1e15
 """Steps, joules and epoch seconds of any job are far below; sums of what is above leave the calendar."""
 DOUBT_FROM = 3
-IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "overrides")
+IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "forbidden", "overrides")
 """What is left out after so many deaths, in this order: what is made anew first, a person's word last."""
 
 
@@ -63,6 +73,10 @@ class Handover:
             "progress": ("the kept progress", lambda s, k: replace(s, progress=progress.restored(s.progress, k))),
             "learned": ("what was measured", lambda s, k: replace(s, measured=measured.restored(k))),
             "overrides": ("the kept override", lambda s, k: replace(s, override=override.restored(k))),
+            "forbidden": (
+                "the forbidden hours",
+                lambda s, k: replace(s, forbidden=forbidden.restored(k, now_s)),
+            ),
             "control": ("the kept state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
             "boards": ("the boards it named", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
             "budget": ("the kept budget", with_budget),
@@ -136,6 +150,7 @@ class Handover:
         keep("progress", progress.to_kept(state.progress))
         keep("learned", measured.to_kept(state.measured))
         keep("overrides", override.to_kept(state.override))
+        keep("forbidden", msgspec.to_builtins(state.forbidden))
         keep("control", msgspec.to_builtins(state.asked))
         keep("budget", msgspec.to_builtins(state.budget))
         keep("allowances", allowances.to_kept(state.allowances))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import finish, plan, plan_request, problem
+from carbontui.job.supervisor.core import finish, forbidden, plan, plan_request, problem
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.plan import Spent
 from carbontui.job.supervisor.core.plan_request import PlanRequest
@@ -125,16 +126,20 @@ class Replanner:
             return refused(reason.text if reason else "the work is not known")
         try:
             wanted = budgets.parse(ask.budget, seen.now_s) if ask.budget else state.budget
-            request = plan_request.preview_request(state, seen, wanted, ask.carbon_price)
+            text = ""
+            if ask.forbid is not None:
+                hours = forbidden.parse(ask.forbid, seen.now_s)
+                state, text = replace(state, forbidden=forbidden.added(state.forbidden, hours)), hours.text(seen.now_s)
+            slot_s = None if ask.slot is None else units.from_iso(ask.slot)
+            request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s)
             if request is None:
                 return refused("nothing is left to plan")
             answer = await self._worker.preview(request.ask)
         except (ValueError, WorkFailed) as error:
             return refused(str(error))
         view, spent = plan.from_answer(request.setup, answer, seen.now_s).view, _spent(state)
-        return protocol.Previewed(
-            ask.id, view, view.finish, spent.gco2_g + view.gco2_g, spent.cost + view.cost, spent.kwh + view.kwh
-        )
+        total = (spent.gco2_g + view.gco2_g, spent.cost + view.cost, spent.kwh + view.kwh)
+        return protocol.Previewed(ask.id, view, view.finish, *total, text=text)
 
 
 def _spent(state: JobState) -> Spent:

@@ -1,0 +1,44 @@
+"""What forbidden hours would cost, in words."""
+
+from __future__ import annotations
+
+from carbontui import protocol, units
+from carbontui.job import store
+from carbontui.verbs import talk
+from carbontui.verbs.failure import Failure
+
+
+def price(job: store.Job, hours: str) -> str:
+    """'22:00 to Mon 06:00: CO2 +38 g, finish +2 h 10'. Raises Failure where the hours cannot be read."""
+    snap = talk.snap(job)
+    found = talk.ask(job, protocol.Preview(1, forbid=hours))
+    if not isinstance(found, protocol.Previewed):
+        raise Failure(f"job {job.id} gave an unexpected answer", 1)
+    if found.error and found.plan is None:
+        known = snap.plan is not None
+        # without a plan the hours hold all the same: only their price is not known
+        if known or found.error.startswith("hours "):
+            raise Failure(found.error, 2)
+        return f"{hours}: what it costs is not known ({found.error})"
+    return f"{found.text}: {words(snap, found)}"
+
+
+def words(snap: protocol.Snap, found: protocol.Previewed) -> str:
+    """The difference between what is asked and the plan in force."""
+    frontier, cost = snap.frontier, snap.status.cost
+    if frontier is None or frontier.chosen is None or snap.status.budget is None or found.finish is None:
+        return "what it costs is not known: no plan is in force"
+    held = frontier.points[frontier.chosen]
+    more_g = (found.gco2_g or 0.0) - held.gco2_g
+    later_s = units.from_iso(found.finish) - units.from_iso(snap.status.budget.start) - held.finish_s
+    parts = [f"CO2 {_signed(more_g, units.fmt_grams(abs(more_g)))}"]
+    parts.append(f"finish {_signed(later_s, units.fmt_duration(abs(later_s)))}")
+    if cost is not None and found.cost is not None:
+        more = found.cost - held.cost
+        parts.append(f"cost {_signed(more, units.fmt_money(abs(more), cost.currency))}")
+    late_s = found.plan.late_s if found.plan else 0.0
+    return ", ".join(parts) + (f"; {units.fmt_duration(late_s)} late" if late_s > 60 else "")
+
+
+def _signed(value: float, size: str) -> str:
+    return ("-" if value < 0 else "+") + size
