@@ -74,8 +74,15 @@ def on_checkpoint(fn: Callable[[], Any]) -> Callable[[], Any]:
     with gate.cond:
         if fn not in gate.savers:
             gate.savers.append(fn)
-    gate.on_change()
+    savers_changed()
     return fn
+
+
+def savers_changed() -> None:
+    """A checkpoint function has come or gone."""
+    gate.on_change()
+    if _link is not None:
+        _link.guard()
 
 
 def paused() -> bool:
@@ -140,6 +147,7 @@ def _first_step() -> None:
     gate.on_boundary = _distribute
     _distribute()
     atexit.register(_goodbye, os.getpid())
+    _link.guard()
     _link.start()
 
 

@@ -150,6 +150,9 @@ class Gate:
         """True while a CUDA graph is recorded, where nobody may wait for the device."""
         self.enabled = True
         self.leaving = False
+        self.dying = 0
+        """The signal that ends this process once its checkpoint is written; 0: none has come."""
+        self.die: Callable[[int], None] = lambda number: None
         self._held_since: Optional[float] = None
         self._busy = False
         self._new_peer = True
@@ -249,7 +252,10 @@ class Gate:
                 self.on_mark(want.not_before, self.step_total())
         except Exception:
             well = False
-            sys.stderr.write("carbontui: the checkpoint function failed; training goes on\n" + traceback.format_exc())
+            what_now = "ending" if self.dying else "training goes on"
+            sys.stderr.write(f"carbontui: the checkpoint function failed; {what_now}\n" + traceback.format_exc())
+            if self.dying:
+                self.die(self.dying)
         finally:
             self._busy = False
             with self.cond:
@@ -272,6 +278,8 @@ class Gate:
     def depart(self) -> None:
         """Leave with exit code 0, from whatever thread trains."""
         self.leaving = True
+        if self.dying:
+            self.die(self.dying)
         if threading.current_thread() is not threading.main_thread():  # SystemExit would end this thread alone
             sys.stdout.flush()
             sys.stderr.flush()
@@ -306,6 +314,8 @@ class Gate:
     def accept(self, want: Want) -> None:
         """A want has come."""
         with self.cond:
+            if self.dying:
+                return
             changed = self.authority.accept(want, self.clock())
             self.seen_gen = want.want_gen
             if self._new_peer and want.asked == self.acked:

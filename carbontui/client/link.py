@@ -21,6 +21,7 @@ from typing import Any, Deque, Dict, Optional, Tuple
 
 from carbontui.client import guess, last_count, wire
 from carbontui.client.gate import Gate
+from carbontui.client.last_save import LastSave
 
 BEAT_S = 1.0
 KNOCK_MAX_S = 1.0
@@ -75,6 +76,7 @@ class Link:
         self.gate = gate
         self.path = path
         self.hello = hello
+        self.last_save = LastSave(gate)
         self.devices: Tuple[str, ...] = ()
         self._ack: Optional[Tuple[int, int]] = None
         self._changed = True
@@ -142,12 +144,20 @@ class Link:
 
     def abandon(self) -> None:
         """In the child of a fork: close our copies; never shutdown(), which would end the parent's connection."""
+        self.last_save.disarm()
         for fd in (self._wake_r, self._wake_w):
             with contextlib.suppress(OSError):
                 os.close(fd)
         if self._sock is not None:
             with contextlib.suppress(OSError):
                 os.close(self._sock.detach())
+
+    def guard(self) -> None:
+        """In the main thread: save before a signal ends the process, where anything can be saved."""
+        if self.gate.savers:
+            self.last_save.arm(self._wake_w)
+        else:
+            self.last_save.disarm()
 
     # --- the thread --------------------------------------------------------------------------------------------
 
@@ -175,13 +185,12 @@ class Link:
             if self._sock is not None:
                 self._say(now)
             at = self._knock_at if self._sock is None else self._beat_at
-        if tick_at is not None:
-            at = min(at, tick_at)
+        at = min(due for due in (at, tick_at, self.last_save.tick(now)) if due is not None)
         # rounded up: a poll that wakes a hair early would spin until the time has come
         for fd, events in self._poll.poll(max(0, int((at - time.monotonic()) * 1000) + 1)):
             if fd == self._wake_r:
                 with contextlib.suppress(OSError):
-                    os.read(self._wake_r, 4096)
+                    self.last_save.heard(os.read(self._wake_r, 4096))
             elif events & ~select.POLLOUT:
                 self._hear()
 

@@ -69,7 +69,7 @@ class Loop:
             gate.framework -= 1
             if self._saver in gate.savers:
                 gate.savers.remove(self._saver)
-        gate.on_change()
+        api.savers_changed()
 
 
 def left_behind(framework: str) -> Optional[str]:
