@@ -36,11 +36,12 @@ SelectTypeParameters=CR_Core
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=5
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
+SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=8
 InactiveLimit=0
 MpiDefault=none
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=500 State=UNKNOWN
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 CPUs=32 RealMemory=500 State=UNKNOWN
 PartitionName=low Nodes=n1 Default=YES State=UP MaxTime=INFINITE PriorityTier=1 PreemptMode=REQUEUE GraceTime=8
 PartitionName=high Nodes=n1 State=UP MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF
 """
@@ -75,7 +76,7 @@ class Cluster:
         for name in ("state", "spool", "munge"):
             (self.dir / name).mkdir()
         facts = {"host": socket.gethostname(), "ctld": free_port(), "slurmd": free_port(), "dir": self.dir}
-        facts |= {"cpus": os.cpu_count() or 1, "proctrack": self.proctrack}
+        facts |= {"proctrack": self.proctrack}
         (self.dir / "slurm.conf").write_text(CONF.format(**facts))
         key = self.dir / "munge" / "key"
         key.write_bytes(os.urandom(128))

@@ -1,0 +1,51 @@
+"""Makes results.md: CARBONTUI_TABLE=DIR pytest tests/slurm -k outcomes; python tests/slurm/table.py DIR"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+KINDS = {
+    "handler": "with handlers that save",
+    "none": "without, and a checkpoint function known",
+    "lightning": "Lightning, its auto-requeue on USR1",
+}
+
+
+def cell(found: dict[str, object]) -> str:
+    lives = "" if found["lives"] == 1 else f", {found['lives']} starts"
+    end = ", right weights" if found["weights"] else ""
+    return f"{found['state']}{lives}; handler {found['handler']}; lost {found['lost']}{end}"
+
+
+def main(folder: Path) -> None:
+    rows = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    version = subprocess.run(["/usr/sbin/slurmd", "-V"], capture_output=True, text=True, check=True).stdout.strip()
+    text = [
+        "# What Slurm does to a training, alone and under carbontui",
+        "",
+        f"Made by the tests beside it on {datetime.now(timezone.utc):%Y-%m-%d}: {version} (one node, linuxproc, `srun`),",
+        f"Python {platform.python_version()}, Lightning {importlib.metadata.version('lightning')}.",
+        "Each cell: what Slurm says of the job; how often the script's handler ran; steps that were done and are in no",
+        "checkpoint, or were done twice.",
+        "",
+        "| | training | alone | under carbontui |",
+        "|---|---|---|---|",
+    ]
+    for row in rows:
+        text.append(f"| {row['event']} | {KINDS[row['kind']]} | {cell(row['plain'])} | {cell(row['carbontui'])} |")
+    text += [
+        "",
+        "Lightning answers TERM with a handler that saves nothing, which is left to it: it loses what it loses alone.",
+        "A preempted job that ends within its grace time is over for Slurm, which then does not start it again.",
+    ]
+    Path(__file__).with_name("results.md").write_text("\n".join(text) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
