@@ -153,4 +153,6 @@ def strike(event: str, runs: list[Run]) -> None:
         elif event == "requeue":
             run.cluster.run("scontrol", "requeue", run.id)
     if event == "preemption":
-        runs[0].cluster.submit("sleep 3\n", "--partition=high", "--exclusive")
+        cluster = runs[0].cluster
+        higher = cluster.submit("sleep 3\n", "--partition=high", "--exclusive")
+        until(lambda: cluster.state(higher) not in ("PENDING", "CONFIGURING"), 90, "the job that preempts")

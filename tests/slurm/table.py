@@ -29,8 +29,8 @@ def main(folder: Path) -> None:
     text = [
         "# What Slurm does to a training, alone and under carbontui",
         "",
-        f"Made by the tests beside it on {datetime.now(timezone.utc):%Y-%m-%d}: {version} (one node, linuxproc, `srun`),",
-        f"Python {platform.python_version()}, Lightning {importlib.metadata.version('lightning')}.",
+        f"Made by the tests beside it on {datetime.now(timezone.utc):%Y-%m-%d}: {version},",
+        f"one node, linuxproc, `srun`; Python {platform.python_version()}, Lightning {importlib.metadata.version('lightning')}.",
         "Each cell: what Slurm says of the job; how often the script's handler ran; steps that were done and are in no",
         "checkpoint, or were done twice.",
         "",
