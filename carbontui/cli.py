@@ -19,6 +19,7 @@ from carbontui import __version__, isolation
 isolation.forget_pythonpath()  # before anything else is imported: `module load` may have put another click there
 
 import click  # noqa: E402
+from click.shell_completion import CompletionItem  # noqa: E402
 
 from carbontui.verbs.failure import Failure  # noqa: E402
 
@@ -34,6 +35,7 @@ VERBS: dict[str, str] = {
     "cap": "overrule",
     "capd": "capd",
     "compare": "compare",
+    "completion": "completion",
     "demo": "demo",
     "doctor": "doctor",
     "explain": "report",
@@ -74,6 +76,12 @@ class Verbs(click.Group):
         command = getattr(importlib.import_module(f"carbontui.verbs.{module}"), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Verbs by name: none is imported for it."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(verb) for verb in sorted(VERBS) if verb.startswith(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

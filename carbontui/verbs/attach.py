@@ -12,6 +12,7 @@ import click
 from carbontui import __version__, link
 from carbontui.job import store
 from carbontui.verbs import talk
+from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
 RESTART_WAIT_S = 20.0
@@ -61,7 +62,7 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
 
 
 @click.command()
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with plain characters.")

@@ -10,11 +10,12 @@ import msgspec
 from carbontui import protocol
 from carbontui.job import store
 from carbontui.verbs import talk
+from carbontui.verbs.completion import live_jobs
 from carbontui.verbs.failure import Failure
 
 
 @click.command(short_help="Measure speed against watts on the running job.")
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=live_jobs)
 @click.option("--show", is_flag=True, help="Print the curve that is in use, start nothing.")
 @click.option("--json", "as_json", is_flag=True, help="With --show: the curve as one JSON object.")
 @click.option("--export", "target", type=click.Path(path_type=Path), help="Write the job's curve to this file.")

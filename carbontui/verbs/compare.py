@@ -12,6 +12,7 @@ from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, Precision, Work
 from carbontui.reports import story
 from carbontui.verbs import talk
+from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
 SHOWN = 15
@@ -66,7 +67,7 @@ def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float
 
 
 @click.command()
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--gpu", metavar="NAME", help="The board the job ran on, where it is not found by its name.")
 @click.option("--precision", type=click.Choice(["fp16", "fp32"]), default="fp16", show_default=True)
 @click.option("--speedup", multiple=True, metavar="GPU=FACTOR", help="A speed you know, instead of the rough rule.")

@@ -22,6 +22,7 @@ from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
 from carbontui.grid.settings import KEY_NAMES, GridSettings, KeyFileError
 from carbontui.grid.types import Outlook
 from carbontui.units import fmt_duration, iso
+from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure
 from carbontui.verbs.place import sure_zone
 
@@ -50,7 +51,7 @@ def settings_of(loaded: config.Settings) -> GridSettings:
     help="What is known of the grid now: which source answers, how fresh, what a key would add.",
     short_help="What the grid is at now, and which source answers.",
 )
-@click.option("--zone", help="Zone key, country or common name; see `carbontui zones`.")
+@click.option("--zone", shell_complete=zone_keys, help="Zone key, country or common name; see `carbontui zones`.")
 @click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which one comes first; both are shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print data.")
 @click.option(

@@ -16,6 +16,7 @@ from carbontui import protocol, units
 from carbontui.job import runlog, store
 from carbontui.tui import account_words
 from carbontui.verbs import talk
+from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
 FOLLOW_S = 0.3
@@ -120,7 +121,7 @@ def ls(as_json: bool, every: bool) -> None:
 
 
 @click.command()
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--json", "as_json", is_flag=True, help="The whole status as JSON.")
 def status(job: str | None, as_json: bool) -> None:
     """Show one job, sampled now."""
@@ -136,7 +137,7 @@ def status(job: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job ends.")
 @click.option("-n", "--lines", type=click.IntRange(0), help="Only the last lines.")
 @click.option("--json", "as_json", is_flag=True, help="One object per line: {offset: its first byte, text}.")
@@ -201,7 +202,7 @@ def _object(line: bytes, offset: int) -> bytes:
 
 
 @click.command()
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
 def plan(job: str | None, as_json: bool) -> None:
     """Show the plan in force."""
@@ -241,7 +242,7 @@ def plan(job: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("jobs", nargs=-1)
+@click.argument("jobs", nargs=-1, shell_complete=any_jobs)
 @click.option("--all", "every", is_flag=True, help="Every finished job.")
 def rm(jobs: tuple[str, ...], every: bool) -> None:
     """Forget finished jobs; a live one is refused."""

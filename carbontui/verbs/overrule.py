@@ -11,6 +11,7 @@ import click
 from carbontui import link, protocol, units
 from carbontui.job import store
 from carbontui.verbs import talk
+from carbontui.verbs.completion import live_jobs
 from carbontui.verbs.failure import Failure
 
 STOP_WAIT_S = 90.0
@@ -54,7 +55,7 @@ def command(job: str | None, verb: protocol.Verb, args: dict[str, Any]) -> None:
 
 _for = click.option("--for", "for_text", help="How long, like 30m.")
 _until = click.option("--until", "until_text", help='Until when: 18:00, "fri 09:00" or next (planned change).')
-_job = click.argument("job", required=False)
+_job = click.argument("job", required=False, shell_complete=live_jobs)
 
 
 @click.command()

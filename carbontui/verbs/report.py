@@ -16,6 +16,7 @@ from carbontui.reports import against as comparing
 from carbontui.reports import card, figures, forms, page, prose, story
 from carbontui.reports import history as past
 from carbontui.verbs import talk
+from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
 
@@ -48,7 +49,7 @@ def _write(path: str, text: str) -> None:
 
 
 @click.command()
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--html", metavar="FILE", help="One self-contained page ('-': to stdout).")
 @click.option("--open", "show", is_flag=True, help="Show the page in the browser of this machine.")
 @click.option("--md", "as_md", is_flag=True, help="As Markdown.")
@@ -130,7 +131,7 @@ def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> N
 
 
 @click.command()
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=any_jobs)
 def explain(job: str | None) -> None:
     """Say in a few sentences what a run did, and why."""
     told = _told(job)
@@ -142,7 +143,7 @@ def explain(job: str | None) -> None:
 
 
 @click.command()
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--svg", metavar="FILE", help="As a picture ('-': to stdout).")
 @click.option("--md", "as_md", is_flag=True, help="As Markdown.")
 def receipt(job: str | None, svg: str | None, as_md: bool) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from carbontui.verbs import talk
+from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
 
 @click.command()
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=any_jobs)
 def restart(job: str | None) -> None:
     """Go on with a job whose processes are gone, as after a reboot."""
     from carbontui.job import launch

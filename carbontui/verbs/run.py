@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from carbontui import config, link, units
+from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure, Finite
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
     short_help="Start a training command under a plan.",
 )
 @click.option("--name", help="Name of the job (default: the script's, numbered where it runs).")
-@click.option("--zone", help="Grid zone, like DE or US-CAL-CISO; see `carbontui zones`.")
+@click.option("--zone", shell_complete=zone_keys, help="Grid zone, like DE or US-CAL-CISO; see `carbontui zones`.")
 @click.option(
     "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV to plan with."
 )

@@ -9,6 +9,7 @@ import sys
 import click
 
 from carbontui.verbs import talk
+from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
 CHUNK_B = 65536
@@ -40,7 +41,7 @@ async def bridge(path: str) -> None:
 
 @click.command(short_help="The socket's protocol on stdin and stdout, for ssh.")
 @click.option("--stdio", is_flag=True, required=True, help="Speak on stdin and stdout.")
-@click.argument("job", required=False)
+@click.argument("job", required=False, shell_complete=any_jobs)
 def serve(stdio: bool, job: str | None) -> None:
     """Speak job.sock's protocol on stdin and stdout: ssh host carbontui serve --stdio"""
     found = talk.find(job)

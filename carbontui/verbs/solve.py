@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
+from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure, Finite
 from carbontui.verbs.place import sure_zone
 
@@ -33,7 +34,7 @@ DEFAULT_FULL_W = 300.0
 @click.argument("problem_file", required=False, metavar="[F.json]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.option("--frontier", "with_frontier", is_flag=True, help="The best plan for every deadline as well.")
-@click.option("--zone", help="Grid zone, like DE: typical days of it.")
+@click.option("--zone", shell_complete=zone_keys, help="Grid zone, like DE: typical days of it.")
 @click.option("--grid", "grid_file", help="Recorded or expected intensity instead: CSV time_utc,carbon_g_per_kwh.")
 @click.option(
     "--signal",
