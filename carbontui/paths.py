@@ -61,12 +61,17 @@ def private_dir(path: Path) -> Path:
     return path
 
 
-def socket_dir() -> Path:
+def socket_dir(*, every_node: bool = False) -> Path:
     """The first that is ours and short enough: $XDG_RUNTIME_DIR/carbontui, /tmp/carbontui-<uid>, sockets/ in the state
-    directory, /var/tmp/carbontui-<uid>/run. Anybody may have made those of /tmp before us; if all were, the second."""
+    directory, /var/tmp/carbontui-<uid>/run. Anybody may have made those of /tmp before us; if all were, the second.
+
+    `every_node`: one that each machine of a cluster has and has for itself, which leaves those of /tmp and /var/tmp.
+    """
     shared = Path("/tmp") / f"carbontui-{os.getuid()}"
     candidates = [shared, state_dir() / "sockets", Path("/var/tmp") / f"carbontui-{os.getuid()}" / "run"]
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if every_node:
+        candidates.pop(1)
+    runtime = None if every_node else os.environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_dir() and os.access(runtime, os.W_OK):
         candidates.insert(0, Path(runtime) / "carbontui")
     short = (each for each in candidates if len(os.fsencode(each)) <= SOCKET_PATH_MAX - 24)

@@ -130,6 +130,8 @@ class Gpu(Struct, frozen=True):
     """The driver's number of the board, which need not be its place in this list."""
     own_w: float | None = None
     """The part of `power_w` that is this job's, where others use the board too; null where nobody does."""
+    node: str | None = None
+    """The machine it is in, of a job on several."""
 
 
 class Cost(Struct, frozen=True):

@@ -11,17 +11,19 @@ import carbontui
 
 ROOT = Path(carbontui.__file__).parent
 
-ANYONE = {"config", "isolation", "openmetrics", "paths", "proc", "units"}
+ANYONE = {"config", "isolation", "local_socket", "openmetrics", "paths", "proc", "units"}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 ROOMS = {
     "cli": {"verbs"},
     "verbs": {
-        *("tui", "backtest", "job", "grid", "power", "plan", "account", "reports", "export", "protocol", "link"),
+        *("tui", "backtest", "job", "cluster", "grid", "power", "plan", "account", "reports", "export"),
+        *("protocol", "link"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
     "tui": {"protocol", "link"},
     "backtest": {"grid", "plan"},
-    "job": {"grid", "power", "plan", "account", "protocol", "client"},
+    "job": {"cluster", "grid", "power", "plan", "account", "protocol", "client"},
+    "cluster": {"power"},
     "grid": set(),
     "power": set(),
     "plan": set(),
@@ -34,6 +36,7 @@ ROOMS = {
     "paths": set(),
     "proc": set(),
     "isolation": set(),
+    "local_socket": {"paths"},
     "units": set(),
     "openmetrics": set(),
     "client": set(),
@@ -109,6 +112,7 @@ HEAVY = {
     "job": {"textual", "torch", "numpy", "pynvml"},
     "reports": {"textual", "torch", "numpy", "pynvml", "httpx"},
     "export": {"textual", "torch", "numpy", "pynvml", "httpx"},
+    "cluster": {"textual", "torch", "numpy", "pynvml", "httpx"},
     "account": {"textual", "torch", "numpy", "pynvml", "httpx"},
     # numpy is the training's own, and only its random state is saved; that the import is lazy is seen below
     "client": {"textual", "httpx", "msgspec", "click", "platformdirs", "pynvml"},

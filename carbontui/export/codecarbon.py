@@ -29,8 +29,10 @@ class NotThatFile(ValueError):
 
 def row(story: RunStory) -> dict[str, str]:
     """By column. Energies include the PUE, as CodeCarbon's do; the host constant is in `energy_consumed` alone."""
-    boards = [part for part in story.by_device if part.name not in ("cpu", "dram", "host")]
-    devices = {part.name: part for part in story.by_device}
+    kinds: dict[str, list[Part]] = {"cpu": [], "dram": [], "host": [], "gpu": []}
+    for part in story.by_device:  # of another machine: 'cpu@n2'
+        kind = part.name.partition("@")[0]
+        kinds[kind if kind in kinds else "gpu"].append(part)
     names = sorted({gpu.name for gpu in story.status.gpus})
     known = {
         "timestamp": units.iso(story.end_s)[:19],
@@ -44,9 +46,9 @@ def row(story: RunStory) -> dict[str, str]:
         "tracking_mode": "process",
         "on_cloud": "",
         "pue": f"{story.options.pue:g}",
-        **_device("cpu", [devices["cpu"]] if "cpu" in devices else []),
-        **_device("ram", [devices["dram"]] if "dram" in devices else []),
-        **_device("gpu", boards),
+        **_device("cpu", kinds["cpu"]),
+        **_device("ram", kinds["dram"]),
+        **_device("gpu", kinds["gpu"]),
     }
     if story.gco2_g is not None:
         known["emissions"] = f"{story.gco2_g / 1000:.9f}"

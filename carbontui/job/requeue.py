@@ -72,7 +72,7 @@ def taken_up(job: store.Job, options: opts.Options, *, log: str | None) -> opts.
         name=job.name,
         dir=str(job.dir),
         log=log or before.log,
-        socket=str(paths.socket_path(job.id)),
+        socket=str(paths.socket_path(job.id, paths.socket_dir(every_node=options.nodes is not None))),
         created_s=before.created_s,
     )
 

@@ -24,6 +24,18 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
+class Nodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The machines of a job on several, and how an agent is started on each of the others."""
+
+    own: str
+    """This one's name; '' where it is none of them (salloc on a login node)."""
+    others: tuple[str, ...]
+    reach: dict[str, tuple[str, ...]] = {}
+    """By name of a machine: the command before ours that runs it there."""
+    fault: str = ""
+    """Why the others are not known by name."""
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """One job's options after configuration, environment and command line were merged."""
 
@@ -87,6 +99,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How often the scheduler had started that job again."""
     resume_args: tuple[str, ...] = ()
     """Arguments the command has where it resumes from its checkpoint."""
+    nodes: Nodes | None = None
     replay: Replay | None = None
     simulated: Simulated | None = None
 

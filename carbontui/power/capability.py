@@ -49,7 +49,7 @@ def table(readings: Readings) -> tuple[CapabilityRow, ...]:
 
 
 def _gpu(reading: Reading) -> list[CapabilityRow]:
-    device = f"GPU {reading.index} {reading.name}" + (" (simulated)" if reading.simulated else "")
+    device = f"{reading.label} {reading.name}" + (" (simulated)" if reading.simulated else "")
     rows = []
     for key, label in ASPECTS.items():
         cap = reading.caps.get(key, Capability("unknown", "not read yet"))

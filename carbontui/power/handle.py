@@ -32,12 +32,14 @@ from carbontui.power.messages import (
     Code,
     Done,
     Gone,
+    Node,
     Outcome,
     Poke,
     Readings,
     Report,
     Sample,
     ToAgent,
+    ToSupervisor,
     Wish,
     decode_to_supervisor,
     encode,
@@ -70,6 +72,10 @@ class AgentHandle:
         monitor: bool = False,
         probing: bool = False,
     ) -> None:
+        self._who = "agent"
+        """How carbontui.log names it."""
+        self._silence = "the driver is not answering"
+        """What its silence means."""
         self.simulated = simulated
         self.readings = Readings()
         self.outcomes: dict[str, Outcome] = {}
@@ -96,6 +102,10 @@ class AgentHandle:
     def pid(self) -> int | None:
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The other machines of the job."""
+        return ()
 
     async def start(self) -> None:
         """Start the agent and keep one alive from now on."""
@@ -149,7 +159,12 @@ class AgentHandle:
 
     # --- wishes -----------------------------------------------------------------------------------------------
 
-    def watch(self, uuids: tuple[str, ...] | None, own_pids: tuple[int, ...] = ()) -> None:
+    def watch(
+        self,
+        uuids: tuple[str, ...] | None,
+        own_pids: tuple[int, ...] = (),
+        elsewhere: tuple[tuple[str, tuple[int, ...]], ...] = (),
+    ) -> None:
         """The child's GPUs as its client names them (None: all visible), and its pids: others there are foreign."""
         if (uuids, own_pids) != (self._wish.watch, self._wish.own_pids):
             # a new generation: the limit that is wished belongs on these boards now
@@ -214,6 +229,13 @@ class AgentHandle:
     # --- the process ------------------------------------------------------------------------------------------
 
     async def _spawn(self) -> None:
+        self._process, self._reader, self._writer = await self._open()
+        self._started_s = time.monotonic()
+        self._heard_s = None
+        self._send(self._wish)
+
+    async def _open(self) -> tuple[Process, asyncio.StreamReader, asyncio.StreamWriter]:
+        """Start the process and open the wire to it. Raises OSError."""
         ours, theirs = socket.socketpair()
         arguments = ["--fd", str(theirs.fileno()), "--job", self._job]
         if self.simulated is not None:
@@ -223,7 +245,7 @@ class AgentHandle:
         if self._probing:
             arguments.append("--probing")
         try:
-            self._process = await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
                 "carbontui.power.agent",
@@ -239,11 +261,7 @@ class AgentHandle:
             raise
         finally:
             theirs.close()
-        reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=LINE_MAX)
-        self._started_s = time.monotonic()
-        self._heard_s = None
-        self._reader = reader
-        self._send(self._wish)
+        return process, *await asyncio.open_unix_connection(sock=ours, limit=LINE_MAX)
 
     async def _keep(self) -> None:
         """Read until the agent is gone, then start another."""
@@ -261,14 +279,14 @@ class AgentHandle:
             tries = 0 if lived >= LIVED_S else tries + 1
             wait = BACKOFF_S[min(max(tries - 1, 0), len(BACKOFF_S) - 1)]
             code = process.returncode if process is not None else None
-            self._log(f"agent: gone after {lived:.0f} s (status {code}); another in {wait:.0f} s")
+            self._log(f"{self._who}: gone after {lived:.0f} s (status {code}); another in {wait:.0f} s")
             await asyncio.sleep(wait)
             while True:
                 try:
                     await self._spawn()
                     break
                 except OSError as error:
-                    self._log(f"agent: cannot be started ({error})")
+                    self._log(f"{self._who}: cannot be started ({error})")
                     await asyncio.sleep(BACKOFF_S[-1])
 
     async def _beat(self) -> None:
@@ -281,7 +299,7 @@ class AgentHandle:
             silent = now - (self._started_s if self._heard_s is None else self._heard_s)
             process = self._process
             if silent > limit and process is not None and process.returncode is None and self._writer is not None:
-                self._log(f"agent: silent for {silent:.0f} s, the driver is not answering; replaced")
+                self._log(f"{self._who}: silent for {silent:.0f} s, {self._silence}; replaced")
                 self._kill(process)
                 # a process stuck in the kernel does not die of this yet: let go of it all the same
                 self._hang_up()
@@ -295,36 +313,42 @@ class AgentHandle:
             if not line:
                 return
             try:
-                message = decode_to_supervisor(line)
+                message = self._decode(line)
             except msgspec.DecodeError as error:
-                self._log(f"agent: not a valid message ({error})")
+                self._log(f"{self._who}: not a valid message ({error})")
                 continue
-            if isinstance(message, Report):
-                self.readings = message.readings
-                self._samples.extend(message.samples)
-                self._heard_s = time.monotonic()
-                self._reported.set()
-            elif isinstance(message, Done):
-                self._note(message.outcomes)
-                # the agent answers the newest wish alone, which holds every older one
-                due = [waiting for gen, waiting in self._waiting.items() if gen <= message.gen and not waiting.done()]
-                if not message.asked or not due:
-                    # when a wish is repeated for a successor or for other boards, report only what changed
-                    self._happened += (o for o in message.outcomes if o.code != "kept" and o.text != NOTHING)
-                    continue
-                for waiting in due:
-                    waiting.set_result(message.outcomes)
-            elif isinstance(message, Gone):
-                self._note(message.outcomes)
-                if self._gone is not None and not self._gone.done():
-                    self._gone.set_result(message.outcomes)
-            elif isinstance(message, AgentLine):
-                self._log(f"agent: {message.text}")
+            self._take(message)
+
+    def _decode(self, line: bytes) -> ToSupervisor:
+        return decode_to_supervisor(line)
+
+    def _take(self, message: ToSupervisor) -> None:
+        if isinstance(message, Report):
+            self.readings = message.readings
+            self._samples.extend(message.samples)
+            self._heard_s = time.monotonic()
+            self._reported.set()
+        elif isinstance(message, Done):
+            self._note(message.outcomes)
+            # the agent answers the newest wish alone, which holds every older one
+            due = [waiting for gen, waiting in self._waiting.items() if gen <= message.gen and not waiting.done()]
+            if not message.asked or not due:
+                # when a wish is repeated for a successor or for other boards, report only what changed
+                self._happened += (o for o in message.outcomes if o.code != "kept" and o.text != NOTHING)
+                return
+            for waiting in due:
+                waiting.set_result(message.outcomes)
+        elif isinstance(message, Gone):
+            self._note(message.outcomes)
+            if self._gone is not None and not self._gone.done():
+                self._gone.set_result(message.outcomes)
+        elif isinstance(message, AgentLine):
+            self._log(f"{self._who}: {message.text}")
 
     def _note(self, outcomes: tuple[Outcome, ...]) -> None:
         for outcome in outcomes:
             if not outcome.ok and self.outcomes.get(outcome.uuid) != outcome:
-                self._log(f"agent: {outcome.uuid}: {outcome.text or outcome.code}")
+                self._log(f"{self._who}: {outcome.uuid}: {outcome.text or outcome.code}")
             self.outcomes[outcome.uuid] = outcome
             left = {*self._wish.left} - {outcome.uuid}
             if outcome.code == "outside" and self._wish.limit_w is not None:
@@ -342,7 +366,8 @@ class AgentHandle:
 
     def _hang_up(self) -> None:
         if self._writer is not None:
-            self._writer.transport.abort()
+            if not self._writer.is_closing():  # a pipe that has closed by itself cannot be aborted any more
+                self._writer.transport.abort()
             self._writer = None
 
     def _kill(self, process: Process) -> None:

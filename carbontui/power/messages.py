@@ -18,6 +18,9 @@ DEAD_MAN_S = 30.0
 HUNG_S = 5.0
 """Without a report for this long the agent is killed and replaced."""
 
+SILENT_NODE_S = 5.0
+"""A machine of which nothing was heard for this long is said to be silent."""
+
 SENSOR_BOUND = "sensor ±5 %; bursts under 0.3 s may be 20 % off"
 """What no label of joules can promise: on some boards the counter adds up what a sensor sees in a quarter of the time,
 and nothing in the readings tells (arXiv 2312.02741; bursts of 250 ms on such a simulated board: -16 %)."""
@@ -123,6 +126,13 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost: bool = False
     caps: dict[str, Capability] = {}
     why: dict[str, str] = {}
+    node: str = ""
+    """The machine it is in, of a job on several."""
+
+    @property
+    def label(self) -> str:
+        """'GPU 0', or 'n2 GPU 0' of a job on several machines."""
+        return f"{self.node} GPU {self.index}".strip()
 
 
 class HostReading(Struct, frozen=True, omit_defaults=True):
@@ -156,6 +166,17 @@ class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def age_s(self, now_mono_s: float) -> float:
         """Seconds since these were read; infinite before the first."""
         return now_mono_s - self.mono_s if self.mono_s else float("inf")
+
+
+class Node(Struct, frozen=True):
+    """Another machine of the same job: `quiet_s` since anything came from it, or since it was first asked for."""
+
+    name: str
+    host: str
+    """What its processes call it; '' before it was heard."""
+    quiet_s: float
+    unread_s: float
+    """Since its boards were read; infinite before they were."""
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True):

@@ -137,10 +137,16 @@ def by_state(story: RunStory) -> tuple[tuple[str, str, str, str], ...]:
 def by_device(story: RunStory) -> tuple[tuple[str, str, str], ...]:
     """(device, energy, grams), at the wall."""
     names = {gpu.uuid: f"{gpu.name} ({gpu.uuid})" for gpu in story.status.gpus}
-    return tuple(
-        (DEVICE_WORDS.get(p.name, names.get(p.name, p.name)), units.fmt_kwh(p.kwh), units.fmt_grams(p.gco2_g))
-        for p in story.by_device
-    )
+    return tuple((_device(p.name, names), units.fmt_kwh(p.kwh), units.fmt_grams(p.gco2_g)) for p in story.by_device)
+
+
+def _device(name: str, boards: dict[str, str]) -> str:
+    """'H100 (GPU-...)', 'CPU', or of another machine of the job 'CPU of n2'."""
+    part, _, node = name.partition("@")
+    word = DEVICE_WORDS.get(part)
+    if name in boards or word is None:
+        return boards.get(name, name)
+    return f"{word} of {node}" if node else word
 
 
 def shares(found: tuple[tuple[str, float], ...], names: dict[str, str]) -> str:

@@ -265,6 +265,7 @@ def run(
     before = requeuing.earlier(scheduled, command, cwd) if scheduled else None
     try:
         launch.executable(command)
+        nodes = nodes_of_slurm()
         job, directory, title = (before.id, before.dir, before.name) if before else claim(title, command)
         from carbontui import paths
 
@@ -275,7 +276,8 @@ def run(
             argv=command,
             cwd=cwd,
             log=str(Path(log_path).absolute() if log_path else directory / "run.log"),
-            socket=str(paths.socket_path(job)),
+            socket=str(paths.socket_path(job, paths.socket_dir(every_node=nodes is not None))),
+            nodes=nodes,
             created_s=time.time(),
             by=link.whoami(),
             zone=key,
@@ -332,6 +334,27 @@ def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, 
             why = f"what is added to `{Path(word).name} {after}` does not reach the command inside it"
             raise Failure(f"--resume-args: {why}; run the training without a shell, or test CARBONTUI_RESUME there", 2)
     return added
+
+
+def nodes_of_slurm() -> options.Nodes | None:
+    """The machines of this Slurm job where there are several; what keeps them from being named is said, and kept."""
+    import socket
+
+    from carbontui.cluster import slurm
+    from carbontui.job.spec import Nodes
+
+    try:
+        names = slurm.promised_nodes(os.environ)
+    except slurm.SlurmError as error:
+        fault = f"the other nodes of this job cannot be named ({error}): nothing is metered or steered there"
+        click.echo(f"carbontui: {fault}", err=True)
+        return Nodes(own="", others=(), fault=fault)
+    if not names:
+        return None
+    own = slurm.own_node(os.environ, names, socket.gethostname())
+    job = os.environ["SLURM_JOB_ID"]
+    others = tuple(name for name in names if name != own)
+    return Nodes(own=own, others=others, reach={name: slurm.on_node(job, name) for name in others})
 
 
 def check_log(path: str) -> None:

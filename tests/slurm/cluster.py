@@ -1,7 +1,12 @@
-"""A Slurm of one node for tests: its own munge, controller and node daemon, all below one temporary folder."""
+"""A Slurm for tests: its own munge, controller and node daemons, all below one temporary folder.
+
+Several nodes on one machine each have a host name of their own and, but for the first, a directory of sockets of their
+own (`unshare --mount --uts`): as on real nodes, a socket of one is not there on another.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -12,22 +17,22 @@ import time
 from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "squeue", "scontrol")
+SOCKETS = f"/tmp/carbontui-{os.getuid()}"
 PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 CONF = """\
 ClusterName=ct
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ctld}
-SlurmdPort={slurmd}
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket={dir}/munge/socket
 CredType=cred/munge
 StateSaveLocation={dir}/state
-SlurmdSpoolDir={dir}/spool
+SlurmdSpoolDir={dir}/spool/%n
 SlurmctldPidFile={dir}/ctld.pid
-SlurmdPidFile={dir}/slurmd.pid
+SlurmdPidFile={dir}/slurmd-%n.pid
 SlurmctldLogFile={dir}/ctld.log
-SlurmdLogFile={dir}/slurmd.log
+SlurmdLogFile={dir}/slurmd-%n.log
 ProctrackType=proctrack/{proctrack}
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -44,6 +49,9 @@ MpiDefault=none
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 CPUs=32 RealMemory=500 State=UNKNOWN
 PartitionName=low Nodes=n1 Default=YES State=UP MaxTime=INFINITE PriorityTier=1 PreemptMode=REQUEUE GraceTime=8
 PartitionName=high Nodes=n1 State=UP MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF
+{nodes}
+PartitionName=low Nodes={names} Default=YES State=UP MaxTime=INFINITE PriorityTier=1 PreemptMode=REQUEUE GraceTime=8
+PartitionName=high Nodes={names} State=UP MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF
 """
 
 
@@ -64,12 +72,15 @@ def free_port() -> int:
 class Cluster:
     """Up between `start` and `end`; `run` calls one of Slurm's commands."""
 
-    def __init__(self, proctrack: str = "linuxproc") -> None:
+    def __init__(self, proctrack: str = "linuxproc", nodes: int = 1, conf: str = "") -> None:
         # munge looks at every folder above its socket, and works as a user of its own
         self.dir = Path(tempfile.mkdtemp(prefix="ct-slurm-"))
         self.dir.chmod(0o755)
         self.env = {**os.environ, "PATH": PATH, "SLURM_CONF": str(self.dir / "slurm.conf")}
         self.proctrack = proctrack
+        self.names = [f"n{i + 1}" for i in range(nodes)]
+        self.conf = conf
+        self.node_daemons: dict[str, subprocess.Popen[bytes]] = {}
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
@@ -78,6 +89,9 @@ class Cluster:
         facts = {"host": socket.gethostname(), "ctld": free_port(), "slurmd": free_port(), "dir": self.dir}
         facts |= {"proctrack": self.proctrack}
         (self.dir / "slurm.conf").write_text(CONF.format(**facts))
+        facts = {"host": socket.gethostname(), "ctld": free_port(), "dir": self.dir, "proctrack": self.proctrack}
+        facts |= {"nodes": "\n".join(map(self._node_line, self.names)), "names": ",".join(self.names)}
+        (self.dir / "slurm.conf").write_text(CONF.format(**facts) + self.conf)
         key = self.dir / "munge" / "key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
@@ -89,14 +103,54 @@ class Cluster:
                      f"--log-file={munge}/log")  # fmt: skip
         self._await((munge / "socket").exists, "munge's socket")
         self._daemon("slurmctld", "-D", "-c")
-        self._daemon("slurmd", "-D", "-N", "n1")
-        self._await(lambda: "idle" in self.run("sinfo", "-h", "-o", "%T", check=False), "an idle node", 60.0)
-
-    def _daemon(self, *command: str) -> None:
-        log = (self.dir / "daemons.log").open("ab")
-        self._daemons.append(
-            subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir)
+        for name in self.names:
+            self.start_node(name)
+        self._await(
+            lambda: (
+                self.run("sinfo", "-h", "-N", "-p", "low", "-o", "%T", check=False).split().count("idle")
+                == len(self.names)
+            ),
+            "idle nodes",
+            60.0,
         )
+
+    def _node_line(self, name: str) -> str:
+        host = socket.gethostname() if len(self.names) == 1 else name
+        cpus = os.cpu_count() or 1
+        return f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs={cpus} RealMemory=500"
+
+    def start_node(self, name: str) -> None:
+        command = ["slurmd", "-D", "-N", name]
+        if len(self.names) > 1:
+            # the first shares the directory of sockets with the test, which looks at the job there
+            apart = "" if name == self.names[0] else f"mkdir -p {SOCKETS} && mount -t tmpfs tmpfs {SOCKETS} && "
+            script = f"hostname {name} && {apart}exec {' '.join(command)}"
+            command = ["unshare", "--mount", "--uts", "sh", "-c", script]
+        self.node_daemons[name] = self._daemon(*command)
+
+    def lose_node(self, name: str) -> None:
+        """The node is gone at once, with all that runs on it, as when its power fails."""
+        doomed = self.processes_of(name)
+        for pid in doomed:
+            os.kill(pid, signal.SIGSTOP)  # nobody may notice the others' end, and tell of it
+        for pid in doomed:
+            os.kill(pid, signal.SIGKILL)
+
+    def processes_of(self, name: str) -> list[int]:
+        """All processes in the node's own namespace; of the first node those of its daemon's host name."""
+        space = os.readlink(f"/proc/{self.node_daemons[name].pid}/ns/uts")
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(entry / "ns/uts") == space:
+                    found.append(int(entry.name))
+        return found
+
+    def _daemon(self, *command: str) -> subprocess.Popen[bytes]:
+        log = (self.dir / "daemons.log").open("ab")
+        daemon = subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir)
+        self._daemons.append(daemon)
+        return daemon
 
     def _await(self, true, what: str, timeout_s: float = 20.0) -> None:
         due = time.monotonic() + timeout_s

@@ -64,7 +64,8 @@ class WattRows(Cells):
     def _board(self, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         assert self.status is not None
         name = _short(gpu.name)
-        number = index if gpu.index is None else gpu.index
+        number = str(index if gpu.index is None else gpu.index)
+        number = f"{gpu.node}:{number}" if gpu.node else number
         label = f" {number} {name:<12} " if width >= 56 else f" {number} "
         watts = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"

@@ -236,9 +236,9 @@ def test_a_pause_that_holds_names_the_step_or_the_signal():
 
 def test_a_pause_nobody_can_hold_says_why():
     stuck = job_state(decision=decision("pausing", code="no_client", text="call carbontui.step()"))
-    assert commands.pause_asked(stuck, PAUSE_CMD).text == "asked, no boundary yet: call carbontui.step()"
+    assert commands.pause_asked(stuck, PAUSE_CMD, inputs()).text == "asked, no boundary yet: call carbontui.step()"
     slow = job_state(decision=decision("pausing", code="no_boundary", text="no boundary for 42 s"))
-    assert commands.pause_asked(slow, PAUSE_CMD).text == "asked, no boundary yet"
+    assert commands.pause_asked(slow, PAUSE_CMD, inputs()).text == "asked, no boundary yet"
 
 
 def cap_said(state=None, **news):

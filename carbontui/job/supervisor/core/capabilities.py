@@ -22,7 +22,7 @@ def sigstop_refusal(devices: Sequence[Reading]) -> str:
         if reading.pids is None:
             return f"the driver does not tell which processes use {reading.name}"
         if len(reading.pids) > 1:
-            return f"{len(reading.pids)} processes use {reading.name} (GPU {reading.index})"
+            return f"{len(reading.pids)} processes use {reading.name} ({reading.label})"
         own |= set(reading.pids) - set(reading.foreign_pids)
     return f"its {len(own)} processes use GPUs together" if len(own) > 1 else ""
 

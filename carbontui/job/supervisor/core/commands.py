@@ -11,7 +11,16 @@ import msgspec
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.allowance import Allowance, checked, recognised
-from carbontui.job.supervisor.core import boards, calibration, capabilities, finish, forbidden, override, progress
+from carbontui.job.supervisor.core import (
+    attendance,
+    boards,
+    calibration,
+    capabilities,
+    finish,
+    forbidden,
+    override,
+    progress,
+)
 from carbontui.job.supervisor.core.effects import (
     Effect,
     Keep,
@@ -216,14 +225,20 @@ def pause_held(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Res
         return None
     how = "(SIGSTOP)" if state.asked.freeze else f"at step {state.progress.step}"
     text = f"paused {how}" if observed == "paused" else observed
-    return protocol.Result(cmd.id, True, text=text + until_words(state.override, seen.now_s))
+    return protocol.Result(cmd.id, True, text=text + until_words(state.override, seen.now_s) + _unheard(state, seen))
 
 
-def pause_asked(state: JobState, cmd: protocol.Cmd) -> protocol.Result:
+def pause_asked(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Result:
     """The answer where no step has ended in time."""
     reason = state.decision.reason
-    why = f": {reason.text}" if reason.code == "no_client" else ""
+    why = f": {reason.text}" if reason.code == "no_client" else _unheard(state, seen)
     return protocol.Result(cmd.id, True, text=f"asked, no boundary yet{why}")
+
+
+def _unheard(state: JobState, seen: Inputs) -> str:
+    """'; silent: n2' where part of the job is not heard: nobody knows whether it stands still."""
+    silent = attendance.silent(state.attendance, seen)
+    return f"; silent: {', '.join(silent)}" if silent else ""
 
 
 def cap_held(state: JobState, cmd: protocol.Cmd, seen: Inputs, watts: float) -> protocol.Result | None:

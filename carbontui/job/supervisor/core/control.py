@@ -72,6 +72,8 @@ def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
     asked = _ask(before, seen, level)
     asked = replace(asked, spent_pause=spent)
     state, reason = _observe(asked, seen, level, reason)
+    if seen.silent and state in protocol.LIVE_STATES:
+        reason = protocol.Reason(reason.code, f"{reason.text}; silent: {', '.join(seen.silent)}")
     return asked, Decision(state, reason, level.name, _hold(seen, level))
 
 

@@ -62,6 +62,8 @@ class WatchBoards:
 
     boards: tuple[str, ...] | None
     own_pids: tuple[int, ...]
+    elsewhere: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Those on each other machine of the job, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +211,16 @@ def _boards(after: JobState, seen: Inputs) -> tuple[Effect, ...]:
         parked = all(rank.state == "paused" for rank in seen.ranks)
         active = after.decision.state in ("running", "throttled", "pausing")
         return (Simulate(0.0 if parked or not active else 1.0, after.asked.duty or 1.0),) if seen.ranks else ()
-    own = {rank.pid for rank in seen.ranks} | ({seen.child_pid} if seen.child_pid else set())
+    node_of = {node.host: node.name for node in seen.nodes}
+    own = {rank.pid for rank in seen.ranks if rank.host not in node_of} | (
+        {seen.child_pid} if seen.child_pid else set()
+    )
+    elsewhere = tuple(
+        (name, tuple(sorted(rank.pid for rank in seen.ranks if rank.host == host))) for host, name in node_of.items()
+    )
     strangers = boards.strangers(after.boards, seen)
     disown = (Disown(strangers),) if strangers else ()
-    return (*disown, WatchBoards(after.boards.named, tuple(sorted(own))))
+    return (*disown, WatchBoards(after.boards.named, tuple(sorted(own)), elsewhere))
 
 
 def _told_allowances(before: JobState, after: JobState, seen: Inputs) -> list[Effect]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from carbontui import units
-from carbontui.job.supervisor.core import allowance_rules, boards, finish
+from carbontui.job.supervisor.core import allowance_rules, attendance, boards, finish
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import Capability, Reading
+
+UNREAD_S = 10.0
+"""How long the agents of other machines may take to come up before it is said that their watts are missing."""
 
 
 def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ...]:
@@ -24,13 +27,19 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
     found += allowance_rules.notices(state, seen.now_s)
     if not seen.guarded:
         found.append("unguarded: no restart (the keeper is gone)")
+    if state.spec.nodes is not None and state.spec.nodes.fault:
+        found.append(state.spec.nodes.fault)
+    if silent := attendance.silent(state.attendance, seen):
+        found.append(f"silent: {', '.join(silent)}")
+    if seen.uptime_s >= UNREAD_S and (unread := attendance.unread_nodes(seen)):
+        found.append(f"watts are unknown without {', '.join(unread)}")
     # the screen has room for the first: what makes the watts wrong comes before where the grid data is from
     found += board_notices(seen.devices, seen.readings_age_s)
     if missing := boards.unseen(state.boards, seen):
         found.append(f"{len(missing)} of its boards cannot be seen any more: watts are unknown without them")
     found += [line for line in ours if line]
     found += seen.readings.notices
-    several = {r.uuid: f"GPU {r.index}: " for r in seen.readings.devices} if len(seen.readings.devices) > 1 else {}
+    several = {r.uuid: f"{r.label}: " for r in seen.readings.devices} if len(seen.readings.devices) > 1 else {}
     shared = {reading.uuid for reading in seen.devices if reading.foreign_pids}
     failed = [o for o in seen.limits.outcomes.values() if not o.ok and o.text]
     found += [several.get(o.uuid, "") + o.text for o in failed if o.code != "foreign" or o.uuid not in shared]
@@ -56,12 +65,14 @@ def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
         return [f"the driver has not answered for {silent}: watts are unknown, limits stay as they are until it does"]
     found = []
     for reading in devices:
-        board = f"GPU {reading.index}"
+        board = reading.label
         if reading.lost:
             found.append(f"{board} is lost (it fell off the bus): reset it or reboot; its energy until then is kept")
             continue
-        if reading.power_w is None and reading.caps.get("energy", Capability("unknown")).support != "yes":
-            why = reading.why.get("power_w", "no reading")
+        counts = reading.caps.get("energy", Capability("unknown")).support == "yes"
+        why = reading.why.get("power_w", "no reading")
+        said = why.startswith("nothing read on")  # once, for the whole machine
+        if reading.power_w is None and not counts and not said:
             found.append(f"{board}: no watts can be read ({why}); the energy counted is without them")
         if reading.mig:
             found.append(f"{board}: its watts are those of the whole board, shared by its MIG slices")

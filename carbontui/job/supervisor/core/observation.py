@@ -12,7 +12,7 @@ from carbontui import protocol
 from carbontui.client.unseen import Cause
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core.levels import Level
-from carbontui.power.messages import Outcome, Reading, Readings
+from carbontui.power.messages import Node, Outcome, Reading, Readings
 
 FRESH_S = 5.0
 """A reading of boards older than this is history, not the present."""
@@ -44,8 +44,16 @@ class Rank:
     cannot_hold: str | None = None
     captured: bool = False
     """A CUDA graph was recorded: what replays it shows no step."""
+    world: int = 1
+    """How many ranks it says there are."""
+    unheard_s: float = 0.0
+    """Seconds since anything came from it."""
     timed: tuple[float, int] | None = None
     """Monotonic time of the end of the step that was last timed, and its count."""
+
+    @property
+    def host(self) -> str:
+        return self.process.partition(" ")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,8 @@ class Inputs:
     alive: frozenset[str] = frozenset()
     """The training processes, of those that have ever spoken, that are still there."""
     readings: Readings = NOTHING_READ
+    nodes: tuple[Node, ...] = ()
+    """The other machines of the job."""
     metered: frozenset[str] = frozenset()
     """Boards that have been looked at or counted for this job."""
     limits: LimitNews = NO_LIMITS
@@ -146,6 +156,8 @@ class Observation:
     """`run --sigstop`."""
     freeze_why: str = ""
     """Why SIGSTOP is not to be used now although it was asked for (two processes use a GPU, no keeper to undo it)."""
+    silent: tuple[str, ...] = ()
+    """Machines and ranks that were promised and are not heard."""
     stepped: bool = False
     """A training step has been seen."""
     unseen: Cause | None = None

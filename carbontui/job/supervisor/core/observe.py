@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carbontui.job.supervisor.core import allowance_rules, boards, capabilities, finish, forbidden
+from carbontui.job.supervisor.core import allowance_rules, attendance, boards, capabilities, finish, forbidden
 from carbontui.job.supervisor.core.observation import Inputs, Observation
 from carbontui.job.supervisor.core.state import JobState
 
@@ -37,6 +37,7 @@ def observe(state: JobState, seen: Inputs) -> Observation:
         refused_why=refused.why,
         can_freeze=state.spec.sigstop,
         freeze_why=capabilities.freeze_why(state, seen),
+        silent=attendance.silent(state.attendance, seen),
         stepped=state.progress.step > 0,
         unseen=seen.unseen,
         deaf=finish.why_deaf(seen),

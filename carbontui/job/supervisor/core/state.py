@@ -11,8 +11,9 @@ from carbontui.job.budget import Budget
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import boards, measured, override, progress
+from carbontui.job.supervisor.core import attendance, boards, measured, override, progress
 from carbontui.job.supervisor.core.allowances import Allowances
+from carbontui.job.supervisor.core.attendance import Attendance
 from carbontui.job.supervisor.core.boards import Boards
 from carbontui.job.supervisor.core.control import STARTING, Asked, Decision
 from carbontui.job.supervisor.core.forbidden import ForbiddenHours
@@ -65,6 +66,7 @@ class JobState:
     forbidden: tuple[ForbiddenHours, ...] = ()
     measured: Measured = field(default_factory=Measured)
     boards: Boards = field(default_factory=Boards)
+    attendance: Attendance = field(default_factory=Attendance)
     child: Child = NOT_STARTED
     plan: Plan | None = None
     frontier: protocol.Frontier | None = None
@@ -128,6 +130,7 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
         progress=work,
         measured=known,
         boards=_see_boards(state, seen),
+        attendance=attendance.saw(state.attendance, seen),
         caps_hold=state.spec.cap and boards.take_limits(seen.devices),
         last_loss=leader.loss if leader and leader.loss is not None else state.last_loss,
     )

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from carbontui import protocol, units
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core import allowance_rules, boards, ending, estimating, finish, forbidden, machine
+from carbontui.job.supervisor.core import (
+    allowance_rules,
+    attendance,
+    boards,
+    ending,
+    estimating,
+    finish,
+    forbidden,
+    machine,
+)
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import SENSOR_BOUND, Reading
@@ -75,7 +84,7 @@ def _guess(state: JobState) -> protocol.Guess | None:
 
 def _blind(state: JobState, seen: Inputs) -> bool:
     """Whether a board of the job cannot be read, be it lost or gone: the sum without it is not what the job draws."""
-    if boards.unseen(state.boards, seen) or (state.boards.named and not seen.devices):
+    if attendance.unread_nodes(seen) or boards.unseen(state.boards, seen) or (state.boards.named and not seen.devices):
         return True
     return any(reading.power_w is None for reading in seen.devices)
 
@@ -129,12 +138,13 @@ def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:
         util=reading.util,
         index=reading.index,
         own_w=None if reading.share is None or reading.own_w is None else round(reading.own_w, 2),
+        node=reading.node or None,
     )
 
 
 def _blank(gpu: protocol.Gpu) -> protocol.Gpu:
     """A board whose driver does not answer: known by name, its watts unknown."""
-    return protocol.Gpu(gpu.uuid, gpu.name, None, gpu.limit_w, gpu.parked_w, index=gpu.index)
+    return protocol.Gpu(gpu.uuid, gpu.name, None, gpu.limit_w, gpu.parked_w, index=gpu.index, node=gpu.node)
 
 
 def _provenance(
@@ -160,6 +170,8 @@ def _provenance(
         found["power_w"] = p(board, f"{readings.backend}; CPU and memory {host.how}", age)
     else:
         found["power_w"] = p("measured" if host.how == "measured" else "estimated", host.source, age)
+    if unread := attendance.unread_nodes(seen):
+        found["power_w"] = p(board, f"unknown: {', '.join(unread)}", age)
     energy = _energy_how(state, seen)
     without = "; a board that cannot be read is not in it" if blind else ""
     bound = f" ({SENSOR_BOUND})" if energy in ("measured", "integrated") and totals.gpu_shares else ""

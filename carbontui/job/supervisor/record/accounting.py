@@ -29,6 +29,11 @@ SPLIT = "split"
 """How joules were metered that are a part of what was: others use the board or the CPUs too."""
 
 
+def is_board(device: str) -> bool:
+    """Whether it is no part of a host; those of other machines carry their name, like 'cpu@n2'."""
+    return device.partition("@")[0] not in ESTIMATED
+
+
 @dataclass(frozen=True, slots=True)
 class CarriedOver:
     """What rows of a lost journal had come to; None: nobody knows. `energy_cost` is without rent."""
@@ -111,7 +116,7 @@ class Accounting:
     def meter_samples(self, samples: Iterable[Sample], state: str, watched: frozenset[str]) -> None:
         """Samples of the agent into joules; boards the job does not use are left out."""
         for sample in samples:
-            if sample.uuid in watched or sample.uuid in ESTIMATED:
+            if sample.uuid in watched or not is_board(sample.uuid):
                 self._share[sample.uuid] = sample.share
                 if sample.uuid not in self.meter.devices and (first := self.first_counts.before(sample)) is not None:
                     self.meter.add(first)
@@ -139,11 +144,12 @@ class Accounting:
     @property
     def metered_boards(self) -> frozenset[str]:
         """Boards that have been looked at or counted for this job."""
-        return self.meter.devices - ESTIMATED
+        return frozenset(device for device in self.meter.devices if is_board(device))
 
     def carry_on(self, watched: frozenset[str]) -> None:
         """The job is over: what has not been read for a while (a hanging driver) is counted up to now, as a gap."""
-        self._book(self.meter.carry_on(watched | ESTIMATED, time.monotonic(), time.time()), "running")
+        hosts = self.meter.devices - self.metered_boards
+        self._book(self.meter.carry_on(watched | hosts, time.monotonic(), time.time()), "running")
 
     def _book(self, increments: Iterable[Increment], state: str) -> None:
         wall = time.time()
@@ -153,7 +159,7 @@ class Accounting:
             share = self._share.get(got.uuid)
             joules = got.joules * self.clock.speed * (1.0 if share is None else share)
             how = got.method if share is None or got.method == "model" else SPLIT
-            self.ledger.add(got.uuid, t0, t1, joules, how, state, wall, gpu=got.uuid not in ESTIMATED)
+            self.ledger.add(got.uuid, t0, t1, joules, how, state, wall, gpu=is_board(got.uuid))
             self.watts.add(got.uuid, t0, t1, joules)
 
     def host(self, now_s: float, dt_s: float, state: str, *, held: bool, jobs: int = 1) -> None:

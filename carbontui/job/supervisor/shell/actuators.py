@@ -86,8 +86,8 @@ class Actuators:
                 self._limit(effect)
             case Simulate(activity, duty):
                 self._agent.drive_simulated(activity, duty)
-            case WatchBoards(boards, own_pids):
-                self._agent.watch(boards, own_pids=own_pids)
+            case WatchBoards(boards, own_pids, elsewhere):
+                self._agent.watch(boards, own_pids=own_pids, elsewhere=elsewhere)
             case Disown(boards):
                 self.disown(boards)
             case Record(kind, facts):

@@ -1,12 +1,20 @@
-"""The power agent of one job: as its options want it, and started however long that takes."""
+"""The power agents of one job, here and on its other machines: as its options want them, however long a start takes."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from pathlib import Path
 
+import msgspec
+
+from carbontui import isolation
+from carbontui.cluster import slurm
+from carbontui.cluster.agents import Agents
+from carbontui.cluster.handle import NodeHandle
 from carbontui.job.clock import Clock
-from carbontui.job.spec import Options
+from carbontui.job.spec import Nodes, Options
 from carbontui.job.supervisor.record.recorder import say
 from carbontui.power.handle import AgentHandle
 from carbontui.power.simulated import SimulatedSpec
@@ -15,11 +23,34 @@ RETRY_S = 30.0
 
 
 def agent_of(spec: Options, clock: Clock) -> AgentHandle:
-    """Not started yet; it simulates boards, or leaves limits alone, where the options say so."""
+    """The handle of all boards of the job, wherever they are."""
     simulated = SimulatedSpec(count=spec.simulated.count) if spec.simulated else None
     # a replay on real boards never writes a limit
     monitor = (clock.replay and simulated is None) or not spec.cap
-    return AgentHandle(simulated=simulated, log=say, cwd=Path(spec.dir), job=spec.job, monitor=monitor)
+    local = AgentHandle(simulated=simulated, log=say, cwd=Path(spec.dir), job=spec.job, monitor=monitor)
+    if spec.nodes is None or not spec.nodes.others:
+        return local
+    others = tuple(_on_node(name, spec.nodes, spec, simulated, monitor) for name in spec.nodes.others)
+    return Agents(local if spec.nodes.own else None, spec.nodes.own, others)
+
+
+def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | None, monitor: bool) -> NodeHandle:
+    command = [*nodes.reach[name], sys.executable, "-m", "carbontui.cluster.node"]
+    command += ["--socket", spec.socket, "--job", spec.job]
+    if simulated is not None:
+        command += ["--simulated", msgspec.json.encode(simulated).decode()]
+    if monitor:
+        command.append("--monitor")
+    environment = slurm.step_environment(isolation.environment(os.environ))
+    return NodeHandle(
+        name,
+        command,
+        environment,
+        path=Path(spec.socket),
+        simulated=simulated is not None,
+        log=say,
+        job=spec.job,
+    )
 
 
 async def keep_starting(agent: AgentHandle, *, fast: bool) -> None:

@@ -169,7 +169,7 @@ class Requests:
             return reply.result
         if reply.awaits == "pause":
             held = await self._ticks.until(lambda: commands.pause_held(self._cell.state, cmd, self._look()), ACK_WAIT_S)
-            return held or commands.pause_asked(self._cell.state, cmd)
+            return held or commands.pause_asked(self._cell.state, cmd, self._look())
         watts = float(cmd.args["value_w"])
         taken = await self._ticks.until(
             lambda: commands.cap_held(self._cell.state, cmd, self._look(), watts), ACK_WAIT_S

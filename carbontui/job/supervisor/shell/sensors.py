@@ -73,6 +73,7 @@ class Sensors:
             ranks=ranks,
             alive=alive(state.progress.processes or (), ranks),
             readings=self._agent.readings,
+            nodes=self._agent.nodes(),
             metered=metered,
             limits=LimitNews(limit_asked, limit_pending, self._agent.left, dict(self._agent.outcomes)),
             zone=zone,
@@ -88,11 +89,15 @@ class Sensors:
 def rank_of(peer: Peer, mono_s: float) -> Rank:
     """What a training process has said last."""
     assert peer.obs is not None and peer.hello is not None
-    return rank_told(peer.hello, peer.obs, mono_s - peer.step_mono_s, peer.timed)
+    return rank_told(peer.hello, peer.obs, mono_s - peer.step_mono_s, peer.timed, mono_s - peer.heard_mono_s)
 
 
 def rank_told(
-    hello: protocol.Hello, obs: protocol.Obs, quiet_s: float = 0.0, timed: tuple[float, int] | None = None
+    hello: protocol.Hello,
+    obs: protocol.Obs,
+    quiet_s: float = 0.0,
+    timed: tuple[float, int] | None = None,
+    unheard_s: float = 0.0,
 ) -> Rank:
     """A training process by its own words."""
     return Rank(
@@ -115,6 +120,8 @@ def rank_told(
         cannot_hold=obs.cannot_hold,
         captured=obs.captured,
         timed=timed,
+        world=hello.world,
+        unheard_s=unheard_s,
     )
 
 

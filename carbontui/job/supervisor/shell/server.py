@@ -8,10 +8,6 @@ temporary name and renamed, so that a stale one is replaced atomically, and it i
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import socket
-import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,7 +17,7 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from carbontui import __version__, paths, protocol
+from carbontui import __version__, local_socket, protocol
 
 BAD_LINES_MAX = 100
 QUEUE_MAX_B = 1024 * 1024
@@ -46,6 +42,7 @@ class Peer:
     writer: asyncio.StreamWriter
     hello: protocol.Hello | None = None
     obs: protocol.Obs | None = None
+    heard_mono_s: float = 0.0
     step_mono_s: float = 0.0
     timed: tuple[float, int] | None = None
     """Monotonic time of the end of the step that was last timed, and its count."""
@@ -87,12 +84,6 @@ class Requests(Protocol):
     def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer: ...
 
 
-def peer_uid(connection: socket.socket) -> int:
-    """The uid at the other end of a Unix socket (SO_PEERCRED)."""
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", raw)[1])
-
-
 class Server:
     """The listening socket and its peers."""
 
@@ -110,23 +101,7 @@ class Server:
 
     async def open(self) -> None:
         """Bind (0600, in a 0700 directory that is ours) and listen. Raises OSError or PermissionError."""
-        paths.private_dir(self.path.parent)
-        temporary = self.path.with_name(f".{self.path.stem}.{os.getpid()}")
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        mask = os.umask(0o177)
-        try:
-            listener.bind(str(temporary))
-            listener.listen(64)
-            listener.setblocking(False)
-            temporary.rename(self.path)
-        except OSError:
-            listener.close()
-            raise
-        finally:
-            os.umask(mask)
-        self._inode = self.path.stat().st_ino
+        listener, self._inode = local_socket.listen(self.path)
         self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=protocol.LINE_MAX)
 
     async def keep_open(self) -> None:
@@ -157,9 +132,7 @@ class Server:
         """Stop listening and drop everyone; removes the socket when it is still ours."""
         if self._server is not None:
             self._server.close()
-        with contextlib.suppress(OSError):
-            if self.path.stat().st_ino == self._inode:
-                self.path.unlink()
+        local_socket.remove(self.path, self._inode)
         for peer in list(self.peers):
             peer.writer.close()
         await asyncio.sleep(0)
@@ -179,8 +152,7 @@ class Server:
     # --- one connection ---
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        uid = peer_uid(writer.get_extra_info("socket"))
-        if uid not in (os.getuid(), 0):
+        if not local_socket.may_speak(writer.get_extra_info("socket")):
             writer.close()
             return
         peer = Peer(writer)
@@ -238,7 +210,7 @@ class Server:
         return True
 
     def _hear_rank(self, peer: Peer, message: protocol.FromPeer) -> None:
-        now = time.monotonic()
+        now = peer.heard_mono_s = time.monotonic()
         if isinstance(message, protocol.Obs):
             if peer.obs is None or message.step != peer.obs.step:
                 peer.step_mono_s = now

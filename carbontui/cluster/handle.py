@@ -1,0 +1,165 @@
+"""The supervisor's end of another node: its agent is started, replaced when it dies or falls silent, and heard.
+
+To the supervisor a node's boards look like those of this machine. Its clock is not believed: what it read is dated by
+when that arrived here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from carbontui.cluster.messages import LINE_MAX, FromNode, Line, Open, Shut, Up, decode_from_node
+from carbontui.cluster.relay import Relay
+from carbontui.power.handle import AgentHandle
+from carbontui.power.messages import Done, Gone, Node, Outcome, Report, encode
+
+HOST_PARTS = frozenset({"cpu", "dram"})
+SHIFTS = 60
+"""Reports of which the quickest tells how far the two clocks are apart: about the last half minute."""
+
+
+class NodeHandle(AgentHandle):
+    """The agent on node `name`, started by `command` with `environment`. Its ranks speak to the socket at `path`."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        path: Path,
+        simulated: bool,
+        log: Callable[[str], None],
+        job: str,
+    ) -> None:
+        super().__init__(log=log, cwd=Path("/"), job=job)
+        self.name = name
+        self.host = ""
+        self._who = f"node {name}"
+        self._silence = "nothing comes from it"
+        self._command, self._environment, self._path = command, environment, path
+        self._of_simulated = simulated
+        self._relays: dict[int, Relay] = {}
+        self._carrying: set[asyncio.Task[None]] = set()
+        self._shifts: deque[float] = deque(maxlen=SHIFTS)
+        self._born_s = time.monotonic()
+        self._ever_s: float | None = None
+
+    def news(self, now_mono_s: float) -> Node:
+        since = self._born_s if self._ever_s is None else self._ever_s
+        return Node(self.name, self.host, now_mono_s - since, self.readings.age_s(now_mono_s))
+
+    async def _open(self) -> tuple[Process, asyncio.StreamReader, asyncio.StreamWriter]:
+        self._shifts.clear()
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=LINE_MAX,
+            start_new_session=True,
+            cwd="/",
+            env=self._environment,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        return process, process.stdout, process.stdin
+
+    def _decode(self, line: bytes) -> FromNode:  # type: ignore[override]
+        return decode_from_node(line)
+
+    def _take(self, message: FromNode) -> None:
+        self._heard_s = self._ever_s = time.monotonic()
+        if isinstance(message, Up):
+            self.host = message.host
+        elif isinstance(message, Open):
+            self._connect(message.c)
+        elif isinstance(message, Line | Shut):
+            relay = self._relays.get(message.c)
+            if relay is not None:
+                relay.hear(message.text) if isinstance(message, Line) else relay.end()
+        elif isinstance(message, Report):
+            super()._take(self._dated(message))
+        elif isinstance(message, Done | Gone):
+            super()._take(structs.replace(message, outcomes=tuple(self._here(o) for o in message.outcomes)))
+        else:
+            super()._take(message)
+
+    # --- boards ---
+
+    def _dated(self, report: Report) -> Report:
+        """The report by our clocks, its boards and host named as of this node."""
+        now, wall = time.monotonic(), time.time()
+        self._shifts.append(now - report.readings.mono_s)
+        shift = min(self._shifts)
+
+        def by_wall(mono_s: float) -> float:
+            return wall - (now - mono_s)
+
+        mono = report.readings.mono_s + shift
+        readings = structs.replace(
+            report.readings,
+            mono_s=mono,
+            wall_s=by_wall(mono),
+            devices=tuple(
+                structs.replace(device, uuid=self._named(device.uuid), node=self.name)
+                for device in report.readings.devices
+            ),
+            notices=tuple(f"{self.name}: {notice}" for notice in report.readings.notices),
+        )
+        samples = tuple(
+            structs.replace(
+                sample,
+                uuid=self._named(sample.uuid),
+                mono_s=sample.mono_s + shift,
+                wall_s=by_wall(sample.mono_s + shift),
+            )
+            for sample in report.samples
+        )
+        return Report(readings, samples)
+
+    def _named(self, uuid: str) -> str:
+        """A board's own UUID; what other nodes call the same (host, simulated boards) with the node's name."""
+        return f"{uuid}@{self.name}" if uuid in HOST_PARTS or self._of_simulated else uuid
+
+    def _here(self, outcome: Outcome) -> Outcome:
+        return structs.replace(outcome, uuid=self._named(outcome.uuid))
+
+    def _left_behind(self, told: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+        return ()  # the leases of that node lie on that node
+
+    # --- connections ---
+
+    def _connect(self, c: int) -> None:
+        relay = self._relays[c] = Relay(c, self._say)
+        task = asyncio.ensure_future(self._carry(relay))
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
+
+    async def _carry(self, relay: Relay) -> None:
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(self._path), limit=LINE_MAX)
+        except OSError:
+            await self._say(Shut(relay.c))
+        else:
+            await relay.carry(reader, writer)
+        self._relays.pop(relay.c, None)
+
+    async def _say(self, message: Struct) -> None:
+        writer = self._writer
+        if writer is not None and not writer.is_closing():
+            writer.write(encode(message))
+            with contextlib.suppress(OSError):
+                await writer.drain()
+
+    def _hang_up(self) -> None:
+        super()._hang_up()
+        for relay in list(self._relays.values()):
+            relay.end()
+        self._relays.clear()

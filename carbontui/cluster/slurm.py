@@ -1,0 +1,73 @@
+"""What a Slurm job's environment says of its nodes, and the commands of Slurm that are used."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+
+ASK_S = 20.0
+KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF"})
+"""Of Slurm's variables: every other one is an option for an srun that is started under it."""
+
+
+class SlurmError(RuntimeError):
+    """A command of Slurm failed; the text says which, and what it said."""
+
+
+def ask(*command: str, given: str | None = None) -> str:
+    """The standard output of a command of Slurm. Raises SlurmError."""
+    try:
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, errors="replace", timeout=ASK_S, check=False
+        )
+    except FileNotFoundError:
+        raise SlurmError(f"{command[0]}: not found; this needs a machine with Slurm's commands") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SlurmError(f"{command[0]}: {error}") from None
+    if done.returncode:
+        said = " ".join(done.stderr.split())[:300] or f"ended with {done.returncode}"
+        raise SlurmError(f"{command[0]}: {said}")
+    return done.stdout
+
+
+def in_step(environment: Mapping[str, str]) -> bool:
+    """Whether this process is a task of a job step; in a batch script the step's number is none that exists."""
+    step = environment.get("SLURM_STEP_ID", "")
+    return step.isdigit() and int(step) < 2**31
+
+
+def promised_nodes(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of this job's nodes where there are several and this process speaks for all of them, else ().
+
+    Raises SlurmError.
+    """
+    count, listed = environment.get("SLURM_JOB_NUM_NODES", ""), environment.get("SLURM_JOB_NODELIST", "")
+    if not count.isdigit() or int(count) < 2 or not listed or in_step(environment):
+        return ()
+    return tuple(ask("scontrol", "show", "hostnames", listed).split())
+
+
+def own_node(environment: Mapping[str, str], nodes: tuple[str, ...], host: str) -> str:
+    """Which of the nodes this machine is; '' when it is none (salloc on a login node)."""
+    for name in (environment.get("SLURMD_NODENAME", ""), host, host.partition(".")[0]):
+        if name in nodes:
+            return name
+    return ""
+
+
+def step_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """For an srun of ours: none of the job's own options, which would ask for its tasks and CPUs once more."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(("SLURM_", "SRUN_", "SBATCH_")) or name in KEPT
+    }
+
+
+def on_node(job: str, node: str) -> tuple[str, ...]:
+    """The start of a command on one node of a job, beside whatever else runs there."""
+    return (
+        *("srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--cpus-per-task=1"),
+        *("--mpi=none", "--kill-on-bad-exit=0", "--input=all", "--chdir=/", "--quiet"),
+        "--job-name=carbontui",
+    )

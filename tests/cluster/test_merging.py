@@ -1,0 +1,67 @@
+"""The boards of several machines as one list, and the names of a Slurm job's nodes."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from carbontui.cluster import slurm
+from carbontui.cluster.agents import merged
+from carbontui.power.messages import HostReading, Reading, Readings
+
+
+def readings(uuid: str, mono_s: float, **fields) -> Readings:
+    board = Reading(uuid=uuid, name="H100", power_w=500.0)
+    return Readings(mono_s=mono_s, devices=(board,), host=HostReading(100.0, 20.0, source="rapl"), **fields)
+
+
+def test_boards_carry_their_machine_and_hosts_add_up():
+    found = merged([("n1", readings("GPU-a", 100.0)), ("n2", readings("GPU-b", 101.0))], 101.0)
+    assert [(device.node, device.uuid, device.power_w) for device in found.devices] == [
+        ("n1", "GPU-a", 500.0),
+        ("n2", "GPU-b", 500.0),
+    ]
+    assert (found.mono_s, found.host.cpu_w, found.host.dram_w) == (101.0, 200.0, 40.0)
+
+
+def test_watts_of_a_machine_that_tells_nothing_any_more_are_unknown():
+    found = merged([("n1", readings("GPU-a", 100.0)), ("n2", readings("GPU-b", 90.0))], 100.0)
+    assert [device.power_w for device in found.devices] == [500.0, None]
+    assert found.host.cpu_w == 100.0
+
+
+def test_a_machine_that_was_never_read_adds_nothing():
+    found = merged([("n1", readings("GPU-a", 100.0)), ("n2", Readings())], 100.0)
+    assert [device.node for device in found.devices] == ["n1"]
+
+
+def test_a_batch_script_speaks_for_all_nodes_and_a_task_for_none(tmp_path, monkeypatch):
+    (tmp_path / "scontrol").write_text('#!/bin/sh\n[ "$3" = "n[1-3]" ] && printf "n1\\nn2\\nn3\\n"\n')
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", "SLURM_JOB_NODELIST": "n[1-3]"}
+    assert slurm.promised_nodes(job) == ("n1", "n2", "n3")
+    assert slurm.promised_nodes({**job, "SLURM_STEP_ID": "4294967291"}) == ("n1", "n2", "n3")
+    assert slurm.promised_nodes({**job, "SLURM_STEP_ID": "0"}) == ()
+    assert slurm.promised_nodes({**job, "SLURM_JOB_NUM_NODES": "1"}) == ()
+    assert slurm.own_node({"SLURMD_NODENAME": "n2"}, ("n1", "n2"), "host") == "n2"
+    assert slurm.own_node({}, ("n1", "n2"), "n1.cluster.org") == "n1"
+    assert slurm.own_node({}, ("n1", "n2"), "login") == ""
+
+
+def test_a_command_of_slurm_that_fails_is_told_in_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(slurm.SlurmError, match="scontrol: not found"):
+        slurm.ask("scontrol", "ping")
+    (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'slurm_load: Unable to\ncontact controller' >&2\nexit 1\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    with pytest.raises(slurm.SlurmError, match=r"^scontrol: slurm_load: Unable to contact controller$"):
+        slurm.ask("scontrol", "ping")
+
+
+def test_a_step_of_ours_takes_over_none_of_the_jobs_options():
+    kept = slurm.step_environment(
+        {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "8", "SBATCH_EXPORT": "NONE", "PATH": "/bin", "SLURM_CONF": "/c"}
+    )
+    assert kept == {"SLURM_JOB_ID": "7", "PATH": "/bin", "SLURM_CONF": "/c"}

@@ -1,0 +1,81 @@
+"""Machines and ranks that were promised and are silent are said; nobody is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from states import NOW_S, inputs, job_state, rank
+
+from carbontui.job.supervisor.core import attendance, commands, control, notices, state, status
+from carbontui.job.supervisor.core.observe import observe
+from carbontui.power.messages import Node
+from carbontui.protocol import Cmd, Pids
+
+
+def ranks_of(*heard: int, world: int = 4, unheard_s: float = 0.0):
+    return tuple(
+        rank(rank=r, world=world, process=f"h{r // 2} {r + 7} 1", unheard_s=unheard_s, gen=1, step=5) for r in heard
+    )
+
+
+def after(made, *moments):
+    """The state once each of these moments has been seen."""
+    for seen in moments:
+        made = state.absorb(made, seen)
+    return made
+
+
+def test_a_rank_that_never_came_is_said_after_six_seconds_and_no_sooner():
+    seen = [inputs(NOW_S + 100 + t, ranks=ranks_of(0, 1, 3)) for t in (0, 3, 7)]
+    made = after(job_state(), *seen[:2])
+    assert attendance.silent(made.attendance, seen[1]) == ()
+    made = after(made, seen[2])
+    assert attendance.silent(made.attendance, seen[2]) == ("rank 2",)
+
+
+def test_neighbours_that_never_came_are_one_word():
+    seen = [inputs(NOW_S + 100 + t, ranks=ranks_of(0, world=16)) for t in (0, 7)]
+    made = after(job_state(), *seen)
+    assert attendance.silent(made.attendance, seen[1]) == ("ranks 1-15",)
+
+
+def test_a_rank_that_falls_silent_is_named_with_its_machine():
+    first = inputs(NOW_S + 100, ranks=ranks_of(0, 1, 2, 3))
+    later = inputs(NOW_S + 110, ranks=(*ranks_of(0, 1, 2), *ranks_of(3, unheard_s=8.0)))
+    made = after(job_state(), first, later)
+    assert attendance.silent(made.attendance, later) == ("rank 3 (h1)",)
+
+
+def test_the_ranks_of_a_silent_machine_go_with_it():
+    first = inputs(NOW_S + 100, ranks=ranks_of(0, 1, 2, 3), nodes=(Node("n2", "h1", 0.0, 0.0),))
+    later = inputs(NOW_S + 110, ranks=ranks_of(0, 1), nodes=(Node("n2", "h1", 9.0, 9.0),))
+    made = after(job_state(), first, later)
+    assert attendance.silent(made.attendance, later) == ("n2",)
+
+
+def test_a_new_start_of_the_command_promises_anew():
+    before = inputs(NOW_S + 100, ranks=ranks_of(0, 1, 2, 3))
+    again = inputs(NOW_S + 200, ranks=ranks_of(0, world=1), starts=2)
+    made = after(job_state(), before, again)
+    assert attendance.silent(made.attendance, again) == ()
+
+
+def test_state_line_pause_watts_and_notices_say_who_is_silent():
+    seen = inputs(NOW_S + 100, ranks=ranks_of(0, world=1), nodes=(Node("n2", "", 9.0, float("inf")),))
+    made = after(job_state(), seen)
+    asked, decision = control.decide(made.asked, observe(made, seen))
+    assert decision.reason.text.endswith("; silent: n2")
+    made = replace(made, asked=asked, decision=decision)
+    told = status.status(made, seen, host="n1", pids=Pids(1, 2, 3, 4), notices=notices.notices(made, seen, ()))
+    assert told.power_w is None and told.provenance["power_w"].source == "unknown: n2"
+    assert "silent: n2" in told.notices and "watts are unknown without n2" in told.notices
+    assert commands.pause_asked(made, Cmd(1, "pause"), seen).text == "asked, no boundary yet; silent: n2"
+
+
+def test_a_job_that_is_over_misses_nobody():
+    from carbontui.job.child import Child
+
+    seen = inputs(NOW_S + 100, child=Child("exited", code=0), nodes=(Node("n2", "", 9.0, 9.0),))
+    made = job_state()
+    _, decision = control.decide(made.asked, observe(made, seen))
+    assert "silent" not in decision.reason.text

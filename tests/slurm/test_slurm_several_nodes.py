@@ -1,0 +1,79 @@
+"""One job on two nodes of a real Slurm: both stop at one step, and what falls silent is said."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from cluster import Cluster, missing
+from house import House, until
+from several import Several
+
+pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(400)]
+
+
+@pytest.fixture
+def job():
+    if why := missing():
+        pytest.skip(why)
+    pytest.importorskip("torch")
+    cluster = Cluster(nodes=2)
+    with tempfile.TemporaryDirectory(prefix="ct-", dir="/var/tmp") as root:
+        house = House(Path(root), None)
+        try:
+            cluster.start()
+            made = Several(cluster, house)
+            made.until_all()
+            yield made
+            made.end()
+        finally:
+            cluster.end()
+            house.end()
+
+
+def test_two_nodes_stop_at_one_step_whatever_of_ours_dies_and_a_lost_node_is_said(job):
+    assert "paused at step" in job.tell("pause") or until(lambda: job.served().state == "paused", 10)
+    held = job.steps()
+    assert held[0] == held[1] > 0
+    status = job.served()
+    assert status.power_w is not None and {"n1", "n2"} >= {gpu.node for gpu in status.gpus}
+
+    # a supervisor that is killed while they stand: its successor takes the pause over, no step in between
+    before = job.pid("supervisor")
+    os.kill(before, signal.SIGKILL)
+    until(lambda: job.pid("supervisor") != before and (s := job.served()) and s.clients == 2, 14, "a successor")
+    assert job.served().state == "paused" and job.steps() == held
+
+    # the agent of the other node is killed: another comes
+    (agent,) = job.node_agents("n2")
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: (now := job.node_agents("n2")) and now != [agent], 15, "another agent")
+    until(lambda: job.served().clients == 2, 10, "both ranks")
+    assert job.steps() == held
+    job.tell("resume")
+    until(lambda: min(job.steps()) > max(held) + 5, 10, "steps on both nodes")
+
+    # the other node falls silent: said, and the sum of watts is not shown without it
+    frozen = job.cluster.processes_of("n2")
+    for pid in frozen:
+        os.kill(pid, signal.SIGSTOP)
+    since = time.monotonic()
+    status = until(lambda: (s := job.served()) and "silent: n2" in s.reason.text and s, 10, "word of the silent node")
+    assert time.monotonic() - since < 10
+    assert status.power_w is None and status.provenance["power_w"].source == "unknown: n2"
+    assert any("silent: n2" in notice for notice in status.notices)
+    assert "silent: n2" in job.tell("pause")
+    job.tell("resume")
+    for pid in frozen:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: (s := job.served()) and "silent" not in s.reason.text and s.clients == 2, 60, "the node's return")
+
+    job.cluster.run("scancel", job.id)
+    job.until_over()
+    assert job.left_over() == []
+    counted = job.counted_s()
+    assert {"cpu", "cpu@n2"} <= set(counted)
