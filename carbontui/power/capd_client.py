@@ -1,4 +1,4 @@
-"""NVML with capd behind it: what the driver lets only root do is asked of capd, where it runs on this machine."""
+"""NVML with zeusd or capd behind it: what the driver lets only root do is asked of these, where one runs here."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from collections.abc import Callable
 import msgspec
 
 from carbontui.power import capd_wire as wire
+from carbontui.power import zeusd_client
 from carbontui.power.devices import NO_PERMISSION, DeviceError
 from carbontui.power.nvml import NvmlBackend
+from carbontui.power.zeusd_client import Zeusd
 
 ANSWER_S = 2.0
 SOON_S = 1.5
@@ -22,22 +24,38 @@ AGAIN_S = 0.05
 
 
 class CapdBackend(NvmlBackend):
-    """Reads from the driver; writes to it, or through capd once the driver has refused."""
+    """Reads from the driver; writes to it, or through zeusd or capd once the driver has refused."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
         self.through_capd = False
         """The driver refuses our writes and capd takes them."""
+        self._zeusd: Zeusd | None = None
         self._away = False
         self._link: socket.socket | None = None
         self._inbox = bytearray()
         self._beat_at = 0.0
 
+    @property
+    def through(self) -> str:
+        """By whom limits are set instead of by us; '' where the driver lets us."""
+        return "zeusd" if self._zeusd is not None else "capd" if self.through_capd else ""
+
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
-        self._write(lambda: super(CapdBackend, self).set_limit_mw(uuid, milliwatts), wire.Limit(uuid, milliwatts))
+        info = self._infos[uuid]
+        self._write(
+            lambda: super(CapdBackend, self).set_limit_mw(uuid, milliwatts),
+            lambda zeusd: zeusd.set_limit_mw(info, milliwatts),
+            wire.Limit(uuid, milliwatts),
+        )
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
-        self._write(lambda: super(CapdBackend, self).lock_clocks(uuid, mhz), wire.Lock(uuid, mhz))
+        info = self._infos[uuid]
+        self._write(
+            lambda: super(CapdBackend, self).lock_clocks(uuid, mhz),
+            lambda zeusd: zeusd.lock_clocks(info, mhz),
+            wire.Lock(uuid, mhz),
+        )
 
     @property
     def away(self) -> bool:
@@ -60,14 +78,23 @@ class CapdBackend(NvmlBackend):
         self._hang_up()
         super().close()
 
-    def _write(self, direct: Callable[[], None], request: wire.Request) -> None:
+    def _write(self, direct: Callable[[], None], by_zeusd: Callable[[Zeusd], None], request: wire.Request) -> None:
         """Raises DeviceError."""
+        if self._zeusd is not None:
+            by_zeusd(self._zeusd)
+            return
         if not self.through_capd:
             try:
                 direct()
                 return
             except DeviceError as error:
-                if error.code != NO_PERMISSION or self._ask(wire.Beat()) is None:
+                if error.code != NO_PERMISSION:
+                    raise
+                if (zeusd := zeusd_client.find()) is not None:
+                    by_zeusd(zeusd)
+                    self._zeusd = zeusd
+                    return
+                if self._ask(wire.Beat()) is None:
                     raise
             self.through_capd = True
         until = time.monotonic() + SOON_S

@@ -108,8 +108,8 @@ class Limiter:
             return board.refusal(error)
         finally:
             board.lease.let_go()
-        through = "; through capd" if getattr(self._backend, "through_capd", False) else ""
-        return Capability("yes", power_limit.span(board.info) + through)
+        through = getattr(self._backend, "through", "")
+        return Capability("yes", power_limit.span(board.info) + (f"; through {through}" if through else ""))
 
     def _board_lease(self, uuid: str) -> BoardLease:
         return BoardLease(self._store, uuid, self._job, self._say)
