@@ -38,6 +38,7 @@ VERBS: dict[str, str] = {
     "completion": "completion",
     "demo": "demo",
     "doctor": "doctor",
+    "estimate": "estimate",
     "explain": "report",
     "forbid": "overrule",
     "grid": "grid",

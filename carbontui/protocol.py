@@ -217,6 +217,15 @@ class Estimate(Struct, frozen=True, kw_only=True):
     energy_wall_kwh: float | None = None
     energy_lo_kwh: float | None = None
     energy_hi_kwh: float | None = None
+    gco2_g: float | None = None
+    """Flat out from the job's start on the grid as it was and is expected; its interval holds the forecast's error."""
+    gco2_lo_g: float | None = None
+    gco2_hi_g: float | None = None
+    cost: float | None = None
+    """In the job's currency, rent included; null without one, or where no price is known."""
+    cost_lo: float | None = None
+    cost_hi: float | None = None
+    currency: str | None = None
     drifting: bool = False
     """Steps become slower or faster: the interval does not cover what that will go on to do."""
     drift: float = 0.0

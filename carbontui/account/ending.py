@@ -95,6 +95,15 @@ def ending(
     return ExpectedEnd(ending_g, run_now, _with_band(run_now - total, less, spread, fade, unsure), rest_kwh)
 
 
+def flat_out(part: Stretch, slots: Slots) -> Banded | None:
+    """Grams of one stretch at the forecast, with its 80 % band; None where no slot has a value."""
+    means = _held(slots.mean)
+    if not means:
+        return None
+    kwh = _kwh([part], slots.start_s, slots.step_s, len(means))
+    return _with_band(_sum(kwh, means), kwh, _spread(slots), math.exp(-slots.step_s / ERROR_MEMORY_S), 0.0)
+
+
 def to_come(
     rest: Sequence[Stretch],
     start_s: float,

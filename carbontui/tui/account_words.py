@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
@@ -22,13 +24,33 @@ def at_end(end: protocol.AtEnd) -> str:
 
 
 def estimate(found: protocol.Estimate) -> str:
-    """'22 h 16 flat out (22 h 05 to 22 h 27), 17.0 kWh (16.8 kWh to 17.2 kWh)'; a drift is said."""
-    told = f"{units.fmt_duration(found.work_s)} flat out"
-    told += f" ({units.fmt_duration(found.work_lo_s)} to {units.fmt_duration(found.work_hi_s)})"
-    if found.energy_wall_kwh is not None:
-        lo, hi = units.fmt_kwh(found.energy_lo_kwh), units.fmt_kwh(found.energy_hi_kwh)
-        told += f", {units.fmt_kwh(found.energy_wall_kwh)} ({lo} to {hi})"
-    return f"{told}; drifting: steps took {found.drift:+.0%} over what was seen" if found.drifting else told
+    """'22 h 16 flat out (22 h 05 to 22 h 27), 17.0 kWh (16.8 kWh to 17.2 kWh), ...'; a drift is said."""
+    parts = dict(estimate_rows(found))
+    value, _, between = parts["time"].partition(" (")
+    told = [f"{value} flat out ({between}"]
+    told += [parts[label] + (" CO2" if label == "CO2" else "") for label in ("energy", "CO2", "cost") if label in parts]
+    drift = f"; drifting: steps took {found.drift:+.0%} over what was seen" if found.drifting else ""
+    return ", ".join(told) + drift
+
+
+def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
+    """(label, words) of the whole work flat out: time, energy, CO2 and money, each with its interval."""
+
+    def row(label: str, shown: Callable[[float], str], *values: float | None) -> list[tuple[str, str]]:
+        value, lo, hi = values
+        if value is None:
+            return []
+        between = "" if lo is None or hi is None else f" ({shown(lo)} to {shown(hi)})"
+        return [(label, f"{shown(value)}{between}")]
+
+    rows = row("time", units.fmt_duration, found.work_s, found.work_lo_s, found.work_hi_s)
+    rows += row("energy", units.fmt_kwh, found.energy_wall_kwh, found.energy_lo_kwh, found.energy_hi_kwh)
+    rows += row("CO2", units.fmt_grams, found.gco2_g, found.gco2_lo_g, found.gco2_hi_g)
+    currency = found.currency or ""
+    rows += row("cost", lambda value: units.fmt_money(value, currency), found.cost, found.cost_lo, found.cost_hi)
+    if found.drifting:
+        rows.append(("drifting", f"steps took {found.drift:+.0%} over what was seen: the interval does not cover more"))
+    return rows
 
 
 def allowance(found: protocol.Allowance, now_s: float) -> str:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
 from carbontui import protocol, units
+from carbontui.account.ending import BAND_SIGMAS, Slots, Stretch, flat_out, to_come
+from carbontui.account.estimate import Prediction
 from carbontui.job.supervisor.core import machine
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -27,10 +33,55 @@ def estimate(state: JobState, seen: Inputs) -> protocol.Estimate | None:
         energy_wall_kwh=kwh(found.value),
         energy_lo_kwh=kwh(found.lo),
         energy_hi_kwh=kwh(found.hi),
+        **_grams(state, found, full_w),
+        **_money(state, seen, found, full_w),
         drifting=found.drifting,
         drift=round(found.drift, 4),
         steps_seen=len(work.blocks.times) * work.blocks.size,
     )
+
+
+TO_95 = 1.96 / BAND_SIGMAS
+"""From the half-width of an 80 % band to that of a 95 % one."""
+
+
+def _grams(state: JobState, found: Prediction, full_w: float | None) -> dict[str, Any]:
+    """CO2 flat out from the job's start; the errors of time and forecast are strangers and add in squares."""
+    outlook = state.outlook
+    if full_w is None or outlook is None:
+        return {}
+    slots = Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi)
+    whole = flat_out(Stretch(state.start_s, state.start_s + found.value, full_w), slots)
+    if whole is None or whole.value <= 0:
+        return {}
+    shares = [(found.hi - found.value) / found.value, (found.value - found.lo) / found.value]
+    band = 0.0 if whole.hi is None else TO_95 * (whole.hi - whole.value) / whole.value
+    up, down = (math.hypot(share, band) for share in shares)
+    lo = max(0.0, whole.value * (1 - down))
+    return {"gco2_g": round(whole.value, 6), "gco2_lo_g": round(lo, 6), "gco2_hi_g": round(whole.value * (1 + up), 6)}
+
+
+def _money(state: JobState, seen: Inputs, found: Prediction, full_w: float | None) -> dict[str, Any]:
+    """Cost flat out from the job's start at the prices known, rent included; its interval is that of the time."""
+    spec, outlook = state.spec, state.outlook
+    if spec.currency is None or full_w is None:
+        return {}
+    known = outlook is not None and any(price is not None for price in outlook.price)
+    if not known and spec.price_per_kwh is None and not spec.gpu_price:
+        return {}
+    start_s, step_s = 0.0, 900.0
+    prices: Sequence[float | None] = (spec.price_per_kwh or 0.0,)
+    if known and outlook is not None:
+        start_s, step_s, prices = outlook.start_s, outlook.step_s, outlook.price
+    rent = (spec.gpu_price or 0.0) * len(seen.devices)
+
+    def cost(seconds: float) -> float | None:
+        part = Stretch(state.start_s, state.start_s + seconds, full_w)
+        value = to_come([part], start_s, step_s, prices, rent_per_h=rent)
+        return None if value is None else round(value, 6)
+
+    ends = {"cost": cost(found.value), "cost_lo": cost(found.lo), "cost_hi": cost(found.hi)}
+    return {**ends, "currency": spec.currency}
 
 
 def provenance(state: JobState) -> protocol.Provenance:

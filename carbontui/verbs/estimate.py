@@ -1,0 +1,203 @@
+"""`estimate`: start a training for at most 90 seconds, tell what the whole of it would take, and stop it again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from carbontui import link, paths, protocol
+from carbontui.job import launch, store
+from carbontui.job import spec as job_spec
+from carbontui.tui import account_words
+from carbontui.verbs import overrule, run, talk
+from carbontui.verbs.failure import Failure, Finite
+
+LONGEST_S = 90.0
+LEAST_S = 20.0
+"""Warm-up and the first reading of the watts take about this long."""
+NARROW = 0.02
+"""An interval of this half-width (as a share) is good enough to stop early."""
+VARIABLE = "CARBONTUI_ESTIMATE"
+"""Set to 1 in the script's environment, so that it may leave out what a trial should not do."""
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    short_help="Run a training for up to 90 s and tell what the whole takes.",
+)
+@click.option("--zone", help="Grid zone, like DE.")
+@click.option(
+    "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV for the CO2."
+)
+@click.option("--steps", type=click.IntRange(1), help="Optimizer steps of the whole run, where the script tells none.")
+@click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
+@click.option("--currency", help="ISO code of every price, like EUR.")
+@click.option("--yes", is_flag=True, help="Do not ask before the command is started.")
+@click.option("--json", "as_json", is_flag=True, help="The job's status, with the estimate in it, as JSON.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def estimate(
+    ctx: click.Context,
+    zone: str | None,
+    grid_file: str | None,
+    steps: int | None,
+    gpu_price: float | None,
+    currency: str | None,
+    yes: bool,
+    as_json: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Start a training for at most 90 s, tell what the whole of it would take, and stop it: carbontui estimate --
+    python train.py
+
+    The script runs for real, with CARBONTUI_ESTIMATE=1 in its environment; what it writes stays.
+    """
+    if not command:
+        raise Failure("estimate needs a command: carbontui estimate -- python train.py ...", 2)
+    options = _options(command, zone, grid_file, steps, gpu_price, currency)
+    tty = sys.stdin.isatty()
+    if not yes:
+        if not tty:
+            raise Failure("estimate starts the command and stops it again; say --yes where nobody can be asked", 2)
+        click.confirm(
+            f"This starts `{shlex.join(command)}`, lets it run for at most {LONGEST_S:.0f} s and stops it; what it "
+            "writes meanwhile stays. Start it?",
+            abort=True,
+        )
+    status = _tried(options)
+    if as_json:
+        click.echo(talk.as_json(status))
+    else:
+        for line in told(status):
+            click.echo(line)
+    if status.estimate is None:
+        raise Failure(why_none(status), 3)
+    if tty and not yes and not as_json and click.confirm("Run it now as a job?", default=False):
+        os.environ.pop(VARIABLE, None)
+        given: dict[str, Any] = {"zone": zone, "grid_file": grid_file, "steps": steps, "gpu_price": gpu_price}
+        ctx.invoke(run.run, command=command, currency=currency, **given)
+
+
+def _options(
+    command: tuple[str, ...],
+    zone: str | None,
+    grid_file: str | None,
+    steps: int | None,
+    gpu_price: float | None,
+    currency: str | None,
+) -> job_spec.Options:
+    settings = run.settings_for(zone=zone, gpu_price=gpu_price, currency=currency).settings
+    if (settings.gpu_price is not None or settings.price_per_kwh is not None) and not settings.currency:
+        raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
+    key, zone_why = run.zone_for(settings.zone, grid_file is not None)
+    if grid_file is not None:
+        run.check_grid(grid_file)
+    cwd = run.current_directory()
+    try:
+        launch.executable(command)
+        job, directory, title = run.claim("", ("", f"estimate-{run.job_name(command)}.py"))
+    except launch.LaunchError as error:
+        raise Failure(str(error), 2) from None
+    return job_spec.Options(
+        job=job,
+        name=title.removesuffix(".py"),
+        dir=str(directory),
+        argv=command,
+        cwd=cwd,
+        log=str(directory / "run.log"),
+        socket=str(paths.socket_path(job)),
+        created_s=time.time(),
+        by=link.whoami(),
+        zone=key,
+        zone_why=zone_why,
+        grid=str(Path(grid_file).absolute()) if grid_file else None,
+        steps=steps,
+        gpu_price=settings.gpu_price,
+        currency=settings.currency,
+        price_per_kwh=settings.price_per_kwh,
+        host_w=settings.host_w,
+        pue=settings.pue,
+        cap=False,
+        spool=False,
+    )
+
+
+def _tried(options: job_spec.Options) -> protocol.Status:
+    """The last status before the command was stopped, or the one of its own end."""
+    os.environ[VARIABLE] = "1"
+    try:
+        launch.start(options, hold=False)
+    except launch.LaunchError as error:
+        raise Failure(str(error), 2) from None
+    found = store.load(Path(options.dir))
+    assert found is not None
+    status, began = talk.live_status(found), time.monotonic()
+    try:
+        while (passed := time.monotonic() - began) < LONGEST_S:
+            time.sleep(1.0)
+            found = store.load(found.dir) or found
+            now = talk.live_status(found)
+            if now.state not in protocol.LIVE_STATES:
+                # a short training has simply ended: what it was before is what there is to tell
+                return status if status.estimate is not None else now
+            status = now
+            if sys.stderr.isatty():
+                click.echo(f"\r{progress(status, passed):<78.78}", err=True, nl=False)
+            if passed >= LEAST_S and narrow(status):
+                break
+    finally:
+        if sys.stderr.isatty():
+            click.echo("", err=True)
+        with contextlib.suppress(Failure):  # it has just ended by itself
+            overrule.order_stop(found, now=True)
+    return status
+
+
+def narrow(status: protocol.Status) -> bool:
+    """Whether more seconds would hardly make the estimate better; the watts must be known as well."""
+    found = status.estimate
+    if found is None or found.energy_wall_kwh is None or found.drifting:
+        return False
+    return found.work_hi_s - found.work_lo_s <= 2 * NARROW * found.work_s
+
+
+def progress(status: protocol.Status, passed_s: float) -> str:
+    """'12 s of 90 s: step 34, 5.1 steps/s; whole work 3 h 10 flat out (2 h 58 to 3 h 22)'."""
+    line = f"{passed_s:.0f} s of {LONGEST_S:.0f} s: step {status.step:,}"
+    if status.rate_steps_per_s:
+        line += f", {status.rate_steps_per_s:.3g} steps/s"
+    if status.estimate is not None:
+        line += f"; whole work {account_words.estimate(status.estimate).partition(',')[0]}"
+    return line
+
+
+def told(status: protocol.Status) -> list[str]:
+    """The estimate in aligned rows, each with what it rests on."""
+    found = status.estimate
+    if found is None:
+        return []
+    rows = [(label, words) for label, words in account_words.estimate_rows(found)]
+    source = status.provenance.get("estimate")
+    if source is not None:
+        rows.append(("rests on", source.source))
+    rows.append(("compare", f"carbontui compare {status.job}, carbontui report {status.job}"))
+    return [f"{label:<10} {words}" for label, words in rows]
+
+
+def why_none(status: protocol.Status) -> str:
+    """Why nothing can be told, and what helps."""
+    if status.state not in protocol.LIVE_STATES:
+        return f"no estimate: {status.reason.text} after {status.step} steps; see carbontui log {status.job}"
+    if not status.step:
+        return "no estimate: no training step was seen; call carbontui.step() in the loop, or see carbontui hook"
+    if status.steps_total is None:
+        rate = f" ({status.rate_steps_per_s:.3g} steps/s)" if status.rate_steps_per_s else ""
+        return f"no estimate: how many steps the whole run makes is not known{rate}; add --steps N"
+    return f"no estimate: only {status.step} steps were seen, too few"
