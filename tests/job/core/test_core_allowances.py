@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from states import NOW_S, board, inputs, job_state, outlook, rank
 
 from carbontui import protocol
 from carbontui.job.allowance import Allowance, parse, parse_order, recognised
@@ -17,7 +18,6 @@ from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.job.worker.process import solve_plan
 from carbontui.power.curve import Curve, Point
-from tests.job.states import NOW_S, board, inputs, job_state, outlook, rank
 
 # 600 W flat out, 2 h of work, 300 g/kWh: 1.2 kWh and 360 g in all
 SEEN = inputs(NOW_S, boards=(board(),), ranks=(rank(),))

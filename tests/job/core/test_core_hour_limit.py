@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from states import NOW_S, board, inputs, job_state, outlook, rank
 
 from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core import control, plan, plan_request
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.worker.process import solve_plan
-from tests.job.states import NOW_S, board, inputs, job_state, outlook, rank
 
 WAITING = inputs(NOW_S, boards=(board(),), child=Child("waiting"))
 RUNNING = inputs(NOW_S, boards=(board(),), ranks=(rank(),))
