@@ -147,6 +147,19 @@ class Intensity(Struct, frozen=True):
     zone: str
 
 
+class ForecastError(Struct, frozen=True):
+    """How good this machine's forecasts of the zone's intensity have been `lead_h` ahead.
+
+    `error` is a share of the level, as is `naive`, that of the same hour of the last known day; `coverage` is the share
+    of the judged `hours` that lay inside the 80 % band."""
+
+    lead_h: int
+    hours: int
+    error: float
+    naive: float | None = None
+    coverage: float | None = None
+
+
 class Exit(Struct, frozen=True):
     """How the command ended: one of the two is null."""
 
@@ -296,6 +309,8 @@ class Status(Struct, frozen=True, kw_only=True):
     """Null while the number of steps is not known, or too few were timed."""
     allowances: tuple[Allowance, ...] = ()
     intensity: Intensity | None = None
+    forecast_errors: tuple[ForecastError, ...] = ()
+    """Empty while too few of its forecasts have been judged."""
     exit: Exit | None = None
     certificate: Certificate | None = None
     notices: tuple[str, ...] = ()

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from carbontui.grid import compose, prices, truth, typical
+from carbontui.grid import compose, fuels, prices, truth, typical
 from carbontui.grid.http import Http
 from carbontui.grid.live import Live, SourceState
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Outlook, Row, Series, Signal
+from carbontui.grid.types import Accuracy, Outlook, Row, Series, Signal
 
 ADOPTED_FRESH_S = 3 * 3600.0
 """An own forecast older than this gives way to a newer source."""
@@ -124,9 +124,14 @@ class Feed:
         await self._live.keep_truth(said)
 
     @property
-    def accuracy(self) -> tuple[truth.Accuracy, ...]:
+    def accuracy(self) -> tuple[Accuracy, ...]:
         """How good the forecasts of this zone have been on this machine, by lead; empty while too few were judged."""
         return truth.accuracy(self._live.truth) if self._live is not None else ()
+
+    def moved(self, now_s: float) -> str:
+        """Which fuels moved the intensity of late, in words; '' where the mix is not known or little has changed."""
+        history = self._live.history if self._live is not None else None
+        return fuels.words(fuels.moved(history.mix, now_s), now_s) if history is not None else ""
 
     def next_refresh_s(self) -> float:
         """Epoch seconds of the job's clock when `refresh` is worth calling again."""
@@ -169,6 +174,8 @@ class Feed:
             price_source=price.source,
             currency=self._settings.currency if price.mean else None,
             note=self.note,
+            moved=self.moved(now_s),
+            accuracy=self.accuracy,
             difference_error=self._live.difference_error if self._live is not None else None,
         )
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from carbontui.grid import compose
-from carbontui.grid.types import Outlook, Row
+from carbontui.grid.types import Accuracy, Outlook, Row
 
 LEADS_H = (1, 6, 24, 48)
 HOUR_S = 3600.0
@@ -57,17 +57,6 @@ class ForecastRecord:
     issued_s: float = -math.inf
     open: tuple[Said, ...] = ()
     judged: tuple[Judged, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """Of one lead: judged hours, error and naive error as shares of the level, share of hours inside the 80 % band."""
-
-    lead_h: int
-    hours: int
-    error: float
-    naive: float | None
-    coverage: float | None
 
 
 def issued(record: ForecastRecord, outlook: Outlook, now_s: float) -> ForecastRecord:

@@ -5,7 +5,7 @@ A series has one signal and one unit; average and marginal are never mixed in on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -52,6 +52,34 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Of one lead: judged hours, error and naive error as shares of the level, share of hours inside the 80 % band."""
+
+    lead_h: int
+    hours: int
+    error: float
+    naive: float | None
+    coverage: float | None
+
+
+def accuracy_words(found: Sequence[Accuracy]) -> str:
+    """'off by 3, 7 % at 1, 6 h ahead (the same hour of the last known day: 9, 11 %); the 80 % band held 79 % of 300
+    hours'; '' while nothing is known."""
+    if not found:
+        return ""
+    errors, hours = (
+        ", ".join(column) for column in zip(*((f"{100 * x.error:.0f}", f"{x.lead_h}") for x in found), strict=True)
+    )
+    line = f"off by {errors} % at {hours} h ahead"
+    if all(lead.naive is not None for lead in found):
+        line += f" (the same hour of the last known day: {', '.join(f'{100 * (x.naive or 0.0):.0f}' for x in found)} %)"
+    bands = [lead.coverage for lead in found if lead.coverage is not None]
+    if bands:
+        line += f"; the 80 % band held {100 * sum(bands) / len(bands):.0f} %"
+    return f"{line} of {max(lead.hours for lead in found)} hours"
+
+
+@dataclass(frozen=True, slots=True)
 class Outlook:
     """Intensity per equal slot from `start_s` on, past and future: what planner, accounts and charts use.
 
@@ -78,6 +106,10 @@ class Outlook:
     price_source: str = ""
     currency: str | None = None
     note: str = ""
+    moved: str = ""
+    """Which fuels moved the intensity of now, where the mix is known: 'coal +2.1 GW, wind -3.0 GW since 16:00'."""
+    accuracy: tuple[Accuracy, ...] = ()
+    """How good this machine's forecasts of the zone have been so far."""
     difference_error: float | None = None
     """Measured relative standard error of the difference between two hours of such a forecast; None: not known yet."""
 

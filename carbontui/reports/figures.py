@@ -69,6 +69,11 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         found.append(Figure("run-now", f"{units.fmt_grams(run_now)} CO2", "the same work flat out from the start"))
         share = "" if story.kept_share is None else f" ({story.kept_share:.1%})"
         found.append(Figure("avoided", f"{units.fmt_grams(story.avoided_g)} CO2{share}", _how(story, "avoided_g")))
+    if status.forecast_errors:
+        rests_on = "of the level; " + _how(story, "forecast_errors")
+        found.append(
+            Figure("forecast error", ", ".join(f"{x.error:.0%} {x.lead_h} h" for x in status.forecast_errors), rests_on)
+        )
     if status.cost is not None:
         found.append(Figure("cost", units.fmt_money(status.cost.value, status.cost.currency), "energy and rent"))
     found.append(Figure("elapsed", units.fmt_duration(story.elapsed_s), _budget(story)))

@@ -20,7 +20,7 @@ from carbontui.grid.http import Http
 from carbontui.grid.live import SourceState
 from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
 from carbontui.grid.settings import KEY_NAMES, GridSettings, KeyFileError
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import Outlook, accuracy_words
 from carbontui.units import fmt_duration, iso
 from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure
@@ -149,6 +149,7 @@ def _data(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) ->
         }
         if seen
         else None,
+        "moved": seen.moved if seen else "",
         "accuracy": [asdict(lead) for lead in feed.accuracy],
         "sources": [_source(state, now_s) for state in feed.sources],
     }
@@ -173,7 +174,10 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook
             drawn = "".join(" " if v is None else BARS[min(7, int(8 * (v - min(values)) / span))] for v in seen.mean)
             lines.append(f"next 24 h {drawn} {min(values):.0f} to {max(values):.0f} g")
         lines.append(f"from {seen.source}")
-        lines += _accuracy(feed)
+        if seen.moved:
+            lines.append(f"moved by {seen.moved}")
+        if seen.accuracy:
+            lines.append(f"forecasts here so far: {accuracy_words(seen.accuracy)}")
     if beside is not None and beside.mean[0] is not None:
         kind = beside.signal.replace("_", ", ")
         lines.append(f"beside it, not mixed: {beside.mean[0]:.0f} gCO2/kWh ({kind}; {beside.how}) from {beside.source}")
@@ -186,22 +190,6 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook
         note += "  (documentation only)" if state.name in UNRECORDED else ""
         lines.append(f"  {state.title:36} {state.state}{age}{note}")
     return lines
-
-
-def _accuracy(feed: Feed) -> list[str]:
-    """One line on how good the forecasts of this zone have been on this machine."""
-    found = feed.accuracy
-    if not found:
-        return []
-    errors = ", ".join(f"{100 * lead.error:.0f}" for lead in found)
-    hours = ", ".join(f"{lead.lead_h}" for lead in found)
-    line = f"forecasts here so far: off by {errors} % at {hours} h ahead"
-    if all(lead.naive is not None for lead in found):
-        line += f" (the same hour of the last known day: {', '.join(f'{100 * (x.naive or 0.0):.0f}' for x in found)} %)"
-    bands = [lead.coverage for lead in found if lead.coverage is not None]
-    if bands:
-        line += f"; the 80 % band held {100 * sum(bands) / len(bands):.0f} %"
-    return [f"{line} of {max(lead.hours for lead in found)} hours"]
 
 
 @click.command(help="Zones that can be named, and what is known of each.")

@@ -16,8 +16,8 @@ from carbontui.grid.types import Mix
 
 STEP_S = 300.0
 FUELS = {
-    "Solar": "solar", "Wind": "wind", "Geothermal": "geothermal", "Biomass": "biomass", "Biogas": "biomass",
-    "Small hydro": "hydro", "Large Hydro": "hydro", "Coal": "coal", "Nuclear": "nuclear", "Natural Gas": "gas",
+    "solar": "solar", "wind": "wind", "geothermal": "geothermal", "biomass": "biomass", "biogas": "biomass",
+    "small hydro": "hydro", "large hydro": "hydro", "coal": "coal", "nuclear": "nuclear", "natural gas": "gas",
 }  # fmt: skip
 """To say what moved; batteries and imports are no fuel."""
 
@@ -42,7 +42,7 @@ def mixed(table: Table) -> Iterator[Mix]:
     for start_s, sources in table.items():
         mix: dict[str, float] = {}
         for source, megawatts in sources.items():
-            if fuel := FUELS.get(source):
+            if fuel := FUELS.get(source.lower()):
                 mix[fuel] = mix.get(fuel, 0.0) + megawatts
         yield Mix(start_s, STEP_S, mix)
 

@@ -50,6 +50,7 @@ NUMBERS = {
     "energy_gpu_kwh": "energy of the boards",
     "energy_wall_kwh": "energy",
     "finish_expected": "finish",
+    "forecast_errors": "forecasts here so far",
     "gco2_g": "emitted",
     "intensity": "carbon intensity",
     "power_w": "power",

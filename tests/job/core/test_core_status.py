@@ -7,10 +7,12 @@ import pytest
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of, rank
 
 from carbontui import protocol
+from carbontui.grid.types import Accuracy
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import notices as core_notices
+from carbontui.job.supervisor.core import plan
 from carbontui.job.supervisor.core import status as core
 from carbontui.job.supervisor.core.boards import Boards
 from carbontui.job.supervisor.core.control import Decision
@@ -150,6 +152,19 @@ def test_an_intensity_has_its_source_and_age():
     told = status(outlook=outlook(300.0, 280.0))
     assert told.intensity == protocol.Intensity(300.0, "average_direct", "DE")
     assert told.provenance["intensity"] == protocol.Provenance("forecast", "a test", 100.0)
+
+
+def test_the_error_of_the_forecasts_so_far_and_the_fuels_that_moved_are_told():
+    so_far = tuple(Accuracy(lead, 300, 0.03 * lead**0.5, 0.1, 0.79) for lead in (1, 24))
+    told = status(outlook=replace(outlook(300.0), accuracy=so_far, moved="coal +2.1 GW since 16:00"))
+    assert [(x.lead_h, x.hours, x.error) for x in told.forecast_errors] == [(1, 300, 0.03), (24, 300, 0.147)]
+    words = told.provenance["forecast_errors"].source
+    assert words.startswith("off by 3, 15 % at 1, 24 h ahead") and "band held 79 % of 300 hours" in words
+    assert told.provenance["intensity"].source == "a test; moved by coal +2.1 GW since 16:00"
+    assert status(outlook=outlook(300.0)).forecast_errors == ()
+    made = plan.with_fuels(plan_of(FULL), "coal +2.1 GW since 16:00")
+    assert made.view.explanation.endswith("The grid: coal +2.1 GW since 16:00.")
+    assert plan.with_fuels(made, "") is made
 
 
 def test_without_a_grid_there_is_no_intensity_and_grams_are_estimates():

@@ -173,6 +173,14 @@ def said_late(plan: Plan) -> Plan:
     return replace(plan, view=msgspec.structs.replace(plan.view, explanation=late_words(plan.view)))
 
 
+def with_fuels(plan: Plan, moved: str) -> Plan:
+    """The same plan, saying which fuels moved the grid of late ('' where that is not known)."""
+    if not moved:
+        return plan
+    words = f"{plan.view.explanation} The grid: {moved}.".strip()
+    return replace(plan, view=msgspec.structs.replace(plan.view, explanation=words))
+
+
 def limited(plan: Plan, answer: PlanAnswer, not_above_g: float | None, max_wait_s: float) -> Plan:
     """The same plan with what a person's limit of intensity costs it; unchanged where nothing was closed by it."""
     free = answer.unlimited

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from carbontui import protocol, units
-from carbontui.grid.types import Outlook
+from carbontui.grid.types import Outlook, accuracy_words
 from carbontui.job.supervisor.core import (
     allowance_rules,
     attendance,
@@ -65,6 +65,7 @@ def status(
         estimate=estimate,
         allowances=allowance_rules.on_wire(state),
         intensity=_intensity(state.outlook, seen.now_s),
+        forecast_errors=_forecast_errors(state.outlook),
         exit=_exit(seen),
         certificate=state.plan.view.certificate if state.plan else None,
         notices=notices,
@@ -119,6 +120,11 @@ def _intensity(outlook: Outlook | None, now_s: float) -> protocol.Intensity | No
     if outlook is None or value is None:
         return None
     return protocol.Intensity(round(value, 2), outlook.signal, outlook.zone)
+
+
+def _forecast_errors(outlook: Outlook | None) -> tuple[protocol.ForecastError, ...]:
+    found = outlook.accuracy if outlook else ()
+    return tuple(protocol.ForecastError(x.lead_h, x.hours, round(x.error, 4), x.naive, x.coverage) for x in found)
 
 
 def _exit(seen: Inputs) -> protocol.Exit | None:
@@ -184,7 +190,10 @@ def _provenance(
         grid, source = state.outlook.how, state.outlook.source
         # typical days have no age: nothing was fetched
         made = None if grid == "default" else round(max(0.0, seen.now_s - state.outlook.made_at_s), 1)
-        found["intensity"] = p(grid, source, made)
+        moved = f"; moved by {state.outlook.moved}" if state.outlook.moved else ""
+        found["intensity"] = p(grid, source + moved, made)
+        if state.outlook.accuracy:
+            found["forecast_errors"] = p("measured", accuracy_words(state.outlook.accuracy))
     # grams are no better known than the energy they come from
     realised: How = "replay" if replay else "estimated" if grid == "default" else found["energy_wall_kwh"].how
     found["gco2_g"] = p(realised, source)

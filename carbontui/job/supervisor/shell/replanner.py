@@ -103,6 +103,7 @@ class Replanner:
         new = plan.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
         if new.view.late_s > finish.late_tolerance_s(state):
             new = plan.said_late(new)
+        new = plan.with_fuels(new, state.outlook.moved if state.outlook else "")
         spent = _spent(state)
         frontier = plan.frontier_view(answer.frontier, setup, new.view, state.start_s, state.progress.total_s, spent)
         self.note = ""

@@ -1,0 +1,77 @@
+"""Which fuels moved the intensity, and since when: 'coal +2.1 GW, wind -3.0 GW since 16:00'. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from carbontui import units
+from carbontui.grid.providers.mix import FACTORS, intensity_g_per_kwh
+from carbontui.grid.types import Mix
+
+WINDOW_S = 12 * 3600.0
+LEAST_S = 3600.0
+"""Nearer than that is the flicker of the grid."""
+SMOOTH_S = 1800.0
+OLD_S = 3 * 3600.0
+LEAST_SHARE = 0.1
+"""Of the intensity must have changed to be worth a word; a fuel that made less than this of the change is left out."""
+NAMED = 3
+
+
+class Moved(NamedTuple):
+    """Since `since_s` the intensity of what is generated changed by `change_g`, by these fuels above all (MW)."""
+
+    since_s: float
+    change_g: float
+    fuels: tuple[tuple[str, float], ...]
+
+
+def moved(mixes: Sequence[Mix], now_s: float) -> Moved | None:
+    """The change since the hour that was most unlike now, by the fuels that made it, the greatest first.
+
+    None where the mix is not known of late or little has changed. `mixes` are sorted by start.
+    """
+    known = [mix for mix in mixes if now_s - WINDOW_S - SMOOTH_S <= mix.start_s <= now_s]
+    if not known or known[-1].start_s < now_s - OLD_S:
+        return None
+    last_s = known[-1].start_s
+    here = _mean(known, last_s - SMOOTH_S)
+    here_g = intensity_g_per_kwh(here, "average_direct")
+    steps = range(1, int(WINDOW_S / SMOOTH_S))
+    before = [(since_s, _mean(known, since_s)) for k in steps if (since_s := last_s - LEAST_S - k * SMOOTH_S)]
+    rated = [
+        (since_s, mix, g) for since_s, mix in before if (g := intensity_g_per_kwh(mix, "average_direct")) is not None
+    ]
+    if here_g is None or not rated:
+        return None
+    since_s, there, there_g = max(rated, key=lambda one: abs(one[2] - here_g))
+    change_g = here_g - there_g
+    if abs(change_g) < LEAST_SHARE * max(here_g, there_g):
+        return None
+    made = {fuel: here.get(fuel, 0.0) - there.get(fuel, 0.0) for fuel in here.keys() | there.keys()}
+    # more of what is dirtier than the mix raises it, as less of what is cleaner does
+    middle_g = (here_g + there_g) / 2
+    pull = {fuel: megawatts * (FACTORS[fuel].direct_g - middle_g) for fuel, megawatts in made.items()}
+    total = sum(value for value in pull.values() if value * change_g > 0)
+    causes = sorted((f for f in pull if pull[f] / total >= LEAST_SHARE), key=lambda f: -abs(pull[f])) if total else []
+    return Moved(since_s, change_g, tuple((fuel, made[fuel]) for fuel in causes[:NAMED])) if causes else None
+
+
+def words(found: Moved | None, now_s: float) -> str:
+    """'coal +2.1 GW, wind -3.0 GW since 16:00'; '' for None."""
+    if found is None:
+        return ""
+    told = ", ".join(f"{fuel} {_power(megawatts)}" for fuel, megawatts in found.fuels)
+    return f"{told} since {units.fmt_clock(found.since_s, now_s)}"
+
+
+def _power(megawatts: float) -> str:
+    return f"{megawatts / 1000:+.1f} GW" if abs(megawatts) >= 950 else f"{megawatts:+.0f} MW"
+
+
+def _mean(mixes: Sequence[Mix], start_s: float) -> dict[str, float]:
+    """Mean megawatts by fuel of the intervals that begin in the half hour from `start_s` on."""
+    inside: list[Mapping[str, float]] = [m.megawatts for m in mixes if start_s <= m.start_s < start_s + SMOOTH_S + 1.0]
+    fuels = {fuel for mix in inside for fuel in mix}
+    return {fuel: sum(max(0.0, mix.get(fuel, 0.0)) for mix in inside) / len(inside) for fuel in fuels}
