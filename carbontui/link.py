@@ -43,6 +43,7 @@ Request = (
     | protocol.LogRead
     | protocol.HistoryAsk
     | protocol.JobsAsk
+    | protocol.EventsAsk
     | protocol.AbilitiesAsk
 )
 Answer = (
@@ -52,6 +53,7 @@ Answer = (
     | protocol.LogAnswer
     | protocol.HistoryAnswer
     | protocol.JobsAnswer
+    | protocol.EventsAnswer
     | protocol.AbilitiesAnswer
 )
 News = protocol.Snap | protocol.Delta

@@ -312,6 +312,8 @@ class Status(Struct, frozen=True, kw_only=True):
     forecast_errors: tuple[ForecastError, ...] = ()
     """Empty while too few of its forecasts have been judged."""
     exit: Exit | None = None
+    events: tuple[Event, ...] = ()
+    """The newest words of persons, the oldest first: who did what when."""
     certificate: Certificate | None = None
     notices: tuple[str, ...] = ()
     """One line each: what a person should know (simulated device, lost feed, stale lease, unguarded...)."""
@@ -390,6 +392,19 @@ class HourLimit(Struct, frozen=True):
     later_s: float
 
 
+class PlanWindow(Struct, frozen=True):
+    """A stretch of one level as planned. `gain_g`: grams against running flat out there, the work of a stretch that
+    stands still made up at the plan's mean; `gco2_g` of such a one is what the parked boards emit."""
+
+    start: Time
+    end: Time
+    level: str
+    g_per_kwh: float
+    kwh: float
+    gco2_g: float
+    gain_g: float
+
+
 class PlanView(Struct, frozen=True, kw_only=True):
     """The plan in force. `levels` is run-length coded: (level name, slots); slot 0 lasts `first_s`, the others
     `slot_s`, and the last ends at `deadline`."""
@@ -411,6 +426,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     explanation: str = ""
     hour_limit: HourLimit | None = None
     baselines: tuple[Baseline, ...] = ()
+    windows: tuple[PlanWindow, ...] = ()
     curve_note: str = ""
     """Where the speeds under its caps are from, where they were not measured on this job, and what measuring gives."""
 
@@ -662,6 +678,22 @@ class JobsAnswer(Struct, tag_field="t", tag="jobs", frozen=True):
     jobs: tuple[Status, ...]
 
 
+class EventsAsk(Struct, tag_field="t", tag="events", frozen=True):
+    """viewer -> supervisor: what has happened, from `since` on, the last `most` of it; new plans only if asked for."""
+
+    id: int
+    since: Time | None = None
+    most: Annotated[int, Meta(ge=1, le=500)] = 100
+    plans: bool = False
+
+
+class EventsAnswer(Struct, tag_field="t", tag="events", frozen=True):
+    """The oldest first."""
+
+    id: int
+    events: tuple[Event, ...]
+
+
 class AbilitiesAsk(Struct, tag_field="t", tag="abilities", frozen=True):
     """viewer -> supervisor: what can be measured and done in this job?"""
 
@@ -694,8 +726,20 @@ class Refused(Struct, tag_field="t", tag="refused", frozen=True):
     id: int | None = None
 
 
-FromPeer = Hello | Obs | Ack | View | Cmd | Preview | StatusAsk | LogRead | HistoryAsk | JobsAsk | AbilitiesAsk
-Answers = Result | Previewed | StatusAnswer | LogAnswer | HistoryAnswer | JobsAnswer | AbilitiesAnswer | Refused
+FromPeer = (
+    Hello | Obs | Ack | View | Cmd | Preview | StatusAsk | LogRead | HistoryAsk | JobsAsk | EventsAsk | AbilitiesAsk
+)
+Answers = (
+    Result
+    | Previewed
+    | StatusAnswer
+    | LogAnswer
+    | HistoryAnswer
+    | JobsAnswer
+    | EventsAnswer
+    | AbilitiesAnswer
+    | Refused
+)
 ToViewer = Welcome | Snap | Delta | Answers
 ToRank = Welcome | Want
 

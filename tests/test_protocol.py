@@ -114,6 +114,7 @@ FROM_PEER = [
     p.HistoryAsk(11, 3600.0, 60),
     p.JobsAsk(12),
     p.AbilitiesAsk(14),
+    p.EventsAsk(15, T, 20, True),
 ]
 TO_RANK = [p.Want("pause", 3, 15.0), p.Want("run", 4, 15.0, duty=0.5), p.Want("unload", 5, 15.0, not_before=T)]
 TO_VIEWER = [
@@ -128,6 +129,7 @@ TO_VIEWER = [
     p.HistoryAnswer(11, p.Watts(T, 60.0, (1.0,))),
     p.JobsAnswer(12, (STATUS,)),
     p.AbilitiesAnswer(14, (p.Ability("GPU 0 H100", "power limit", "no permission", "root", "sudo ..."),), ("full",)),
+    p.EventsAnswer(15, (p.Event(T, "override", "ada@pts/1 paused it", "ada@pts/1"),)),
     p.Refused("not a JSON object", 13),
 ]
 

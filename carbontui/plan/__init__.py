@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from carbontui.plan.results import Baseline, Evaluation, Frontier, FrontierPoint, Schedule, Violation
     from carbontui.plan.rivals import baselines
     from carbontui.plan.rolling import broken, replan
+    from carbontui.plan.course import Window, windows
     from carbontui.plan.words import explain
 
 _HOME = {
@@ -47,6 +48,8 @@ _HOME = {
     "baselines": "rivals",
     "broken": "rolling",
     "replan": "rolling",
+    "Window": "course",
+    "windows": "course",
     "explain": "words",
 }
 
@@ -61,6 +64,7 @@ __all__ = [
     "ProblemLevel",
     "Schedule",
     "Violation",
+    "Window",
     "baselines",
     "broken",
     "evaluate",
@@ -71,6 +75,7 @@ __all__ = [
     "replan",
     "shortened",
     "solve",
+    "windows",
 ]
 
 

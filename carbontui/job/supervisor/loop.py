@@ -89,7 +89,12 @@ class Supervisor:
         self.replanner = Replanner(self.cell, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
         self.calibrator = Calibrator(self.cell, lambda: self.accounting.meter, self.recorder, self.replanner.request)
         self.snapshots = Snapshots(
-            spec, self.keeper, self.agent, self._own_faults, lambda: self.accounting.ledger.by_board
+            spec,
+            self.keeper,
+            self.agent,
+            self._own_faults,
+            lambda: self.accounting.ledger.by_board,
+            lambda: self.recorder.recent,
         )
         self.requests = Requests(
             self.cell,

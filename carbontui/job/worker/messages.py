@@ -108,6 +108,18 @@ class Rival(Struct, frozen=True):
     violations: tuple[Violation, ...] = ()
 
 
+class PlannedWindow(Struct, frozen=True):
+    """A `plan.windows.Window`: slots of one level, seconds from slot 0, and what they emit and gain."""
+
+    level: int
+    start_s: float
+    end_s: float
+    ci_g_per_kwh: float
+    kwh: float
+    gco2: float
+    gain: float
+
+
 class PlanAnswer(Struct, frozen=True, kw_only=True):
     """Answer to PlanAsk. `changed`: the plan differs from the kept one."""
 
@@ -118,6 +130,7 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     frontier: tuple[FrontierPoint, ...] = ()
     free_gco2: float | None = None
     """Grams of the best plan without the `fixed` slots; None where there are none."""
+    windows: tuple[PlannedWindow, ...] = ()
     unlimited: Solved | None = None
     """The best plan without the `closed` slots; None where there are none."""
 

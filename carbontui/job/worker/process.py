@@ -23,6 +23,7 @@ from carbontui.job.worker.messages import (
     Pauses,
     PlanAnswer,
     PlanAsk,
+    PlannedWindow,
     PreviewAnswer,
     PreviewAsk,
     ProblemFile,
@@ -45,6 +46,10 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
     free = _chosen(whole, ask, ask.closed)[1].gco2 if ask.fixed else None
     return PlanAnswer(
         free_gco2=free,
+        windows=tuple(
+            PlannedWindow(**{name: getattr(one, name) for name in PlannedWindow.__struct_fields__})
+            for one in plan.windows(problem, chosen.levels)
+        ),
         unlimited=_solved(_chosen(whole, ask, ask.fixed)[1]) if ask.closed else None,
         plan=_solved(chosen),
         changed=changed,

@@ -19,7 +19,7 @@ from carbontui import protocol, units
 from carbontui.job.supervisor.core import levels
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.problem import Setup
-from carbontui.job.worker.messages import PlanAnswer, PreviewAnswer, Rival
+from carbontui.job.worker.messages import PlanAnswer, PlannedWindow, PreviewAnswer, Rival
 from carbontui.plan.results import FrontierPoint
 
 
@@ -157,9 +157,16 @@ def from_answer(
         certificate=protocol.Certificate(solved.lower_bound, solved.gap, solved.stage),
         explanation=answer.explanation if isinstance(answer, PlanAnswer) else "",
         baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in bases),
+        windows=tuple(_window(one, setup) for one in answer.windows) if isinstance(answer, PlanAnswer) else (),
     )
     free = answer.free_gco2 if isinstance(answer, PlanAnswer) else None
     return Plan(tuple(names), tuple(edges), table, view, work_left_s, free)
+
+
+def _window(one: PlannedWindow, setup: Setup) -> protocol.PlanWindow:
+    start, end = (units.iso(setup.start_s + at) for at in (one.start_s, one.end_s))
+    figures = (round(one.ci_g_per_kwh, 2), round(one.kwh, 6), round(one.gco2, 4), round(one.gain, 4))
+    return protocol.PlanWindow(start, end, setup.levels[one.level].name, *figures)
 
 
 def _baseline(entry: Rival, start_s: float, deadline_s: float) -> protocol.Baseline:

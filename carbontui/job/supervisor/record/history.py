@@ -19,8 +19,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from carbontui import protocol
 from carbontui.job import journal
 from carbontui.job.journal import ROLLUP_S, Journal, Rollup
+from carbontui.job.supervisor.core import events
 
 SHORT_S = 6 * 3600.0
 """A span up to this is read row by row: some 2,000 rows a board."""
@@ -67,8 +69,29 @@ class History:
             self._book.fill(rollup)
         return found
 
+    async def events(self, since_s: float, most: int, *, plans: bool) -> tuple[protocol.Event, ...]:
+        """The last `most` events from `since_s` on, the oldest first. Raises HistoryError."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, read_events, self._book.path, since_s, most, plans)
+
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def read_events(path: Path, since_s: float, most: int, plans: bool) -> tuple[protocol.Event, ...]:
+    """What a person would want to be told of the journal's events, the oldest first. Raises HistoryError."""
+    found: list[protocol.Event] = []
+    try:
+        with journal.read(path) as db:
+            rows = db.execute("select at, kind, data from event where at >= ? order by rowid desc", (since_s,))
+            for at, kind, data in rows:
+                if len(found) == most:
+                    break
+                if (plans or kind != "plan") and (one := events.told(at, kind, msgspec.json.decode(data))):
+                    found.append(one)
+    except (sqlite3.Error, OSError, msgspec.DecodeError) as error:
+        raise HistoryError(f"the past cannot be shown, {path.name} cannot be read: {error}") from error
+    return tuple(reversed(found))
 
 
 def read(

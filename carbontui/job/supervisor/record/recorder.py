@@ -6,8 +6,12 @@ import contextlib
 import os
 import time
 
+from carbontui import protocol
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
+from carbontui.job.supervisor.core import events
+
+RECENT = 4
 
 
 def say(text: str) -> None:
@@ -23,10 +27,15 @@ class Recorder:
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
         self._clock = clock
+        self.recent: tuple[protocol.Event, ...] = ()
+        """The newest words of persons, the oldest first."""
 
     def event(self, kind: str, **facts: object) -> None:
         wall = time.time()
-        self._journal.event(self._clock.at_wall(wall), wall, kind, **facts)
+        at = self._clock.at_wall(wall)
+        self._journal.event(at, wall, kind, **facts)
+        if kind in events.PERSONAL and (one := events.told(at, kind, facts)):
+            self.recent = (*self.recent, one)[-RECENT:]
 
     def say(self, text: str) -> None:
         say(text)

@@ -155,6 +155,13 @@ class Requests:
         values = tuple(outlook.value_at(start + (i + 0.5) * step) if outlook else None for i in range(ask.buckets))
         return protocol.HistoryAnswer(ask.id, watts, level=past.levels, intensity_g=values)
 
+    async def events(self, ask: protocol.EventsAsk) -> protocol.EventsAnswer | protocol.Refused:
+        try:
+            since_s = 0.0 if ask.since is None else units.from_iso(ask.since)
+            return protocol.EventsAnswer(ask.id, await self._history.events(since_s, ask.most, plans=ask.plans))
+        except (HistoryError, ValueError) as error:
+            return protocol.Refused(str(error), ask.id)
+
     # --- commands ---
 
     async def command(self, peer: Peer, cmd: protocol.Cmd) -> protocol.Result:

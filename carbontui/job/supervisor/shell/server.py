@@ -81,6 +81,8 @@ class Requests(Protocol):
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
     async def history(self, ask: protocol.HistoryAsk) -> protocol.HistoryAnswer | protocol.Refused: ...
     def jobs(self) -> tuple[protocol.Status, ...]: ...
+    async def events(self, ask: protocol.EventsAsk) -> protocol.EventsAnswer | protocol.Refused: ...
+
     def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer: ...
 
 
@@ -245,6 +247,8 @@ class Server:
             self._spawn(peer, self._history(peer, message))
         elif isinstance(message, protocol.JobsAsk):
             peer.send(protocol.JobsAnswer(message.id, self.answers.jobs()))
+        elif isinstance(message, protocol.EventsAsk):
+            self._spawn(peer, self._events(peer, message))
         elif isinstance(message, protocol.AbilitiesAsk):
             peer.send(self.answers.abilities(message))
 
@@ -278,6 +282,9 @@ class Server:
 
     async def _history(self, peer: Peer, ask: protocol.HistoryAsk) -> None:
         peer.send(await self.answers.history(ask))
+
+    async def _events(self, peer: Peer, ask: protocol.EventsAsk) -> None:
+        peer.send(await self.answers.events(ask))
 
     # --- viewers ---
 

@@ -26,7 +26,7 @@ DISK_LEAST_B = 1 << 30
 
 class Snapshots:
     """`faults` gives one line for everything of carbontui's own that is not as it should be, `joules` the job's own so
-    far by board."""
+    far by board, `recent` the newest words of persons."""
 
     def __init__(
         self,
@@ -35,10 +35,11 @@ class Snapshots:
         agent: AgentHandle,
         faults: Callable[[], Iterable[str]],
         joules: Callable[[], Mapping[str, float]],
+        recent: Callable[[], tuple[protocol.Event, ...]],
     ) -> None:
         self._path = Path(spec.dir) / "snapshot.json"
         self._log_dir = Path(spec.log).parent
-        self._joules = joules
+        self._joules, self._recent = joules, recent
         self._totals = Rising()
         self._metrics = Place(spec.metrics, spec.job) if spec.metrics else None
         if self._metrics is not None:
@@ -50,7 +51,8 @@ class Snapshots:
     def describe(self, state: JobState, seen: Inputs) -> protocol.Status:
         pids = protocol.Pids(self._keeper.keeper_pid, os.getpid(), self._agent.pid, self._keeper.pid)
         lines = notices.notices(state, seen, [*self._faults(), self._metrics_fault, _disk_notice(self._log_dir)])
-        return status.status(state, seen, host=socket.gethostname(), pids=pids, notices=lines)
+        told = status.status(state, seen, host=socket.gethostname(), pids=pids, notices=lines)
+        return msgspec.structs.replace(told, events=self._recent())
 
     @property
     def _metrics_fault(self) -> str:

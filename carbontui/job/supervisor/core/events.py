@@ -1,0 +1,60 @@
+"""What happened to a job, in words: one line for each event of the journal that a person would want to be told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from carbontui import protocol, units
+
+Facts = Mapping[str, Any]
+
+
+def told(at_s: float, kind: str, facts: Facts) -> protocol.Event | None:
+    """The event as viewers see it; None for what is of no interest to a person, or cannot be read."""
+    words = _WORDS.get(kind)
+    try:
+        text = words(facts, at_s) if words else ""
+    except (KeyError, TypeError, ValueError):
+        return None
+    return protocol.Event(units.iso(at_s), kind, text, str(facts.get("by") or "")) if text else None
+
+
+def _override(facts: Facts, at_s: float) -> str:
+    done = {"pause": "paused it", "boost": "boosted it", "resume": "went back to the plan"}
+    verb = str(facts["verb"])
+    what = f"capped it at {float(facts['value_w']):g} W per GPU" if verb == "cap" else done[verb]
+    until = f", until {facts['until']}" if facts.get("until") else ""
+    return f"{facts['by']} {what}{until}"
+
+
+def _budget(facts: Facts, at_s: float) -> str:
+    other = next((f"{kind} budget {facts[kind]:g}" for kind in ("carbon", "cost", "energy") if facts.get(kind)), "")
+    return f"{facts['by']} set {other or 'the budget to ' + str(facts['budget'])}"
+
+
+def _plan(facts: Facts, at_s: float) -> str:
+    finish = units.fmt_clock(units.from_iso(str(facts["finish"])), at_s)
+    return f"new plan ({facts['why']}): done {finish}, {units.fmt_grams(float(facts['gco2_g']))} to come"
+
+
+def _end(facts: Facts, at_s: float) -> str:
+    how = facts.get("signal")
+    return f"{facts['state']}: {f'signal {how}' if how else 'exit ' + str(facts.get('code'))}"
+
+
+_WORDS: dict[str, Callable[[Facts, float], str]] = {
+    "override": _override,
+    "override_over": lambda facts, at_s: f"the {facts['mode']} of {facts['by']} is over",
+    "budget": _budget,
+    "hours": lambda facts, at_s: f"{facts['by']}: {facts['text']}",
+    "stop": lambda facts, at_s: f"{facts['by']} stopped it{' now' if facts.get('now') else ''}",
+    "state": lambda facts, at_s: f"{facts['state']}: {facts['text']}",
+    "plan": _plan,
+    "calibration": lambda facts, at_s: " ".join(filter(None, ("calibration", facts.get("action"), facts.get("text")))),
+    "clock": lambda facts, at_s: f"the clock was set by {units.fmt_duration(abs(float(facts['jump_s'])))}",
+    "journal_lost": lambda facts, at_s: str(facts["text"]),
+    "end": _end,
+}
+PERSONAL = frozenset({"override", "override_over", "budget", "hours", "stop"})
+"""Somebody's word: what the line of events shows."""

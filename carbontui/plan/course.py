@@ -1,0 +1,86 @@
+"""A schedule as windows of one level: what each draws, emits and gains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from carbontui.plan.problem import Problem
+from carbontui.units import J_PER_KWH
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Slots of one level, seconds from slot 0 on. `ci_g_per_kwh` is the mean over its time; `gco2` are its own grams,
+    the switch into it included.
+
+    `gain` are grams against running flat out there: of a window that runs, for the same work; of one that stands
+    still, with its work made up at the mean grams per work of those that run. An attribution, which need not sum to
+    what the whole plan saves against another.
+    """
+
+    level: int
+    start_s: float
+    end_s: float
+    ci_g_per_kwh: float
+    kwh: float
+    gco2: float
+    gain: float
+
+
+@dataclass(slots=True)
+class _Sum:
+    level: int
+    start_s: float
+    end_s: float
+    weighted: float = 0.0
+    kwh: float = 0.0
+    gco2: float = 0.0
+    work: float = 0.0
+    flat_g: float = 0.0
+
+
+def windows(problem: Problem, levels: Sequence[int]) -> tuple[Window, ...]:
+    """The windows of a schedule (-1 from the finish on), in order."""
+    sums = _sums(problem, levels)
+    running = [one for one in sums if one.work > 0]
+    work = sum(one.work for one in running)
+    per_work = sum(one.gco2 for one in running) / work if work else 0.0
+    found = []
+    for one in sums:
+        seconds = max(one.end_s - one.start_s, 1e-9)
+        if problem.levels[one.level].running:
+            gain = one.flat_g * one.work / (seconds * problem.levels[problem.fastest].speed) - one.gco2
+        else:
+            gain = one.flat_g - one.gco2 - per_work * seconds * problem.levels[problem.fastest].speed
+        mean = one.weighted / seconds
+        found.append(Window(one.level, one.start_s, one.end_s, mean, one.kwh, one.gco2, gain))
+    return tuple(found)
+
+
+def _sums(problem: Problem, levels: Sequence[int]) -> list[_Sum]:
+    kwh_per_j = problem.pue / J_PER_KWH
+    flat_w = problem.levels[problem.fastest].power_w + problem.host_w
+    current, clock, done = problem.initial_level, 0.0, 0.0
+    sums: list[_Sum] = []
+    for level, duration, ci in zip(levels, problem.dur_s, problem.ci_g_per_kwh, strict=False):
+        if level < 0:
+            break
+        if not sums or sums[-1].level != level:
+            sums.append(_Sum(level, clock, clock))
+        one = sums[-1]
+        switch_s = 0.0 if level == current else min(problem.switch_s[current][level] or 0.0, duration)
+        joules = switch_s * (problem.switch_w[current][level] + problem.host_w)
+        speed, use = problem.levels[level].speed, duration - switch_s
+        if speed > 0:
+            use = min(use, max(0.0, problem.work_s - done) / speed)
+            done += speed * use
+            one.work += speed * use
+        joules += use * (problem.levels[level].power_w + problem.host_w)
+        one.kwh += joules * kwh_per_j
+        one.gco2 += joules * kwh_per_j * ci
+        one.flat_g += flat_w * (switch_s + use) * kwh_per_j * ci
+        one.weighted += ci * (switch_s + use)
+        one.end_s = clock + switch_s + use
+        current, clock = level, clock + duration
+    return sums
