@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from carbontui.plan.course import Window, windows
     from carbontui.plan.curve import frontier
     from carbontui.plan.evaluation import evaluate
     from carbontui.plan.planner import solve
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from carbontui.plan.results import Baseline, Evaluation, Frontier, FrontierPoint, Schedule, Violation
     from carbontui.plan.rivals import baselines
     from carbontui.plan.rolling import broken, replan
-    from carbontui.plan.course import Window, windows
     from carbontui.plan.words import explain
 
 _HOME = {

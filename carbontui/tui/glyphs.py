@@ -12,6 +12,7 @@ class Glyphs:
     bar: str
     gauge: str
     hatch: str
+    pointer: str
     rule: str
     now: str
     dash: str
@@ -30,6 +31,7 @@ BLOCKS = Glyphs(
     bar=" ▁▂▃▄▅▆▇█",
     gauge=" ▏▎▍▌▋▊▉█",
     hatch="░",
+    pointer="▲",
     rule="─",
     now="│",
     dash="╌",
@@ -59,6 +61,7 @@ ASCII = Glyphs(
     bar=" ..::||##",
     gauge=" ....####",
     hatch="/",
+    pointer="^",
     rule="-",
     now="|",
     dash="-",

@@ -39,6 +39,7 @@ BINDINGS: list[BindingType] = [
     Binding("g", "guess", "guess", id="guess", show=False, tooltip="Plan with the total that is guessed"),
     Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
     Binding("t", "table", "all jobs", id="table", tooltip="The table of all jobs of this machine"),
+    Binding("w", "plan", "why", id="plan", tooltip="The plan: why each hour is as it is; hours that must not run"),
     Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
     Binding(
         "d",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from carbontui import protocol, units
 from carbontui.tui.picture import Picture
 
@@ -179,6 +181,11 @@ def in_force(picture: Picture) -> protocol.FrontierPoint | None:
     if frontier is None or frontier.chosen is None or frontier.chosen >= len(frontier.points):
         return None
     return frontier.points[frontier.chosen]
+
+
+def signed(value: float, size: Callable[[float], str]) -> str:
+    """'-1.2 kg' or '+3 h 05': the sign beside the size in its unit."""
+    return ("-" if value < 0 else "+") + size(abs(value))
 
 
 def count(number: int) -> str:

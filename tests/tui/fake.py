@@ -64,6 +64,14 @@ CURVE = (
 )
 
 
+EVENTS = (
+    p.Event("2020-04-15T06:00:00Z", "plan", "new plan (start): done Thu 21:30, 8.14 kg to come"),
+    p.Event("2020-04-15T18:24:00Z", "override", "ada@pts/3 paused it, until 20:24", "ada@pts/3"),
+    p.Event("2020-04-15T20:24:00Z", "override_over", "the pause of ada@pts/3 is over", "ada@pts/3"),
+    p.Event("2020-04-15T21:15:00Z", "plan", "new plan (slot): done Thu 22:15, 4.90 kg to come"),
+)
+
+
 def grid() -> list[float]:
     """The recorded German week from START, per quarter hour."""
     text = (resources.files("carbontui") / "data" / "example-grid-de-2020-april.csv").read_text()
@@ -132,12 +140,28 @@ def plan_of(levels: list[str], grams: float, kwh: float, now: float, gpus: int) 
     )
 
 
+def windows_of(plan: p.PlanView) -> tuple[p.PlanWindow, ...]:
+    """The stretches of a plan; gains are what they may well be."""
+    found = []
+    at, infos = units.from_iso(plan.start), {info.name: info for info in plan.table}
+    for i, (name, slots) in enumerate(plan.levels):
+        end = at + slots * SLOT_S - (SLOT_S - plan.first_s if i == 0 else 0.0)
+        index = round((at - START) // SLOT_S)
+        mean = sum(GRID[index : index + slots]) / slots
+        kwh = infos[name].power_w * (end - at) / 3.6e6
+        gain = kwh * mean * (1.1 if infos[name].speed == 0 else 0.12)
+        found.append(p.PlanWindow(units.iso(at), units.iso(end), name, mean, kwh, kwh * mean, gain))
+        at = end
+    return tuple(found)
+
+
 def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.Snap:
     """A whole picture. `name` is a key of `reasons`, or override or demo."""
     now = now or (IN_PEAK if name in ("paused", "override", "unloaded") else NOW)
     budget_s = 1.8 * WORK_S
     levels, grams, kwh = layout(budget_s, gpus)
     plan = plan_of(levels, grams, kwh, now, gpus)
+    plan = structs.replace(plan, windows=windows_of(plan))
     gone = int((now - START) // SLOT_S)
     watts_of = {info.name: info.power_w for info in table(gpus)}
     state: Any = {
@@ -289,6 +313,7 @@ class FakeSupervisor:
     def __init__(self, path: Path, snap: p.Snap, log: str = LOG) -> None:
         self.path, self.snap, self.log = path, snap, log.encode()
         self.levels: tuple[str | None, ...] = ()
+        self.events = EVENTS
         self.commands: list[p.Cmd] = []
         self.previews: list[p.Preview] = []
         self.rates_hz: list[float] = []
@@ -370,8 +395,11 @@ class FakeSupervisor:
             self.previews.append(message)
             self.asked.set()
             plan = self.preview_plan
+            if message.forbid or message.slot:
+                plan = self.snap.plan and structs.replace(self.snap.plan, gco2_g=self.snap.plan.gco2_g + 38.0)
             found = (plan.finish, plan.gco2_g, plan.cost, plan.kwh) if plan else (None, None, None, None)
-            writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error)))
+            text = "Thu 02:00 to 04:15" if message.forbid else ""
+            writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error, text)))
         elif isinstance(message, p.LogRead):
             size = len(self.log)
             at = max(0, size + message.offset) if message.offset < 0 else min(message.offset, size)
@@ -381,6 +409,8 @@ class FakeSupervisor:
             start = units.from_iso(self.snap.series.now) - message.span
             watts = p.Watts(units.iso(start), message.span / message.buckets)
             writer.write(p.encode(p.HistoryAnswer(message.id, watts, self.levels)))
+        elif isinstance(message, p.EventsAsk):
+            writer.write(p.encode(p.EventsAnswer(message.id, self.events)))
         elif isinstance(message, p.AbilitiesAsk):
             writer.write(p.encode(p.AbilitiesAnswer(message.id, ABILITIES, CURVE)))
         elif isinstance(message, p.StatusAsk):

@@ -23,6 +23,7 @@ from carbontui.tui.jobs_feed import Seen
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.screens.log import LogPage
+from carbontui.tui.screens.plan import Course, PlanPage
 from carbontui.tui.screens.read import Page
 from carbontui.tui.target import Target
 
@@ -30,7 +31,7 @@ BURSTS = int(os.environ.get("CARBONTUI_TEST_BURSTS", "60"))
 """Of one seed; 1000 by hand, as many as time allows in every run."""
 KEYS = (
     *("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"),
-    *"pbrclidSPBegGjk/2hx1",
+    *"pbrclidSPBegGjk/2hx1wwf",
     *("question_mark", "shift+right", "space", "enter", "escape"),
 )
 JOBS = tuple(structs.replace(scene("done").status, job=f"job{n}", name=f"n{n}") for n in range(6))
@@ -83,6 +84,8 @@ def state(app: CarbonApp, fake: FakeSupervisor) -> tuple[Any, ...]:
     inner: list[Any] = []
     for page in app.screen.query(Page):
         inner.append((page.title, page.top, len(page.rows)))
+    for plan in (screen for screen in app.screen_stack if isinstance(screen, PlanPage)):
+        inner.append((plan._slot, plan.marked(), plan.query_one(Course).top))
     for log in app.screen.query(LogPage):
         inner.append((log.top, len(log.rows), log.place))
     for field in app.screen.query(Input):

@@ -283,6 +283,17 @@ class Dashboard(Overruling):
 
         self.app.push_screen(LogScreen(self.feed, self.glyphs, self.target.name or self.target.job))
 
+    def action_plan(self) -> None:
+        from carbontui.tui.screens.plan import PlanPage
+
+        if self.picture is not None:
+            page = PlanPage(self.feed, self._newest, lambda: self.past, self.glyphs, readonly=self.readonly)
+            self.app.push_screen(page)
+
+    def _newest(self) -> Picture:
+        assert self.picture is not None
+        return self.picture
+
     def action_help(self) -> None:
         from carbontui.tui.screens.page_rows import help_rows
 
@@ -354,7 +365,7 @@ class Dashboard(Overruling):
             return self.choice is not None
         if action == "table":
             return self.from_table or self._table is not None
-        if action in ("budget", "type_budget", "abilities"):
+        if action in ("budget", "type_budget", "abilities", "plan"):
             return not over
         return True
 

@@ -100,25 +100,20 @@ class BudgetSlider(FrontierChart):
             less = grams - held.gco2_g
             told += [
                 (" CO₂ ", "dim"),
-                (_signed(less, units.fmt_grams(abs(less))), "running" if less <= 0 else "warning"),
+                (words.signed(less, units.fmt_grams), "running" if less <= 0 else "warning"),
             ]
         if held is not None:
             later = finish - (picture.start_s + held.finish_s)
-            told += [("  finish ", "dim"), (_signed(later, units.fmt_duration(abs(later))), "text")]
+            told += [("  finish ", "dim"), (words.signed(later, units.fmt_duration), "text")]
         second: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
         if held is not None and money is not None and picture.status.cost is not None:
             change = money - held.cost
-            amount = units.fmt_money(abs(change), picture.status.cost.currency)
-            second += [("  cost ", "dim"), (_signed(change, amount), "text")]
+            currency = picture.status.cost.currency
+            second += [("  cost ", "dim"), (words.signed(change, lambda size: units.fmt_money(size, currency)), "text")]
         return [told, second]
 
     def _keys(self, width: int) -> CellRow:
         return [("← → move it · e types it", "dim")] if width >= 30 else []
-
-
-def _signed(value: float, size: str) -> str:
-    """'−1.2 kg' or '+3 h 05'; a true minus reads better beside digits, and ASCII turns it back."""
-    return ("-" if value < 0 else "+") + size
 
 
 def nearest_to(picture: Picture, choice: Choice, otherwise: int) -> int:

@@ -1,0 +1,164 @@
+"""The plan in words: its stretches and why each is as it is, what a slot or forbidden hours cost, what was planned."""
+
+from __future__ import annotations
+
+from carbontui import protocol, units
+from carbontui.tui import words
+from carbontui.tui.picture import Picture
+from carbontui.tui.widgets.cells import CellRow
+from carbontui.tui.widgets.levels import table
+
+SAME_G_PER_KWH = 0.02
+"""A mean that differs by a smaller share is as clean."""
+
+
+def span(start: str, end: str, now_s: float) -> str:
+    """'21:24 to Thu 02:00'."""
+    return f"{words.clock_iso(start, now_s)} to {words.clock_iso(end, now_s)}"
+
+
+def running_mean(plan: protocol.PlanView) -> float | None:
+    """gCO2/kWh over the energy of the stretches that run; None where none does."""
+    infos = table(plan)
+    running = [one for one in plan.windows if one.level in infos and infos[one.level].kind not in words.STILL]
+    kwh = sum(one.kwh for one in running)
+    return sum(one.g_per_kwh * one.kwh for one in running) / kwh if kwh > 0 else None
+
+
+def why(one: protocol.PlanWindow, picture: Picture) -> str:
+    """Why a stretch is as it is, in a few words."""
+    plan = picture.plan
+    assert plan is not None
+    kind = table(plan)[one.level].kind if one.level in table(plan) else "full"
+    start, end = units.from_iso(one.start), units.from_iso(one.end)
+    held = picture.status.override
+    if held is not None and start <= picture.now_s < end:
+        return f"{held.mode} by {held.by}"
+    if kind in words.STILL and any(_meets(hours, start, end) for hours in picture.status.forbidden):
+        return "hours that must not run"
+    mean = running_mean(plan)
+    if mean is None:
+        return ""
+    if kind in words.STILL:
+        if one.g_per_kwh > mean * (1 + SAME_G_PER_KWH):
+            return f"dirtier than the {mean:.0f} g/kWh where it runs"
+        return "cleaner hours come" if kind == "off" else "too short to be worth a start"
+    if kind in ("cap", "duty"):
+        return "fewer watts for each step, and there is time"
+    return "clean hours" if one.g_per_kwh <= mean * (1 + SAME_G_PER_KWH) else "the time is needed"
+
+
+def _meets(hours: protocol.ForbiddenHours, start_s: float, end_s: float) -> bool:
+    return units.from_iso(hours.start) < end_s and units.from_iso(hours.end) > start_s
+
+
+def course_rows(picture: Picture, width: int) -> list[CellRow]:
+    """A row a stretch: when, level, intensity, grams, what it gains, why."""
+    plan = picture.plan
+    if plan is None:
+        return [[(f" no plan yet: {picture.status.reason.text}", "dim")]]
+    wide = width >= 84
+    head = f" {'WHEN':<24}{'LEVEL':<13}{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}" + ("  WHY" if wide else "")
+    rows: list[CellRow] = [[(head, "dim")]]
+    infos = table(plan)
+    for one in plan.windows:
+        info = infos.get(one.level)
+        ink = words.KIND_STYLE[info.kind] if info else "text"
+        when = span(one.start, one.end, picture.now_s)
+        row: CellRow = [(f" {when:<24}", "text"), (f"{words.level_name(one.level, plan.table):<13}", ink)]
+        gains = f"{units.fmt_grams(one.gain_g)}" if abs(one.gain_g) >= units.LEAST_G else "–"
+        row.append((f"{one.g_per_kwh:>6.0f}{units.fmt_grams(one.gco2_g):>9}", "text"))
+        row.append((f"{gains:>9}", "running" if one.gain_g >= units.LEAST_G else "dim"))
+        if wide:
+            row.append((f"  {why(one, picture)}", "dim"))
+        rows.append(row)
+    return [*rows, *_total_rows(picture)]
+
+
+def _total_rows(picture: Picture) -> list[CellRow]:
+    plan = picture.plan
+    assert plan is not None
+    infos = table(plan)
+    parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in words.STILL)
+    rows: list[CellRow] = [[]]
+    rows.append([(" the rest  ", "dim"), (f"{units.fmt_grams(plan.gco2_g)} CO₂, {units.fmt_kwh(plan.kwh)}", "text")])
+    if parked > 0:
+        rows[-1].append((f"; standing still costs {units.fmt_grams(parked)} of it", "text"))
+    for line in plan.explanation.splitlines():
+        rows.append([(" why       ", "dim"), (line, "text")])
+    if plan.certificate is not None:
+        gap = f"at most {plan.certificate.gap:.2%} above the best plan of this forecast"
+        rows.append([(" proof     ", "dim"), (gap, "text")])
+    for base in plan.baselines:
+        late = "" if base.feasible else ", late"
+        rows.append([(f" {base.name[:20]:<20} ", "dim"), (f"would emit {units.fmt_grams(base.gco2_g)}{late}", "dim")])
+    return rows
+
+
+def hours_rows(picture: Picture) -> list[CellRow]:
+    """The hours that must not run, and who said so."""
+    held = picture.status.forbidden
+    if not held:
+        return []
+    rows: list[CellRow] = [[], [(" hours that must not run", "title"), ("  x allows them again", "dim")]]
+    for one in held:
+        rows.append([(f" {one.text:<28}", "text"), (f"by {one.by}", "dim")])
+    return rows
+
+
+def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: bool) -> list[CellRow]:
+    """What was planned first beside what is expected now, and what has happened, the newest first."""
+    plans = [one for one in events if one.kind == "plan"]
+    rows: list[CellRow] = []
+    if plans:
+        rows += [[], [(" planned and expected", "title")]]
+        first = plans[0]
+        lead = "first plan" if whole else "an earlier plan"
+        at = words.clock_iso(first.at, picture.now_s)
+        rows.append([(f" {lead:<16}", "dim"), (f"{at}: {first.text.partition(': ')[2]}", "text")])
+        end = picture.status.at_end
+        if end is not None:
+            now = f"done {words.clock_iso(end.finish, picture.now_s)}, {units.fmt_grams(end.gco2_g)} in all"
+            rows.append([(f" {'now expected':<16}", "dim"), (now, "text")])
+    if events:
+        rows += [[], [(" what happened, the newest first", "title")]]
+    for one in reversed(events[-60:]):
+        ink = "text" if one.kind != "plan" else "dim"
+        rows.append([(f" {words.clock_iso(one.at, picture.now_s):>12}  ", "dim"), (one.text, ink)])
+    return rows
+
+
+def slot_row(at_s: float, end_s: float, picture: Picture) -> CellRow:
+    """Line 1: what the plan does in a slot, and how dirty it is."""
+    band, plan = picture.series.intensity, picture.plan
+    grams = ""
+    if band is not None:
+        index = int(((at_s + end_s) / 2 - units.from_iso(band.start)) // band.step_s)
+        value = band.mean_g[index] if 0 <= index < len(band.mean_g) else None
+        grams = "" if value is None else f"{value:.0f} g/kWh"
+    stretch = None
+    for one in plan.windows if plan else ():
+        if units.from_iso(one.start) <= (at_s + end_s) / 2 < units.from_iso(one.end):
+            stretch = one
+    level = "after the end" if stretch is None else words.level_name(stretch.level, plan.table if plan else ())
+    when = f"{words.clock(at_s, picture.now_s)} to {words.clock(end_s, picture.now_s)}"
+    reason = "" if stretch is None else why(stretch, picture)
+    told = " · ".join(filter(None, (grams, reason)))
+    return [(f" {when}  ", "strong"), (level, "text"), (f"  {told}", "dim")]
+
+
+def difference(found: protocol.Previewed, picture: Picture) -> str:
+    """'CO₂ +38 g, finish +2 h 10, cost +0.12 EUR' against the plan in force; the reason where nothing is known."""
+    held = words.in_force(picture)
+    if found.error and found.plan is None:
+        return found.error
+    if held is None or found.finish is None or found.gco2_g is None:
+        return "what it costs is not known: no plan is in force"
+    later = units.from_iso(found.finish) - (picture.start_s + held.finish_s)
+    parts = [f"CO₂ {words.signed(found.gco2_g - held.gco2_g, units.fmt_grams)}"]
+    parts.append(f"finish {words.signed(later, units.fmt_duration)}")
+    cost = picture.status.cost
+    if cost is not None and found.cost is not None:
+        parts.append(f"cost {words.signed(found.cost - held.cost, lambda more: units.fmt_money(more, cost.currency))}")
+    late_s = found.plan.late_s if found.plan else 0.0
+    return ", ".join(parts) + (f"; {units.fmt_duration(late_s)} late" if late_s > 60 else "")

@@ -1,0 +1,342 @@
+"""The plan: its stretches and why, a cursor that asks what another slot would cost, hours that must not run, and what
+was planned before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from carbontui import link, protocol, units
+from carbontui.tui import plan_words
+from carbontui.tui.feed import JobFeed
+from carbontui.tui.glyphs import Glyphs
+from carbontui.tui.picture import Picture
+from carbontui.tui.screens.read import folded
+from carbontui.tui.widgets.cells import CellRow, Cells
+from carbontui.tui.widgets.forecast_chart import ForecastChart
+from carbontui.tui.widgets.levels import PastLevels
+from carbontui.tui.widgets.scale import GUTTER, window
+from carbontui.tui.widgets.status_line import StatusLine
+
+if TYPE_CHECKING:
+    from carbontui.tui.widgets.prompt import Prompt
+
+ASK_PAUSE_S = 0.15
+"""A held arrow key asks once it rests."""
+REFRESH_S = 1.0
+EVENTS_MOST = 200
+
+
+class PlanChart(ForecastChart):
+    """The forecast with a pointer beneath it: `at_s` is where it stands, `marked` the hours about to be forbidden."""
+
+    at_s: float | None = None
+    marked: tuple[float, float] | None = None
+    with_axis = True
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        rows = super().draw(width, height - 1)
+        if self.picture is None or self.at_s is None:
+            return rows
+        view = window(self.picture, width - GUTTER)
+        cells = [" "] * view.columns
+        if self.marked is not None:
+            for column in range(view.column(self.marked[0]), view.column(self.marked[1] - 1.0) + 1):
+                if 0 <= column < view.columns:
+                    cells[column] = self.glyphs.hatch
+        column = view.column(self.at_s)
+        if 0 <= column < view.columns:
+            cells[column] = self.glyphs.pointer
+        return [*rows, [(" " * GUTTER, "dim"), ("".join(cells), "preview")]]
+
+
+class SlotWords(Cells):
+    """Two rows: what the plan does there, and what it would cost otherwise."""
+
+    rows: list[CellRow] = []
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        return self.rows[:height]
+
+
+class Course(Cells):
+    """The stretches of the plan and all that is told beneath them, of which a window is shown."""
+
+    rows: list[CellRow] = []
+    top = 0
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        lines = [line for row in self.rows for line in folded(row, width - 1)]
+        self.top = max(0, min(self.top, len(lines) - height + 1))
+        more = f"{self.top + 1}-{min(len(lines), self.top + height - 1)} of {len(lines)} · up and down"
+        right = more if len(lines) > height - 1 else ""
+        return [self.heading(width, "the plan", right), *lines[self.top : self.top + height - 1]]
+
+
+class PlanPage(Screen[None]):
+    """`picture()` is the newest; `send` gives a command to the supervisor."""
+
+    CSS_PATH = "plan.tcss"
+    AUTO_FOCUS = None
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (22, "-medium")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,w", "leave", "back", id="plan_back", key_display="q", tooltip="Return to the dashboard"),
+        Binding("left", "move(-1)", "slot", id="slot_left", key_display="←→", tooltip="The slot before"),
+        Binding("right", "move(1)", "next slot", id="slot_right", show=False, tooltip="The slot after"),
+        Binding("shift+left", "move(-4)", "4 slots", id="slot_left4", show=False, tooltip="Four slots before"),
+        Binding("shift+right", "move(4)", "4 slots on", id="slot_right4", show=False, tooltip="Four slots after"),
+        Binding("home", "move(-100000)", "now", id="slot_now", show=False, tooltip="The slot of now"),
+        Binding("end", "move(100000)", "deadline", id="slot_end", show=False, tooltip="The last slot"),
+        Binding("space", "mark", "mark hours", id="mark_hours", tooltip="Begin or end marking hours to forbid"),
+        Binding("f", "forbid", "type hours", id="forbid", tooltip="Type hours that must not run: 22:00-06:00"),
+        Binding("enter", "commit", "forbid them", id="forbid_marked", tooltip="Forbid the marked hours"),
+        Binding("x", "allow", "allow", id="allow", tooltip="Let the forbidden hours under the cursor run, else all"),
+        Binding("up,k", "scroll(-1)", "up", id="plan_up", show=False, tooltip="A line up"),
+        Binding("down,j", "scroll(1)", "down", id="plan_down", show=False, tooltip="A line down"),
+        Binding("pageup", "scroll(-10)", "page up", id="plan_page_up", show=False, tooltip="Ten lines up"),
+        Binding("pagedown", "scroll(10)", "page down", id="plan_page_down", show=False, tooltip="Ten lines down"),
+    ]
+
+    def __init__(
+        self,
+        feed: JobFeed,
+        picture: Callable[[], Picture],
+        past: Callable[[], PastLevels | None],
+        glyphs: Glyphs,
+        *,
+        readonly: bool = False,
+    ) -> None:
+        super().__init__()
+        self._feed, self._picture, self._past, self.glyphs, self.readonly = feed, picture, past, glyphs, readonly
+        self._slot = 0
+        self._anchor: int | None = None
+        self._answer = ""
+        self._asking: asyncio.Task[None] | None = None
+        self._events: tuple[protocol.Event, ...] = ()
+        self._drawn: Picture | None = None
+
+    def compose(self) -> ComposeResult:
+        yield PlanChart(self.glyphs, id="chart")
+        yield SlotWords(self.glyphs, id="slot")
+        yield Course(self.glyphs, id="course")
+        yield StatusLine(self.glyphs, id="told")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self._draw()
+        self._ask()
+        self.run_worker(self._learn_events(), group="events", exclusive=True)
+        self.set_interval(REFRESH_S, self._refresh)
+
+    def on_unmount(self) -> None:
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._draw)
+
+    # --- slots ---
+
+    def _edges(self) -> list[float]:
+        """Where the slots of the plan begin, and the end of the last."""
+        plan = self._picture().plan
+        if plan is None:
+            return []
+        at, end = units.from_iso(plan.start), units.from_iso(plan.deadline)
+        edges = [at]
+        at += plan.first_s
+        while at < end - 1.0:
+            edges.append(at)
+            at += plan.slot_s
+        return [*edges, end]
+
+    def _pointed(self) -> tuple[float, float] | None:
+        """The slot under the cursor."""
+        edges = self._edges()
+        slot = min(self._slot, len(edges) - 2)
+        return (edges[slot], edges[slot + 1]) if slot >= 0 else None
+
+    def marked(self) -> tuple[float, float] | None:
+        """The hours that are marked."""
+        edges = self._edges()
+        if self._anchor is None or len(edges) < 2:
+            return None
+        first, last = sorted((min(self._anchor, len(edges) - 2), min(self._slot, len(edges) - 2)))
+        return edges[first], edges[last + 1]
+
+    def action_move(self, slots: int) -> None:
+        self._slot = max(0, min(len(self._edges()) - 2, self._slot + slots))
+        self._changed()
+
+    def action_mark(self) -> None:
+        self._anchor = self._slot if self._anchor is None else None
+        self._changed()
+
+    def _changed(self) -> None:
+        self._ask()
+        self._draw()
+        self.refresh_bindings()
+
+    # --- what is asked ---
+
+    def _ask(self) -> None:
+        self._answer = "asking ..."
+        if self._asking is not None:
+            self._asking.cancel()
+        marked, pointed = self.marked(), self._pointed()
+        if marked is not None:
+            asked = protocol.Preview(0, forbid=f"{units.iso(marked[0])}/{units.iso(marked[1])}")
+        elif pointed is not None:
+            asked = protocol.Preview(0, slot=units.iso((pointed[0] + pointed[1]) / 2))
+        else:
+            self._answer = ""
+            return
+        self._asking = asyncio.create_task(self._preview(asked), name="what it would cost")
+
+    async def _preview(self, asked: protocol.Preview) -> None:
+        await asyncio.sleep(ASK_PAUSE_S)
+        try:
+            answer = await self._feed.request(asked)
+        except link.LinkError as error:
+            self._answer = str(error)
+        else:
+            assert isinstance(answer, protocol.Previewed)
+            cost = plan_words.difference(answer, self._picture())
+            if asked.forbid is not None:
+                self._answer = f"not running {answer.text}: {cost}" if answer.plan else cost
+            else:
+                self._answer = f"{self._otherwise()} here: {cost}"
+        if self.is_attached:
+            self._draw()
+
+    def _otherwise(self) -> str:
+        pointed, plan = self._pointed(), self._picture().plan
+        runs = any(
+            pointed is not None
+            and units.from_iso(one.start) <= sum(pointed) / 2 < units.from_iso(one.end)
+            and not one.level.startswith(("pause", "unload", "off"))
+            for one in (plan.windows if plan else ())
+        )
+        return "standing still" if runs else "running flat out"
+
+    async def _learn_events(self) -> None:
+        try:
+            answer = await self._feed.request(protocol.EventsAsk(0, None, EVENTS_MOST, True))
+        except link.LinkError:
+            return  # an older supervisor, or none: the plan is shown all the same
+        assert isinstance(answer, protocol.EventsAnswer)
+        self._events = answer.events
+        self._draw()
+
+    # --- drawing ---
+
+    def _refresh(self) -> None:
+        picture = self._picture()
+        if picture is not self._drawn:
+            new = self._drawn is None or picture.plan is not self._drawn.plan
+            if new:
+                self._ask()
+                self.run_worker(self._learn_events(), group="events", exclusive=True)
+            self._draw()
+
+    def _draw(self) -> None:
+        picture = self._drawn = self._picture()
+        chart, pointed = self.query_one(PlanChart), self._pointed()
+        chart.at_s, chart.marked = None if pointed is None else sum(pointed) / 2, self.marked()
+        chart.show(picture, self._past(), None)
+        slot = self.query_one(SlotWords)
+        slot.rows = [plan_words.slot_row(*pointed, picture)] if pointed else [[(" no plan to ask about", "dim")]]
+        slot.rows.append([(f" {self._answer}", "preview" if self.marked() else "text")])
+        slot.redraw()
+        course = self.query_one(Course)
+        course.rows = plan_words.course_rows(picture, course.content_size.width)
+        course.rows += plan_words.hours_rows(picture)
+        course.rows += plan_words.event_rows(self._events, picture, whole=len(self._events) < EVENTS_MOST)
+        course.redraw()
+
+    def action_scroll(self, lines: int) -> None:
+        course = self.query_one(Course)
+        course.top = max(0, course.top + lines)
+        course.redraw()
+
+    # --- commands ---
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if self.query("#prompt"):
+            return False
+        picture = self._picture()
+        if action in ("mark", "forbid", "allow", "commit") and (self.readonly or picture.over):
+            return False
+        if action == "commit":
+            return self._anchor is not None
+        if action == "allow":
+            return bool(picture.status.forbidden)
+        return not (action in ("move", "mark") and picture.plan is None)
+
+    async def action_forbid(self) -> None:
+        from carbontui.tui.widgets.prompt import AskText
+
+        def typed(text: str) -> None:
+            if self._asking is not None:
+                self._asking.cancel()
+            if text.strip():
+                self._asking = asyncio.create_task(self._preview(protocol.Preview(0, forbid=text)), name="hours typed")
+
+        def answered(text: str) -> None:
+            self._send("forbid", {"hours": text.strip()})
+
+        hint = "22:00-06:00, fri 09:00-12:00 or daily 17:00-20:00; what they cost is said above"
+        await self.mount(AskText("hours that must not run", hint, "", _some, answered, typed))
+
+    async def on_prompt_answered(self, message: Prompt.Answered) -> None:
+        await message.prompt.close(message.value)
+        self._changed()
+
+    def action_commit(self) -> None:
+        marked = self.marked()
+        if marked is not None:
+            self._anchor = None
+            self._send("forbid", {"hours": f"{units.iso(marked[0])}/{units.iso(marked[1])}"})
+            self._changed()
+
+    def action_allow(self) -> None:
+        """Those under the cursor, else all of them."""
+        pointed = self._pointed()
+        at_s = sum(pointed) / 2 if pointed else 0.0
+        held = self._picture().status.forbidden
+        here = [one for one in held if units.from_iso(one.start) <= at_s < units.from_iso(one.end)]
+        if here and not here[0].daily:
+            self._send("allow", {"hours": f"{here[0].start}/{here[0].end}"})
+        else:
+            self._send("allow", {})
+
+    def _send(self, verb: protocol.Verb, args: dict[str, Any]) -> None:
+        self.run_worker(self._command(verb, args), group="command")
+
+    async def _command(self, verb: protocol.Verb, args: dict[str, Any]) -> None:
+        line = self.query_one(StatusLine)
+        try:
+            answer = await self._feed.request(protocol.Cmd(0, verb, args))
+        except link.LinkError as error:
+            line.answer(str(error), ok=False)
+            return
+        assert isinstance(answer, protocol.Result)
+        line.answer(answer.text if answer.ok else answer.error or "refused", answer.ok)
+
+    def action_leave(self) -> None:
+        if self._anchor is not None:
+            self._anchor = None
+            self._changed()
+        else:
+            self.dismiss(None)
+
+
+def _some(text: str) -> None:
+    if not text.strip():
+        raise ValueError("write 22:00-06:00, fri 09:00-12:00 or daily 17:00-20:00")

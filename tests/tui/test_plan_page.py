@@ -1,0 +1,91 @@
+"""The plan page: why each hour is as it is, what another would cost, and hours that must not run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fake import NOW, scene
+from msgspec import structs
+
+from carbontui import protocol, units
+from carbontui.tui import plan_words
+from carbontui.tui.picture import fold
+from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.screens.plan import PlanPage
+
+HOURS = protocol.ForbiddenHours(
+    "2020-04-16T02:00:00Z", "2020-04-16T04:15:00Z", False, "ada@pts/3", "Thu 02:00 to Thu 04:15"
+)
+
+
+@pytest.mark.parametrize("size", [(200, 60), (120, 40), (80, 24), (60, 20)])
+async def test_it_tells_each_stretch_and_what_happened(stage: Any, size: tuple[int, int]) -> None:
+    async with stage(size=size) as s:
+        await s.pilot.press("w")
+        await s.until(lambda: isinstance(s.app.screen, PlanPage) and "standing still here: " in s.text())
+        text = s.text()
+        assert "21:24 to Thu 02:00" in text and "cap 250 W" in text and "CO₂ +38 g" in text
+        if size[0] >= 120:
+            assert "dirtier than the" in text and "first plan" in text and "ada@pts/3 paused it" in text
+        await s.pilot.press("end", "pagedown", "q")
+        await s.until(lambda: isinstance(s.app.screen, Dashboard))
+
+
+async def test_the_cursor_asks_what_its_slot_would_cost_otherwise(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("w")
+        await s.until(lambda: s.fake.previews)
+        asked = units.from_iso(s.fake.previews[-1].slot)
+        assert NOW < asked < NOW + 900
+        await s.pilot.press(*["shift+right"] * 5)
+        await s.until(lambda: "02:15 to Thu 02:30" in s.text() and "running flat out here" in s.text())
+        assert "pause" in s.text() and "dirtier than the" in s.text()
+
+
+async def test_hours_are_marked_priced_and_forbidden_with_enter(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("w", "shift+right", "space", "right", "right")
+        await s.until(lambda: "not running Thu 02:00 to 04:15: CO₂ +38 g" in s.text())
+        marked = "2020-04-15T22:15:00.000Z/2020-04-15T23:00:00.000Z"
+        assert s.fake.previews[-1].forbid == marked
+        assert not s.fake.commands
+        await s.pilot.press("enter")
+        await s.until(lambda: s.fake.commands)
+        assert s.fake.commands[0].verb == "forbid" and s.fake.commands[0].args == {"hours": marked}
+        # escape takes a mark away before it leaves
+        await s.pilot.press("space", "escape")
+        assert isinstance(s.app.screen, PlanPage) and s.app.screen.marked() is None
+        await s.pilot.press("f", *"22:00-06:00")
+        await s.until(lambda: s.fake.previews[-1].forbid == "22:00-06:00")
+        await s.pilot.press("enter")
+        await s.until(lambda: len(s.fake.commands) == 2)
+        assert s.fake.commands[1].args == {"hours": "22:00-06:00"}
+        s.fake.push(status=s.fake.status(forbidden=(HOURS,)))
+        await s.until(lambda: "hours that must not run" in s.text())
+        assert "by ada@pts/3" in s.text()
+        await s.pilot.press("x")
+        await s.until(lambda: len(s.fake.commands) == 3)
+        assert s.fake.commands[2].verb == "allow"
+
+
+async def test_a_screen_to_look_at_forbids_nothing(stage: Any) -> None:
+    async with stage(readonly=True) as s:
+        await s.pilot.press("w")
+        await s.until(lambda: isinstance(s.app.screen, PlanPage))
+        await s.pilot.press("space", "right", "enter", "f", "x")
+        await s.pilot.pause(0.2)
+        assert not s.fake.commands and not s.app.screen.query("#prompt")
+
+
+def test_forbidden_hours_and_a_persons_word_are_the_reason_where_they_hold() -> None:
+    shown = fold(None, scene("running"))
+    assert shown is not None and shown.plan is not None
+    pause = next(one for one in shown.plan.windows if one.level == "pause")
+    assert "dirtier than the" in plan_words.why(pause, shown)
+    status = structs.replace(shown.status, forbidden=(HOURS,))
+    forbidden = fold(None, structs.replace(scene("running"), status=status))
+    assert forbidden is not None and plan_words.why(pause, forbidden) == "hours that must not run"
+    held = fold(None, scene("override"))
+    assert held is not None and held.plan is not None
+    assert "pause by ada@pts/3" in plan_words.why(held.plan.windows[0], held)
