@@ -79,6 +79,11 @@ def sweep(mark: str) -> list[int]:
 class House:
     """Runs the real command line in a private state directory."""
 
+    prefix = ()
+    """What the command line is started by."""
+    python = sys.executable
+    """What runs the script."""
+
     def __init__(self, root: Path, runtime: Path | None) -> None:
         self.root = root
         self.home = root / "home"
@@ -96,7 +101,7 @@ class House:
 
     def cli(self, *args, timeout=60.0, check=False, **kwargs):
         """`carbontui ARGS`; the finished process with text output."""
-        command = [sys.executable, "-m", "carbontui.cli", *map(str, args)]
+        command = [*self.prefix, sys.executable, "-m", "carbontui.cli", *map(str, args)]
         done = subprocess.run(
             command,
             env=self.env,
@@ -115,7 +120,7 @@ class House:
     def start(self, *options, steps=100_000, pause=0.01, code=0, name="t"):
         """Start the stock script detached; its Job. It ends after `steps`, or when `let_end` is called."""
         marks = self.root / f"{name}.steps"
-        command = [sys.executable, self.script, steps, pause, code, marks]
+        command = [self.python, self.script, steps, pause, code, marks]
         done = self.cli("run", "--detach", "--name", name, *options, "--", *command, check=True)
         return Job(self, done.stdout.strip(), marks)
 

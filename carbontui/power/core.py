@@ -109,6 +109,8 @@ class Agent:
         self._report_at = 0.0
         self._slow_at = 0.0
         self._retry_at = 0.0
+        self._acted_s = 0.0
+        """When limits were last set or restored: an older look says nothing of them."""
         self._reopen_at: float | None = None
         self._reopen_tries = 0
         self._trouble = ""
@@ -201,8 +203,8 @@ class Agent:
                 self.say(f"GPU {info.index} ({info.uuid}) is back")
                 self._limiter.returned(info.uuid)
                 self._retry_at = mono  # the limit that is wanted belongs on it again
-            if getattr(self._backend, "away", False):
-                return
+            if getattr(self._backend, "away", False) or mono < self._acted_s:
+                return  # it is of the limit before: setting one may take a second, through capd
             happened = self._limiter.observe(info.uuid, look, mono)
             if happened is not None:
                 self._tell(happened)
@@ -344,6 +346,7 @@ class Agent:
                     uuid, wish.limit_w, allow_raise=wish.allow_raise, power_w=power, now_s=self._clock()
                 )
             )
+        self._acted_s = self._clock()
         return tuple(outcomes)
 
     def _refuse_foreign(self, uuid: str) -> Outcome:

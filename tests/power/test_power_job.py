@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import sys
@@ -12,36 +13,84 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from house import House, Job, until
+from house import NOBODY, House, Job, until
 from nvml_machine import machine_with  # noqa: F401
+from nvmlsim import Sim
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from test_capd import Service
 
 from carbontui.power.curve import Curve, Point
 from carbontui.power.curve_files import fingerprint, save
 
 
+class UserHouse(House):
+    """One whose command line is run by an ordinary user: as root, by uid 65534, which keeps of root's powers that of
+    looking into folders, for the interpreter may lie where only root may look."""
+
+    look = "+dac_read_search"
+    prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+              f"--inh-caps={look}", f"--ambient-caps={look}") if os.geteuid() == 0 else ()  # fmt: skip
+    sim: Sim
+
+
 @pytest.fixture
-def capped_house(house, machine_with: Callable):
-    """(house, sim): jobs of this house see one simulated H100 that their own script keeps busy."""
+def capped_house(request: pytest.FixtureRequest, house, machine_with: Callable, tmp_path: Path):
+    """(house, sim): jobs of this house see one simulated H100 that their own script keeps busy. With the parameter
+    "capd" they may not set its limit, belong to an ordinary user, and a capd runs on the machine."""
     sim = machine_with()
     sim.load(1.0)
-    house.env |= sim.env()
-    house.env.pop("CUDA_VISIBLE_DEVICES", None)
-    return house, sim
+    if getattr(request, "param", "root") == "root":
+        house.env |= sim.env()
+        house.env.pop("CUDA_VISIBLE_DEVICES", None)
+        yield house, sim
+        return
+    if os.geteuid() == 0 and not shutil.which("setpriv"):
+        pytest.skip("no setpriv to become another user with")
+    sim.set("permission", 3)
+    sim.state.chmod(0o666)
+    capd = Service(sim, tmp_path)
+    for place in (sim.state, sim.library, capd.socket):
+        for folder in place.parents:
+            with contextlib.suppress(OSError):
+                folder.chmod(folder.stat().st_mode | 0o011)
+    theirs = UserHouse(folder := request.getfixturevalue("ordinary_folder"), None)
+    theirs.sim = sim
+    # whether a file may be run is asked without the powers that were kept
+    theirs.python = folder / Path(sys.executable).name
+    theirs.python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    theirs.python.chmod(0o755)
+    theirs.env |= sim.env() | {"CARBONTUI_CAPD": str(capd.socket), "HOME": str(folder)}
+    theirs.env.pop("CUDA_VISIBLE_DEVICES", None)
+    yield theirs, sim
+    theirs.end()
+    capd.kill()
 
 
-def watched(house: House, *options: str) -> Job:
-    """A job that trains, and whose board is in its status."""
-    job: Job = house.start(*options)
+BOTH = pytest.mark.parametrize("capped_house", ["root", "capd"], indirect=True)
+"""What a user without root has on a box with capd: the same, by the same tests."""
+
+
+def watched(house: House, *options: str, name: str = "t") -> Job:
+    """A job that trains, whose board is in its status, with its own process on it."""
+    job: Job = house.start(*options, name=name)
     job.until_steps()
     until(lambda: job.status().get("gpus"), what="the board in status")
+    on_board(house, job)
     return job
+
+
+def on_board(house: House, job: Job) -> None:
+    """Where capd asks whose board it is, the training must be seen on it."""
+    if isinstance(house, UserHouse):
+        house.sim.process(job.pids()["child"], level=0.0)
+        until(lambda: (g := job.status().get("gpus")) and (g[0]["memory_used_b"] or 0) > 30 << 30, what="its memory")
 
 
 def killed(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
+@BOTH
 def test_cap_verb_sets_and_resume_gives_back(capped_house) -> None:
     house, sim = capped_house
     job = watched(house)
@@ -72,6 +121,7 @@ def test_a_cap_that_cannot_be_set_is_refused_with_the_mend(capped_house) -> None
     assert sim.get("writes") == 0
 
 
+@BOTH
 def test_the_answer_to_a_cap_says_what_became_of_it(capped_house) -> None:
     house, sim = capped_house
     job = watched(house, "--allow-raise", "--work", "2h")
@@ -111,6 +161,7 @@ def test_everything_killed_the_next_run_gives_the_limit_back(capped_house) -> No
     killed(pids["child"])
 
 
+@BOTH
 def test_a_child_that_is_killed_leaves_a_bare_board_at_the_limit_found(capped_house) -> None:
     house, sim = capped_house
     sim.load(0.0, context=False)
@@ -282,6 +333,7 @@ def test_what_happens_to_limits_unasked_is_journaled_and_a_lost_board_leaves_no_
     assert "given_back" in codes and codes[-1] == "lost", "what became of limits at the end is journaled too"
 
 
+@BOTH
 def test_a_cap_above_a_limit_lowered_from_outside_is_not_claimed(capped_house) -> None:
     house, sim = capped_house
     job = watched(house)
@@ -299,10 +351,12 @@ def test_a_cap_above_a_limit_lowered_from_outside_is_not_claimed(capped_house) -
     assert sim.get("limit_mw") == 620_000
 
 
+@BOTH
 def test_no_successor_fights_an_outside_change_but_a_person_may(capped_house) -> None:
     house, sim = capped_house
     job = house.start()
     job.until_steps()
+    on_board(house, job)
     assert "capped at 400 W" in house.cli("cap", "400W", job.id).stdout, "however soon after the start"
     sim.set("limit_mw", 500_000)
     until(lambda: "outside" in " ".join(job.status()["notices"]), what="the adoption")
@@ -350,3 +404,23 @@ def test_figures_of_a_job_are_told_for_prometheus_until_its_end(capped_house, tm
 
     kwh = job.status()["energy_gpu_kwh"]
     until(lambda: joules() == pytest.approx(kwh * 3.6e6, rel=1e-6), what="the last figures")
+
+
+@BOTH
+def test_a_plan_has_the_same_caps_whoever_sets_them(capped_house) -> None:
+    house, sim = capped_house
+    job = watched(house, "--zone", "DE", "--work", "10h", "--budget", "2x")
+
+    def levels() -> list[str]:
+        told = house.cli("plan", "--json", job.id)
+        return [level["name"] for level in json.loads(told.stdout)["table"]] if told.returncode == 0 else []
+
+    assert until(lambda: len(n := levels()) > 2 and n, timeout=90, what="caps") == [
+        "pause",
+        "cap 490 W",
+        "cap 585 W",
+        "full",
+    ]
+    assert house.cli("doctor").stdout.count("200-700 W") >= 1
+    house.cli("stop", "--now", "--yes", job.id, check=True)
+    assert sim.get("limit_mw") == 700_000
