@@ -96,8 +96,10 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="carbontui")
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
+@click.option("--hosts", metavar="A,B", help="The jobs of other machines in the table, too, over your own ssh.")
+@click.option("--there", default="carbontui", metavar="COMMAND", help="carbontui on those, where not on the PATH.")
 @click.pass_context
-def cli(ctx: click.Context, readonly: bool) -> None:
+def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str) -> None:
     """Train inside your time budget with the least CO2; watch and overrule it from one screen.
 
     Without a verb: the screen of the only live job, else the table of all jobs, with the boards and the grid.
@@ -106,6 +108,12 @@ def cli(ctx: click.Context, readonly: bool) -> None:
     See it work:        carbontui demo
     Start a training:   carbontui run --zone DE --budget 2x --work 8h -- python train.py
     """
+    if hosts and ctx.invoked_subcommand is not None:
+        raise click.UsageError("--hosts is for the table: carbontui --hosts a,b")
+    if hosts:
+        from carbontui.verbs.attach import open_hosts
+
+        ctx.exit(open_hosts([host.strip() for host in hosts.split(",") if host.strip()], there, readonly=readonly))
     if ctx.invoked_subcommand is None:
         from carbontui.verbs.attach import open_default
 

@@ -17,7 +17,7 @@ ROOMS = {
     "cli": {"verbs"},
     "verbs": {
         *("tui", "backtest", "job", "cluster", "grid", "power", "plan", "account", "reports", "export"),
-        *("protocol", "link"),
+        *("protocol", "link", "ssh"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
     "tui": {"protocol", "link"},
@@ -31,6 +31,7 @@ ROOMS = {
     "reports": {"account", "job", "protocol"},
     "export": {"account", "reports", "job", "protocol"},
     "link": {"protocol"},
+    "ssh": {"protocol"},
     "protocol": set(),
     "config": {"paths"},
     "paths": set(),

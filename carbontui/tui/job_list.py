@@ -25,6 +25,11 @@ class ListedJob:
         return self.target.job
 
     @property
+    def name(self) -> str:
+        """With the machine before it where that is another one."""
+        return f"{self.target.host}:{self.status.name}" if self.target.host else self.status.name
+
+    @property
     def live(self) -> bool:
         return self.status.state in protocol.LIVE_STATES
 
@@ -58,7 +63,7 @@ class ListedJob:
 _LAST = float("inf")
 SORTS: dict[str, Callable[[ListedJob], tuple[object, ...]]] = {
     "state": lambda job: (not job.live, -units.from_iso(job.status.measured_at) if not job.live else 0.0),
-    "name": lambda job: (job.status.name.lower(),),
+    "name": lambda job: (job.name.lower(),),
     "watts": lambda job: (-(job.status.power_w or -1.0),),
     "done": lambda job: (-(job.done if job.done is not None else -1.0),),
     "finish": lambda job: (units.from_iso(job.status.finish_expected) if job.status.finish_expected else _LAST,),
@@ -80,7 +85,7 @@ class JobList:
     def shown(self) -> tuple[ListedJob, ...]:
         """The jobs with the word that is looked for, sorted."""
         word = self.wanted.lower()
-        found = [job for job in self.jobs if word in f"{job.status.name} {job.id} {job.status.state} {job.why}".lower()]
+        found = [job for job in self.jobs if word in f"{job.name} {job.id} {job.status.state} {job.why}".lower()]
         return tuple(sorted(found, key=SORTS[self.sort]))
 
     def place(self) -> int:

@@ -35,6 +35,8 @@ class Target:
     status: protocol.Status | None = None
     read_log: Callable[[protocol.LogRead], protocol.LogAnswer] | None = None
     started_s: float = 0.0
+    host: str = ""
+    """Another machine, as it was named to ssh; '' for this one."""
 
     @classmethod
     def of(cls, job: JobRecord) -> Target:

@@ -44,8 +44,9 @@ class MachineFacts(Cells):
         right = f"with {wanted!r} · " if wanted else ""
         self.head = left, [(f"{right}sorted by {sort} ", "dim")]
         rows: list[CellRow] = []
+        widest = max((len(what) for what, _, _ in seen.facts), default=0)
         for what, told, fine in seen.facts:
-            rows.append([(f"  {what:<9} ", "dim"), (told, "text" if fine else "warning")])
+            rows.append([(f"  {what:<{max(9, widest)}} ", "dim"), (told, "text" if fine else "warning")])
         if not jobs:
             begin = "carbontui run -- python train.py · see first: carbontui demo"
             rows.append([("  begin     ", "dim"), (begin, "text")])

@@ -34,7 +34,7 @@ class JobTable(Cells):
         self._top = max(0, min(self._top, place, len(shown) - room), place - room + 1)
         columns = _fitting(width)
         fixed = sum(cells for _, cells, _ in columns) + 4
-        longest = max(cell_len(job.status.name) for job in shown)
+        longest = max(cell_len(job.name) for job in shown)
         left = width - fixed
         # the name first: the reason can be read on the job's own page, a name cut short names nothing
         name = min(longest + 1, left) if left - longest - 2 < WHY_LEAST else longest + 1
@@ -59,7 +59,7 @@ class JobTable(Cells):
         ink = words.STATE_STYLE[status.state]
         mark = self.glyphs.point if job.id in self.listed.marked else self.glyphs.now if pointed else " "
         row: CellRow = [(mark, "preview"), (f" {self.glyphs.states[status.state]} ", ink)]
-        row.append((_cut(status.name, name, self.glyphs.ellipsis), "strong" if job.live or pointed else "text"))
+        row.append((_cut(job.name, name, self.glyphs.ellipsis), "strong" if job.live or pointed else "text"))
         for title, cells, _ in columns:
             told, how = _value(title, job, self.now_s)
             row.append((f"{told:>{cells}}", how if told != "–" else "dim"))
