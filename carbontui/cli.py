@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
-import io
 import os
 import sys
 from typing import NoReturn
@@ -21,6 +20,7 @@ isolation.forget_pythonpath()  # before anything else is imported: `module load`
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
+from carbontui.verbs import streams  # noqa: E402
 from carbontui.verbs.failure import Failure  # noqa: E402
 
 # verb -> module of carbontui.verbs that defines a click command of that name (a dash becomes an underscore)
@@ -124,7 +124,7 @@ def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str) -> No
 
 def main() -> NoReturn:
     """Entry point: wrong use is one line and exit 2, never a traceback."""
-    _repair_streams()
+    streams.repair()
     try:
         cli.main(prog_name="carbontui", standalone_mode=False)
         sys.stdout.flush()
@@ -148,16 +148,6 @@ def main() -> NoReturn:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"carbontui: {where}{error.strerror or error}", err=True)
         sys.exit(4 if isinstance(error, PermissionError) else 1)
-
-
-def _repair_streams() -> None:
-    """A closed stream becomes /dev/null; a character the locale lacks (LANG=C) becomes '?', never an error."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 if __name__ == "__main__":

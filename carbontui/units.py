@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from datetime import datetime, timezone
 
 J_PER_KWH = 3.6e6
@@ -19,9 +20,14 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)", re.IGNORECASE)
 _SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0}
 
 
-def printable(text: str) -> str:
-    """Text of others as it may be printed: control codes and what turns the direction of text become '?'."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+def printable(text: str, keep: str = "") -> str:
+    """Text of others as it may be printed: control codes and what turns the direction of text become '?'.
+
+    The letters of `keep` stay, and so do spaces of every width. Everything of ours that prints goes through this.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep or unicodedata.category(c) == "Zs" else "?" for c in text)
 
 
 def joules_to_kwh(joules: float) -> float:

@@ -142,6 +142,18 @@ def start(options: opts.Options, *, hold: bool | None = None, again: Mapping[str
     return run_keeper(spec)
 
 
+@contextlib.contextmanager
+def undone(directory: Path) -> Iterator[None]:
+    """A launch inside that fails leaves no job behind, unless its keeper runs."""
+    try:
+        yield
+    except BaseException:
+        job = store.load(directory)
+        if job is None or job.alive("keeper") in (None, os.getpid()):
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+
+
 def door(socket_path: str) -> str:
     """The keeper's own socket, beside the job's."""
     return f"{socket_path.removesuffix('.sock')}.keeper"

@@ -159,6 +159,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--fd", type=int)
     parser.add_argument("--simulated", help="a SimulatedSpec as JSON")
     parser.add_argument("--job", default="")
+    parser.add_argument("--owner", help="pid and start time of the supervisor, for who looks at the process table")
     parser.add_argument("--monitor", action="store_true", help="never write a limit")
     parser.add_argument("--probing", action="store_true", help="with --monitor: still ask what could be set")
     parser.add_argument(

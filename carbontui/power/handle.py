@@ -21,7 +21,7 @@ import msgspec
 from msgspec import structs
 
 from carbontui import isolation
-from carbontui.power import leases
+from carbontui.power import leases, orphans
 from carbontui.power.messages import (
     BEAT_S,
     HUNG_S,
@@ -110,7 +110,7 @@ class AgentHandle:
     async def start(self) -> None:
         """Start the agent and keep one alive from now on."""
         await self._spawn()
-        self._tasks = [asyncio.create_task(self._keep()), asyncio.create_task(self._beat())]
+        self._tasks = [asyncio.create_task(task) for task in (self._keep(), self._beat(), self._bury())]
 
     async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
         """Restore every limit, then end the agent. Returns what became of limits; empty the second time."""
@@ -133,6 +133,7 @@ class AgentHandle:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        orphans.end(self._job)
         return (*outcomes, *self._left_behind(outcomes))
 
     def _left_behind(self, told: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
@@ -237,7 +238,7 @@ class AgentHandle:
     async def _open(self) -> tuple[Process, asyncio.StreamReader, asyncio.StreamWriter]:
         """Start the process and open the wire to it. Raises OSError."""
         ours, theirs = socket.socketpair()
-        arguments = ["--fd", str(theirs.fileno()), "--job", self._job]
+        arguments = ["--fd", str(theirs.fileno()), "--job", self._job, "--owner", orphans.owner()]
         if self.simulated is not None:
             arguments += ["--simulated", msgspec.json.encode(self.simulated).decode()]
         if self._monitor:
@@ -248,7 +249,7 @@ class AgentHandle:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "carbontui.power.agent",
+                orphans.MODULE,
                 *arguments,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
@@ -303,6 +304,12 @@ class AgentHandle:
                 self._kill(process)
                 # a process stuck in the kernel does not die of this yet: let go of it all the same
                 self._hang_up()
+
+    async def _bury(self) -> None:
+        """End the agents of earlier supervisors that are still there: stopped, or hanging in the driver."""
+        await asyncio.sleep(orphans.GRACE_S)
+        for pid in orphans.end(self._job):
+            self._log(f"agent: {pid} has outlived its supervisor; killed")
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
         while True:

@@ -19,6 +19,8 @@ from rich.style import Style
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.strip import Strip
 
+from carbontui import units
+
 
 class CellStyle(NamedTuple):
     """How a cell is painted, as SGR codes. `front` None: a blank, whose colour nobody sees."""
@@ -130,7 +132,7 @@ def _cells(x: int, strip: Strip, system: ColorSystem) -> Iterator[tuple[int, Cel
         for char in segment.text:
             wide = 1 if char < "\u0300" else cell_len(char)
             if wide:
-                yield x, Cell(char, blank if char == " " else look)
+                yield x, Cell(units.printable(char), blank if char == " " else look)
                 if wide == 2:
                     yield x + 1, Cell("", look)
                 x += wide

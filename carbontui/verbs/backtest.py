@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
+from carbontui.verbs import streams
 from carbontui.verbs.failure import Failure, Finite
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def backtest(
 
     def progress(done: int) -> None:
         if sys.stderr.isatty():
-            click.echo(f"\r{done} of {starts}", err=True, nl=done == starts)
+            click.echo(f"\r{done} of {starts}", file=sys.__stderr__, nl=done == starts)
 
     try:
         grid = Grid(recorded.load(actual))
@@ -64,10 +65,9 @@ def backtest(
 
 
 def _show(report: BacktestReport) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = streams.console()
     about = report.about
     table = Table(
         title=f"{len(report.cases)} jobs of {units.fmt_duration(about['work_s'])}, {about['slack']:g}x budget"

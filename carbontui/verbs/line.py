@@ -57,6 +57,7 @@ def line(job: str | None, as_json: bool) -> None:
     live = [found for found in store.jobs() if found.live and not found.foreign] if job is None else [talk.find(job)]
     if not live:
         return
+    talk.warn_lost(live[0])
     status = live[0].status() if job is not None and not live[0].live else talk.live_status(live[0])
     more = f" +{len(live) - 1}" if len(live) > 1 else ""
     if as_json:

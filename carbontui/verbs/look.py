@@ -15,7 +15,7 @@ from rich.cells import set_cell_size
 from carbontui import protocol, units
 from carbontui.job import runlog, store
 from carbontui.tui import account_words
-from carbontui.verbs import talk
+from carbontui.verbs import streams, talk
 from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
@@ -107,7 +107,7 @@ def warn_stale() -> None:
 @click.option("--all", "every", is_flag=True, help="Finished jobs too.")
 def ls(as_json: bool, every: bool) -> None:
     """List jobs."""
-    jobs = [job for job in store.jobs() if every or as_json or job.live or job.foreign]
+    jobs = [job for job in store.jobs() if every or as_json or job.live or job.foreign or job.restart_command]
     statuses = [talk.live_status(job) for job in jobs]
     if as_json:
         click.echo(talk.as_json(statuses))
@@ -144,12 +144,15 @@ def status(job: str | None, as_json: bool) -> None:
 def log(job: str | None, follow: bool, lines: int | None, as_json: bool) -> None:
     """Print the command's output (run.log)."""
     found = talk.find(job)
+    talk.warn_lost(found)
     file = _opened(found, follow)
     with file:
         if lines is not None:
             file.seek(runlog.last_lines(file, lines))
         offset = file.tell()
         pieces = _pieces(file, found, follow)
+        if sys.stdout.isatty() and not as_json:
+            pieces = map(streams.OutputText().piece, pieces)
         for piece in _objects(pieces, offset) if as_json else pieces:
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
@@ -198,7 +201,7 @@ def _objects(pieces: Iterable[bytes], offset: int) -> Iterator[bytes]:
 
 def _object(line: bytes, offset: int) -> bytes:
     text = line.rstrip(b"\r\n").decode("utf-8", "replace")
-    return msgspec.json.encode({"offset": offset, "text": text}) + b"\n"
+    return streams.json_for_terminals(msgspec.json.encode({"offset": offset, "text": text}).decode()).encode() + b"\n"
 
 
 @click.command()

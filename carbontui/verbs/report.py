@@ -15,7 +15,7 @@ from carbontui.job import store
 from carbontui.reports import against as comparing
 from carbontui.reports import card, figures, forms, page, prose, story
 from carbontui.reports import history as past
-from carbontui.verbs import talk
+from carbontui.verbs import streams, talk
 from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
@@ -32,6 +32,7 @@ def _told(wanted: str | None) -> story.RunStory:
         found = live[0] if live else every[0]
     else:
         found = talk.find(wanted)
+    talk.warn_lost(found)
     try:
         return story.build(found, status=talk.live_status(found), version=__version__)
     except story.NoStory as error:
@@ -43,7 +44,7 @@ def _write(path: str, text: str) -> None:
         click.echo(text, nl=False)
         return
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        Path(path).write_text(units.printable(text, streams.LAYOUT), encoding="utf-8")
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}", 1) from None
 

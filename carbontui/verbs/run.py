@@ -357,6 +357,17 @@ def nodes_of_slurm() -> options.Nodes | None:
     return Nodes(own=own, others=others, reach={name: slurm.on_node(job, name) for name in others})
 
 
+def warn_unspooled(job: options.Options) -> None:
+    """Say what a reboot loses where nothing is kept that could start the job again."""
+    from carbontui.job import spool
+
+    if job.spool and (spool.kept(Path(job.dir)) or (Path(job.dir) / "exit.json").exists()):
+        return
+    why = "--no-spool" if not job.spool else f"{job.dir} lies on no local disk, or on a full one"
+    lost = "a reboot, or the loss of its processes while it waits, ends this job for good"
+    click.echo(f"carbontui: no environment is kept ({why}): {lost}; start it anew from its last checkpoint", err=True)
+
+
 def check_log(path: str) -> None:
     try:
         with Path(path).open("ab"):
@@ -395,7 +406,9 @@ def start_and_follow(
 
     def start() -> None:
         if before is None:
-            launch.start(job, hold=hold)
+            with launch.undone(Path(job.dir)):
+                launch.start(job, hold=hold)
+            warn_unspooled(job)
         elif not before.live:  # one that the scheduler's restart has not ended goes on by itself
             launch.start(job, hold=hold, again=requeue.state_left(before))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
+from carbontui.verbs import streams
 from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure, Finite
 from carbontui.verbs.place import sure_zone
@@ -226,10 +227,9 @@ def _late_by(deadline_s: float, plan: Schedule) -> Schedule:
 
 
 def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, about: str) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = streams.console()
     console.print(text, soft_wrap=True, markup=False)
     proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
     console.print(f"Certificate: {proof} {plan.gap:.3%} better (stage {plan.stage}).", style="dim")

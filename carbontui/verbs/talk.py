@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import click
 import msgspec
 
 from carbontui import link, protocol
 from carbontui.job import store
+from carbontui.verbs import streams
 from carbontui.verbs.failure import Failure
 
 RETRY_S = 15.0
@@ -45,10 +47,18 @@ def _patiently(job: store.Job, once: Callable[[], T]) -> T:
         except link.LinkError as error:
             fresh = store.load(job.dir) or job
             if not fresh.live:
-                raise Failure(f"job {job.id} is over ({fresh.status().state})", 3) from None
+                over = fresh.status()
+                why = f": {over.reason.text}" if over.state == "lost" else ""
+                raise Failure(f"job {job.id} is over ({over.state}{why})", 3) from None
             if time.monotonic() >= due:
                 raise Failure(f"no supervisor of job {job.id} answers ({error})", 3) from None
         time.sleep(0.2)
+
+
+def warn_lost(job: store.Job) -> None:
+    """Name what goes on with a job whose processes are gone, as after a reboot."""
+    if not job.live and not job.foreign and job.restart_command:
+        click.echo(f"carbontui: {job.status().reason.text}", err=True)
 
 
 def live_status(job: store.Job) -> protocol.Status:
@@ -65,7 +75,7 @@ def live_status(job: store.Job) -> protocol.Status:
 
 def as_json(value: Any) -> str:
     """Indented JSON of a struct or builtin."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return streams.json_for_terminals(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def lease_warnings() -> list[str]:

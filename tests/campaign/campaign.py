@@ -1,6 +1,6 @@
-"""One command, one table: kills, fuzz, extremes and soak on real jobs.
+"""One command, one table: kills, reboots, clocks, surroundings, providers, fuzz, extremes and soak, on real jobs.
 
-python tests/campaign/campaign.py [--minutes 20] [--seed 7] [--results FILE.md]
+python tests/campaign/campaign.py [--minutes 20] [--seed 7] [--only kills,fuzz] [--results FILE.md]
 """
 
 from __future__ import annotations
@@ -11,44 +11,96 @@ import platform
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
+import clocks
 import extremes
 import fuzz
 import kills
+import providers
+import rest
 import soak
+import surroundings
 from house import House
 
 Rows = list[tuple[str, str, str]]
 """(what, bar, measured)."""
+LONG_MIN = 60.0
+"""Minutes of a run that reaches every number of the bars."""
+FAULTS = 1000
 
 
-def in_a_house(work: Callable[[House], None]) -> None:
+def in_a_house(work: Callable[[House], Any]) -> Any:
     root, runtime = Path(tempfile.mkdtemp(prefix="ctc-")), Path(tempfile.mkdtemp(prefix="ct-"))
     house = House(root, runtime)
     try:
-        work(house)
+        return work(house)
     finally:
         house.end()
         for folder in (root, runtime):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def killed(seconds: float, seed: int) -> tuple[kills.Found, Rows]:
+def killed(seconds: float, seed: int, faults: int = 40) -> tuple[kills.Found, Rows]:
+    """About `faults` faults: of jobs that train, of jobs at rest beside them, and of trainings without a keeper."""
     found = kills.Found()
-    in_a_house(lambda house: kills.running(house, seconds, seed, found))
-    in_a_house(lambda house: kills.at_rest(house, seed, found))
+    jobs = 4 if faults > 100 else 2
+    resting = threading.Thread(
+        target=in_a_house,
+        args=(lambda house: rest.run(house, max(1, faults // 25), seed, found, 2 if faults > 100 else 1, seconds),),
+    )
+    resting.start()
+    in_a_house(lambda house: kills.running(house, seconds, seed, found, jobs, faults))
+    resting.join()
+    in_a_house(lambda house: kills.orphaned(house, max(1, faults // 50), seed, found))
+    wrong = f"{found.wrong_steps} of {found.steps:,} steps"
     return found, [
-        ("faults injected", "1,000 in the long form", f"{found.faults:,}"),
-        ("steps lost or repeated", "0", f"{found.wrong_steps} of {found.steps:,} steps"),
+        ("faults injected, amid so many orders", f"{FAULTS:,}", f"{found.faults:,}; {found.orders:,}"),
+        ("steps lost or repeated", "0", wrong),
         ("longest standstill without a person's pause", "18 s", f"{found.longest_standstill_s:.1f} s"),
         ("jobs lost; exit status lost", "0; 0", f"{found.lost_jobs}; {found.wrong_exits}"),
-        ("processes left", "0", str(found.left_processes)),
+        ("processes left; power limits left", "0; 0", f"{found.left_processes}; {found.left_limits}"),
     ]
+
+
+def rebooted(*_: object) -> tuple[list[str], Rows]:
+    wrong: list[str] = in_a_house(lambda house: rest.rebooted(house, kills.Found()))
+    what = "reboot while waiting, unloaded, running with a checkpoint"
+    return wrong, [(what, "named by every looking verb, resumes", f"{len(wrong)} faults")]
+
+
+def clocked(*_: object) -> tuple[clocks.Found, Rows]:
+    found = clocks.Found()
+    in_a_house(lambda house: clocks.run(house, found))
+    seen = f"{found.jumps}; {len(found.faults)}; {found.slowest_answer_s:.2f} s"
+    return found, [("clock set by up to ten years; faults; slowest answer", "-; 0; -", seen)]
+
+
+def surrounded(every: int) -> tuple[surroundings.Found, Rows]:
+    found = surroundings.Found()
+    surroundings.run(found, every)
+    return found, [("limits and environments; faults", "-; 0", f"{found.tried}; {len(found.faults)}")]
+
+
+def provided(every: int) -> tuple[providers.Found, Rows]:
+    found = providers.Found()
+    providers.run(found, every)
+    seen = f"{found.answers}; {len(found.faults)}"
+    return found, [
+        ("hostile answers of a provider; faults", "40; 0", seen),
+        ("loop's longest stall; supervisor's memory", "0.5 s; 150 MB", _of(found)),
+        ("lines said of it", "1", str(found.most_lines)),
+    ]
+
+
+def _of(found: providers.Found) -> str:
+    return f"{found.longest_stall_s:.2f} s; {found.most_mb:.0f} MB"
 
 
 def fuzzed(seconds: float, seed: int) -> tuple[fuzz.Found, Rows]:
@@ -61,10 +113,11 @@ def fuzzed(seconds: float, seed: int) -> tuple[fuzz.Found, Rows]:
 
     in_a_house(work)
     fuzz.client(min(seconds, 60.0), seed, found)
+    slow = f"{found.median_status_s:.3f} s; {found.slowest_status_s:.2f} s"
     return found, [
         ("lines to the supervisor; to the training", "200,000 each", f"{found.lines:,}; {found.client_lines:,}"),
         ("unhandled exceptions", "0", str(len(found.faults))),
-        ("slowest status", "0.25 s", f"{found.slowest_status_s:.2f} s"),
+        ("status meanwhile: median; slowest", "0.25 s", slow),
         ("log written", "1 MB", f"{found.log_b / 1000:.0f} kB"),
         ("changed by refused orders", "nothing", "; ".join(found.changed) or "nothing"),
     ]
@@ -94,7 +147,7 @@ def soaked(seconds: float, seed: int) -> tuple[soak.Found, Rows]:
     found = soak.Found()
 
     def work(house: House) -> None:
-        job = house.start("--budget", "20h", "--work", "10h", "--zone", "DE")
+        job = house.start("--budget", "20h", "--work", "10h", "--zone", "DE", steps=10**7)
         job.tell("boost")
         job.until_steps()
         soak.run(job, seconds, seed, found)
@@ -102,22 +155,48 @@ def soaked(seconds: float, seed: int) -> tuple[soak.Found, Rows]:
     in_a_house(work)
     seen = f"{found.viewers:,} viewers, {found.previews:,} previews, {found.agent_kills} agent kills"
     grown = f"{found.growth_kb / 1000:.2f} MB, {found.descriptors:+d}, {found.threads:+d} ({seen})"
-    return found, [("growth in the second half; descriptors; threads", "1 MB; 0; 0", grown)]
+    return found, [(f"growth after warm-up in {seconds / 60:.0f} min; descriptors; threads", "1 MB; 0; 0", grown)]
+
+
+def parts(minutes: float, seed: int) -> dict[str, Callable[[], tuple[Any, Rows]]]:
+    """What a run of about so many minutes consists of."""
+    share = min(1.0, minutes / LONG_MIN)
+    every = max(1, round(0.25 / share))
+    return {
+        "kills": lambda: killed(2400 * share, seed, round(FAULTS * share)),
+        "reboot": rebooted,
+        "clocks": clocked,
+        "surroundings": lambda: surrounded(every),
+        "providers": lambda: provided(every),
+        "fuzz": lambda: fuzzed(240 * share, seed),
+        "extremes": lambda: stretched(every),
+        "soak": lambda: soaked(soak.LONG_S * share, seed),
+    }
 
 
 def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__)
-    ask.add_argument("--minutes", type=float, default=20.0)
+    ask.add_argument("--minutes", type=float, default=LONG_MIN)
     ask.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
+    ask.add_argument("--only", default="", help="some of: " + ", ".join(parts(1, 0)))
     ask.add_argument("--results", type=Path)
     given = ask.parse_args()
-    share_s = 60.0 * given.minutes / 4
     sys.stdout.write(f"seed {given.seed}\n")
-    begun = time.time()
-    kill, killed_rows = killed(share_s, given.seed)
-    fuzzing, fuzz_rows = fuzzed(share_s, given.seed)
-    extreme, extreme_rows = stretched(max(1, round(20 / given.minutes)))
-    _, soak_rows = soaked(share_s, given.seed)
+    begun, rows, said = time.time(), [], []
+    for name, part in parts(given.minutes, given.seed).items():
+        if given.only and name not in given.only.split(","):
+            continue
+        at = time.time()
+        found, more = part()
+        rows += more
+        sys.stdout.write(f"{name}: {time.time() - at:.0f} s\n")
+        for row in more:
+            sys.stdout.write(f"  {row}\n")
+        for each in notes(found):
+            sys.stdout.write(f"  ! {each}\n")
+        sys.stdout.flush()
+        if isinstance(found, kills.Found):
+            said.append("Faults: " + ", ".join(f"{what} {n}" for what, n in sorted(found.by_fault.items())) + ".")
     machine = f"{os.cpu_count()} shared vCPU, {platform.machine()}, Python {platform.python_version()}"
     lines = [
         "# Faults: the campaign's last full run",
@@ -127,16 +206,22 @@ def main() -> None:
         "",
         "| what | bar | measured |",
         "|---|---|---|",
-        *(f"| {what} | {bar} | {got} |" for what, bar, got in killed_rows + fuzz_rows + extreme_rows + soak_rows),
+        *(f"| {what} | {bar} | {got} |" for what, bar, got in rows),
         "",
-        "Faults: " + ", ".join(f"{name} {count}" for name, count in sorted(kill.by_fault.items())) + ".",
+        *said,
     ]
     text = "\n".join(lines) + "\n"
     sys.stdout.write(text)
-    for each in [*fuzzing.faults[:20], *(f"{name}: {why}" for name, why in list(extreme.faults.items())[:40])]:
-        sys.stdout.write(f"  {each}\n")
     if given.results:
         given.results.write_text(text)
+
+
+def notes(found: Any) -> list[str]:
+    """What went wrong, in words."""
+    if isinstance(found, list):
+        return found
+    faults = getattr(found, "notes", None) or getattr(found, "faults", [])
+    return [f"{name}: {why}" for name, why in faults.items()] if isinstance(faults, dict) else list(faults)[:40]
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 import socket
+import statistics
 import time
 from dataclasses import dataclass, field
 
@@ -61,10 +62,19 @@ class Found:
 
     lines: int = 0
     client_lines: int = 0
-    slowest_status_s: float = 0.0
+    statuses_s: list[float] = field(default_factory=list)
+    """How long each answer took, amid the flood."""
     faults: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     log_b: int = 0
+
+    @property
+    def median_status_s(self) -> float:
+        return statistics.median(self.statuses_s)
+
+    @property
+    def slowest_status_s(self) -> float:
+        return max(self.statuses_s)
 
 
 def supervisor(job: Job, seconds: float, seed: int, found: Found) -> None:
@@ -84,7 +94,7 @@ def supervisor(job: Job, seconds: float, seed: int, found: Found) -> None:
             connection.shutdown(socket.SHUT_RDWR)
         begun = time.monotonic()
         assert job.served() is not None
-        found.slowest_status_s = max(found.slowest_status_s, time.monotonic() - begun)
+        found.statuses_s.append(time.monotonic() - begun)
     log = (job.dir / "carbontui.log").read_text(errors="replace")
     found.log_b = len(log) - logged
     found.faults += [line for line in log.splitlines() if "Traceback" in line or "at fault" in line or "Error" in line]

@@ -1,28 +1,43 @@
-"""Random deaths and hangs of every role in every phase of real jobs: what is lost, doubled or left."""
+"""Random deaths and hangs of every role, amid caps and orders, on jobs that train: what is lost, doubled or left."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
+import shutil
 import signal
+import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from house import House, Job, until
 
-from carbontui import proc
+from carbontui import link, proc, protocol
 from carbontui.job import store
 
+sys.path[:0] = [str(Path(__file__).parents[1] / "nvmlsim")]
+from nvmlsim import Sim, build
+
 STANDSTILL_S = 18.0
-FAULTS = {
+FOUND_MW = 700_000
+"""Every simulated board's limit before a job comes."""
+FAULTS: dict[str, tuple[signal.Signals, ...]] = {
     "supervisor": (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM),
     "agent": (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM),
-    # a keeper that is killed while it has a child takes the exit status along: that is only done at rest
-    "keeper": (signal.SIGHUP,),
+    # one that is killed while it has a child takes the exit status along: `orphaned` does that
+    "keeper": (signal.SIGHUP, signal.SIGSTOP),
+    "agent that hangs, then supervisor": (signal.SIGKILL,),
 }
-ORDERS = ("pause", "resume", "boost")
+ORDERS = (
+    ("cap", {"value_w": 300.0}),
+    ("cap", {"value_w": 450.0}),
+    ("resume", {}),
+    ("boost", {}),
+)
+PAUSES = (("pause", {"for_s": 5.0}), ("resume", {}))
 
 
 @dataclass
@@ -31,112 +46,171 @@ class Found:
 
     faults: int = 0
     by_fault: dict[str, int] = field(default_factory=dict)
+    orders: int = 0
     steps: int = 0
     wrong_steps: int = 0
     longest_standstill_s: float = 0.0
     lost_jobs: int = 0
     wrong_exits: int = 0
     left_processes: int = 0
+    left_limits: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def fault(self, name: str) -> None:
+        self.faults += 1
+        self.by_fault[name] = self.by_fault.get(name, 0) + 1
+
+    def wrong(self, what: str) -> None:
+        self.notes.append(what)
 
 
-def inject(job: Job, dice: random.Random) -> str:
-    """One fault of one role, after perhaps one order; what it was."""
-    if dice.random() < 0.4:
-        with contextlib.suppress(Exception):
-            job.tell(dice.choice(ORDERS))
-    role = dice.choice(sorted(FAULTS))
-    number = dice.choice(FAULTS[role])
-    status = job.served()
-    pid = (
-        status
-        and {"supervisor": status.pids.supervisor, "agent": status.pids.agent, "keeper": status.pids.keeper}[role]
-    )
-    if not pid:
-        return ""
+def order(job: Job, verb: str, args: dict[str, object]) -> bool:
+    """A person's order, if a supervisor is there to take it."""
+    try:
+        link.ask(store.load(job.dir).socket, protocol.Cmd(1, verb, args), 3.0)
+    except (link.LinkError, AttributeError):
+        return False
+    return True
+
+
+def hit(pid: int | None, number: int) -> bool:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-    return f"{role} {signal.Signals(number).name}"
+        if pid:
+            os.kill(pid, number)
+            return True
+    return False
 
 
-def running(house: House, seconds: float, seed: int, found: Found, jobs: int = 2) -> None:
-    """Faults of jobs that train, amid orders; then each ends in its own way."""
+def inject(job: Job, role: str, number: signal.Signals) -> bool:
+    """One fault of one role; False where there was nobody to hit."""
+    pids = job.pids()
+    if role == "keeper":
+        if not hit(pids["keeper"], number):
+            return False
+        if number == signal.SIGSTOP:
+            time.sleep(0.5)
+            hit(pids["keeper"], signal.SIGCONT)
+        return True
+    if role == "supervisor":
+        return hit(pids["supervisor"], number)
+    status = job.served()
+    if status is None or not status.pids.agent:
+        return False
+    if role == "agent":
+        return hit(status.pids.agent, number)
+    return hit(status.pids.agent, signal.SIGSTOP) and hit(status.pids.supervisor, number)
+
+
+def simulated_boards(house: House, count: int) -> Sim | None:
+    """Boards for the jobs of a house, driven at full load; None where there is no compiler."""
+    folder = Path(tempfile.mkdtemp(prefix="nvmlsim-", dir=house.root))
+    library = build(folder)
+    if library is None:
+        return None
+    sim = Sim(library, folder / "nvml.state", count, frozen=False)
+    house.env |= sim.env()
+    return sim
+
+
+def running(house: House, seconds: float, seed: int, found: Found, jobs: int = 4, most: int = 10**9) -> None:
+    """Faults of jobs that train under caps, amid orders; then each ends in its own way. Every other job is never
+    paused by a person: its standstills are ours."""
     dice = random.Random(seed)
-    some = [house.start("--no-cap", pause=0.02, code=7, name=f"k{n}") for n in range(jobs)]
-    for job in some:
+    sim = simulated_boards(house, jobs)
+    some: list[Job] = []
+    for n in range(jobs):
+        house.env["CUDA_VISIBLE_DEVICES"] = str(n)
+        some.append(house.start(steps=10**7, pause=0.02, code=7, name=f"k{n}"))
+    for n, job in enumerate(some):
         job.until_steps()
+        if sim is not None:
+            sim.process(job.pids()["child"], device=n, level=0.9)
     due = time.monotonic() + seconds
-    while time.monotonic() < due:
-        what = inject(dice.choice(some), dice)
-        if what:
-            found.faults += 1
-            found.by_fault[what] = found.by_fault.get(what, 0) + 1
-        time.sleep(dice.uniform(0.1, 1.5))
-    for job in some:
-        until(job.served, 80, "a supervisor")  # the back-off of one that was killed often is a minute
-        job.tell("boost")  # and no pause outlives the campaign
-        job.until_steps(timeout=STANDSTILL_S + 20)
-        gaps = job.gaps()
-        held = max(gaps)
-        if not paused_by_order(job):
-            found.longest_standstill_s = max(found.longest_standstill_s, held)
-        job.let_end()
-        record = job.until_exit(60)
-        found.wrong_exits += record["code"] != 7
+    while time.monotonic() < due and found.faults < most:
+        n = dice.randrange(jobs)
+        if dice.random() < 0.5:
+            found.orders += order(some[n], *dice.choice(ORDERS + (PAUSES if n % 2 else ())))
+        role = dice.choice(sorted(FAULTS))
+        number = dice.choice(FAULTS[role])
+        if inject(some[n], role, number):
+            found.fault(f"{role} {number.name}")
+        time.sleep(dice.uniform(0.05, 0.8))
+    for n, job in enumerate(some):
+        _end(job, found, paused=bool(n % 2))
+    _left(house, sim, jobs, found)
+
+
+def _end(job: Job, found: Found, *, paused: bool) -> None:
+    """Let a job end in its own way, and count what it lost."""
+    if until(job.served, 90, "a supervisor") is None:  # the back-off of one that was killed often is a minute
+        return
+    order(job, "boost", {})  # no pause outlives the campaign
+    job.until_steps(timeout=STANDSTILL_S + 20)
+    if not paused:
+        found.longest_standstill_s = max(found.longest_standstill_s, *job.gaps())
+    job.let_end()
+    record = job.until_exit(60)
+    if record["code"] != 7:
+        found.wrong_exits += 1
+        found.wrong(f"{job.id}: exit {record}")
+    counted = [int(line.split()[0]) for line in job.marks.read_text().splitlines()]
+    found.steps += len(counted)
+    with contextlib.suppress(AssertionError):
+        job.until_over(60)
+    told = job.status()["step"]
+    repeated = counted != list(range(1, len(counted) + 1))
+    if repeated or told != len(counted):
+        found.wrong_steps += abs(told - len(counted)) + repeated
+        found.wrong(f"{job.id}: {len(counted)} steps made, {told} told{', some repeated' if repeated else ''}")
+    if job.status()["state"] != "failed":
+        found.lost_jobs += 1
+        found.wrong(f"{job.id}: {job.status()['state']}")
+
+
+def _left(house: House, sim: Sim | None, boards: int, found: Found) -> None:
+    """Processes and limits that outlive their jobs."""
+    mark = os.fsencode(f"CARBONTUI_HOME={house.home}")
+
+    def there() -> list[str]:
+        names = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if int(entry.name) != os.getpid() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    names.append(entry.name + " " + (entry / "cmdline").read_text().replace("\0", " ")[:80])
+        return names
+
+    with contextlib.suppress(AssertionError):
+        until(lambda: not there(), 30, "the end of all processes")
+    for name in there():
+        found.left_processes += 1
+        found.wrong(f"left: {name}")
+    for n in range(boards if sim is not None else 0):
+        if sim.get("limit_mw", n) != FOUND_MW:
+            found.left_limits += 1
+            found.wrong(f"board {n} left at {sim.get('limit_mw', n) / 1000:.0f} W")
+
+
+def orphaned(house: House, rounds: int, seed: int, found: Found) -> None:
+    """Keepers killed while they have a child, with or without their supervisor: it trains on, and `stop` reaches it."""
+    dice = random.Random(seed)
+    for n in range(rounds):
+        job = house.start(pause=0.01, name=f"o{n}")
+        job.until_connected()
+        job.until_steps()
+        pids = job.pids()
+        roles = ("keeper",) if dice.random() < 0.5 else ("keeper", "supervisor")
+        for role in roles:
+            hit(pids[role], signal.SIGSTOP)  # so that none replaces the other in between
+        for role in roles:
+            hit(pids[role], signal.SIGKILL)
+        found.fault(f"training, {' and '.join(roles)} SIGKILL")
+        job.until_steps(20)
+        stopped = house.cli("stop", job.id, "--now", "--yes")
+        if stopped.returncode or proc.start_time(pids["child"]) is not None:
+            found.left_processes += 1
+            found.wrong(f"{job.id}: stop: exit {stopped.returncode} {stopped.stderr.strip()}")
         counted = [int(line.split()[0]) for line in job.marks.read_text().splitlines()]
         found.steps += len(counted)
         found.wrong_steps += counted != list(range(1, len(counted) + 1))
-        with contextlib.suppress(AssertionError):
-            job.until_over(40)
-        final = job.status()
-        found.wrong_steps += final["step"] != len(counted)
-        found.left_processes += sum(store.load(job.dir).alive(role) is not None for role in ("keeper", "supervisor"))
-
-
-def paused_by_order(job: Job) -> bool:
-    """Whether a person's pause explains a standstill: orders are part of the campaign."""
-    import sqlite3
-
-    with contextlib.closing(sqlite3.connect(f"file:{job.dir / 'journal.db'}?mode=ro", uri=True)) as db:
-        verbs = [json.loads(data)["verb"] for (data,) in db.execute("select data from event where kind='override'")]
-    return "pause" in verbs
-
-
-def at_rest(house: House, seed: int, found: Found) -> None:
-    """The keeper and supervisor of a job that waits to be resumed, killed in turn; then it goes on where it was."""
-    dice = random.Random(seed)
-    script = house.root / "unloads.py"
-    script.write_text(
-        "import json, os, sys, time\n"
-        "open('starts', 'a').write(os.environ.get('CARBONTUI_START_STEP', '0') + ' ')\n"
-        "if len(open('starts').read().split()) == 1:\n"
-        "    while not os.path.exists('leave'): time.sleep(0.02)\n"
-        "    later = time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() + 3600))\n"
-        "    json.dump({'step': 12, 'not_before': later}, open(os.environ['CARBONTUI_MARKER'], 'w'))\n"
-        "    sys.exit(0)\n"
-        "sys.exit(5)\n"
-    )
-    import sys
-
-    job_id = house.cli("run", "--detach", "--name", "rest", "--", sys.executable, script, check=True).stdout.strip()
-    job = Job(house, job_id, house.root / "none")
-    house.cli("pause", job_id, check=True)
-    (house.root / "leave").touch()
-    job.until_state("unloaded")
-    for _ in range(3):
-        role = dice.choice(("keeper", "supervisor", "all"))
-        pids = job.pids()
-        for each in ("keeper", "supervisor") if role == "all" else (role,):
-            if pids[each]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pids[each], signal.SIGKILL)
-        found.faults += 1
-        found.by_fault[f"unloaded, {role} SIGKILL"] = found.by_fault.get(f"unloaded, {role} SIGKILL", 0) + 1
-        if role == "all":
-            job.until_state("lost")
-            house.cli("restart", job_id, check=True)
-        until(lambda: (s := job.served()) and s.pids.keeper and proc.start_time(s.pids.keeper), 40, "both again")
-    job.until_state("unloaded")
-    house.cli("boost", job_id, check=True)
-    record = job.until_exit(40)
-    found.wrong_exits += record["code"] != 5
-    found.lost_jobs += (house.root / "starts").read_text().split() != ["0", "12"]
+        found.longest_standstill_s = max(found.longest_standstill_s, *job.gaps())
+        shutil.rmtree(job.dir, ignore_errors=True)

@@ -7,15 +7,21 @@ import os
 import random
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from house import Job, until
 
+LONG_S = 1800.0
+VIEWERS, PREVIEWS, AGENT_KILLS = 2000, 5000, 50
+"""What comes in a soak of LONG_S; of a shorter one as many as its share."""
+WARM = 1 / 3
+"""Share of the time after which caches, pools and the interpreter's arenas have the size that they keep."""
+
 
 @dataclass
 class Found:
-    """What a soak has counted; growth is of the second half."""
+    """What a soak has counted; growth is after the warm-up."""
 
     viewers: int = 0
     previews: int = 0
@@ -23,6 +29,8 @@ class Found:
     growth_kb: int = 0
     descriptors: int = 0
     threads: int = 0
+    sizes_kb: list[int] = field(default_factory=list)
+    """Once a twentieth of the time."""
 
 
 def _size(pid: int) -> tuple[int, int, int]:
@@ -35,25 +43,34 @@ def run(job: Job, seconds: float, seed: int, found: Found) -> None:
     dice = random.Random(seed)
     pid = until(lambda: (s := job.served()) and s.pids.supervisor, what="a supervisor")
     begun = time.monotonic()
-    middle = None
+    share = seconds / LONG_S * 1.02  # a little more: the last of them is due before the end
+    warm = None
     while (passed := time.monotonic() - begun) < seconds:
-        if middle is None and passed > seconds / 2:
-            middle = _size(pid)
+        done = passed / seconds
+        if warm is None and done >= WARM:
+            warm = _size(pid)
+        if done * 20 >= len(found.sizes_kb):
+            found.sizes_kb.append(_size(pid)[0])
+        if found.viewers >= VIEWERS * share * done:
+            time.sleep(0.05)
+            continue
         connection, lines = job.connect()
         with connection, contextlib.suppress(OSError):
             connection.sendall(b'{"t":"view","rate_hz":10}\n')
             lines.readline()
             found.viewers += 1
-            for _ in range(dice.randrange(4)):
+            while found.previews < PREVIEWS * share * done:
                 connection.sendall(b'{"t":"preview","id":1,"budget":"%dh"}\n' % dice.randrange(2, 80))
                 found.previews += 1
-                time.sleep(0.05)
-        if dice.random() < 0.02:
+                time.sleep(0.02)
+        if found.agent_kills < AGENT_KILLS * share * done:
             status = job.served()
             if status and status.pids.agent:
-                os.kill(status.pids.agent, signal.SIGKILL)
-                found.agent_kills += 1
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(status.pids.agent, signal.SIGKILL)
+                    found.agent_kills += 1
+    until(lambda: (s := job.served()) and s.pids.agent, 60, "an agent")
     time.sleep(2)
-    assert middle is not None
+    assert warm is not None
     end = _size(pid)
-    found.growth_kb, found.descriptors, found.threads = (b - a for a, b in zip(middle, end, strict=True))
+    found.growth_kb, found.descriptors, found.threads = (b - a for a, b in zip(warm, end, strict=True))

@@ -116,6 +116,9 @@ def test_after_a_reboot_an_unloaded_job_is_named_with_its_command_and_resumes_wh
     kill_all(directory)
     told = house.cli("status", job_id, check=True).stdout
     assert "lost" in told and f"carbontui restart {job_id}" in told
+    for verb in (["ls"], *([verb, job_id] for verb in ("plan", "log", "line", "attach", "report", "receipt"))):
+        done = house.cli(*verb)
+        assert f"carbontui restart {job_id}" in done.stdout + done.stderr, verb
     assert "unloaded" in house.cli("restart", job_id, check=True).stdout
     assert state_of(house, job_id)["state"] == "unloaded"
     house.cli("boost", job_id, check=True)
@@ -164,10 +167,44 @@ def test_without_a_spool_nothing_is_kept_and_nothing_else_is_promised(house):
     done = house.cli("run", "--no-spool", "--detach", "--", sys.executable, script, check=True)
     directory = house.home / "jobs" / done.stdout.strip()
     assert not (directory / "environment.json").exists()
+    assert "--no-spool" in done.stderr and "a reboot" in done.stderr and len(done.stderr.splitlines()) == 1
     kill_all(directory)
     assert "restart" not in house.cli("status", directory.name, check=True).stdout
     refused = house.cli("restart", directory.name)
     assert refused.returncode == 1 and "start it anew" in refused.stderr
+
+
+def test_an_unload_that_names_no_time_waits_for_the_plans_word(house):
+    script = house.root / "unloads.py"
+    script.write_text(UNLOADS.replace('"not_before": time', '"not_before": None, "then": time'))
+    house.env["HUE"] = "blue"
+    job_id = house.cli("run", "--detach", "--", sys.executable, script, check=True).stdout.strip()
+    house.cli("pause", job_id, check=True)
+    supervisor = pids_of(house.home / "jobs" / job_id)["supervisor"][0]
+    os.kill(supervisor, signal.SIGSTOP)  # busy for a moment when the training leaves
+    (house.root / "leave").touch()
+    until(lambda: "child unloaded" in (house.home / "jobs" / job_id / "carbontui.log").read_text(), what="the unload")
+    time.sleep(0.3)  # the keeper's next turn
+    os.kill(supervisor, signal.SIGCONT)
+    until(lambda: state_of(house, job_id)["state"] == "unloaded", what="the state")
+    assert len(starts(house)) == 1
+    house.cli("boost", job_id, check=True)
+    until(lambda: len(starts(house)) == 2, what="the second start")
+
+
+def test_a_launch_that_fails_leaves_no_job_behind(house):
+    keeper = house.root / "python"
+    keeper.write_text("#!/bin/sh\nexit 9\n")
+    keeper.chmod(0o755)
+    code = (
+        "import sys; from carbontui.job import launch; from carbontui import cli;"
+        f" launch.sys.executable = {str(keeper)!r}; sys.argv[1:] = ['run', '--detach', '--', 'true']; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=house.env, cwd="/", capture_output=True, text=True)
+    jobs = house.home / "jobs"
+    assert done.returncode == 2 and "the keeper ended at once" in done.stderr, done.stderr
+    assert list(jobs.iterdir()) == [jobs / ".lock"]
+    assert json.loads(house.cli("ls", "--json", check=True).stdout) == []
 
 
 def test_a_stop_reaches_a_training_whose_keeper_and_supervisor_are_gone(house):

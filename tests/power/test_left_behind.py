@@ -18,6 +18,7 @@ from test_limits_live import agent, doomed, gone
 from test_limits_live import until as until_async
 
 from carbontui import paths, proc
+from carbontui.power import orphans
 from carbontui.power.leases import LeaseStore, restore_stale, stale_leases
 from carbontui.verbs import talk
 
@@ -51,6 +52,23 @@ async def test_the_next_job_ends_an_orphaned_agent_and_takes_its_board_over(orph
         assert (outcome.ok, sim.get("limit_mw")) == (True, 300_000)
         assert gone(agent_pid) and handle.readings.devices[0].limit_found_w == 700
     assert sim.get("limit_mw") == 700_000
+
+
+async def test_an_agent_that_hangs_and_holds_nothing_is_ended_by_the_next_of_its_job(
+    machine_with: Callable, tmp_path: Path
+) -> None:
+    machine_with()
+    process, agent_pid = doomed("")
+    os.kill(agent_pid, signal.SIGSTOP)
+    process.kill()
+    process.wait()
+    assert stale_leases() == () and orphans.orphans("doomed") == [agent_pid]
+    async with agent(tmp_path, job="another"):
+        pass
+    assert not gone(agent_pid), "of another job"
+    async with agent(tmp_path, job="doomed"):
+        pass
+    await until_async(lambda: gone(agent_pid))
 
 
 async def test_an_agent_whose_supervisor_lives_is_left_alone_and_its_job_is_named(

@@ -24,7 +24,7 @@ from carbontui.power.leases import LeaseStore, restore_stale, stale_leases
 @asynccontextmanager
 async def agent(tmp_path: Path, lines: list[str] | None = None, **options: object) -> AsyncIterator[AgentHandle]:
     log = lines if lines is not None else []
-    handle = AgentHandle(log=log.append, cwd=tmp_path, job="test", **options)  # type: ignore[arg-type]
+    handle = AgentHandle(log=log.append, cwd=tmp_path, **{"job": "test", **options})  # type: ignore[arg-type]
     await handle.start()
     try:
         await until(lambda: bool(handle.readings.devices))
@@ -150,7 +150,7 @@ from carbontui.power.handle import AgentHandle
 async def main():
     handle = AgentHandle(log=lambda line: None, cwd=Path("/"), job="doomed")
     await handle.start()
-    (outcome,) = await handle.set_limit(400)
+    (outcome,) = await handle.set_limit(float(sys.argv[1]) if sys.argv[1] else None)
     print(outcome.code, handle.pid, flush=True)
     await asyncio.sleep(600)
 asyncio.run(main())
@@ -162,11 +162,12 @@ def gone(pid: int) -> bool:
     return proc.start_time(pid) is None
 
 
-def doomed() -> tuple[subprocess.Popen[str], int]:
-    process = subprocess.Popen([sys.executable, "-c", SUPERVISOR], stdout=subprocess.PIPE, text=True)
+def doomed(watts: str = "400") -> tuple[subprocess.Popen[str], int]:
+    """A supervisor to be killed, and the pid of its agent, which has set `watts` ('': no limit)."""
+    process = subprocess.Popen([sys.executable, "-c", SUPERVISOR, watts], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     code, pid = process.stdout.readline().split()
-    assert code == "applied"
+    assert code == "applied" or not watts
     return process, int(pid)
 
 

@@ -76,7 +76,7 @@ class Keeper:
         again = spec.get("again") or {}  # what a keeper before this one left: state and starts
         self.starts = int(again.get("starts") or 0)
         self.unloaded = again.get("state") == "unloaded"
-        self.hold_until: float | None = self.first_hold(again.get("state"))
+        self.hold_until = self.first_hold(again.get("state"))
         self.word_at = time.monotonic()
         """When a supervisor last said how long a held child waits: the hold's lease."""
         self.started_mono = 0.0
@@ -100,12 +100,28 @@ class Keeper:
         self.books_closed = False
         self.ended_at: float | None = None
 
+    @property
+    def hold_until(self) -> float | None:
+        """Wall time until which the command waits; None: it is not held. What counts is how long that was when it was
+        said: a clock that is set neither ends a wait nor lengthens it."""
+        return self._hold_until
+
+    @hold_until.setter
+    def hold_until(self, until: float | None) -> None:
+        self._hold_until = until
+        self._hold_mono = time.monotonic() + (0.0 if until is None else until - time.time())
+
     def first_hold(self, state: object) -> float | None:
         """Until when the command of a new keeper waits; None: not held."""
         if state == "unloaded":
-            return resuming.not_before(self.marker) or 0.0
+            return self.resume_at(resuming.not_before(self.marker))
         held = state == "waiting" or (state is None and self.spec.get("hold"))
         return time.time() + FIRST_HOLD_S if held else None
+
+    @staticmethod
+    def resume_at(not_before: float | None) -> float:
+        """When an unloaded command is started again: one that names no time waits for the supervisor's word."""
+        return not_before or time.time() + FIRST_HOLD_S
 
     # --- the child ---
 
@@ -199,7 +215,7 @@ class Keeper:
             marker = None  # it has left for good, with its checkpoint
         if marker is not None and not self.spec.get("requeue"):
             self.unloaded = True
-            self.hold_until, self.word_at = marker, time.monotonic()
+            self.hold_until, self.word_at = self.resume_at(marker), time.monotonic()
             self.rest()
             log("child unloaded")
             self.publish()
@@ -318,7 +334,7 @@ class Keeper:
         self.relay.tick(now)
         if self.child is None and not self.exit:
             alone = now - self.word_at >= ALONE_S
-            due = self.hold_until is None or time.time() >= self.hold_until or alone
+            due = self.hold_until is None or now >= self._hold_mono or alone
             if due and now >= self.rest_until:
                 self.start_child()
         if self.child:
@@ -342,7 +358,7 @@ class Keeper:
             due.append(self.stopping.next)
         due += [at for at in (self.supervisor.due, self.freezer.due(), self.relay.due()) if at is not None]
         if self.child is None and not self.exit and self.hold_until is not None:
-            due.append(max(self.rest_until, now + self.hold_until - time.time()))
+            due.append(max(self.rest_until, self._hold_mono))
         return max(0.0, min(due) - now)
 
     def run(self) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.core import events
@@ -18,7 +18,7 @@ def say(text: str) -> None:
     """A line of carbontui.log, which is our stderr; a full disk must not hurt."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with contextlib.suppress(OSError):
-        os.write(2, f"{stamp} supervisor: {text}\n".encode(errors="replace"))
+        os.write(2, f"{stamp} supervisor: {units.printable(text)}\n".encode(errors="replace"))
 
 
 class Recorder:

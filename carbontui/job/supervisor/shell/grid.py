@@ -19,6 +19,8 @@ from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import ForecastAsk
 
 BACK_LEAST_S, BACK_MOST_S = 6 * 3600.0, 36 * 3600.0
+REALISED_MOST_S = 60 * 86400.0
+"""No grid value is revised later than this; a clock that was set by years must not ask for all that lie between."""
 """How much of the past an outlook shows."""
 FORECAST_EVERY_S = 900.0
 
@@ -87,7 +89,7 @@ class GridReader:
         outlook = self._feed.outlook(now_s, back, plan_request.ahead_s(state, now_s), SLOT_S)
         self._cell.replace(outlook=outlook)
         if outlook is not None:
-            since = min(state.start_s, self._accounting.ledger.first_s) - SLOT_S
+            since = max(min(state.start_s, self._accounting.ledger.first_s) - SLOT_S, now_s - REALISED_MOST_S)
             rows = self._feed.realised(since, now_s, closing=closing)
             self._accounting.realised(rows, outlook.signal, outlook.source)
             self._accounting.prices(outlook)
