@@ -3,9 +3,9 @@
 By hand: `python tests/bench/make_similar_days.py` (prints how well it does and writes the table). The shape at a level
 is the mean of the shapes of zones with typical days by the hour, in local time, the nearer in level the heavier
 (Gaussian in the logarithm of the yearly mean). The band is as wide as that guess has been wrong: each zone is guessed
-from the others, and the 8th and 92nd percentile of truth over guess are taken, again the nearer in level the heavier.
-Truth is a zone's own table: 10th percentile, mean and 90th percentile of each month, kind of day and hour, at Swanson's
-weights 3, 4, 3.
+from the others, and the 8th and 92nd percentile of truth over guess are taken, again the nearer in level the heavier,
+and widened as hourly history asks for. Truth is a zone's own table: 10th percentile, mean and 90th percentile of each month, kind of day and hour, at
+Swanson's weights 3, 4, 3.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from carbontui.grid import typical
 LEVELS_G = (10, 25, 50, 100, 150, 200, 300, 400, 500, 600, 800)
 LIKENESS = 0.6
 TAILS = (0.08, 0.92)
+WIDENED = 1.4
+"""By how much more the hours of a year err than its table, in the logarithm (tests/bench/bench_typical.py)."""
 UTC_OFFSET_H = {
     "GB": 0, "DE": 1, "ES": 1, "NL": 1, "PL": 1, "SE": 1, "US-CAL-CISO": -8, "US-MIDA-PJM": -5, "US-MIDW-MISO": -6,
     "US-NW-BPAT": -8, "US-NY-NYIS": -5, "US-SE-SOCO": -6, "US-SW-AZPS": -7, "US-TEX-ERCO": -6, "US-NE-ISNE": -5,
@@ -73,6 +75,7 @@ def truths(zone: str, guess: Shape) -> Iterator[tuple[float, float]]:
 
 
 def band(level_g: float, without: frozenset[str] = frozenset()) -> tuple[float, float]:
+    """As shares of the guess, not widened yet."""
     points = [
         (ratio, weight * near)
         for zone, near in weights(level_g, without).items()
@@ -104,7 +107,7 @@ def main() -> None:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["level_g_per_kwh", "day_type", "hour_local", "share", "lo", "hi"])
         for level in LEVELS_G:
-            lo, hi = band(level)
+            lo, hi = (edge**WIDENED for edge in band(level))
             for (weekend, hour), share in shape(level).items():
                 day = "weekend" if weekend else "weekday"
                 table.writerow([level, day, hour, f"{share:.4f}", f"{lo * share:.4f}", f"{hi * share:.4f}"])
