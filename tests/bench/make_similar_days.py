@@ -4,8 +4,8 @@ By hand: `python tests/bench/make_similar_days.py` (prints how well it does and 
 is the mean of the shapes of zones with typical days by the hour, in local time, the nearer in level the heavier
 (Gaussian in the logarithm of the yearly mean). The band is as wide as that guess has been wrong: each zone is guessed
 from the others, and the 8th and 92nd percentile of truth over guess are taken, again the nearer in level the heavier,
-and widened as hourly history asks for. Truth is a zone's own table: 10th percentile, mean and 90th percentile of each month, kind of day and hour, at
-Swanson's weights 3, 4, 3.
+and widened as hourly history asks for. Truth is a zone's own table: 10th percentile, mean and 90th percentile of each
+month, kind of day and hour, at Swanson's weights 3, 4, 3.
 """
 
 from __future__ import annotations

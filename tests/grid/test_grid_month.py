@@ -1,8 +1,8 @@
-"""Faults and quirks in compressed time, source by source: nothing wrong passes for measured, no outage is silent, nobody
-is asked more often than he allows.
+"""Faults and quirks in compressed time, source by source: nothing wrong passes for measured, no outage is silent, and
+nobody is asked more often than he allows.
 
-Half a day by default, a month with `pytest -m soak tests/grid/test_grid_month.py --junitxml FILE`; the properties of that
-file are the figures of tests/bench/results/grid_month.json.
+Half a day by default, a month with `pytest -m soak tests/grid/test_grid_month.py --junitxml FILE`; the properties in
+that file are the figures of tests/bench/results/grid_month.json.
 """
 
 from __future__ import annotations
