@@ -46,9 +46,6 @@ ReturnToService=2
 KillWait=8
 InactiveLimit=0
 MpiDefault=none
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 CPUs=32 RealMemory=500 State=UNKNOWN
-PartitionName=low Nodes=n1 Default=YES State=UP MaxTime=INFINITE PriorityTier=1 PreemptMode=REQUEUE GraceTime=8
-PartitionName=high Nodes=n1 State=UP MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF
 {nodes}
 PartitionName=low Nodes={names} Default=YES State=UP MaxTime=INFINITE PriorityTier=1 PreemptMode=REQUEUE GraceTime=8
 PartitionName=high Nodes={names} State=UP MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF
@@ -86,9 +83,6 @@ class Cluster:
     def start(self) -> None:
         for name in ("state", "spool", "munge"):
             (self.dir / name).mkdir()
-        facts = {"host": socket.gethostname(), "ctld": free_port(), "slurmd": free_port(), "dir": self.dir}
-        facts |= {"proctrack": self.proctrack}
-        (self.dir / "slurm.conf").write_text(CONF.format(**facts))
         facts = {"host": socket.gethostname(), "ctld": free_port(), "dir": self.dir, "proctrack": self.proctrack}
         facts |= {"nodes": "\n".join(map(self._node_line, self.names)), "names": ",".join(self.names)}
         (self.dir / "slurm.conf").write_text(CONF.format(**facts) + self.conf)
@@ -116,8 +110,7 @@ class Cluster:
 
     def _node_line(self, name: str) -> str:
         host = socket.gethostname() if len(self.names) == 1 else name
-        cpus = os.cpu_count() or 1
-        return f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs={cpus} RealMemory=500"
+        return f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} CPUs=32 RealMemory=500"
 
     def start_node(self, name: str) -> None:
         command = ["slurmd", "-D", "-N", name]
