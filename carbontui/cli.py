@@ -57,6 +57,7 @@ VERBS: dict[str, str] = {
     "rm": "look",
     "run": "run",
     "serve": "serve",
+    "site": "site",
     "solve": "solve",
     "status": "look",
     "stop": "overrule",

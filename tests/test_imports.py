@@ -18,12 +18,14 @@ ROOMS = {
     "verbs": {
         *("tui", "backtest", "job", "cluster", "grid", "power", "plan", "account", "reports", "export"),
         *("protocol", "link", "ssh"),
+        *("protocol", "link", "site"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
     "tui": {"protocol", "link"},
     "backtest": {"grid", "plan"},
-    "job": {"cluster", "grid", "power", "plan", "account", "protocol", "client"},
+    "job": {"cluster", "site", "grid", "power", "plan", "account", "protocol", "client"},
     "cluster": {"power"},
+    "site": set(),
     "grid": set(),
     "power": set(),
     "plan": set(),
@@ -67,6 +69,7 @@ PURE = {
     "carbontui.power.simulated",
     "carbontui.openmetrics.text",
     "carbontui.protocol",
+    "carbontui.site.core",
     "carbontui.units",
 }
 """What the supervisor's core may import, for its values and pure functions."""

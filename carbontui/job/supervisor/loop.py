@@ -42,9 +42,11 @@ from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.requests import Requests
 from carbontui.job.supervisor.shell.sensors import Sensors, rank_told
 from carbontui.job.supervisor.shell.server import Server
+from carbontui.job.supervisor.shell.site import SiteClaim
 from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import Ticks
 from carbontui.job.worker.handle import WorkerHandle
+from carbontui.site.ledger import Ledger
 
 TICK_S = 1.0
 REPLAY_TICK_S = 0.1
@@ -78,6 +80,7 @@ class Supervisor:
         self.accounting = Accounting(spec, clock, self.journal, proc.boot_id())
         self.handover = Handover(self.journal, self.accounting, self.recorder, self.faults.confined, directory)
         self.keeper = KeeperHandle(keeper_fd, say, self.wake, directory)
+        self.site = SiteClaim(self.keeper, Ledger())
         self.agent = agent_of(spec, clock)
         self.worker = WorkerHandle(directory, say)
         self.grid = GridReader(
@@ -150,6 +153,7 @@ class Supervisor:
             planning_failed=bool(self.replanner.note),
             trial=self.calibrator.level,
             trial_text=self.calibrator.text,
+            site=self.site.share,
         )
 
     def _perform(self, asked: Iterable[Effect]) -> None:
@@ -171,7 +175,7 @@ class Supervisor:
 
     def _own_faults(self) -> list[str]:
         notes = (self.handover.missing, self.server.fault, self.grid.note, self.journal.fault, self.replanner.note)
-        return [*notes, *self.faults.notices]
+        return [*notes, self.site.fault, *self.faults.notices]
 
     # --- life ---
 
@@ -222,6 +226,8 @@ class Supervisor:
         confined, ended = self.faults.confined, self._ended_mono is not None
         with confined("giving limits back"):
             await self._close_agent()
+        if ended:
+            self.site.leave(self.cell.state.spec.job)
         self.worker.drop()
         if ended:
             with confined("the grid feed"):
@@ -331,6 +337,8 @@ class Supervisor:
     def _decide(self, before: JobState, seen: Inputs) -> Inputs:
         """What cannot be decided is not renewed either: the lease ends and training goes on."""
         self.calibrator.tick(seen)
+        self.site.renew(self.cell.state, seen)
+        seen = replace(seen, site=self.site.share)
         if (self.calibrator.level, self.calibrator.text) != (seen.trial, seen.trial_text):
             seen = replace(seen, trial=self.calibrator.level, trial_text=self.calibrator.text)
         now = allowance_rules.judged(state.expire(self.cell.state, seen.now_s), seen)

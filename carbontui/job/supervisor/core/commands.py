@@ -20,6 +20,7 @@ from carbontui.job.supervisor.core import (
     forbidden,
     override,
     progress,
+    site_claim,
 )
 from carbontui.job.supervisor.core.effects import (
     Effect,
@@ -168,6 +169,8 @@ def _override(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tupl
         watts = _number(cmd.args.get("value_w"), "cap needs watts per GPU, like 300W")
         if refusal := capabilities.why_no_cap(state, seen, watts):
             return state, _no(cmd, refusal, 4)
+    if cmd.verb == "boost" and (refusal := site_claim.why_no_boost(state, seen)):
+        return state, _no(cmd, refusal, 4)
     until = _until(state, cmd, seen)
     held = override.apply(state.override, cmd.verb, by=by, expected_gen=cmd.override_gen, until_s=until, value_w=watts)
     new = replace(state, override=held)

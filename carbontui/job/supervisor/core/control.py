@@ -14,7 +14,7 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job.child import ending
-from carbontui.job.supervisor.core import levels
+from carbontui.job.supervisor.core import levels, site_room
 from carbontui.job.supervisor.core.levels import FULL, OFF, PAUSE, Level
 from carbontui.job.supervisor.core.observation import Observation
 
@@ -52,6 +52,8 @@ class Decision:
     reason: protocol.Reason
     level: str
     hold_until_s: float | None = None
+    wanted: Level = FULL
+    """The level there would be without the machine's power budget."""
 
 
 STARTING = Decision("starting", protocol.Reason("starting", "processes are coming up"), FULL.name)
@@ -69,12 +71,14 @@ def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
     """The whole policy of one job, evaluated about once a second and at every event."""
     level, reason, spent = _choose(before, seen)
     level, reason = _within_allowance(level, reason, seen)
+    wanted = level
+    level, reason = site_room.within(level, reason, seen.room, can_cap=seen.can_cap)
     asked = _ask(before, seen, level)
     asked = replace(asked, spent_pause=spent)
     state, reason = _observe(asked, seen, level, reason)
     if seen.silent and state in protocol.LIVE_STATES:
         reason = protocol.Reason(reason.code, f"{reason.text}; silent: {', '.join(seen.silent)}")
-    return asked, Decision(state, reason, level.name, _hold(seen, level))
+    return asked, Decision(state, reason, level.name, _hold(seen, level), wanted)
 
 
 def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from carbontui import units
-from carbontui.job.supervisor.core import allowance_rules, attendance, boards, finish
+from carbontui.job.supervisor.core import allowance_rules, attendance, boards, finish, site_room
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import Capability, Reading
@@ -33,6 +33,8 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
         found.append(f"silent: {', '.join(silent)}")
     if seen.uptime_s >= UNREAD_S and (unread := attendance.unread_nodes(seen)):
         found.append(f"watts are unknown without {', '.join(unread)}")
+    if text := site_room.notice(seen.site):
+        found.append(text)
     # the screen has room for the first: what makes the watts wrong comes before where the grid data is from
     found += board_notices(seen.devices, seen.readings_age_s)
     if missing := boards.unseen(state.boards, seen):

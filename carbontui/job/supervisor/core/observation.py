@@ -12,7 +12,9 @@ from carbontui import protocol
 from carbontui.client.unseen import Cause
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core.levels import Level
+from carbontui.job.supervisor.core.site_room import Room
 from carbontui.power.messages import Node, Outcome, Reading, Readings
+from carbontui.site.core import Share
 
 FRESH_S = 5.0
 """A reading of boards older than this is history, not the present."""
@@ -95,6 +97,8 @@ class Inputs:
     alive: frozenset[str] = frozenset()
     """The training processes, of those that have ever spoken, that are still there."""
     readings: Readings = NOTHING_READ
+    site: Share | None = None
+    """What the machine's power budget gives to this job."""
     nodes: tuple[Node, ...] = ()
     """The other machines of the job."""
     metered: frozenset[str] = frozenset()
@@ -156,6 +160,8 @@ class Observation:
     """`run --sigstop`."""
     freeze_why: str = ""
     """Why SIGSTOP is not to be used now although it was asked for (two processes use a GPU, no keeper to undo it)."""
+    room: Room | None = None
+    """What the machine's power budget leaves to it."""
     silent: tuple[str, ...] = ()
     """Machines and ranks that were promised and are not heard."""
     stepped: bool = False

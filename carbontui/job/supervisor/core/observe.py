@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from carbontui.job.supervisor.core import allowance_rules, attendance, boards, capabilities, finish, forbidden
+from carbontui.job.supervisor.core import (
+    allowance_rules,
+    attendance,
+    boards,
+    capabilities,
+    finish,
+    forbidden,
+    site_claim,
+)
 from carbontui.job.supervisor.core.observation import Inputs, Observation
 from carbontui.job.supervisor.core.state import JobState
 
@@ -37,6 +45,7 @@ def observe(state: JobState, seen: Inputs) -> Observation:
         refused_why=refused.why,
         can_freeze=state.spec.sigstop,
         freeze_why=capabilities.freeze_why(state, seen),
+        room=site_claim.room(state, seen),
         silent=attendance.silent(state.attendance, seen),
         stepped=state.progress.step > 0,
         unseen=seen.unseen,

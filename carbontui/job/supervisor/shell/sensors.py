@@ -15,6 +15,7 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.onlooker import Onlooker
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.power.handle import AgentHandle
+from carbontui.site.core import Share
 
 
 class Sensors:
@@ -53,6 +54,7 @@ class Sensors:
         planning_failed: bool = False,
         trial: Level | None = None,
         trial_text: str = "",
+        site: Share | None = None,
     ) -> Inputs:
         """What is so now."""
         mono = time.monotonic()
@@ -73,6 +75,7 @@ class Sensors:
             ranks=ranks,
             alive=alive(state.progress.processes or (), ranks),
             readings=self._agent.readings,
+            site=site,
             nodes=self._agent.nodes(),
             metered=metered,
             limits=LimitNews(limit_asked, limit_pending, self._agent.left, dict(self._agent.outcomes)),

@@ -1,0 +1,148 @@
+"""Who of a machine's jobs may draw how much: one pure function of all their claims, so that all supervisors agree.
+
+Watts are those of a job's boards, which power limits govern; what the machine draws beside them is not in the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+
+SLACK_STEP_S = 900.0
+"""Of jobs whose slack differs by less, those that run go on: turns are taken by the slot, not by the second."""
+RAMP_W_PER_S = 100.0
+BURST_S = 5.0
+"""Rises that were not used add up to at most this many seconds' worth; a single step that is larger waits for it."""
+TOLERANCE_W = 1.0
+
+
+class Budget(Struct, frozen=True, kw_only=True):
+    """The budget of a machine; `until_s` (epoch seconds) ends it."""
+
+    cap_w: float
+    ramp_w_per_s: float = RAMP_W_PER_S
+    until_s: float | None = None
+    by: str = ""
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """What one job can draw, wants and holds; all in watts of all its boards."""
+
+    job: str
+    name: str = ""
+    boards: int = 1
+    full_w: float
+    """At the limits found: what it draws when nobody holds it."""
+    least_w: float
+    """Running at the lowest limits; `full_w` where none can be set."""
+    floor_w: float
+    """As little as it can be brought to: parked where it may be paused, else `least_w`."""
+    wants_w: float
+    """What its plan, or a person, asks for now."""
+    held_w: float = 0.0
+    """What it may draw: never less than what it can be drawing."""
+    boost_s: float | None = None
+    """Since when a person has boosted it."""
+    slack_s: float | None = None
+    """Seconds it can wait and still be in time; None: it has no deadline."""
+    gone: bool = False
+    """Nobody steers it: it may go up to `full_w` at any moment."""
+
+    @property
+    def counts_w(self) -> float:
+        """What others must leave to it."""
+        return self.full_w if self.gone else max(self.held_w, 0.0)
+
+
+class Share(NamedTuple):
+    """What a job may draw now, of which budget, and why not more; `boost_w` is what a boost could have."""
+
+    allowed_w: float
+    cap_w: float
+    kept: bool
+    """False: the least that all jobs can be brought to is above the budget."""
+    least_sum_w: float
+    boost_w: float
+
+
+def allot(claims: Iterable[Claim], cap_w: float) -> dict[str, float]:
+    """Watts per job: boosts first, then the lowest running level to those with the least slack, then one level of
+    watts per board for all that run, as high as the budget allows. Deterministic."""
+    steered = sorted((claim for claim in claims if not claim.gone), key=lambda claim: claim.job)
+    gets = {claim.job: min(claim.floor_w, claim.wants_w) for claim in steered}
+    room = cap_w - sum(claim.full_w for claim in claims if claim.gone) - sum(gets.values())
+    for claim in sorted((c for c in steered if c.boost_s is not None), key=lambda c: (c.boost_s or 0.0, c.job)):
+        room -= _raise(gets, claim, claim.wants_w, room, least_w=claim.least_w)
+    waiting = [c for c in steered if c.boost_s is None and c.wants_w > gets[c.job] + TOLERANCE_W]
+    for claim in sorted(waiting, key=_urgency):
+        room -= _raise(gets, claim, min(claim.least_w, claim.wants_w), room, least_w=claim.least_w)
+    running = [c for c in steered if c.boost_s is None and gets[c.job] >= min(c.least_w, c.wants_w) - TOLERANCE_W]
+    _fill(gets, running, room)
+    return gets
+
+
+def _urgency(claim: Claim) -> tuple[float, bool, str]:
+    slack = float("inf") if claim.slack_s is None else claim.slack_s // SLACK_STEP_S
+    return (slack, claim.held_w < claim.least_w - TOLERANCE_W, claim.job)
+
+
+def _raise(gets: dict[str, float], claim: Claim, to_w: float, room_w: float, *, least_w: float) -> float:
+    """Give a job up to `to_w`, at least its lowest running level, or nothing; what was given."""
+    has = gets[claim.job]
+    given = min(to_w - has, room_w)
+    if given <= 0 or has + given < min(least_w, to_w) - 1e-6:
+        return 0.0
+    gets[claim.job] = has + given
+    return given
+
+
+def _fill(gets: dict[str, float], running: Sequence[Claim], room_w: float) -> None:
+    """The same watts per board for all that run, but to none more than it wants."""
+    if room_w <= 0 or not running:
+        return
+    low, high = 0.0, max(claim.wants_w / claim.boards for claim in running)
+
+    def at(level_w: float) -> dict[str, float]:
+        return {c.job: max(gets[c.job], min(c.wants_w, level_w * c.boards)) for c in running}
+
+    before = sum(gets[claim.job] for claim in running)
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if sum(at(middle).values()) - before <= room_w else (low, middle)
+    gets.update(at(high) if sum(at(high).values()) - before <= room_w + 1e-6 else at(low))
+
+
+def settle(mine: Claim, others: Sequence[Claim], budget: Budget, rise_w: float) -> tuple[Claim, Share]:
+    """The claim as it stands from now on, and the share it gives. `mine.held_w` is what the job can be drawing.
+
+    What is given up counts at once for nobody: `held_w` stays until the job can no longer draw it. What is taken is
+    taken out of what others do not hold, and at most `rise_w` at a time.
+    """
+    everyone = [mine, *others]
+    target = allot(everyone, budget.cap_w)[mine.job]
+    free = budget.cap_w - sum(claim.counts_w for claim in others)
+    if target <= mine.held_w:
+        allowed, held = target, mine.held_w
+    else:
+        allowed = held = max(mine.held_w, min(target, free, mine.held_w + rise_w))
+        if mine.held_w < mine.least_w - TOLERANCE_W and allowed < min(mine.least_w, target) - TOLERANCE_W:
+            allowed = held = mine.held_w  # what lies between parked and the lowest limit cannot be drawn
+    least = sum(claim.full_w if claim.gone else min(claim.floor_w, claim.wants_w) for claim in everyone)
+    others_least = sum(claim.full_w if claim.gone else min(claim.floor_w, claim.wants_w) for claim in others)
+    kept = least <= budget.cap_w + TOLERANCE_W
+    claim = Claim(**{**{f: getattr(mine, f) for f in mine.__struct_fields__}, "held_w": held})
+    return claim, Share(allowed, budget.cap_w, kept, least, budget.cap_w - others_least)
+
+
+class Ramp(Struct, frozen=True):
+    """How much the machine may still rise at `at_s`; shared by all its jobs."""
+
+    at_s: float
+    left_w: float
+
+    def at(self, now_s: float, budget: Budget, burst_w: float) -> Ramp:
+        """At a later moment. `burst_w`: the largest single step that somebody waits for."""
+        most = max(budget.ramp_w_per_s * BURST_S, burst_w)
+        return Ramp(now_s, min(most, self.left_w + budget.ramp_w_per_s * max(0.0, now_s - self.at_s)))

@@ -1,0 +1,229 @@
+"""The shared ledger of a machine's jobs: a directory of this user on local disk, one file per job, one lock.
+
+Whoever changes its claim holds the lock (flock: the kernel frees it at any death), so that of two jobs that rise at the
+same moment the second sees the first. A claim outlives its supervisor until the job's processes have ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import math
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from carbontui import paths, proc
+from carbontui.site.core import Budget, Claim, Ramp, Share, settle
+
+SILENT_S = 6.0
+"""A supervisor that has not renewed its claim for this long steers nothing."""
+ADMINISTRATOR = Path("/etc/carbontui/site.toml")
+
+
+class LedgerError(RuntimeError):
+    """The ledger cannot be used; the text names the file and the repair."""
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A claim on disk, and who stands behind it: (pid, start time) of supervisor, keeper and training."""
+
+    claim: Claim
+    boot_id: str
+    beat_mono_s: float
+    supervisor: tuple[int, int]
+    keeper: tuple[int, int] | None = None
+    child: tuple[int, int] | None = None
+
+
+class OfAdministrator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """/etc/carbontui/site.toml: the budget of every user's jobs together with what is left to each user."""
+
+    cap_w: float | None = None
+    """Of a user who is not named below."""
+    ramp_w_per_s: float | None = None
+    users: dict[str, float] = {}
+    """Watts by user name."""
+
+
+def ledger_dir() -> Path:
+    """Beside the leases of power limits: it belongs to the machine, not to a state directory."""
+    return paths.limit_lease_dir().parent / "site"
+
+
+class Ledger:
+    """One user's ledger. `alive` tells whether a process (pid, start time) is there."""
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        administrator: Path = ADMINISTRATOR,
+        alive: Callable[[int, int], bool] = proc.same_process,
+        boot_id: str | None = None,
+    ) -> None:
+        self.directory = directory or ledger_dir()
+        self._administrator = administrator
+        self._alive = alive
+        self._boot_id = boot_id or proc.boot_id()
+
+    # --- the budget ---
+
+    def budget(self, now_s: float) -> Budget | None:
+        """The budget in force: the lower of this user's own and the administrator's. Raises LedgerError."""
+        own = self._own()
+        if own is not None and own.until_s is not None and own.until_s <= now_s:
+            own = None
+        given = self._of_administrator()
+        if own is None or (given is not None and given.cap_w <= own.cap_w):
+            return given
+        return own
+
+    def set_budget(self, budget: Budget | None) -> None:
+        """Set, or lift, this user's own. Raises LedgerError."""
+        try:
+            paths.private_dir(self.directory)
+            with self._locked():
+                if budget is None:
+                    self._budget_file.unlink(missing_ok=True)
+                else:
+                    self._write(self._budget_file, budget)
+        except OSError as error:
+            raise LedgerError(f"{self.directory}: {error.strerror or error}") from None
+
+    @property
+    def _budget_file(self) -> Path:
+        return self.directory / "budget.json"
+
+    def _own(self) -> Budget | None:
+        try:
+            return msgspec.json.decode(_read_private(self._budget_file), type=Budget)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise LedgerError(f"{self._budget_file}: {error}; set the budget again: carbontui site --cap") from None
+
+    def _of_administrator(self) -> Budget | None:
+        """Counted where nobody but root can have written it."""
+        try:
+            info = self._administrator.lstat()
+            if not stat.S_ISREG(info.st_mode) or info.st_uid != 0 or info.st_mode & 0o022:
+                raise LedgerError(f"{self._administrator}: does not count, others than root may write it")
+            found = msgspec.toml.decode(self._administrator.read_bytes(), type=OfAdministrator)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise LedgerError(f"{self._administrator}: {error}") from None
+        cap = found.users.get(_user(), found.cap_w)
+        if cap is None:
+            return None
+        more = {} if found.ramp_w_per_s is None else {"ramp_w_per_s": found.ramp_w_per_s}
+        return Budget(cap_w=cap, by="the administrator", **more)
+
+    # --- claims ---
+
+    def claims(self, now_mono_s: float) -> list[Claim]:
+        """All that count, those of jobs that nobody steers marked as gone."""
+        return [entry.claim for entry in self._entries(now_mono_s)]
+
+    def exchange(self, mine: Entry, now_s: float) -> Share | None:
+        """Renew a claim; what it gives, or None where there is no budget. Raises LedgerError."""
+        budget = self.budget(now_s)
+        if budget is None:
+            self.forget(mine.claim.job)
+            return None
+        try:
+            paths.private_dir(self.directory)
+            with self._locked():
+                others = [e.claim for e in self._entries(mine.beat_mono_s) if e.claim.job != mine.claim.job]
+                ramp = self._ramp(mine, others, budget)
+                claim, share = settle(mine.claim, others, budget, ramp.left_w)
+                risen = max(0.0, claim.held_w - mine.claim.held_w)
+                self._write(self.directory / "ramp", Ramp(ramp.at_s, ramp.left_w - risen))
+                self._write(self._file(claim.job), structs.replace(mine, claim=claim))
+        except OSError as error:
+            raise LedgerError(f"{self.directory}: {error.strerror or error}") from None
+        return share
+
+    def held_w(self, job: str) -> float:
+        """What a job holds, as its supervisor (or a predecessor) last wrote it."""
+        try:
+            return msgspec.json.decode(_read_private(self._file(job)), type=Entry).claim.held_w
+        except (OSError, msgspec.DecodeError):
+            return 0.0
+
+    def forget(self, job: str) -> None:
+        """The job is over, or there is no budget any more."""
+        with contextlib.suppress(OSError):
+            self._file(job).unlink(missing_ok=True)
+
+    def _ramp(self, mine: Entry, others: list[Claim], budget: Budget) -> Ramp:
+        burst = max(claim.least_w - min(claim.floor_w, claim.held_w) for claim in (mine.claim, *others))
+        try:
+            known = msgspec.json.decode(_read_private(self.directory / "ramp"), type=Ramp)
+        except (OSError, msgspec.DecodeError):
+            known = Ramp(mine.beat_mono_s, math.inf)
+        if known.at_s > mine.beat_mono_s:
+            known = Ramp(mine.beat_mono_s, 0.0)  # of before a reboot
+        return known.at(mine.beat_mono_s, budget, burst)
+
+    def _entries(self, now_mono_s: float) -> Iterator[Entry]:
+        try:
+            files = sorted(self.directory.glob("*.claim"))
+        except OSError:
+            return
+        for path in files:
+            try:
+                entry = msgspec.json.decode(_read_private(path), type=Entry)
+            except (OSError, msgspec.DecodeError):
+                continue
+            if entry.boot_id != self._boot_id:
+                continue
+            steered = self._alive(*entry.supervisor) and now_mono_s - entry.beat_mono_s < SILENT_S
+            if steered:
+                yield entry
+            elif any(who is not None and self._alive(*who) for who in (entry.child, entry.keeper, entry.supervisor)):
+                yield structs.replace(entry, claim=structs.replace(entry.claim, gone=True))
+            else:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def _file(self, job: str) -> Path:
+        return self.directory / f"{job}.claim"
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        fd = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _write(self, path: Path, record: Struct) -> None:
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.encode(record))
+        temporary.rename(path)
+
+
+def _read_private(path: Path) -> bytes:
+    """A file of ours alone. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    with os.fdopen(fd, "rb") as file:
+        if os.fstat(file.fileno()).st_uid != os.getuid():
+            raise PermissionError(f"{path} belongs to somebody else")
+        return file.read(65536)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -1,0 +1,90 @@
+"""`site`: one power budget for all jobs of this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import click
+
+from carbontui import link, units
+from carbontui.verbs.failure import Failure
+
+CAP_MAX_W = 1e9
+
+
+def watts(text: str, option: str) -> float:
+    """'1200W', '1.2kW' or '1200' as watts. Raises Failure."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(k?w)?\s*", text.lower())
+    value = float(found[1]) * (1000.0 if found[2] == "kw" else 1.0) if found else 0.0
+    if not 0 < value <= CAP_MAX_W:
+        raise Failure(f"{option}: {text!r} is no power; write it like 1200W or 1.2kW", 2)
+    return value
+
+
+@click.command(short_help="One power budget for all jobs of this machine.")
+@click.option("--cap", "cap", help="Watts that the boards of all jobs together may draw, like 1200W.")
+@click.option("--until", "until", help='When it ends, like 18:00 or "fri 09:00" (default: until cleared).')
+@click.option("--ramp", "ramp", help="How fast they may rise together, in watts per second, like 100W.")
+@click.option("--clear", "clear", is_flag=True, help="Lift the budget.")
+@click.option("--json", "as_json", is_flag=True, help="The budget and its claims as JSON.")
+def site(cap: str | None, until: str | None, ramp: str | None, clear: bool, as_json: bool) -> None:
+    """Show, set or lift the power budget of this machine's jobs: carbontui site --cap 1200W --until 18:00
+
+    All supervisors keep it together: by power limits, else by pauses. It counts the boards that jobs of yours use;
+    across users only /etc/carbontui/site.toml of an administrator counts.
+    """
+    from carbontui.job import budget as budgets
+    from carbontui.site.core import RAMP_W_PER_S, Budget
+    from carbontui.site.ledger import Ledger, LedgerError
+
+    ledger = Ledger()
+    now = time.time()
+    if clear and (cap or until or ramp):
+        raise Failure("--clear stands alone", 2)
+    if (until or ramp) and not cap:
+        raise Failure("--until and --ramp go with --cap, like carbontui site --cap 1200W --until 18:00", 2)
+    try:
+        if clear:
+            ledger.set_budget(None)
+        elif cap:
+            until_s = None
+            if until:
+                try:
+                    ends = budgets.parse_until(until, now)
+                except ValueError as error:
+                    raise Failure(f"--until: {error}", 2) from None
+                if isinstance(ends, str):
+                    raise Failure("--until: a site budget needs a time of day, like 18:00", 2)
+                until_s = ends
+            rise = watts(ramp, "--ramp") if ramp else RAMP_W_PER_S
+            ledger.set_budget(Budget(cap_w=watts(cap, "--cap"), ramp_w_per_s=rise, until_s=until_s, by=link.whoami()))
+        _show(ledger, now, as_json=as_json)
+    except LedgerError as error:
+        raise Failure(str(error), 1) from None
+
+
+def _show(ledger: object, now: float, *, as_json: bool) -> None:
+    import msgspec
+
+    from carbontui.site.ledger import Ledger
+
+    assert isinstance(ledger, Ledger)
+    budget, claims = ledger.budget(now), ledger.claims(time.monotonic())
+    if as_json:
+        shown = {"budget": msgspec.to_builtins(budget), "claims": msgspec.to_builtins(claims)}
+        click.echo(json.dumps(shown, indent=2))
+        return
+    if budget is None:
+        click.echo("no site budget; set one: carbontui site --cap 1200W")
+        return
+    end = "" if budget.until_s is None else f" until {units.fmt_named_clock(budget.until_s, now)}"
+    ramp = f"rising at most {units.fmt_watts(budget.ramp_w_per_s)} per second"
+    click.echo(f"site budget {units.fmt_watts(budget.cap_w)}{end}, by {budget.by or '?'}, {ramp}")
+    held = sum(claim.counts_w for claim in claims)
+    for claim in claims:
+        state = "nobody steers it: counted in full" if claim.gone else f"wants {units.fmt_watts(claim.wants_w)}"
+        click.echo(f"  {claim.job}  {units.printable(claim.name):<24} {units.fmt_watts(claim.counts_w):>8}  {state}")
+    left = budget.cap_w - held
+    click.echo(f"  {'free' if left >= 0 else 'above it'}: {units.fmt_watts(abs(left))}")
