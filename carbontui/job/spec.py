@@ -19,9 +19,10 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """A simulated GPU, in demo and tests alone."""
+    """A simulated GPU, in demo and tests alone. `points` are those of `power.simulated.SimulatedSpec`."""
 
     count: int = 1
+    points: tuple[tuple[float, float, float], ...] = ()
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):

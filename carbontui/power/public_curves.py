@@ -103,6 +103,14 @@ def expected(gpu: str = "") -> tuple[Expected, ...]:
     return tuple(found)
 
 
+def simulated(full_w: float) -> tuple[tuple[float, float, float], ...]:
+    """(limit, watts, speed) for a simulated board that draws `full_w` flat out: the mean of all public trainings."""
+    rows = sorted(
+        (round(level.share * full_w / ROUND_W) * ROUND_W, level.watts * full_w, level.speed) for level in expected()
+    )
+    return (*((limit, min(limit, watts), speed) for limit, watts, speed in rows), (full_w, full_w, 1.0))
+
+
 def curve(
     gpu: str, gpus: int, full_w: float, *, limit_min_w: float, limit_found_w: float, measured_s: float, mark: str
 ) -> Curve | None:

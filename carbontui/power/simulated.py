@@ -12,6 +12,7 @@ A power limit picks the highest clock that fits. Speed as a function of watts is
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from msgspec import Struct, structs
 
@@ -44,6 +45,10 @@ class SimulatedSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     lag_s: float = 0.15
     """Time constant of the power: parked to within 0.2 % one second after the last kernel."""
 
+    points: tuple[tuple[float, float, float], ...] = ()
+    """(limit in watts, watts drawn at work, speed) of measured trainings, rising, the last without a limit; they take
+    the place of the formulas above."""
+
     def clock_share(self, limit_w: float) -> float:
         """Relative clock x, 0.1..1, under a limit."""
         room = (limit_w - self.parked_w) / (self.full_w - self.parked_w)
@@ -57,13 +62,27 @@ class SimulatedSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def speed(self, limit_w: float) -> float:
         """Steps per second under a limit, relative to no limit."""
+        if self.points:
+            return self._at(limit_w, 2)
         x = self.clock_share(limit_w)
         return 1.0 / ((1.0 - self.memory_share) / x + self.memory_share)
 
     def busy_w(self, limit_w: float) -> float:
         """Watts with kernels always in flight, at 60 degrees or below."""
+        if self.points:
+            return min(limit_w, self._at(limit_w, 1))
         x = self.clock_share(limit_w)
         return self.parked_w + (self.full_w - self.parked_w) * self._load(x)
+
+    def _at(self, limit_w: float, column: int) -> float:
+        """A column of `points` at a limit, interpolated; below the lowest in proportion to it."""
+        rows = self.points
+        if limit_w <= rows[0][0]:
+            return rows[0][column] * max(0.0, limit_w) / rows[0][0]
+        for low, high in pairwise(rows):
+            if limit_w <= high[0]:
+                return low[column] + (high[column] - low[column]) * (limit_w - low[0]) / (high[0] - low[0])
+        return rows[-1][column]
 
     def _load(self, x: float) -> float:
         return self.linear_share * x + (1.0 - self.linear_share) * x**3

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
 
 from rich.color import Color
 from rich.style import Style
@@ -137,13 +136,9 @@ def text_of(row: LogRow) -> str:
     return "".join(text for text, _ in row)
 
 
-def first_error(rows: Sequence[LogRow]) -> int | None:
-    """The row in which things first went wrong: of a traceback its beginning, else a line that says error."""
-    for number, row in enumerate(rows):
-        text = text_of(row)
-        if _TRACEBACK in text or _ERROR.search(text):
-            return number
-    return None
+def speaks_of_error(text: str) -> bool:
+    """Whether a line begins a traceback or says that something went wrong."""
+    return _TRACEBACK in text or _ERROR.search(text) is not None
 
 
 def last_error(text: str) -> str:

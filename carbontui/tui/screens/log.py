@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,8 +14,11 @@ from textual.widgets import Footer
 from carbontui import link, protocol
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
-from carbontui.tui.loglines import LogLines, LogRow
+from carbontui.tui.loglines import ROW_MAX, LogLines, LogRow, speaks_of_error, text_of
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
+
+if TYPE_CHECKING:
+    from carbontui.tui.widgets.prompt import Prompt
 
 PAGE_B = 64 * 1024
 FOLLOW_EVERY_S = 0.5
@@ -25,6 +29,8 @@ class LogPage(Cells):
 
     rows: list[LogRow] = []
     top = 0
+    found: int | None = None
+    """The row that was looked for."""
     title = ""
     place = ""
 
@@ -32,8 +38,8 @@ class LogPage(Cells):
         shown = self.rows[self.top : self.top + height - 1]
         head = spread(width, [(f" {self.title}", "title")], [(f"{self.place} ", "dim")])
         rows: list[CellRow] = [head]
-        for row in shown:
-            rows.append([(" ", "text"), *row])
+        for number, row in enumerate(shown, self.top):
+            rows.append([(self.glyphs.now if number == self.found else " ", "preview"), *row])
         return rows
 
 
@@ -50,6 +56,11 @@ class LogScreen(Screen[None]):
         ),
         Binding("home,g", "first", "start", id="log_start", key_display="g", tooltip="The start of the file"),
         Binding("end,G,f", "last", "end", id="log_end", key_display="G", tooltip="The end, and follow it"),
+        Binding("slash", "search", "search", id="log_search", key_display="/", tooltip="Look for a word in all of it"),
+        Binding("n", "next(1)", "next", id="log_next", show=False, tooltip="The next row with the word"),
+        Binding("N", "next(-1)", "previous", id="log_previous", show=False, tooltip="The row with the word before"),
+        Binding("exclamation_mark", "error", "first error", id="log_error", key_display="!", tooltip="The first error"),
+        Binding("y", "copy", "copy", id="log_copy", show=False, tooltip="Copy the rows shown (OSC 52)"),
         Binding("escape,q,l", "leave", "back", id="log_back", key_display="q", tooltip="Return to the dashboard"),
     ]
 
@@ -60,6 +71,7 @@ class LogScreen(Screen[None]):
         self._begin = self._next = 0
         self._size_b = 0
         self._following = True
+        self._wanted = ""
 
     def compose(self) -> ComposeResult:
         yield LogPage(self.glyphs, id="page")
@@ -117,7 +129,8 @@ class LogScreen(Screen[None]):
         self._lines = LogLines(keep=20_000)
         self._lines.feed(text)
         self._begin, self._next, self._size_b = answer.offset, answer.next, answer.size
-        self.query_one(LogPage).rows = self._lines.rows(20_000)
+        page = self.query_one(LogPage)
+        page.rows, page.found = self._lines.rows(20_000), None
 
     async def settle(self) -> None:
         """What is being read is on the page: the next key moves through it."""
@@ -176,6 +189,93 @@ class LogScreen(Screen[None]):
 
     def action_last(self) -> None:
         self.run_worker(self._load_end(), group="log", exclusive=True)
+
+    # --- looking for something ---
+
+    async def action_search(self) -> None:
+        from carbontui.tui.widgets.prompt import AskText
+
+        def answered(word: str) -> None:
+            self._wanted = word.strip()
+            if self._wanted:
+                self._seek(self._has(self._wanted), -1, from_here=False)
+
+        hint = "a word; n goes to the next one, N to the one before"
+        await self.mount(AskText("look for", hint, self._wanted, str, answered))
+
+    async def on_prompt_answered(self, message: Prompt.Answered) -> None:
+        await message.prompt.close(message.value)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if self.query("#prompt"):
+            return False  # the keys are the question's
+        return action != "next" or bool(self._wanted)
+
+    def action_next(self, way: int) -> None:
+        self._seek(self._has(self._wanted), way, from_here=True)
+
+    def action_error(self) -> None:
+        """From the start of the file: what went wrong first is the cause of what follows."""
+        self._following = False
+        self.run_worker(self._find(speaks_of_error, 0, 1), group="log", exclusive=True)
+
+    @staticmethod
+    def _has(word: str) -> Callable[[str], bool]:
+        lowered = word.lower()
+        return lambda text: lowered in text.lower()
+
+    def _seek(self, fits: Callable[[str], bool], way: int, *, from_here: bool) -> None:
+        """The nearest row that fits, on the part that was read, else in the pages of the file beyond it."""
+        page = self.query_one(LogPage)
+        self._following = False
+        at = page.found if from_here and page.found is not None else page.top if from_here else len(page.rows)
+        rows = range(at + 1, len(page.rows)) if way > 0 else range(min(at, len(page.rows)) - 1, -1, -1)
+        for number in rows:
+            if fits(text_of(page.rows[number])):
+                self._point(number)
+                return
+        beyond = self._next if way > 0 else self._begin
+        over = beyond >= self._size_b if way > 0 else beyond <= 0
+        if over:
+            self._say(f"{self._wanted!r} is not {'further on' if way > 0 else 'before'}")
+        else:
+            self.run_worker(self._find(fits, beyond, way), group="log", exclusive=True)
+
+    async def _find(self, fits: Callable[[str], bool], offset: int, way: int) -> None:
+        """Through the file page by page from a byte on, either way, until a row fits; each page is shown only then."""
+        at = offset if way > 0 else max(0, offset - PAGE_B)
+        while True:
+            answer = await self._read(at)
+            if answer is None:
+                return
+            lines = LogLines(keep=20_000)
+            head, newline, rest = answer.text.partition("\n")
+            lines.feed((rest if newline else head) if answer.offset > 0 else answer.text)
+            rows = lines.rows(20_000)
+            order = range(len(rows)) if way > 0 else range(len(rows) - 1, -1, -1)
+            number = next((n for n in order if fits(text_of(rows[n]))), None)
+            if number is not None:
+                self._take(answer)
+                self._point(number)
+                return
+            if (way > 0 and answer.next >= answer.size) or (way < 0 and at == 0) or not answer.text:
+                self._say("nothing like that in the output")
+                return
+            # pages overlap by a row's length: none is cut in two and missed
+            at = max(answer.offset + 1, answer.next - ROW_MAX) if way > 0 else max(0, at - PAGE_B + ROW_MAX)
+
+    def _point(self, number: int) -> None:
+        page = self.query_one(LogPage)
+        page.found = number
+        page.top = max(0, number - self._height // 3)
+        self._show()
+
+    def action_copy(self) -> None:
+        """The rows that are shown, through the terminal: it reaches the clipboard over ssh too, where it is let."""
+        page = self.query_one(LogPage)
+        shown = page.rows[page.top : page.top + self._height]
+        self.app.copy_to_clipboard("\n".join(text_of(row) for row in shown))
+        self._say(f"{len(shown)} rows given to the terminal to copy (OSC 52)")
 
     def action_leave(self) -> None:
         self.dismiss(None)

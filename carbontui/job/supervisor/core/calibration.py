@@ -84,6 +84,34 @@ def drawn_w(state: JobState, seen: Inputs) -> float | None:
     return sum(known)
 
 
+def simulated_curve(state: JobState, seen: Inputs) -> Curve:
+    """What simulated boards do under limits, known because it is what they are made to do."""
+    board, count = state.spec.simulated, len(seen.devices)
+    assert board is not None
+    points = tuple(
+        Point(
+            kind="full" if limit_w == board.points[-1][0] else "cap",
+            cap_w=None if limit_w == board.points[-1][0] else limit_w,
+            power_w=watts * count,
+            power_se=0.0,
+            speed=speed,
+            speed_se=0.0,
+        )
+        for limit_w, watts, speed in board.points
+    )
+    return Curve(
+        gpu=seen.devices[0].name,
+        gpus=count,
+        fingerprint="",
+        measured_s=seen.now_s,
+        simulated=True,
+        rate_steps_per_s=0.0,
+        points=points,
+        levels=points,
+        basis="public",
+    )
+
+
 def spec_of(state: JobState, seen: Inputs, fingerprint: str) -> CalibrationSpec:
     """What a calibration may do on these boards."""
     devices = seen.devices

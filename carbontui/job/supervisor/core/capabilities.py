@@ -37,6 +37,8 @@ def freeze_why(state: JobState, seen: Inputs) -> str:
 def why_no_cap(state: JobState, seen: Inputs, watts: float) -> str:
     """Why a cap of `watts` per GPU cannot be set; '' when it can."""
     if not state.spec.cap:
+        if state.clock.replay:
+            return "hours are replayed here, and a limit on a real board would be real"
         return "caps are off for this job (--no-cap)"
     if not seen.readings.mono_s:
         return "the GPU driver has not answered yet; try again in a moment"

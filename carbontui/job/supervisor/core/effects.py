@@ -165,7 +165,9 @@ def _felt_duty(state: JobState) -> float | None:
     asked = state.asked
     if state.spec.simulated is None or asked.duty is not None or asked.limit_w is None:
         return asked.duty
-    return SimulatedSpec(count=state.spec.simulated.count).speed(asked.limit_w)
+    board = state.spec.simulated
+    speed = SimulatedSpec(count=board.count, points=board.points).speed(asked.limit_w)
+    return speed if speed < 1.0 else None
 
 
 def _wants(before: JobState, after: JobState, *, renew: bool) -> tuple[Effect, ...]:

@@ -44,6 +44,8 @@ def curve_note(state: JobState, now_s: float) -> str:
     curve, planned = state.curve, state.plan
     if curve is None or planned is None or curve.basis == "measured":
         return ""
+    if curve.simulated:
+        return "Limits and speeds under caps are simulated, from public measurements (Zeus, NSDI 2023)."
     ahead_j = unsure_j = worst = 0.0
     for name, (start, until) in zip(planned.names, itertools.pairwise(planned.edges_s), strict=False):
         level = planned.table.get(name)

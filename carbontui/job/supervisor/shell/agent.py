@@ -24,7 +24,7 @@ RETRY_S = 30.0
 
 def agent_of(spec: Options, clock: Clock) -> AgentHandle:
     """The handle of all boards of the job, wherever they are."""
-    simulated = SimulatedSpec(count=spec.simulated.count) if spec.simulated else None
+    simulated = SimulatedSpec(count=spec.simulated.count, points=spec.simulated.points) if spec.simulated else None
     # a replay on real boards never writes a limit
     monitor = (clock.replay and simulated is None) or not spec.cap
     local = AgentHandle(simulated=simulated, log=say, cwd=Path(spec.dir), job=spec.job, monitor=monitor)

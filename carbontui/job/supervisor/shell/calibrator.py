@@ -166,6 +166,11 @@ class Calibrator:
         state, devices = self._cell.state, seen.devices
         if state.curve is not None or self._assumed or not self._looked:
             return
+        if state.spec.simulated is not None and state.spec.simulated.points and state.spec.cap:
+            self._assumed = True
+            self._cell.replace(curve=calibration.simulated_curve(state, seen))
+            self._replan("speeds under caps are simulated")
+            return
         full_w = calibration.drawn_w(state, seen)
         if full_w is None:
             return

@@ -1,0 +1,54 @@
+"""The demo's board takes limits: what it draws and how fast it is under one is that of public measurements."""
+
+import itertools
+
+import pytest
+from states import NOW_S, board, inputs, job_state, rank
+
+from carbontui.job.clock import Clock
+from carbontui.job.spec import Simulated
+from carbontui.job.supervisor.core import calibration, capabilities, machine, shown
+from carbontui.job.supervisor.core.control import Asked
+from carbontui.job.supervisor.core.effects import want_of
+from carbontui.power import public_curves
+from carbontui.power.simulated import SimulatedSpec, fresh, target_w
+
+POINTS = public_curves.simulated(680.0)
+SPEC = SimulatedSpec(points=POINTS)
+
+
+def test_a_simulated_board_follows_the_public_curve():
+    for limit_w, watts, speed in POINTS:
+        assert (SPEC.speed(limit_w), SPEC.busy_w(limit_w)) == pytest.approx((speed, watts))
+    assert SPEC.speed(700.0) == 1.0 and SPEC.busy_w(700.0) == 680.0
+    limits = range(200, 701, 10)
+    for low, high in itertools.pairwise(limits):
+        assert SPEC.speed(low) <= SPEC.speed(high) and SPEC.busy_w(low) <= SPEC.busy_w(high)
+    capped = SimulatedSpec(points=POINTS)
+    state = fresh(capped)
+    assert target_w(capped, type(state)(limit_w=490.0, power_w=0, temp_c=40, activity=1.0)) <= 490.0
+
+
+def test_its_caps_are_planned_and_slow_the_training_by_as_much():
+    seen = inputs(boards=(board(),), ranks=(rank(),))
+    state = job_state(simulated=Simulated(points=POINTS), caps_hold=True)
+    curve = calibration.simulated_curve(state, seen)
+    assert curve.simulated and [point.kind for point in curve.levels] == ["cap", "cap", "cap", "full"]
+    from dataclasses import replace
+
+    state = replace(state, curve=curve)
+    caps = machine.caps(state)
+    assert [cap.cap_w for cap in caps] == [limit for limit, _, _ in POINTS[:-1]]
+    capped = replace(state, asked=Asked(limit_w=POINTS[1][0]))
+    assert want_of(capped).duty == pytest.approx(POINTS[1][2])
+    assert want_of(replace(state, asked=Asked(limit_w=690.0))).duty is None
+    from states import CAP, plan_of
+
+    assert "simulated, from public measurements" in shown.curve_note(replace(state, plan=plan_of(CAP)), NOW_S)
+
+
+def test_a_replay_on_a_real_board_says_why_it_sets_no_limit():
+    clock = Clock(2000.0, 1.0, NOW_S)
+    state = job_state(clock=clock, cap=False)
+    assert "replayed" in capabilities.why_no_cap(state, inputs(boards=(board(),)), 300.0)
+    assert "--no-cap" in capabilities.why_no_cap(job_state(cap=False), inputs(boards=(board(),)), 300.0)

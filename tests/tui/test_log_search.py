@@ -1,0 +1,53 @@
+"""Looking for a word, and for the first error, in output far longer than what is read at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from carbontui.tui.loglines import text_of
+from carbontui.tui.screens.log import LogPage, LogScreen
+
+LINES = [f"line {n} of a log with words" for n in range(12_000)]
+LINES[40] = "Traceback (most recent call last):"
+LINES[41] = "RuntimeError: first"
+LINES[5000] = "the Needle in the middle"
+LINES[11_900] = "another needle near the end"
+LINES[11_950] = "error: late"
+
+
+def pointed(s: Any) -> str:
+    page = s.app.screen.query_one(LogPage)
+    return "" if page.found is None or page.found >= len(page.rows) else text_of(page.rows[page.found])
+
+
+async def test_a_word_is_found_back_and_forth_through_the_whole_file(stage: Any) -> None:
+    async with stage() as s:
+        s.fake.log = "".join(f"{line}\n" for line in LINES).encode()
+        await s.pilot.press("l")
+        await s.until(lambda: isinstance(s.app.screen, LogScreen) and "line 11999" in s.text())
+        await s.pilot.press("slash", *"needle", "enter")
+        await s.until(lambda: pointed(s) == LINES[11_900])
+        assert LINES[11_900] in s.text()
+        await s.pilot.press("N")
+        await s.until(lambda: pointed(s) == LINES[5000])
+        await s.pilot.press("N")
+        await s.until(lambda: "nothing like that" in s.text())
+        await s.pilot.press("n")
+        await s.until(lambda: pointed(s) == LINES[11_900])
+        await s.pilot.press("exclamation_mark")
+        await s.until(lambda: pointed(s) == LINES[40])
+        assert "RuntimeError: first" in s.text()
+        await s.pilot.press("y")
+        await s.until(lambda: "OSC 52" in s.text())
+        assert "RuntimeError: first" in s.app.clipboard
+        await s.pilot.press("G")
+        await s.until(lambda: "line 11999" in s.text())
+
+
+async def test_what_is_not_there_is_said_and_a_letter_of_the_question_is_no_key(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("l")
+        await s.until(lambda: isinstance(s.app.screen, LogScreen) and "following" in s.text())
+        await s.pilot.press("slash", *"quite", "enter")
+        await s.until(lambda: "'quite' is not before" in s.text())
+        assert isinstance(s.app.screen, LogScreen)
