@@ -296,6 +296,8 @@ class Status(Struct, frozen=True, kw_only=True):
     rate_steps_per_s: float | None = None
     loss: float | None = None
     epoch: float | None = None
+    metrics: dict[str, float] = {}
+    """What the script reports of its own: carbontui.report(metrics=...)."""
     gpus: tuple[Gpu, ...] = ()
     power_w: float | None = None
     energy_gpu_kwh: float = 0.0

@@ -35,6 +35,8 @@ def against(this: RunStory, other: RunStory) -> list[Line]:
         ("board memory in use, last seen", memory, lambda v: f"{v / 2**30:.2f} GiB"),
         ("last loss", lambda s: s.status.loss, lambda v: f"{v:.4g}"),
     ]
+    shared = sorted(set(this.status.metrics) & set(other.status.metrics))
+    lines += [(name, lambda s, name=name: s.status.metrics.get(name), lambda v: f"{v:.6g}") for name in shared]  # type: ignore[misc]
     found = []
     for what, of, told in lines:
         a, b = of(this), of(other)

@@ -13,8 +13,8 @@ from scipy import stats
 from states import NOW_S, board, inputs, job_state
 
 from carbontui import protocol
-from carbontui.account import estimate
-from carbontui.account.estimate import Blocks
+from carbontui.account.estimate import BLOCKS_MOST, Blocks
+from carbontui.client.train import prediction as estimate
 from carbontui.job.supervisor.core import progress, status
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.tui import account_words
@@ -98,7 +98,7 @@ def test_blocks_lose_no_step_and_no_second_whatever_their_size(reports):
         larger = blocks.plus(steps, seconds)
         assert len(larger.times) * larger.size + larger.open_steps == pytest.approx(before[0] + steps)
         assert sum(larger.times) + larger.open_s == pytest.approx(before[1] + seconds)
-        assert len(larger.times) <= estimate.BLOCKS_MOST and larger.size >= steps
+        assert len(larger.times) <= BLOCKS_MOST and larger.size >= steps
         blocks = larger
 
 

@@ -23,7 +23,7 @@ import time
 import numpy as np
 from scipy.signal import lfilter
 
-from carbontui.account import estimate
+from carbontui.client.train import prediction as estimate
 
 EPOCHS, STEPS, NOISE = 1000, 50, 0.1
 SEEN = (10, 30, 100, 300)

@@ -8,7 +8,7 @@ from typing import Any
 
 from carbontui import protocol, units
 from carbontui.account.ending import BAND_SIGMAS, Slots, Stretch, flat_out, to_come
-from carbontui.account.estimate import Prediction
+from carbontui.client.train.prediction import Prediction
 from carbontui.job.supervisor.core import machine
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState

@@ -40,6 +40,7 @@ class Rank:
     rate: float | None = None
     loss: float | None = None
     epoch: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
     guess: tuple[int, str] | None = None
     """Steps in all where `total` is not known, and the source of the guess."""

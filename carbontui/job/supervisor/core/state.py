@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from carbontui import protocol
@@ -84,6 +85,8 @@ class JobState:
     still_changed_s: float = 0.0
     """Whether the job stands still, and since when it does or does not (job clock)."""
     last_loss: float | None = None
+    last_metrics: Mapping[str, float] = field(default_factory=dict)
+    """What the script last reported of its own, by name."""
 
     @property
     def start_s(self) -> float:
@@ -132,6 +135,7 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
         boards=_see_boards(state, seen),
         attendance=attendance.saw(state.attendance, seen),
         caps_hold=state.spec.cap and boards.take_limits(seen.devices),
+        last_metrics=leader.metrics if leader and leader.metrics else state.last_metrics,
         last_loss=leader.loss if leader and leader.loss is not None else state.last_loss,
     )
 

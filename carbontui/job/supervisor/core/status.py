@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from carbontui import protocol, units
 from carbontui.grid.types import Outlook, accuracy_words
 from carbontui.job.supervisor.core import (
@@ -53,6 +55,7 @@ def status(
         guess=_guess(state),
         rate_steps_per_s=leader.rate if leader else None,
         loss=leader.loss if leader else state.last_loss,
+        metrics={name: value for name, value in state.last_metrics.items() if math.isfinite(value)},
         epoch=leader.epoch if leader else None,
         gpus=gpus if fresh else tuple(_blank(gpu) for gpu in gpus),
         power_w=_power_w(state, seen, gpus if fresh else (), blind=blind),

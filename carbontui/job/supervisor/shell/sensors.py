@@ -117,6 +117,7 @@ def rank_told(
         total=obs.total,
         rate=obs.rate,
         loss=obs.loss,
+        metrics=obs.metrics,
         epoch=obs.epoch,
         devices=obs.devices,
         guess=obs.guess and (obs.guess[0], units.printable(obs.guess[1])[:80]),

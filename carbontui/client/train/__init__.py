@@ -1,0 +1,30 @@
+"""carbontui.train: a kit for plain PyTorch loops. Nothing of it needs a supervisor; torch is loaded when it is used.
+
+    from carbontui import train
+
+    print(train.estimate(model, optimizer, criterion, dataset, epochs=30, batch_size=64))
+
+    precision = train.Precision(device)
+    for batch in train.on_device(loader, device):
+        loss = train.step(model, optimizer, criterion, batch, micro=16, precision=precision)
+
+`estimate` leaves model, optimizer and every random state as they were; `step` computes a batch in parts with the
+loss and gradient of the whole one; `Precision` is mixed where that helps and plain elsewhere; `on_device` copies the
+next batch while this one is computed; `ResumableBatches` goes on at any step.
+"""
+
+from carbontui.client.train.batches import accumulate, micro_batches, step
+from carbontui.client.train.loading import ResumableBatches, on_device
+from carbontui.client.train.precision import Precision
+from carbontui.client.train.trial import TrainEstimate, estimate
+
+__all__ = [
+    "Precision",
+    "ResumableBatches",
+    "TrainEstimate",
+    "accumulate",
+    "estimate",
+    "micro_batches",
+    "on_device",
+    "step",
+]

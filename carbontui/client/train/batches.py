@@ -1,0 +1,88 @@
+"""A large batch in small parts: the loss and the gradient of the whole one, in the memory of a part.
+
+The gradient of a mean over n samples is the sum over the parts of their own means, each weighted by its share of
+n. That holds for a ragged last part as well, and for every loss that is a mean over samples. It does not hold where
+samples see each other: batch normalisation computes its statistics over a part, and dropout draws other masks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterator, Optional, Tuple
+
+from carbontui.client.train.precision import Precision
+
+
+def micro_batches(batch: Any, size: int) -> Iterator[Tuple[Any, float]]:
+    """(part, its share of the batch) with at most `size` samples each, the last one ragged. `batch` is a tensor, or a
+    tuple, list or dict of tensors whose first dimension is the samples. Raises ValueError."""
+    if size < 1:
+        raise ValueError(f"a micro-batch holds at least one sample, not {size}")
+    total = _samples(batch)
+    for first in range(0, total, size):
+        last = min(total, first + size)
+        yield _cut(batch, first, last), (last - first) / total
+
+
+def accumulate(
+    model: Any,
+    criterion: Callable[..., Any],
+    batch: Any,
+    micro: Optional[int] = None,
+    precision: Optional[Precision] = None,
+) -> Any:
+    """Add the gradient of the mean loss of `batch` to the parameters, `micro` samples at a time; returns that loss,
+    detached. `batch` is (inputs, targets). Of a DistributedDataParallel model the ranks meet at the last part alone."""
+    inputs, targets = batch
+    size = _samples(batch) if micro is None else micro
+    precision = precision or Precision("cpu")
+    parts = list(micro_batches((inputs, targets), size))
+    total = None
+    for number, ((some, wanted), share) in enumerate(parts):
+        last = number == len(parts) - 1
+        alone = contextlib.nullcontext() if last or not hasattr(model, "no_sync") else model.no_sync()
+        with alone:
+            with precision.autocast():
+                loss = criterion(model(some), wanted) * share
+            precision.backward(loss)
+        total = loss.detach() if total is None else total + loss.detach()
+    return total
+
+
+def step(
+    model: Any,
+    optimizer: Any,
+    criterion: Callable[..., Any],
+    batch: Any,
+    micro: Optional[int] = None,
+    precision: Optional[Precision] = None,
+) -> Any:
+    """One optimizer step on the batch (inputs, targets), computed in parts of `micro` samples; returns the mean loss,
+    detached: read it with float() rarely, for that waits for the device."""
+    optimizer.zero_grad(set_to_none=True)
+    precision = precision or Precision("cpu")
+    loss = accumulate(model, criterion, batch, micro, precision)
+    precision.step(optimizer)
+    return loss
+
+
+def _samples(batch: Any) -> int:
+    if isinstance(batch, dict):
+        sizes = {_samples(part) for part in batch.values()}
+    elif isinstance(batch, (list, tuple)):
+        sizes = {_samples(part) for part in batch}
+    else:
+        return int(batch.shape[0])
+    if len(sizes) != 1 or not min(sizes):
+        raise ValueError(
+            f"the parts of a batch hold {sorted(sizes)} samples; all must hold the same number, at least 1"
+        )
+    return sizes.pop()
+
+
+def _cut(batch: Any, first: int, last: int) -> Any:
+    if isinstance(batch, dict):
+        return {name: _cut(part, first, last) for name, part in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return tuple(_cut(part, first, last) for part in batch)
+    return batch[first:last]

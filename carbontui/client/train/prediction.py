@@ -1,0 +1,202 @@
+"""How long the rest of a training takes, from times of equal amounts of its work: a number and an interval that holds.
+
+Times of equal amounts of work (epochs, or blocks of steps) are taken as a series. What is to come is their mean times
+the amount left. Its error has two parts, as for any prediction of a sum: the noise of what is to come, and the error of
+the mean, multiplied by all that is left. Steps are not independent (a busy machine is busy for a while), so the noise
+is measured between batches of consecutive times: with m batches of k each, whose means deviate by s, the variance of a
+sum over B is s^2 (k B + B^2 / m), and Student's t with m - 1 degrees gives the interval (batch means: Law and Kelton,
+Simulation Modeling and Analysis). Batches that are still alike their neighbours widen it by (1 + r) / (1 - r), r being
+their lag-1 correlation, freed of its bias in short series (Kendall 1954). Where a few times are far above the rest, the
+upper end follows Johnson's skewness-corrected t (1978): a checkpoint or a neighbour's burst comes again.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import List, Optional, Sequence, Tuple
+
+BATCHES = 10
+"""Of more, each is too short to outlast the correlation; of fewer, the deviation itself is ill known."""
+LEAST = 5
+"""So many times are needed before anything is said."""
+WARMUP_SHARE = 0.25
+"""Warm-up is looked for in the first quarter only."""
+WARMUP_MADS = 6.0
+"""A first time this many deviations (1.4826 x median absolute deviation) above the median of the rest is warm-up."""
+DRIFT_ALPHA = 0.03
+"""How often a training without drift may be called drifting."""
+DRIFT_LEAST = 1e-3
+"""A change by less than this share of the mean is nobody's concern."""
+CORRELATED_ABOVE = 1.0
+"""A correlation below so many standard errors (1 / sqrt(m)) of itself is taken for chance."""
+CORRELATION_MOST = 0.9
+SKEWED_ABOVE = 1.0
+"""Skewness from which the upper end is corrected; independent normal times of ten batches rarely reach it."""
+MAD = 1.4826
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Seconds (or whatever unit the times had) for the amount left. `drift` is the change over what was seen, as a
+    share of the mean; where `drifting` is true the interval does not cover what the drift will go on to do."""
+
+    value: float
+    lo: float
+    hi: float
+    mean: float
+    seen: int
+    warmup: int
+    drifting: bool
+    drift: float
+
+
+def remaining(times: Sequence[float], left: float) -> Optional[Prediction]:
+    """What `left` more of the same amount take; None before LEAST times were seen. A drifting training is predicted by
+    the last half of what was seen. Raises ValueError for a time that is not finite or negative."""
+    if any(not math.isfinite(time) or time < 0 for time in times):
+        raise ValueError("times must be finite and not negative")
+    warm = warmup(times)
+    kept = times[warm:]
+    if len(kept) < LEAST:
+        return None
+    means, size = batches(kept)
+    drift, drifting = trend(means)
+    if drifting:
+        means = means[len(means) // 2 :]
+    count, mean, deviation = len(means), statistics.fmean(means), statistics.stdev(means)
+    wide = _widening(correlation([value - mean for value in means]))
+    t = t_quantile(CONFIDENCE, count - 1)
+    half = t * deviation * math.sqrt(wide * (size * left + left * left / count))
+    more = left * deviation * _skewed(means, mean, deviation, t)
+    value = mean * left
+    return Prediction(value, max(0.0, value - half), value + half + more, mean, len(kept), warm, drifting, drift)
+
+
+def _skewed(means: Sequence[float], mean: float, deviation: float, t: float) -> float:
+    """How much further the upper end of a mean lies, in deviations, where the times are skewed to the right."""
+    count = len(means)
+    if deviation <= 0 or count < 3:
+        return 0.0
+    cubes = math.fsum((value - mean) ** 3 for value in means)
+    skewness = cubes / deviation**3 * count / ((count - 1) * (count - 2))
+    if skewness < SKEWED_ABOVE:
+        return 0.0
+    return skewness / (6 * count) + skewness * t * t / (3 * count)
+
+
+def correlation(deviations: Sequence[float]) -> float:
+    """Lag-1 correlation of deviations from a mean or a line, not negative, freed of its bias; 0 where it is chance."""
+    count = len(deviations)
+    power = math.fsum(value * value for value in deviations)
+    if power <= 0 or count < LEAST:
+        return 0.0
+    raw = math.fsum(a * b for a, b in zip(deviations, deviations[1:])) / power
+    found = min(CORRELATION_MOST, (raw * count + 1) / (count - 3))
+    return found if found > CORRELATED_ABOVE / math.sqrt(count) else 0.0
+
+
+def _widening(found: float) -> float:
+    return (1 + found) / (1 - found)
+
+
+def warmup(times: Sequence[float]) -> int:
+    """How many of the first times are warm-up (compilation, caches, clocks): slower than what follows ever explains."""
+    most = int(len(times) * WARMUP_SHARE)
+    if not most:
+        return 0
+    middle = statistics.median(times[most:])
+    spread = MAD * statistics.median(abs(time - middle) for time in times[most:])
+    slow = middle + WARMUP_MADS * max(spread, 1e-3 * middle)
+    return next((count for count in range(most, 0, -1) if times[count - 1] > slow), 0)
+
+
+def batches(times: Sequence[float]) -> Tuple[List[float], int]:
+    """Means of BATCHES to 2 x BATCHES - 1 equal batches, and their size; of fewer times each is a batch of its own. The
+    oldest that fill no batch are left out."""
+    size = max(1, len(times) // BATCHES)
+    count = len(times) // size
+    first = len(times) - count * size
+    return [statistics.fmean(times[first + k * size : first + (k + 1) * size]) for k in range(count)], size
+
+
+def trend(means: Sequence[float]) -> Tuple[float, bool]:
+    """The change over the series as a share of its mean, by least squares, and whether it is more than chance."""
+    count = len(means)
+    middle, centre = statistics.fmean(means), (count - 1) / 2
+    spread = math.fsum((k - centre) ** 2 for k in range(count))
+    slope = math.fsum((k - centre) * (value - middle) for k, value in enumerate(means)) / spread
+    beside = [value - middle - slope * (k - centre) for k, value in enumerate(means)]
+    if middle <= 0:
+        return 0.0, False
+    change = slope * (count - 1) / middle
+    wide = _widening(correlation(beside))
+    error = math.sqrt(wide * math.fsum(value * value for value in beside) / (count - 2) / spread)
+    real = abs(slope) > t_quantile(1 - DRIFT_ALPHA, count - 2) * error
+    return change, real and abs(change) > DRIFT_LEAST
+
+
+REFITS = 4
+"""The weights have settled after so many."""
+
+
+def fixed_and_rate(sizes: Sequence[float], times: Sequence[float]) -> Tuple[float, float]:
+    """(a, b) of time = a + b x size. Multiplying a short run's time by the ratio of sizes would multiply the fixed part
+    a as well. Least squares, weighted by 1 / expected time^2: what deviates by a share of itself counts at that share.
+    Weights from the times themselves would favour those that came out short, and be too low by twice their variance.
+
+    Raises ValueError for fewer than two different sizes."""
+    if len(set(sizes)) < 2 or len(sizes) != len(times) or min(times) <= 0 or min(sizes) <= 0:
+        raise ValueError("needs positive times of at least two different sizes")
+    expected = list(sizes)
+    for _ in range(REFITS):
+        fixed, rate = _line(sizes, times, [1.0 / (value * value) for value in expected])
+        least = min(times)
+        expected = [max(least, fixed + rate * size) for size in sizes]
+    return fixed, rate
+
+
+def _line(sizes: Sequence[float], times: Sequence[float], weights: Sequence[float]) -> Tuple[float, float]:
+    total = math.fsum(weights)
+    mean_n = math.fsum(w * n for w, n in zip(weights, sizes)) / total
+    mean_t = math.fsum(w * t for w, t in zip(weights, times)) / total
+    above = math.fsum(w * (n - mean_n) * (t - mean_t) for w, n, t in zip(weights, sizes, times))
+    rate = above / math.fsum(w * (n - mean_n) ** 2 for w, n in zip(weights, sizes))
+    return mean_t - rate * mean_n, rate
+
+
+@lru_cache(maxsize=None)
+def t_quantile(confidence: float, degrees: int) -> float:
+    """Half the width of the central `confidence` of Student's t, in its own units; bisection on the incomplete beta."""
+    if degrees < 1:
+        return math.inf
+    low, high = 0.0, 1e4
+    for _ in range(80):
+        middle = (low + high) / 2
+        if _central(middle, degrees) < confidence:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _central(t: float, degrees: int) -> float:
+    """P(|T| < t) for whole degrees of freedom (Abramowitz and Stegun 26.7.3 and 26.7.4)."""
+    theta = math.atan2(t, math.sqrt(degrees))
+    cos2, sin = math.cos(theta) ** 2, math.sin(theta)
+    if degrees % 2:
+        if degrees == 1:
+            return 2 * theta / math.pi
+        term = total = math.cos(theta)
+        for k in range(3, degrees - 1, 2):
+            term *= cos2 * (k - 1) / k
+            total += term
+        return 2 / math.pi * (theta + sin * total)
+    term = total = 1.0
+    for k in range(2, degrees - 1, 2):
+        term *= cos2 * (k - 1) / k
+        total += term
+    return sin * total
