@@ -167,8 +167,20 @@ async def power_findings(mend: bool) -> list[Finding]:
 @click.command(short_help="What was found here, and the command that fixes what is missing.")
 @click.option("--mend", is_flag=True, help="Give back power limits a dead job left behind.")
 @click.option("--json", "as_json", is_flag=True, help="The findings as a list.")
-def doctor(mend: bool, as_json: bool) -> None:
+@click.option("--install", is_flag=True, help="Install a systemd user unit that goes on with jobs after a reboot.")
+@click.option("--uninstall", is_flag=True, help="Remove that unit.")
+@click.option("--dry-run", is_flag=True, help="With --install or --uninstall: print, change nothing.")
+def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: bool) -> None:
     """Report what was found here, and the exact command that fixes what is missing."""
+    if install or uninstall:
+        from carbontui.verbs import restart_unit
+
+        if install and uninstall:
+            raise Failure("--install or --uninstall, not both", 2)
+        (restart_unit.install if install else restart_unit.uninstall)(dry_run=dry_run)
+        return
+    if dry_run:
+        raise Failure("--dry-run belongs to --install or --uninstall", 2)
     findings = [Finding("carbontui", "ok", __version__)]
     findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
     findings += asyncio.run(power_findings(mend))

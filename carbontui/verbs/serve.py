@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from carbontui import protocol
 from carbontui.verbs import talk
 from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
@@ -15,21 +16,78 @@ from carbontui.verbs.failure import Failure
 CHUNK_B = 65536
 
 
-async def bridge(path: str) -> None:
+READONLY = "this connection only looks (serve --readonly)"
+
+
+class OnlyLooks:
+    """What a viewer says, a piece at a time: questions pass, whatever could change or steer a job is answered here."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def piece(self, data: bytes) -> tuple[bytes, bytes]:
+        """(lines for the supervisor, lines back to the viewer)."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        passed, answered = b"", b""
+        for line in lines:
+            refusal = self._refusal(line)
+            if refusal is None:
+                passed += line + b"\n"
+            else:
+                answered += protocol.encode(refusal)
+        if len(self._rest) > protocol.LINE_MAX:
+            self._rest = b""
+            answered += protocol.encode(protocol.Refused(f"a line above {protocol.LINE_MAX} bytes"))
+        return passed, answered
+
+    def _refusal(self, line: bytes) -> protocol.Result | protocol.Refused | None:
+        try:
+            message = protocol.decode_from_peer(line)
+        except protocol.BadMessage as error:
+            return protocol.Refused(str(error)[:300])
+        if isinstance(message, protocol.Cmd):
+            return protocol.Result(message.id, False, error=f"{message.verb}: {READONLY}", exit_code=4)
+        if isinstance(message, protocol.Hello):
+            return None if message.role == "viewer" else protocol.Refused(f"role {message.role}: {READONLY}")
+        # what this version does not know may be an order to a newer supervisor
+        return None if isinstance(message, QUESTIONS) else protocol.Refused(READONLY)
+
+
+QUESTIONS = (
+    protocol.View,
+    protocol.Preview,
+    protocol.StatusAsk,
+    protocol.LogRead,
+    protocol.HistoryAsk,
+    protocol.JobsAsk,
+    protocol.EventsAsk,
+    protocol.AbilitiesAsk,
+)
+
+
+async def bridge(path: str, *, readonly: bool) -> None:
     """Copy both ways until either side closes. A thread reads stdin, as asyncio cannot watch a file. Raises OSError."""
-    reader, writer = await asyncio.open_unix_connection(path)
-    loop = asyncio.get_running_loop()
+    reader, writer = await asyncio.open_unix_connection(path, limit=protocol.VIEWER_LINE_MAX)
+    loop, looks = asyncio.get_running_loop(), OnlyLooks()
+
+    def say(data: bytes) -> None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
     async def up() -> None:
         while data := await loop.run_in_executor(None, os.read, 0, CHUNK_B):
+            if readonly:
+                data, answered = looks.piece(data)
+                if answered:
+                    say(answered)
             writer.write(data)
             await writer.drain()
         writer.write_eof()
 
     async def down() -> None:
-        while data := await reader.read(CHUNK_B):
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+        # whole lines where others are put between them
+        while data := await (reader.readline() if readonly else reader.read(CHUNK_B)):
+            say(data)
 
     upward = asyncio.ensure_future(up())
     await down()
@@ -41,13 +99,19 @@ async def bridge(path: str) -> None:
 
 @click.command(short_help="The socket's protocol on stdin and stdout, for ssh.")
 @click.option("--stdio", is_flag=True, required=True, help="Speak on stdin and stdout.")
+@click.option("--readonly", is_flag=True, help="Answer questions, refuse every order: for a restricted ssh key.")
 @click.argument("job", required=False, shell_complete=any_jobs)
-def serve(stdio: bool, job: str | None) -> None:
-    """Speak job.sock's protocol on stdin and stdout: ssh host carbontui serve --stdio"""
+def serve(stdio: bool, readonly: bool, job: str | None) -> None:
+    """Speak job.sock's protocol on stdin and stdout: ssh host carbontui serve --stdio
+
+    \b
+    In authorized_keys, for a key that may look and nothing else:
+    restrict,command="carbontui serve --stdio --readonly" ssh-ed25519 ...
+    """
     found = talk.find(job)
     if found.foreign or not found.live:
         raise Failure(f"job {found.id} is not running here", 3)
     try:
-        asyncio.run(bridge(str(found.socket)))
+        asyncio.run(bridge(str(found.socket), readonly=readonly))
     except OSError as error:
         raise Failure(f"no supervisor of job {found.id} answers ({error.strerror})", 3) from None

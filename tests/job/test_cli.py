@@ -188,6 +188,38 @@ def test_serve_carries_the_protocol_over_stdin_and_stdout(house):
     talk.wait(20)
 
 
+def test_a_restricted_key_may_look_and_nothing_else(house):
+    job = house.start()
+    job.until_steps()
+    peer = subprocess.Popen(
+        [sys.executable, "-m", "carbontui.cli", "serve", "--stdio", "--readonly", job.id],
+        env=house.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+    def ask(line):
+        peer.stdin.write(line + b"\n")
+        peer.stdin.flush()
+        return json.loads(peer.stdout.readline())
+
+    assert ask(b'{"t":"hello","v":1,"version":"0","role":"rank"}')["t"] == "refused"
+    assert ask(b'{"t":"hello","v":1,"version":"0","role":"viewer"}')["t"] == "welcome"
+    for verb in ("pause", "boost", "cap", "resume", "budget", "stop", "calibrate"):
+        line = json.dumps({"t": "cmd", "id": 7, "verb": verb, "args": {"value_w": 300, "budget": "9h"}}).encode()
+        answer = ask(line)
+        assert (answer["t"], answer["id"], answer["ok"], answer["exit_code"]) == ("result", 7, False, 4)
+        assert verb in answer["error"] and "only looks" in answer["error"] and "\n" not in answer["error"]
+    for line in (b'{"t":"obs","step":1,"state":"running","want_gen":0}', b'{"t":"order of a later version"}', b"{"):
+        assert ask(line)["t"] == "refused"
+    status = ask(b'{"t":"status","id":5}')["status"]
+    assert status["state"] == "running" and status["override"] is None
+    assert ask(b'{"t":"log.read","id":6,"offset":0,"max":100}')["t"] == "log.read"
+    peer.stdin.close()
+    assert peer.wait(20) == 0
+    assert job.served().override_gen == status["override_gen"]
+
+
 def test_attach_after_an_upgrade_names_both_versions_and_how_to_restart_the_supervisor(house, tmp_path):
     job = house.start()
     job.until_steps()

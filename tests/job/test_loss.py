@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -316,3 +317,45 @@ def test_runs_of_one_script_at_once_are_numbered(house):
     assert [each.wait(60) for each in several] == [0, 0, 0]
     names = sorted(job["name"] for job in json.loads(house.cli("ls", "--json", check=True).stdout))
     assert names == ["sleep", "sleep-2", "sleep-3"]
+
+
+def test_a_unit_goes_on_with_jobs_after_a_reboot_and_installs_nothing_else(house, unloading):
+    job_id, directory = unloading
+    tools, config, asked = house.root / "tools", house.root / "a con%fig", house.root / "asked"
+    tools.mkdir()
+    (tools / "systemctl").write_text(f'#!/bin/sh\necho "$@" >> {asked}\n[ ! -e {house.root}/refuse ]\n')
+    (tools / "systemctl").chmod(0o755)
+    house.env |= {"PATH": f"{tools}:{os.environ['PATH']}", "XDG_CONFIG_HOME": str(config)}
+    unit = config / "systemd" / "user" / "carbontui-restart.service"
+    (house.root / "refuse").touch()
+    refused = house.cli("doctor", "--install")
+    assert refused.returncode == 1 and "nothing is installed" in refused.stderr and not unit.exists()
+    (house.root / "refuse").unlink()
+    shown = house.cli("doctor", "--install", "--dry-run", check=True).stdout
+    assert not unit.exists() and f"# {unit}" in shown
+    told = house.cli("doctor", "--install", check=True).stdout
+    assert unit.read_text() in shown and "--uninstall" in told
+    assert asked.read_text().splitlines()[-2:] == ["--user daemon-reload", "--user enable carbontui-restart.service"]
+    if shutil.which("systemd-analyze"):
+        seen = subprocess.run(
+            ["systemd-analyze", "--user", "verify", unit], capture_output=True, text=True, check=False
+        )
+        assert unit.name not in seen.stderr, seen.stderr
+    assert house.cli("restart", "--after-reboot", check=True).stdout == "no job was ended by a reboot\n"
+    kill_all(directory)
+    record = json.loads((directory / "job.json").read_text())
+    (directory / "job.json").write_text(json.dumps(record | {"boot": "the one before"}))
+    # what systemd would do at its start: the unit's own words, in the unit's own environment
+    words = {}
+    for line in unit.read_text().splitlines():
+        name, _, value = line.partition("=")
+        words.setdefault(name, []).append(value)
+    environment = dict(shlex.split(value)[0].replace("%%", "%").split("=", 1) for value in words["Environment"])
+    environment |= {"PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": house.env["XDG_RUNTIME_DIR"]}
+    command = shlex.split(words["ExecStart"][0])
+    done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and f"job {job_id} unloaded" in done.stdout, done.stderr
+    assert state_of(house, job_id)["state"] == "unloaded"
+    assert "removed" in house.cli("doctor", "--uninstall", check=True).stdout and not unit.exists()
+    assert asked.read_text().splitlines()[-2:] == ["--user disable carbontui-restart.service", "--user daemon-reload"]
+    assert "nothing is installed" in house.cli("doctor", "--uninstall", check=True).stdout

@@ -20,7 +20,8 @@ def test_a_job_that_goes_on_is_named(
     def interrupted(job: str) -> int:
         raise KeyboardInterrupt
 
-    job: Any = SimpleNamespace(job="k7q2mz", name="train.py", dir=str(tmp_path))
+    (tmp_path / "environment.json").touch()
+    job: Any = SimpleNamespace(job="k7q2mz", name="train.py", dir=str(tmp_path), spool=True)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")

@@ -1,0 +1,52 @@
+"""The systemd user unit that goes on with a user's jobs after a reboot; installed by `doctor --install` alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+NAME = "carbontui-restart.service"
+UNIT = """\
+# Written by carbontui doctor --install; carbontui doctor --uninstall removes it.
+[Unit]
+Description=carbontui: go on with jobs that a reboot has ended
+
+[Service]
+Type=oneshot
+ExecStart={command}
+{environment}# the jobs outlive the command that starts them
+KillMode=process
+SendSIGKILL=no
+
+[Install]
+WantedBy=default.target
+"""
+KEPT = (
+    *("CARBONTUI_HOME", "CARBONTUI_LEASE_DIR", "CARBONTUI_GRID_URLS", "CARBONTUI_OFFLINE", "CARBONTUI_ZONE"),
+    *("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"),
+)
+"""Where jobs are and what they may ask: a unit sees nothing else of the shell that installs it."""
+
+
+def place(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where systemd looks for a user's own units."""
+    config = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "~"), ".config")  # noqa: PTH118
+    return Path(config).expanduser() / "systemd" / "user" / NAME
+
+
+def text(environment: Mapping[str, str] = os.environ) -> str:
+    """The unit. Raises ValueError for a path that a unit cannot hold."""
+    words = (sys.executable, "-m", "carbontui.cli", "restart", "--after-reboot")
+    command = " ".join(_word(word).replace("$", "$$") for word in words)
+    kept = {name: environment[name] for name in KEPT if environment.get(name)}
+    lines = (f"Environment={_word(f'{name}={value}')}\n" for name, value in kept.items())
+    return UNIT.format(command=command, environment="".join(lines))
+
+
+def _word(word: str) -> str:
+    """A word of a unit file: quoted, its specifiers meant as text (systemd.syntax(7))."""
+    if not word.isprintable() or not word.isascii():
+        raise ValueError(f"{word!a} cannot stand in a unit file: ASCII paths alone")
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
