@@ -340,9 +340,41 @@ def jobs(folder: Path, library: Path, rounds: int = 4) -> list[str]:
     return rows
 
 
+def shares(folder: Path, library: Path) -> list[str]:
+    """Two jobs on one board: each account against what the driver knows of each process."""
+    sys.path.insert(0, str(HERE.parent))
+    from test_shares import GB, Job, run
+
+    each, sums = [], []
+    memories = ((40, 10), (10, 60))
+    cases = [(a, b, memory) for a in (0.2, 0.5, 0.9) for b in (0.05, 0.3, 0.8) for memory in memories]
+    for number, (first, second, memory) in enumerate(cases):
+        place = folder / f"shares{number}"
+        place.mkdir()
+        sim = Sim(library, place / "state", 1, frozen=True)
+        os.environ.update(sim.env())
+        users = [subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(2)]
+        one, two = (Job(sim, place, f"job{n}", user.pid) for n, user in enumerate(users))
+        run(sim, [one], 2)
+        sim.process(users[0].pid, level=first, memory_b=memory[0] * GB)
+        run(sim, [one, two], 20)
+        sim.process(users[1].pid, level=second, memory_b=memory[1] * GB)
+        run(sim, [one, two], 60)
+        truth = [sim.process_j(user.pid) for user in users]
+        each += [100 * abs(job.joules / true_j - 1) for job, true_j in zip((one, two), truth, strict=True)]
+        sums.append(100 * abs((one.joules + two.joules) / sum(truth) - 1))
+        for user in users:
+            user.kill()
+            user.wait()
+    found = (
+        f"each {statistics.median(each):.1f} / {max(each):.1f} %, sum {statistics.median(sums):.2f} / {max(sums):.2f} %"
+    )
+    return [f"- two jobs on one board, {len(cases)} mixtures of kernels and memory: error median / worst, {found}"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--part", choices=("energy", "calibration", "live", "jobs"), help="this part alone")
+    parser.add_argument("--part", choices=("energy", "calibration", "live", "jobs", "shares"), help="this part alone")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--anyway", action="store_true", help="on a busy machine too; the load is written down")
     options = parser.parse_args()
@@ -365,6 +397,7 @@ def main() -> None:
             "calibration": calibrations,
             "live": lambda: live(Path(folder), library),
             "jobs": lambda: jobs(Path(folder), library),
+            "shares": lambda: shares(Path(folder), library),
         }
         for name, part in parts.items():
             if options.part in (None, name):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -51,3 +54,14 @@ def test_status_names_who_holds_a_board_and_its_absence(service, monkeypatch) ->
     monkeypatch.setenv("CARBONTUI_CAPD", "/nowhere/capd.sock")
     gone = CliRunner().invoke(cli, ["capd", "status"])
     assert "sudo carbontui capd install" in gone.output
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+@pytest.mark.parametrize(("group", "metrics"), [(None, None), ("video", Path("/var/lib/node_exporter"))])
+def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path, group: str | None, metrics: Path | None) -> None:
+    for name, text in capd_install.units(group, metrics).items():
+        (tmp_path / name).write_text(text)
+    told = subprocess.run(["systemd-analyze", "verify", *tmp_path.iterdir()], capture_output=True, text=True)
+    assert (told.returncode, told.stderr) == (0, "")
+    line = shlex.join(capd_install.command(group, metrics=metrics))
+    assert f"ExecStart={line}\n" in (tmp_path / "carbontui-capd.service").read_text(), "the line for an init as well"
