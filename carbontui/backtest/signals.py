@@ -13,7 +13,7 @@ from carbontui.plan.results import Schedule
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class BySignal:
     """By one signal: grams of the plan made for it, of the plan made for the other one, and of running at once."""
 
     signal: str
@@ -42,7 +42,7 @@ class Expected:
 
 def side_by_side(
     problem: Problem, plan: Schedule, other_g_per_kwh: list[float], names: tuple[str, str], sources: tuple[str, str]
-) -> tuple[Judged, Judged]:
+) -> tuple[BySignal, BySignal]:
     """`plan` of `problem` and a plan of the same work by the other signal, each judged by both (own signal first)."""
     other = replace(problem, ci_g_per_kwh=tuple(other_g_per_kwh))
     rival = solve(other)
@@ -50,9 +50,9 @@ def side_by_side(
     for k, (here, mine, theirs) in enumerate(((problem, plan, rival), (other, rival, plan))):
         now = next(baseline for baseline in mine.baselines if baseline.name == "run now")
         own_g, other_g = (evaluate(here, made.levels).gco2 for made in (mine, theirs))
-        found.append(Judged(names[k], sources[k], own_g, other_g, now.evaluation.gco2))
+        found.append(BySignal(names[k], sources[k], own_g, other_g, now.evaluation.gco2))
     return found[0], found[1]
 
 
-def to_json(judged: tuple[Judged, Judged]) -> list[dict[str, Any]]:
+def to_json(judged: tuple[BySignal, BySignal]) -> list[dict[str, Any]]:
     return [asdict(one) for one in judged]

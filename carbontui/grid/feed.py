@@ -226,9 +226,9 @@ class Feed:
         shown = (self._live.published or self._live.history) if self._live else None
         return shown.source if shown else "published"
 
-    def _prices(self, start_s: float, step_s: float, slots: int) -> prices.Prices:
+    def _prices(self, start_s: float, step_s: float, slots: int) -> prices.PriceOutlook:
         if self._settings.currency is None:
-            return prices.Prices()
+            return prices.PriceOutlook()
         known = self._live.price if self._live else None
         return prices.laid_out(known, self._adopted_price, self._settings.price_per_kwh, start_s, step_s, slots)
 

@@ -337,7 +337,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     if forecaster.model is None and len(expected) == mean.size and None not in expected:
         # what the last days looked like beats a typical year the further ahead and the more days there are
         days = values.size * step_s / 86400
-        near = np.exp(-np.arange(mean.size) * step_s / FADE_S)
+        # near is near to the last known value, which may be of hours ago
+        silent = int(np.argmax(np.isfinite(values[::-1])))
+        near = np.exp(-(np.arange(mean.size) + silent) * step_s / FADE_S)
         share = days / (days + 1) * (1 - near) + 0.3 * near
         mean = share * mean + (1 - share) * np.array(expected, dtype=float)
         provenance += ", averaged with typical days"

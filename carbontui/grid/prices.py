@@ -19,7 +19,7 @@ LEAST_ROWS = 96
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class PriceOutlook:
     """Currency per kWh by slot, with the 80 % band where the price is expected and not published; `source` in words."""
 
     mean: tuple[float | None, ...] = ()
@@ -51,11 +51,11 @@ def laid_out(
     start_s: float,
     step_s: float,
     slots: int,
-) -> Prices:
+) -> PriceOutlook:
     """The prices of equal slots. `forecast`: the worker's answer to `request`."""
     if known is None:
         always = (flat,) * slots
-        return Prices() if flat is None else Prices(always, always, always, "a flat price")
+        return PriceOutlook() if flat is None else PriceOutlook(always, always, always, "a flat price")
     published = compose.slot_means(known.rows, start_s, step_s, slots)
     own = forecast if forecast and forecast["now_s"] >= _end_s(known.rows) - KEPT_S else None
     names = ("mean", "lo", "hi")
@@ -75,7 +75,7 @@ def laid_out(
         mean.append(value)
     beyond = "own forecast" if own else "the same time of the last known day"
     source = known.source if None not in published else f"{known.source}; beyond it {beyond}"
-    return Prices(tuple(mean), tuple(lo for lo, _ in band), tuple(hi for _, hi in band), source)
+    return PriceOutlook(tuple(mean), tuple(lo for lo, _ in band), tuple(hi for _, hi in band), source)
 
 
 def _slots(answer: dict[str, Any], name: str, start_s: float, step_s: float, slots: int) -> list[float | None]:

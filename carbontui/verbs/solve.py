@@ -113,7 +113,7 @@ def solve(
 
 def _beside_average(
     problem: Problem, found: Schedule, start_s: float, zone: str, about: str
-) -> tuple[signals.Judged, signals.Judged] | None:
+) -> tuple[signals.BySignal, signals.BySignal] | None:
     """The plan by the marginal signal beside one by the zone's typical days; None where they are not known."""
     from carbontui.backtest import signals
     from carbontui.backtest.assumed_job import TypicalDays

@@ -7,12 +7,15 @@ import math
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from carbontui.grid import recorded, typical, zones
+from carbontui.grid import compose, recorded, typical, zones
 from carbontui.grid.feed import Feed
 from carbontui.grid.forecast import answer
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Row, Series
+from carbontui.job.supervisor.core.problem import mean_over
 
 NOW = 1586476800.0 + 6 * 86400  # 16 April 2020, 00:00 UTC
 
@@ -180,3 +183,22 @@ def test_only_a_time_zone_of_one_grid_is_sure() -> None:
 
 def test_next_refresh_of_a_recording_never_comes() -> None:
     assert feed_on(recorded.example()).next_refresh_s() == math.inf
+
+
+@given(
+    values=st.lists(st.floats(0, 2000), min_size=1, max_size=60),
+    step_s=st.sampled_from([300.0, 900.0, 1800.0, 3600.0]),
+    slot_s=st.sampled_from([900.0, 1800.0, 3600.0, 7200.0]),
+)
+def test_a_plan_of_longer_slots_sees_what_one_resampling_of_the_forecast_would_give(
+    values: list[float], step_s: float, slot_s: float
+) -> None:
+    """The outlook is in quarters of an hour, plans may not be: means of means of whole slots are the mean itself."""
+    start_s = 7200.0 * 1000
+    rows = [Row(start_s + k * step_s, step_s, value, "forecast") for k, value in enumerate(values)]
+    slots = int(len(values) * step_s // slot_s)
+    quarters = compose.slot_means(rows, start_s, 900.0, int(slots * slot_s / 900))
+    twice = [
+        mean_over(quarters, start_s, 900.0, start_s + k * slot_s, start_s + (k + 1) * slot_s) for k in range(slots)
+    ]
+    assert twice == pytest.approx(compose.slot_means(rows, start_s, slot_s, slots))

@@ -217,6 +217,36 @@ async def test_twenty_feeds_on_one_machine_make_one_request_per_question(site: S
     assert all(feed.outlook(NOW, 0, 3600, 900.0).how == "forecast" for feed in feeds)
 
 
+async def test_an_outage_of_two_days_changes_nothing_but_a_label(site: Site, tmp_path: Path) -> None:
+    """Forecast and band go on, from what is known; nothing new is called measured; the line says who is silent."""
+    clock = Clock()
+    site.respond = lambda request: good("neso", clock.now_s)(request)
+    feed = feed_at(site, clock=clock, cache=tmp_path)
+    for _ in range(12):
+        await feed.refresh()
+        clock.now_s = max(clock.now_s + 600, feed.next_refresh_s())
+    feed.adopt(answer(feed.forecast_request(clock.now_s, 96, 900.0)))
+    assert feed.note == ""
+    silent_s = clock.now_s
+    site.respond = lambda request: Answer(b"", 503)
+    site.seen.clear()
+    for hour in range(1, 49):
+        clock.now_s = silent_s + 3600 * hour
+        await feed.refresh()
+        feed.adopt(answer(feed.forecast_request(clock.now_s, 96, 900.0)))
+        seen = feed.outlook(clock.now_s, 3600.0, 86400.0, 900.0)
+        ahead = list(zip(seen.lo, seen.mean, seen.hi, strict=True))[seen.realised :]
+        assert all(lo is not None and lo <= mean <= hi for lo, mean, hi in ahead)
+        assert max(abs(mean - level(seen.start_s + 900 * k)) for k, mean in enumerate(seen.mean) if mean) < 60
+        assert ("503" in feed.note or hour <= 3) and "\n" not in feed.note
+        assert not [row for row in feed.realised(silent_s + 1800, clock.now_s) if row.kind == "actual"]
+    assert len(site.seen) < 48 * 8, "a source that is down is not hammered"
+    site.respond = lambda request: good("neso", clock.now_s)(request)
+    clock.now_s += 3 * 3600
+    await feed.refresh()
+    assert feed.note == "" and any(row.kind == "actual" for row in feed.realised(clock.now_s - 7200, clock.now_s))
+
+
 async def test_the_cache_serves_a_new_process_without_network_and_holds_no_key(site: Site, tmp_path: Path) -> None:
     site.respond = good("electricity-maps", NOW)
     await feed_at(site, "FR", cache=tmp_path).refresh()
