@@ -18,12 +18,12 @@ if sys.version_info >= (3, 8):
     from carbontui.client.api import level, on_checkpoint, paused, report, step
     from carbontui.client.version import __version__
 
-    def __getattr__(name: str) -> object:  # the training kit, which loads torch, is there for who asks for it
+    def __getattr__(name):  # type: ignore[no-untyped-def]  # the training kit loads torch: for who asks for it
         if name == "train":
             import importlib
 
             return importlib.import_module("carbontui.client.train")
-        raise AttributeError(f"module 'carbontui' has no attribute {name!r}")
+        raise AttributeError("module 'carbontui' has no attribute " + repr(name))
 
 else:  # a helper of the job on an old Python, 2.7 even: it runs as if nothing of ours were there
     __version__ = "0"
