@@ -33,7 +33,7 @@ KIND_WORDS = {
     "unknown": "not known: the value of the moment stood in",
 }
 HOW_WORDS = {
-    "counter": "energy counters of the devices",
+    "counter": "energy counters of the devices (their sensors are good to ±5 %)",
     "integrated": "power readings, integrated",
     "split": "the job's part of what was shared",
     "model": "a model of the host",

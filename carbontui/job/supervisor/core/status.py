@@ -183,9 +183,9 @@ def _provenance(
         found["power_w"] = p(board, f"unknown: {', '.join(unread)}", age)
     energy = _energy_how(state, seen)
     without = "; a board that cannot be read is not in it" if blind else ""
-    bound = f" ({SENSOR_BOUND})" if energy in ("measured", "integrated") and totals.gpu_shares else ""
+    bound = f" ({SENSOR_BOUND})" if energy in ("measured", "integrated", "estimated") and totals.gpu_shares else ""
     found["energy_gpu_kwh"] = p(energy, (_shares(totals.gpu_shares) or "nothing metered yet") + bound + without)
-    wall = f"boards, CPU, host constant and PUE: {_shares(totals.shares) or 'nothing metered yet'}{without}"
+    wall = f"boards, CPU, host constant and PUE: {_shares(totals.shares) or 'nothing metered yet'}{bound}{without}"
     found["energy_wall_kwh"] = p(energy if gpus else "estimated", wall)
     grid: How = "default"
     source = "no grid source"
