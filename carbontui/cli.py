@@ -59,6 +59,7 @@ VERBS: dict[str, str] = {
     "serve": "serve",
     "site": "site",
     "solve": "solve",
+    "submit": "submit",
     "status": "look",
     "stop": "overrule",
     "zones": "grid",

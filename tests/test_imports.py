@@ -17,8 +17,7 @@ ROOMS = {
     "cli": {"verbs"},
     "verbs": {
         *("tui", "backtest", "job", "cluster", "grid", "power", "plan", "account", "reports", "export"),
-        *("protocol", "link", "ssh"),
-        *("protocol", "link", "site"),
+        *("protocol", "link", "ssh", "site", "fleet"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
     "tui": {"protocol", "link"},
@@ -26,6 +25,7 @@ ROOMS = {
     "job": {"cluster", "site", "grid", "power", "plan", "account", "protocol", "client"},
     "cluster": {"power"},
     "site": set(),
+    "fleet": set(),
     "grid": set(),
     "power": set(),
     "plan": set(),

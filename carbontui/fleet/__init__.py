@@ -1,0 +1,1 @@
+"""Many jobs of a cluster: when each shall start, told to Slurm, which does the rest."""

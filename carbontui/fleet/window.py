@@ -1,0 +1,69 @@
+"""The cleanest time to start work that runs in one piece: what a queue can be told before the job exists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+STEP_S = 900.0
+"""Starts are looked at every quarter of an hour: no forecast is finer."""
+GAIN_LEAST = 0.01
+"""A start is put off for at least this share of the CO2 of a start now."""
+
+
+class Window(NamedTuple):
+    """The start that is chosen. Intensities are means in g/kWh over the whole work; `known_s` is how much of the time
+    up to the deadline the forecast reaches."""
+
+    begin_s: float
+    mean_g: float
+    now_g: float
+    latest_s: float
+    known_s: float
+
+    @property
+    def saved(self) -> float:
+        """Share of the CO2 of a start now that is saved; 0 of a start now."""
+        return 1.0 - self.mean_g / self.now_g if self.now_g > 0 else 0.0
+
+
+def best(
+    mean_g: Sequence[float | None], start_s: float, step_s: float, *, now_s: float, work_s: float, deadline_s: float
+) -> Window | None:
+    """The start from `now_s` on with the lowest mean intensity, so that `work_s` seconds end by `deadline_s`; the
+    earliest of equals. `mean_g` are slots of `step_s` from `start_s`, of which gaps and the time beyond the end count
+    as the last value known. None where nothing is known."""
+    known = [value for value in mean_g if value is not None]
+    if not known:
+        return None
+    held, filled = known[0], []
+    for value in mean_g:
+        held = held if value is None else value
+        filled.append(held)
+    sums = [0.0]
+    for value in filled:
+        sums.append(sums[-1] + value * step_s)
+
+    def integral(at_s: float) -> float:
+        place = (at_s - start_s) / step_s
+        if place <= 0:
+            return place * step_s * filled[0]
+        whole = min(int(place), len(filled))
+        rest = (place - whole) * step_s
+        return sums[whole] + rest * (filled[whole] if whole < len(filled) else filled[-1])
+
+    def mean(at_s: float) -> float:
+        return (integral(at_s + work_s) - integral(at_s)) / work_s
+
+    latest = max(now_s, deadline_s - work_s)
+    starts = [now_s]
+    while starts[-1] + STEP_S <= latest:
+        starts.append(starts[-1] + STEP_S)
+    if starts[-1] < latest:
+        starts.append(latest)
+    now_g = mean(now_s)
+    chosen = min(starts, key=lambda at: (round(mean(at), 6), at))
+    if mean(chosen) > (1.0 - GAIN_LEAST) * now_g:
+        chosen = now_s
+    reach = min(deadline_s, start_s + len(filled) * step_s) - now_s
+    return Window(chosen, mean(chosen), now_g, latest, max(0.0, reach))

@@ -1,0 +1,166 @@
+"""`submit`: a batch script to Slurm, to begin when its hours are clean. No daemon: Slurm holds and starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from carbontui import units
+from carbontui.verbs.failure import Failure
+from carbontui.verbs.place import sure_zone
+
+if TYPE_CHECKING:
+    from carbontui.fleet.window import Window
+
+AHEAD_MOST_S = 14 * 86400.0
+AT_ONCE_S = 60.0
+"""A begin this close is none: Slurm starts jobs within its own minute."""
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    short_help="Submit a Slurm script to begin when its hours are clean.",
+)
+@click.option("--work", required=True, help="How long it runs, like 8h.")
+@click.option("--budget", default="2x", show_default=True, help='When it must be done: 1.8x, 18h or "fri 09:00".')
+@click.option("--zone", help="Grid zone of the cluster, like DE.")
+@click.option("--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV instead.")
+@click.option("--strict", is_flag=True, help="Have Slurm remove or end it at the deadline (sbatch --deadline).")
+@click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit nothing.")
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def submit(
+    work: str,
+    budget: str,
+    zone: str | None,
+    grid_file: str | None,
+    strict: bool,
+    dry_run: bool,
+    as_json: bool,
+    arguments: tuple[str, ...],
+) -> None:
+    """Submit a batch script: carbontui submit --budget 2x --work 8h -- --array=1-10 job.sh
+
+    What follows -- is sbatch's own. It begins in the cleanest hours that the budget leaves, or later where the queue is
+    busy. A script that uses `carbontui run` is given the deadline as its budget.
+    """
+    from carbontui.cluster import slurm
+    from carbontui.job import budget as budgets
+
+    if not arguments:
+        raise Failure("submit needs a script: carbontui submit --work 8h -- job.sh", 2)
+    now = time.time()
+    try:
+        work_s = units.parse_duration(work)
+        if work_s <= 0:
+            raise ValueError(f"--work {work!r}: must be longer than zero")
+        deadline = budgets.parse(budget, now).deadline_s(now, work_s)
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    assert deadline is not None
+    window, source = _window(zone, grid_file, now, work_s, deadline)
+    wait_s = window.begin_s - now
+    options = ["sbatch", "--parsable"]
+    if wait_s >= AT_ONCE_S:
+        options.append(f"--begin=now+{math.ceil(wait_s)}seconds")  # no clock of another time zone can be meant
+    if strict:
+        options.append(f"--deadline=now+{math.ceil(deadline - now)}seconds")
+    noted = {
+        "begin": units.iso(window.begin_s),
+        "deadline": units.iso(deadline),
+        "mean_g_per_kwh": round(window.mean_g, 1),
+        "now_g_per_kwh": round(window.now_g, 1),
+    }
+    options.append(f"--comment=carbontui:{json.dumps(noted)}")
+    command = [*options, *arguments]
+    job = ""
+    if not dry_run:
+        os.environ.setdefault("CARBONTUI_BUDGET", units.iso(deadline))
+        try:
+            job = slurm.ask(*command).strip().partition(";")[0]
+        except slurm.SlurmError as error:
+            raise Failure(str(error), 1) from None
+    if as_json:
+        click.echo(json.dumps({"job": job or None, **noted, "saved": round(window.saved, 4), "source": source}))
+        return
+    click.echo(f"submitted batch job {job}" if job else shlex.join(command))
+    for line in _words(window, now, work_s, deadline, source, strict=strict):
+        click.echo(line)
+
+
+def _window(
+    zone: str | None, grid_file: str | None, now: float, work_s: float, deadline_s: float
+) -> tuple[Window, str]:
+    """The chosen start, and where the intensities come from. Raises Failure."""
+    from carbontui.fleet import window
+
+    ahead = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + window.STEP_S)
+    start = now // window.STEP_S * window.STEP_S
+    mean, start, source = (
+        _recorded(grid_file, start, start + ahead) if grid_file else _expected(zone, now, ahead, window.STEP_S)
+    )
+    found = window.best(mean, start, window.STEP_S, now_s=now, work_s=work_s, deadline_s=deadline_s)
+    if found is None:
+        raise Failure(f"nothing is known of the grid until then ({source}); submit it with sbatch", 3)
+    return found, source
+
+
+def _recorded(path: str, start_s: float, end_s: float) -> tuple[Sequence[float | None], float, str]:
+    """The rows of a file as slots from `start_s` on."""
+    from carbontui.backtest.assumed_job import Grid
+    from carbontui.fleet.window import STEP_S
+    from carbontui.grid import recorded
+
+    try:
+        grid = Grid(recorded.load(Path(path)))
+        edges = [start_s + i * STEP_S for i in range(int((min(end_s, grid.end_s) - start_s) // STEP_S) + 1)]
+        return grid.slots(edges), start_s, path
+    except (ValueError, IndexError) as error:
+        raise Failure(f"--grid: {path}: does not tell of the hours from now on ({error})", 2) from None
+
+
+def _expected(zone: str | None, now: float, ahead_s: float, step_s: float) -> tuple[Sequence[float | None], float, str]:
+    """What is expected of the zone."""
+    from carbontui.grid import opening, settings
+
+    place = sure_zone(zone or os.environ.get("CARBONTUI_ZONE"))
+    try:
+        feed = opening.open_feed(place.key, settings=opening.settings(), now=time.time)
+    except (settings.KeyFileError, ValueError) as error:
+        raise Failure(str(error), 2) from None
+    asyncio.run(feed.refresh())
+    seen = feed.outlook(now, 0.0, ahead_s, step_s)
+    if seen is None:
+        raise Failure(f"nothing is known of the grid of {place.key}; submit it with sbatch", 3)
+    return seen.mean, seen.start_s, f"{seen.source} ({seen.how})"
+
+
+def _words(window: Window, now: float, work_s: float, deadline_s: float, source: str, *, strict: bool) -> Iterator[str]:
+    """Why it begins then, and what that saves."""
+    here = units.fmt_clock
+    span = f"{here(window.begin_s, now)} to {here(window.begin_s + work_s, now)}"
+    late = deadline_s - now < work_s - 1.0
+    if window.begin_s - now < AT_ONCE_S:
+        why = "no slack is left" if window.latest_s - now < AT_ONCE_S else "no later start is cleaner"
+        yield f"begins as soon as it can: {why} ({window.now_g:.0f} g/kWh, {source})"
+    else:
+        yield (
+            f"begins {units.fmt_named_clock(window.begin_s, now)}: {span} has {window.mean_g:.0f} g/kWh on average, "
+            f"a start now {window.now_g:.0f}: {window.saved:.0%} less CO2 ({source})"
+        )
+    end = units.fmt_named_clock(deadline_s, now)
+    if late:
+        yield f"the budget ends {end}, before the work can: it is late whenever it starts"
+    elif strict:
+        yield f"Slurm removes it if it cannot end by {end}, and ends it then"
+    else:
+        yield f"to be done by {end}; where the queue is busy it starts later, and is not removed (--strict: it is)"
