@@ -175,6 +175,11 @@ class CarbonApp(App[str | None]):
             return  # Textual drops it and repaints later: it is not on the terminal
         super()._display(screen, self._terminal.changes(renderable, self.console))
 
+    def tell_terminal(self, sequence: str, *, bell: bool) -> None:
+        """Write an escape beside the screen, and ring where it is urgent."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(sequence + ("\a" if bell else ""))
+
     def on_resize(self) -> None:
         # a terminal may lay out anew what it shows, and another program may have had it
         self._terminal.forget()

@@ -20,6 +20,8 @@ class JobRecord(Protocol):
     @property
     def socket(self) -> Path: ...
     @property
+    def dir(self) -> Path: ...
+    @property
     def started_s(self) -> float: ...
     def status(self) -> protocol.Status: ...
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
@@ -37,10 +39,13 @@ class Target:
     started_s: float = 0.0
     host: str = ""
     """Another machine, as it was named to ssh; '' for this one."""
+    last_look: Path | None = None
+    """Where the screen notes how the job stood when it was last looked at."""
 
     @classmethod
     def of(cls, job: JobRecord) -> Target:
-        return cls(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s)
+        look = job.dir / "last-look.json"
+        return cls(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s, last_look=look)
 
     @property
     def over(self) -> bool:

@@ -175,6 +175,12 @@ def why(picture: Picture) -> str:
     return status.reason.text
 
 
+def last_event(picture: Picture) -> str:
+    """'20:24 ada@pts/3 paused it': the newest word of a person, or ''."""
+    events = picture.status.events
+    return f"{clock_iso(events[-1].at, picture.now_s)} {events[-1].text}" if events else ""
+
+
 def in_force(picture: Picture) -> protocol.FrontierPoint | None:
     """What the plan in force comes to for the whole job; None where there is none."""
     frontier = picture.frontier

@@ -5,9 +5,12 @@ Other screens are loaded when a key asks for them: they bring widgets that the f
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,7 +21,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from carbontui import link, protocol, units
-from carbontui.tui import keys, words
+from carbontui.tui import away, keys, notify, words
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
@@ -26,6 +29,7 @@ from carbontui.tui.overruled import LastWord
 from carbontui.tui.picture import Choice, Picture, offline
 from carbontui.tui.screens.budget_choice import BudgetChoice
 from carbontui.tui.screens.overruling import Overruling
+from carbontui.tui.screens.pages import OpensPages
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
@@ -39,15 +43,13 @@ from carbontui.tui.widgets.summary import Summary
 from carbontui.tui.widgets.watt_chart import WattChart
 from carbontui.tui.widgets.watt_rows import WattRows
 
-if TYPE_CHECKING:
-    from carbontui.tui.screens.read import Read
-    from carbontui.tui.widgets.cells import CellRow
-
 AGE_EVERY_S = 2.0
+NOTE_EVERY_S = 60.0
+AWAY_SHOWN_S = 60.0
 PAST_BUCKETS = 240
 
 
-class Dashboard(Overruling):
+class Dashboard(OpensPages, Overruling):
     """Draws the newest picture; sends what a key asks for; owns nothing."""
 
     CSS_PATH = "dashboard.tcss"
@@ -69,6 +71,7 @@ class Dashboard(Overruling):
         """`from_table`: it was opened from the table of jobs, and returns there; else `table` makes that page."""
         super().__init__()
         self.from_table, self._table = from_table, table
+        self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
         self.target = target
         self.glyphs = glyphs
         self.readonly = readonly
@@ -115,9 +118,11 @@ class Dashboard(Overruling):
         self.query_one(StateBar).show(None, self.connection, 0.0)
         self.run_worker(self.feed.run(), name="feed", group="feed")
         self.set_interval(AGE_EVERY_S, self._grow_older)
+        self.set_interval(NOTE_EVERY_S, self._note_look)  # a terminal may be closed without a word
 
     def on_unmount(self) -> None:
         self.budget.stop()
+        self._note_look()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._lay_out)
@@ -167,9 +172,39 @@ class Dashboard(Overruling):
         if before is None or before.frontier is not picture.frontier or before.plan is not picture.plan:
             self.budget.replanned(picture)
         self._tell_overruled(picture)
+        self._tell_elsewhere(before, picture)
         if not self._covered:
             self._draw(picture, anew=before is None or _shape(before) != _shape(picture))
         self._ask_past(picture)
+
+    def _tell_elsewhere(self, before: Picture | None, picture: Picture) -> None:
+        """Who is not looking is told by the terminal, or by a command; who comes back, of what has been."""
+        told = notify.news(before, picture)
+        if told is not None and self.notify_command != notify.OFF:
+            if self.notify_command:
+                fault = notify.run(self.notify_command, told.text)
+                if fault:
+                    self.answer(fault, ok=False)
+            elif isinstance(self.app, notify.TellsTerminal):
+                self.app.tell_terminal(notify.osc9(told.text), bell=told.urgent)
+        if before is None and self.target.last_look is not None and not picture.over:
+            self.run_worker(self._tell_away(self.target.last_look, picture), group="away")
+
+    async def _tell_away(self, path: Path, picture: Picture) -> None:
+        last = away.read(path)
+        away.write(path, away.of(picture))
+        if last is None:
+            return
+        events: tuple[protocol.Event, ...] = ()
+        with contextlib.suppress(link.LinkError):
+            answer = await self.feed.request(protocol.EventsAsk(0, last.at))
+            events = answer.events if isinstance(answer, protocol.EventsAnswer) else ()
+        if told := away.told(last, picture, events):
+            self.query_one(StatusLine).answer(told, True, self._monotonic() + AWAY_SHOWN_S)
+
+    def _note_look(self) -> None:
+        if self.picture is not None and self.target.last_look is not None and not self.picture.over:
+            away.write(self.target.last_look, away.of(self.picture))
 
     def _draw(self, picture: Picture, *, anew: bool) -> None:
         with self.app.batch_update():
@@ -180,7 +215,7 @@ class Dashboard(Overruling):
             self._show_charts()
             self.query_one(Numbers).show(picture)
             self.query_one(WattRows).show(picture.status)
-            self.query_one(StatusLine).show(picture.status.notices)
+            self.query_one(StatusLine).show(picture.status.notices, words.last_event(picture))
             if picture.over:
                 self.query_one(Summary).show(picture)
                 self.query_one(LogTail).over = True
@@ -192,8 +227,11 @@ class Dashboard(Overruling):
     def _show_state(self) -> None:
         if self._covered:
             return
-        age_s = self._monotonic() - self._arrived_s
-        self.query_one(StateBar).show(self.picture, self.connection, age_s)
+        self.query_one(StateBar).show(self.picture, self.connection, self.age_s())
+
+    def age_s(self) -> float:
+        """How old what is shown is."""
+        return self._monotonic() - self._arrived_s
 
     def _show_charts(self) -> None:
         picture = self.picture
@@ -276,69 +314,13 @@ class Dashboard(Overruling):
             self.budget.let_go()
             self.send("budget", {"budget": choice.budget})
 
-    # --- other screens ---
-
-    def action_log(self) -> None:
-        from carbontui.tui.screens.log import LogScreen
-
-        self.app.push_screen(LogScreen(self.feed, self.glyphs, self.target.name or self.target.job))
-
-    def action_plan(self) -> None:
-        from carbontui.tui.screens.plan import PlanPage
-
-        if self.picture is not None:
-            page = PlanPage(self.feed, self._newest, lambda: self.past, self.glyphs, readonly=self.readonly)
-            self.app.push_screen(page)
-
-    def _newest(self) -> Picture:
-        assert self.picture is not None
-        return self.picture
-
-    def action_help(self) -> None:
-        from carbontui.tui.screens.page_rows import help_rows
-
-        self._read("keys and marks", help_rows(self, self.glyphs))
-
-    def action_sources(self) -> None:
-        from carbontui.tui.screens.page_rows import source_rows
-
-        if self.picture is not None:
-            self._read("where the numbers come from", source_rows(self.picture, self._monotonic() - self._arrived_s))
-
-    def action_abilities(self) -> None:
-        # open before the answer is there, or the next key would still be the dashboard's
-        page = self._read("what can be measured and done here", [[(" asking the supervisor …", "dim")]])
-        page.run_worker(self._fill_abilities(page))
-
-    async def _fill_abilities(self, page: Read) -> None:
-        from carbontui.tui.screens.page_rows import ability_rows
-
-        try:
-            answer = await self.feed.request(protocol.AbilitiesAsk(0))
-        except link.LinkError as error:
-            page.fill([[(f" {error}", "fault")]])
-            return
-        assert isinstance(answer, protocol.AbilitiesAnswer)
-        page.fill(ability_rows(answer))
-
-    def _read(self, title: str, rows: list[CellRow]) -> Read:
-        from carbontui.tui.screens.read import Read
-
-        page = Read(title, rows, self.glyphs)
-        self.app.push_screen(page)
-        return page
+    # --- leaving ---
 
     def action_detach(self) -> None:
         if self.from_table:
             self.dismiss(None)
         else:
             self.app.exit(message=self.farewell())
-
-    def action_table(self) -> None:
-        if self.from_table:
-            self.dismiss(None)
-        elif self._table is not None:
-            self.app.push_screen(self._table())
 
     def farewell(self) -> str:
         return keys.farewell(self.target, self.picture)

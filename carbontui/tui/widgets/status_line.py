@@ -1,19 +1,21 @@
-"""One row above the keys: the supervisor's last answer, else what a person should know."""
+"""One row above the keys: the supervisor's last answer, else what a person should know and who did what last."""
 
 from __future__ import annotations
 
-from carbontui.tui.widgets.cells import CellRow, Cells
+from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
 
 class StatusLine(Cells):
-    """`answer(text, ok, until_s)` holds the row until then or `clear()`; `show(notices)` fills it otherwise."""
+    """`answer(text, ok, until_s)` holds the row until then or `clear()`; `show(notices, event)` fills it
+    otherwise."""
 
     notices: tuple[str, ...] = ()
+    event = ""
     told: tuple[str, str] | None = None
     until_s = float("inf")
 
-    def show(self, notices: tuple[str, ...]) -> None:
-        self.notices = notices
+    def show(self, notices: tuple[str, ...], event: str = "") -> None:
+        self.notices, self.event = notices, event
         self.redraw()
 
     def answer(self, text: str, ok: bool = True, until_s: float = float("inf")) -> None:
@@ -31,11 +33,12 @@ class StatusLine(Cells):
     def draw(self, width: int, height: int) -> list[CellRow]:
         if self.told is not None:
             return [[(" " + self.told[0], self.told[1])]]
+        last: CellRow = [(f"{self.event} ", "dim")] if self.event else []
         if not self.notices:
-            return [[]]
+            return [[(f" {self.event}", "dim")] if self.event else []]
         more = f" ({len(self.notices) - 1} more: i)" if len(self.notices) > 1 else ""
         room = width - len(more) - 5
         first = self.notices[0]
         if len(first) > room:
             first = first[: max(0, room - 1)] + self.glyphs.ellipsis
-        return [[(" ! ", "warning"), (first, "text"), (more, "dim")]]
+        return [spread(width, [(" ! ", "warning"), (first, "text"), (more, "dim")], last)]

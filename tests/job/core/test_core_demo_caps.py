@@ -1,9 +1,11 @@
 """The demo's board takes limits: what it draws and how fast it is under one is that of public measurements."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
-from states import NOW_S, board, inputs, job_state, rank
+from msgspec import structs
+from states import CAP, NOW_S, board, inputs, job_state, plan_of, rank
 
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
@@ -34,17 +36,24 @@ def test_its_caps_are_planned_and_slow_the_training_by_as_much():
     state = job_state(simulated=Simulated(points=POINTS), caps_hold=True)
     curve = calibration.simulated_curve(state, seen)
     assert curve.simulated and [point.kind for point in curve.levels] == ["cap", "cap", "cap", "full"]
-    from dataclasses import replace
-
     state = replace(state, curve=curve)
     caps = machine.caps(state)
     assert [cap.cap_w for cap in caps] == [limit for limit, _, _ in POINTS[:-1]]
     capped = replace(state, asked=Asked(limit_w=POINTS[1][0]))
     assert want_of(capped).duty == pytest.approx(POINTS[1][2])
     assert want_of(replace(state, asked=Asked(limit_w=690.0))).duty is None
-    from states import CAP, plan_of
-
     assert "simulated, from public measurements" in shown.curve_note(replace(state, plan=plan_of(CAP)), NOW_S)
+
+
+def test_flat_out_is_known_though_the_plan_caps_from_the_first_step_on():
+    seen = inputs(boards=(board(),), ranks=(rank(),))
+    state = job_state(simulated=Simulated(points=POINTS), caps_hold=True)
+    assert machine.full_wall_w(state, seen) is None
+    known = replace(state, curve=calibration.simulated_curve(state, seen))
+    assert machine.full_wall_w(known, seen) == pytest.approx(680.0)
+    assert machine.machine(known, seen).full_measured
+    public = structs.replace(known.curve, simulated=False)
+    assert machine.full_wall_w(replace(state, curve=public), seen) is None
 
 
 def test_a_replay_on_a_real_board_says_why_it_sets_no_limit():

@@ -15,7 +15,7 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
     known, spec, speed = state.measured, state.spec, state.clock.speed
     uuids = tuple(reading.uuid for reading in seen.devices)
     guess = _guessed_full_w(seen)
-    full, full_measured = measured.total_w(known, "full", uuids, guess)
+    full, full_measured = _full_w(state, uuids, guess)
     parked, parked_measured = measured.total_w(known, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
     idle, _ = measured.total_w(known, "idle", uuids, min(problem.DEFAULT_IDLE_W, guess / 6))
     host_w = spec.host_w / max(1, seen.readings.host.jobs)
@@ -46,6 +46,17 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
     )
 
 
+def _full_w(state: JobState, uuids: tuple[str, ...], otherwise: float) -> tuple[float, bool]:
+    """Watts of the boards flat out, and whether they are known: measured in this run, else by its calibration. A plan
+    that caps from the first step on may never run flat out."""
+    watts, known = measured.total_w(state.measured, "full", uuids, otherwise)
+    curve = state.curve
+    if known or not uuids or curve is None or not (curve.basis == "measured" or curve.simulated):
+        return watts, known
+    flat = next((point.power_w for point in curve.points if point.kind == "full"), None)
+    return (watts, False) if flat is None or curve.gpus != len(uuids) else (flat, True)
+
+
 def _guessed_full_w(seen: Inputs) -> float:
     """Watts of one board flat out before any was measured: its limit, where it tells one."""
     limits = [reading.limit_found_w or reading.limit_w for reading in seen.devices]
@@ -74,7 +85,7 @@ def resume_s(state: JobState) -> float:
 def full_wall_w(state: JobState, seen: Inputs) -> float | None:
     """Watts at the wall flat out, PUE included; None until the boards were measured so."""
     uuids = tuple(reading.uuid for reading in seen.devices)
-    watts, known = measured.total_w(state.measured, "full", uuids, 0.0)
+    watts, known = _full_w(state, uuids, 0.0)
     rest = state.measured.rest_w.value
     if not known if uuids else rest is None:
         return None

@@ -168,8 +168,11 @@ def hear_left(state: JobState, rank: Rank, seen: Inputs) -> JobState:
 
 
 def _learn_watts(state: JobState, seen: Inputs, *, plain_full: bool) -> Measured:
-    known = state.measured
+    known, host = state.measured, seen.readings.host
     kind: measured.PowerState
+    if state.decision.state == "throttled" and seen.ranks and host.cpu_w is not None and known.rest_w.value is None:
+        # under a cap the host does the same work
+        return measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=False)
     if plain_full and seen.ranks:
         kind = "full"
     elif state.decision.state in ("paused", "waiting"):
@@ -178,7 +181,6 @@ def _learn_watts(state: JobState, seen: Inputs, *, plain_full: bool) -> Measured
         return known
     read = [(r.uuid, r.own_w) for r in seen.devices if r.own_w is not None and not r.lost]
     known = measured.saw_watts(known, kind, read)
-    host = seen.readings.host
     if host.cpu_w is not None and kind in ("full", "parked"):
         known = measured.saw_rest(known, host.cpu_w + (host.dram_w or 0.0), parked=kind == "parked")
     return known

@@ -1,0 +1,91 @@
+"""What has happened since the screen was last looked at: where the job stood then, kept beside its files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from carbontui import protocol, units
+from carbontui.tui import words
+from carbontui.tui.picture import Picture
+
+LEAST_S = 300.0
+"""Shorter than this nobody was away."""
+
+
+class LastLook(msgspec.Struct, frozen=True):
+    """The job as it was when the screen was left."""
+
+    at: str
+    step: int = 0
+    loss: float | None = None
+    gco2_g: float | None = None
+    avoided_g: float | None = None
+    state: str = ""
+
+
+def of(picture: Picture) -> LastLook:
+    status = picture.status
+    return LastLook(units.iso(picture.now_s), status.step, status.loss, status.gco2_g, status.avoided_g, status.state)
+
+
+def read(path: Path) -> LastLook | None:
+    """None where nobody has looked before, or it cannot be read."""
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode(path.read_bytes(), type=LastLook)
+    return None
+
+
+def write(path: Path, look: LastLook) -> None:
+    """As well as it can be done: a screen that cannot note it goes on."""
+    with contextlib.suppress(OSError):
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        temporary.write_bytes(msgspec.json.encode(look))
+        temporary.replace(path)
+
+
+def told(last: LastLook, picture: Picture, events: tuple[protocol.Event, ...] = ()) -> str:
+    """'away 6 h 10: step 1 204 to 7 182, stood still 5 h 40, loss 2.56 to 1.95, emitted 865 g; ada@pts/3 paused it'; ''
+    where nobody was away for long, or nothing has happened."""
+    try:
+        then_s = units.from_iso(last.at)
+    except ValueError:
+        return ""
+    away_s, status = picture.now_s - then_s, picture.status
+    if away_s < LEAST_S:
+        return ""
+    parts = []
+    if status.step > last.step:
+        parts.append(f"step {words.count(last.step)} to {words.count(status.step)}")
+    still_s = stood_still_s(events, then_s, picture.now_s, last.state)
+    if still_s >= 60:
+        parts.append(f"stood still {units.fmt_duration(still_s)}")
+    if last.loss is not None and status.loss is not None and status.loss != last.loss:
+        parts.append(f"loss {last.loss:.4g} to {status.loss:.4g}")
+    if last.gco2_g is not None and status.gco2_g is not None:
+        parts.append(f"emitted {units.fmt_grams(status.gco2_g - last.gco2_g)}")
+    if last.avoided_g is not None and status.avoided_g is not None:
+        gained = status.avoided_g - last.avoided_g
+        if abs(gained) >= units.LEAST_G:
+            parts.append(f"{'saved' if gained > 0 else 'behind by'} {units.fmt_grams(abs(gained))}")
+    if last.state != status.state and picture.over:
+        parts.append(f"now {status.state}")
+    if not parts:
+        return ""
+    others = [one.text for one in events if one.by][-1:]
+    return "; ".join([f"away {units.fmt_duration(away_s)}: {', '.join(parts)}", *others])
+
+
+def stood_still_s(events: tuple[protocol.Event, ...], from_s: float, to_s: float, state: str) -> float:
+    """Seconds within [from_s, to_s) in which the job stood still, from its changes of state."""
+    still, since, total = state in ("paused", "unloaded", "waiting"), from_s, 0.0
+    for one in events:
+        if one.kind != "state":
+            continue
+        at = min(max(units.from_iso(one.at), from_s), to_s)
+        total += (at - since) * still
+        still, since = one.text.partition(":")[0] in ("paused", "unloaded", "waiting"), at
+    return total + (to_s - since) * still

@@ -1,0 +1,74 @@
+"""What a person is told who is not looking: the job is done, failed, stands still, or its budget is at risk."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from carbontui import protocol, units
+from carbontui.tui.picture import Picture
+
+OFF = "off"
+STILL = frozenset({"paused", "unloaded"})
+
+
+class News(NamedTuple):
+    """`urgent` rings the bell."""
+
+    text: str
+    urgent: bool
+
+
+@runtime_checkable
+class TellsTerminal(Protocol):
+    """An app that can write to its terminal beside the screen."""
+
+    def tell_terminal(self, sequence: str, *, bell: bool) -> None: ...
+
+
+def news(before: Picture | None, after: Picture) -> News | None:
+    """What has just become so; None for the first picture and where nothing of note has."""
+    if before is None:
+        return None
+    was, now = before.status, after.status
+    name = "".join(char for char in now.name if char.isprintable())
+    if was.state != now.state:
+        if now.state not in protocol.LIVE_STATES:
+            return News(f"{name}: {now.state} ({now.reason.text})", True)
+        if now.state in STILL and was.state not in STILL:
+            return News(f"{name}: {now.state} ({now.reason.text})", False)
+    if at_risk(after) and not at_risk(before):
+        return News(f"{name}: {at_risk(after)}", True)
+    return None
+
+
+def at_risk(picture: Picture) -> str:
+    """Why the budget is at risk, or ''."""
+    plan, status = picture.plan, picture.status
+    if status.reason.code == "late" or (plan is not None and plan.late_s > 300):
+        late = f"by {units.fmt_duration(plan.late_s)}" if plan is not None and plan.late_s > 0 else ""
+        return f"it will be late {late}".strip()
+    over = next((one for one in status.allowances if one.used_up_at is not None), None)
+    return "" if over is None else f"its {over.kind} budget will be used up"
+
+
+def osc9(text: str) -> str:
+    """The escape by which a terminal shows a notification (iTerm2, kitty, WezTerm, Windows Terminal, foot)."""
+    clean = "".join(char for char in text if char.isprintable())
+    return f"\x1b]9;{clean}\x07"
+
+
+def run(command: str, text: str) -> str:
+    """The user's own command with the text as its last argument; what went wrong, or ''."""
+    try:
+        subprocess.Popen(
+            [*shlex.split(command), text],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        return f"the notify command cannot be run: {error}"
+    return ""

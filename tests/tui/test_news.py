@@ -1,0 +1,121 @@
+"""Who is not looking is told of what matters; who comes back, of what has been; everybody, who did what last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake import NOW, FakeSupervisor, scene
+from house import until
+from msgspec import structs
+
+from carbontui import protocol, units
+from carbontui.tui import away, notify
+from carbontui.tui.app import CarbonApp
+from carbontui.tui.glyphs import BLOCKS
+from carbontui.tui.picture import Picture, fold
+from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.target import Target
+
+PAUSED = protocol.Event(units.iso(NOW), "override", "ada@pts/3 paused it, until 22:00", "ada@pts/3")
+
+
+def picture(name: str = "running", **fields: Any) -> Picture:
+    snap = scene(name)
+    found = fold(None, structs.replace(snap, status=structs.replace(snap.status, **fields)))
+    assert found is not None
+    return found
+
+
+def test_news_are_changes_of_note_and_nothing_else() -> None:
+    running = picture()
+    assert notify.news(None, running) is None and notify.news(running, picture(step=9)) is None
+    failed = notify.news(running, picture("failed"))
+    assert failed is not None and failed.urgent and failed.text == "charlm: failed (the command failed)"
+    paused = notify.news(running, picture("paused"))
+    assert paused is not None and not paused.urgent
+    late = picture(reason=protocol.Reason("late", "flat out"))
+    risk = notify.news(running, late)
+    assert risk is not None and risk.urgent and "late" in risk.text
+    assert notify.news(late, late) is None and notify.news(picture("paused"), running) is None
+
+
+def test_an_escape_of_a_name_never_reaches_the_terminal() -> None:
+    assert notify.osc9("a\x07\x1b]52;c;AAAA\x07b") == "\x1b]9;a]52;c;AAAAb\x07"
+
+
+def test_a_users_command_gets_the_text_and_one_that_is_missing_is_said(tmp_path: Path) -> None:
+    script = tmp_path / "tell"
+    script.write_text(
+        f'#!/bin/sh\nprintf "%s|%s" "$1" "$2" > {tmp_path}/told.tmp\nmv {tmp_path}/told.tmp {tmp_path}/told\n'
+    )
+    script.chmod(0o755)
+    assert notify.run(f"{script} carbontui", "charlm: done; rm -rf") == ""
+    until(lambda: (tmp_path / "told").exists())
+    assert (tmp_path / "told").read_text() == "carbontui|charlm: done; rm -rf"
+    assert "cannot be run" in notify.run("/nowhere/at/all", "x") and "cannot be run" in notify.run("'", "x")
+
+
+def test_what_has_been_is_told_after_a_while_and_counts_what_stood_still() -> None:
+    now = picture(loss=1.95, step=7182, avoided_g=316.0, gco2_g=900.0)
+    last = away.LastLook(units.iso(NOW - 6 * 3600), 1204, 2.56, 100.0, 0.0, "running")
+    events = (
+        protocol.Event(units.iso(NOW - 5 * 3600), "state", "paused: by the plan"),
+        protocol.Event(units.iso(NOW - 3600), "state", "running: flat out"),
+        PAUSED,
+    )
+    told = away.told(last, now, events)
+    for said in (
+        "away 6 h",
+        "step 1 204 to 7 182",
+        "stood still 4 h",
+        "loss 2.56 to 1.95",
+        "emitted 800 g",
+        "saved 316 g",
+    ):
+        assert said in told, told
+    assert told.endswith(PAUSED.text)
+    assert away.told(structs.replace(last, at=units.iso(NOW - 60)), now) == ""
+    assert away.told(structs.replace(last, at="x"), now) == ""
+    assert away.stood_still_s((), NOW - 100, NOW, "paused") == 100
+
+
+async def test_the_screen_notes_when_it_was_left_and_says_what_has_been(tmp_path: Path) -> None:
+    note = tmp_path / "last-look.json"
+    away.write(note, away.LastLook(units.iso(NOW - 7200), 10, None, None, None, "running"))
+    async with FakeSupervisor(tmp_path / "s", scene()) as fake:
+        target = Target("k7q2mz", "charlm", tmp_path / "s", last_look=note)
+        app = CarbonApp(lambda: Dashboard(target, BLOCKS, monotonic=lambda: 0.0))
+        from acting import text_of
+
+        async with app.run_test(size=(160, 40)) as pilot:
+            while "away 2 h" not in text_of(app):
+                await pilot.pause(0.02)
+            assert "step 10 to" in text_of(app)
+            fake.push(status=fake.status(events=(PAUSED,), notices=("one",)))
+            await pilot.press("q")
+    last = away.read(note)
+    assert last is not None and last.at == units.iso(NOW) and last.step == fake.snap.status.step
+
+
+async def test_the_line_shows_who_did_what_last(stage: Any) -> None:
+    async with stage() as s:
+        s.fake.push(status=s.fake.status(events=(PAUSED,), notices=()))
+        await s.until(lambda: "21:24 ada@pts/3 paused it, until 22:00" in s.text())
+        s.fake.push(status=s.fake.status(events=(PAUSED,), notices=("a notice",)))
+        await s.until(lambda: "! a notice" in s.text() and "21:24 ada@pts/3 paused it" in s.text())
+
+
+async def test_a_job_that_ends_runs_the_users_command_once(
+    stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setenv("CARBONTUI_NOTIFY", "tell")
+    monkeypatch.setattr(notify, "run", lambda command, text: told.append(f"{command} {text}") or "")
+    async with stage() as s:
+        s.fake.push(status=s.fake.status(state="done"))
+        await s.until(lambda: told)
+        s.fake.push(status=s.fake.status(state="done", step=1))
+        await s.pilot.pause(0.1)
+        assert len(told) == 1 and told[0].startswith("tell charlm: done")
