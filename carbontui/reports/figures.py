@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from carbontui import units
+from carbontui.reports.epochs import EpochPart
 from carbontui.reports.story import RunStory
 
 STATE_WORDS = {
@@ -177,3 +178,25 @@ def equivalences(grams: float | None) -> tuple[str, ...]:
 def clock(at_s: float, story: RunStory) -> str:
     """A time with its day where the run is not of one day; local time, named by `clock_name` once."""
     return units.fmt_clock(at_s, story.start_s)
+
+
+EPOCHS_SHOWN = 40
+"""Rows of a table for people; of more epochs the first and last half. JSON has all."""
+
+
+def by_epoch(story: RunStory) -> list[tuple[str, str, str, str, str, str]]:
+    """(epoch, time, steps, energy, CO2, last loss), as many as a person reads."""
+    parts = list(story.epochs)
+    half = EPOCHS_SHOWN // 2
+    rows = [_epoch_row(part) for part in (parts if len(parts) <= EPOCHS_SHOWN else parts[:half])]
+    if len(parts) > EPOCHS_SHOWN:
+        rows.append((f"{len(parts) - EPOCHS_SHOWN} more", "", "", "", "", ""))
+        rows += [_epoch_row(part) for part in parts[-half:]]
+    return rows
+
+
+def _epoch_row(part: EpochPart) -> tuple[str, str, str, str, str, str]:
+    name = "before the first" if part.number is None else str(part.number)
+    loss = "" if part.loss is None else f"{part.loss:.4g}"
+    seconds = units.fmt_duration(part.end_s - part.start_s)
+    return name, seconds, f"{part.steps:,}", units.fmt_kwh(part.kwh), units.fmt_grams(part.gco2_g), loss

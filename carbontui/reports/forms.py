@@ -5,15 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 from carbontui import units
 from carbontui.reports import figures, page, prose
+from carbontui.reports.epochs import GRAM_DIGITS, KWH_DIGITS, EpochPart, rounded
 from carbontui.reports.story import RunStory
 
 SCHEMA = "carbontui.report/1"
-KWH_DIGITS, GRAM_DIGITS = 9, 6
-"""As `status --json` rounds them."""
 
 
 def markdown(story: RunStory) -> str:
@@ -26,6 +26,9 @@ def markdown(story: RunStory) -> str:
         lines += ["", "## What each means gave", "", *_table(("means", "CO2", "against"), parts)]
     lines += ["", "## Where it went", "", *_table(("state", "time", "energy", "CO2"), figures.by_state(story))]
     lines += ["", *_table(("device", "energy", "CO2"), figures.by_device(story))]
+    if story.epochs:
+        head = ("epoch", "time", "steps", "energy", "CO2", "last loss")
+        lines += ["", "## Per epoch", "", *_table(head, figures.by_epoch(story))]
     lines += ["", "## Decisions", "", *[f"- {_cell(line)}" for line in prose.decisions(story)]]
     lines += ["", "## What it rests on", "", *_table(("what", "where it comes from"), page.basis(story))]
     lines += ["", "## For a methods section", "", _cell(prose.methods(story)), ""]
@@ -70,6 +73,7 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "split": gave,
         "by_state": [_part(part) for part in story.by_state],
         "by_device": [_part(part) for part in story.by_device],
+        "by_epoch": [_epoch(part) for part in story.epochs],
         "metered_by": dict(story.how),
         "intensity_kinds": dict(story.grid_kinds),
         "sources": list(story.sources),
@@ -94,6 +98,18 @@ def _part(part: Any) -> dict[str, Any]:
     return {"name": part.name, "seconds": round(part.seconds, 3), "kwh": kwh, "gco2_g": _grams(part.gco2_g)}
 
 
+def _epoch(part: EpochPart) -> dict[str, Any]:
+    return {
+        "epoch": part.number,
+        "start": units.iso(part.start_s),
+        "end": units.iso(part.end_s),
+        "steps": part.steps,
+        "energy_wall_kwh": part.kwh,
+        "gco2_g": part.gco2_g,
+        "loss": part.loss,
+    }
+
+
 CSV_COLUMNS = ("time", "seconds", "watts", "kwh", "gco2_per_kwh", "gco2_g", "run_now_gco2_g")
 
 
@@ -103,10 +119,12 @@ def table(story: RunStory) -> str:
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")
     rows.writerow(CSV_COLUMNS)
+    kwh = rounded(chart.kwh, story.energy_wall_kwh, KWH_DIGITS)
+    parts = [b - a for a, b in pairwise((0.0, *chart.emitted_g))]
+    grams = None if story.gco2_g is None else rounded(parts, story.gco2_g, GRAM_DIGITS)
     for index, watts in enumerate(chart.watts):
         at = chart.start_s + index * chart.step_s
         seconds = min(story.end_s, at + chart.step_s) - max(story.start_s, at)
-        emitted = chart.emitted_g[index] - (chart.emitted_g[index - 1] if index else 0.0)
         flat: float | str = ""
         if chart.run_now_g:
             flat = round(chart.run_now_g[index] - (chart.run_now_g[index - 1] if index else 0.0), GRAM_DIGITS)
@@ -114,8 +132,8 @@ def table(story: RunStory) -> str:
         rows.writerow(
             (
                 units.iso(max(story.start_s, at)), round(seconds, 3), "" if watts is None else round(watts, 3),
-                round(chart.kwh[index], KWH_DIGITS), "" if known is None else round(known, 3),
-                "" if story.gco2_g is None else round(emitted, GRAM_DIGITS), flat,
+                kwh[index], "" if known is None else round(known, 3),
+                "" if grams is None else grams[index], flat,
             )
         )  # fmt: skip
     return out.getvalue()

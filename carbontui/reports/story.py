@@ -17,7 +17,9 @@ from carbontui.account.accounts import BIN_S
 from carbontui.account.split import EnergyBin, Split, StateSpan, intensity_of, split_avoided
 from carbontui.job import journal, spec, store
 from carbontui.job.spec import Options
+from carbontui.reports import epochs
 from carbontui.reports.curves import Chart, EnergyRow, draw
+from carbontui.reports.epochs import EpochPart
 
 STEP_ROWS = 4000
 """Reports of steps read at most: enough to place the work of a month within ten minutes."""
@@ -80,6 +82,7 @@ class RunStory:
     plans: int
     worst_gap: float | None
     chart: Chart
+    epochs: tuple[EpochPart, ...] = ()
     version: str = ""
     notes: tuple[str, ...] = field(default=())
 
@@ -148,6 +151,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             full_w=full_w, parked_w=_parked_w(db, status, options), before_g=float(said.get("before_g") or 0.0),
         )  # fmt: skip
     kept = _thinned(decisions)
+    energy_kwh, gco2_g = float(said["energy_wall_kwh"]), said.get("gco2_g")
     return RunStory(
         status=status,
         options=options,
@@ -157,8 +161,8 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         done_s=done_s,
         full_wall_w=full_w,
         energy_gpu_kwh=float(said["energy_gpu_kwh"]),
-        energy_wall_kwh=float(said["energy_wall_kwh"]),
-        gco2_g=said.get("gco2_g"),
+        energy_wall_kwh=energy_kwh,
+        gco2_g=gco2_g,
         avoided_g=said.get("avoided_g"),
         split=found,
         by_state=_by_state(cells, spans, grams_of),
@@ -172,6 +176,17 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         plans=plans,
         worst_gap=worst_gap,
         chart=draw(counted, options.pue, bins, grams_of, steps, start_s, end_s, done_s, full_w),
+        epochs=epochs.parts(
+            epochs.begins(db),
+            cells,
+            grams_of,
+            steps,
+            start_s=start_s,
+            end_s=end_s,
+            steps=status.step,
+            kwh=energy_kwh,
+            gco2_g=gco2_g,
+        ),
         version=version,
         notes=tuple(filter(None, (str(_state(db, "missing") or ""),))),
     )

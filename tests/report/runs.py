@@ -33,7 +33,7 @@ def grams(at_s):
     return 300.0 + 150.0 * math.sin(2 * math.pi * (at_s - START_S) / 43200.0)
 
 
-def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, job="abcdef", **spec):
+def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, job="abcdef", epoch_steps=0, **spec):
     """The store's Job of a run of `phases`; a row of energy every `every` seconds."""
     folder = home / "jobs" / job
     folder.mkdir(parents=True)
@@ -44,7 +44,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     options.save(given)
     journal = Journal(folder / "journal.db")
     account = Accounting(given, Clock(), journal, "boot")
-    at, done, steps = START_S, 0.0, 0
+    at, done, steps, epoch = START_S, 0.0, 0, None
     length = sum(phase[1] for phase in phases)
     slots = range(math.ceil(length / 900) + 1)
     rows = [Row(START_S + 900 * k, 900.0, grams(START_S + 900 * k), kind) for k in slots]
@@ -53,6 +53,9 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
         said = {"state": state, "reason": "plan", "text": f"{state} by the plan", "level": "full"}
         journal.event(at, at, "state", **said)
         for _ in range(0, seconds, every):
+            if epoch_steps and steps // epoch_steps != epoch:
+                epoch = steps // epoch_steps
+                journal.event(at, at, "epoch", number=epoch, step=steps, loss=2.0 - done / 1e5)
             for index in range(gpus):
                 account.ledger.add(f"GPU-{index}", at, at + every, watts * every, "counter", state, at, gpu=True)
             account.ledger.add("cpu", at, at + every, CPU_W * every, "model", state, at, gpu=False)

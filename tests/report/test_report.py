@@ -1,5 +1,6 @@
 """The report: what a run came to, told alike in every form, from the journal a stranger can read as well."""
 
+import contextlib
 import csv
 import io
 import json
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 
 from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
+from carbontui.export import codecarbon, sacct
 from carbontui.job.journal import Journal
 from carbontui.reports import against, card, figures, forms, history, page, prose, story
 
@@ -195,3 +197,42 @@ def test_a_run_whose_grid_nobody_knew_has_energy_and_no_grams(tmp_path):
     told = story.build(job, version="9.9")
     assert told.energy_wall_kwh > 0 and told.by_state[0].gco2_g is None
     assert "what that emitted is not known" in prose.story_of(told)[2] and "not known" in page.html(told)
+
+
+def test_status_journal_report_epochs_table_and_exports_agree_to_the_last_digit(tmp_path):
+    """Seven epochs over pauses and an unload; the sums of what is printed are what is printed as the sum."""
+    job = runs.make(tmp_path, epoch_steps=8000)
+    with contextlib.closing(Journal(job.dir / "journal.db")) as journal:
+        kept = journal.recall("accounts")
+    status, made = job.status(), story.build(job)
+    numbers = json.loads(carbontui(tmp_path, "report", job.id, "--json").output)
+    kwh, grams = f"{status.energy_wall_kwh:.9f}", f"{status.gco2_g:.6f}"
+    assert (f"{kept['energy_wall_kwh']:.9f}", f"{kept['gco2_g']:.6f}") == (kwh, grams)
+    epochs = numbers["by_epoch"]
+    assert [part["epoch"] for part in epochs] == list(range(6))
+    assert sum(part["steps"] for part in epochs) == status.step
+    rows = list(csv.DictReader(io.StringIO(forms.table(made))))
+    sums = {
+        "report": (numbers["energy_wall_kwh"], numbers["gco2_g"]),
+        "epochs": (sum(p["energy_wall_kwh"] for p in epochs), sum(p["gco2_g"] for p in epochs)),
+        "table": (sum(float(r["kwh"]) for r in rows), sum(float(r["gco2_g"]) for r in rows)),
+    }
+    for name, (energy, emitted) in sums.items():
+        assert (f"{energy:.9f}", f"{emitted:.6f}") == (kwh, grams), name
+    carbon = codecarbon.row(made)
+    assert carbon["energy_consumed"] == kwh and f"{float(carbon['emissions']) * 1000:.6f}" == grams
+    slurm = dict(zip(*[line.split("|") for line in sacct.text(made).splitlines()], strict=True))
+    assert (slurm["EnergyWallkWh"], slurm["gCO2"]) == (kwh, grams)
+    assert "Per epoch" in page.html(made) and "## Per epoch" in forms.markdown(made)
+    # a paused hour belongs to the epoch it fell into: later epochs are no cheaper for having been waited for
+    assert all(part.kwh > 0 and part.end_s > part.start_s for part in made.epochs)
+
+
+def test_an_epoch_that_is_done_again_after_a_resume_counts_once(tmp_path):
+    job = runs.make(tmp_path, epoch_steps=8000)
+    with contextlib.closing(Journal(job.dir / "journal.db")) as journal:
+        at = runs.START_S + 7 * 3600.0
+        journal.event(at, at, "epoch", number=3, step=24000, loss=1.0)
+        journal.commit()
+    numbers = [part.number for part in story.build(job).epochs if part.number is not None]
+    assert numbers == sorted(set(numbers)) and numbers[-1] == 3

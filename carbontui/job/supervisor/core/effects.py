@@ -250,6 +250,8 @@ def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]
         found += [Record("override_over", {"mode": over.mode, "by": over.by}), Replan("the override ended")]
     if after.caps_hold != before.caps_hold:
         found.append(Replan("limits can be set" if after.caps_hold else "limits cannot be set"))
+    if after.epoch is not None and after.epoch != before.epoch:
+        found.append(Record("epoch", {"number": after.epoch, "step": after.progress.step, "loss": after.last_loss}))
     found += _told_allowances(before, after, seen)
     if _key(new) != _key(before.decision):
         facts = {"state": new.state, "reason": new.reason.code, "text": new.reason.text, "level": new.level}

@@ -85,6 +85,8 @@ class JobState:
     still_changed_s: float = 0.0
     """Whether the job stands still, and since when it does or does not (job clock)."""
     last_loss: float | None = None
+    epoch: int | None = None
+    """The epoch that the script last said it is in, whole."""
     last_metrics: Mapping[str, float] = field(default_factory=dict)
     """What the script last reported of its own, by name."""
 
@@ -135,6 +137,7 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
         boards=_see_boards(state, seen),
         attendance=attendance.saw(state.attendance, seen),
         caps_hold=state.spec.cap and boards.take_limits(seen.devices),
+        epoch=int(leader.epoch) if leader and leader.epoch is not None and leader.epoch >= 0 else state.epoch,
         last_metrics=leader.metrics if leader and leader.metrics else state.last_metrics,
         last_loss=leader.loss if leader and leader.loss is not None else state.last_loss,
     )
