@@ -69,7 +69,7 @@ class Feed:
             return said
         if self._typical is None and (self._live is None or self._live.history is None):
             if self._settings.marginal:
-                return f"no marginal rates of {self.zone} are known: work is not shifted in time; see --signal average"
+                return f"no marginal rates of {self.zone} are known; the setting signal = average has other sources"
             return f"nothing is known of zone {self.zone}: work is not shifted in time"
         if self._live is None:
             return f"offline: {self._typical.source}, no live data" if self._typical else ""

@@ -145,6 +145,9 @@ def _data(place: places.Zone, feed: Feed, seen: Outlook | None, now_s: float) ->
             "lo": seen.lo,
             "hi": seen.hi,
             "price": seen.price,
+            "price_lo": seen.price_lo,
+            "price_hi": seen.price_hi,
+            "price_source": seen.price_source,
             "currency": seen.currency,
         }
         if seen
@@ -174,6 +177,12 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook
             drawn = "".join(" " if v is None else BARS[min(7, int(8 * (v - min(values)) / span))] for v in seen.mean)
             lines.append(f"next 24 h {drawn} {min(values):.0f} to {max(values):.0f} g")
         lines.append(f"from {seen.source}")
+        priced = [price for price in seen.price if price is not None]
+        if priced and seen.price[0] is not None:
+            span = f"{min(priced):.3f} to {max(priced):.3f}"
+            lines.append(
+                f"price {seen.price[0]:.3f} {seen.currency}/kWh now, next 24 h {span}, from {seen.price_source}"
+            )
         if seen.moved:
             lines.append(f"moved by {seen.moved}")
         if seen.accuracy:

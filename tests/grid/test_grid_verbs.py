@@ -134,6 +134,22 @@ def test_marginal_and_average_stand_side_by_side_and_the_setting_says_which_is_f
     assert average["plan_g"] < 0.9 * average["run_now_g"]
 
 
+def test_a_price_is_shown_with_its_currency_and_source(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARBONTUI_CURRENCY", "EUR")
+    monkeypatch.setenv("CARBONTUI_PRICE_PER_KWH", "0.25")
+    monkeypatch.delenv("CARBONTUI_OFFLINE")
+    now_s = 1896998400.0 + 20 * 3600
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    real = good("energi-data-price", now_s)
+    with served(lambda r: real(r) if "DayAhead" in r.path else Answer(b"", 404)) as url:
+        monkeypatch.setenv(
+            "CARBONTUI_GRID_URLS", f"energi-data-service={url},energi-data-price={url},energy-charts={url}"
+        )
+        monkeypatch.setenv("CARBONTUI_PRICE_ZONE", "DK-DK1")
+        shown = run("--zone", "DK").output
+    assert "EUR/kWh now, next 24 h 0.0" in shown and "Energi Data Service day-ahead price" in shown
+
+
 def test_a_zone_without_marginal_rates_is_not_planned_by_an_average(run) -> None:
     failed = run("--zone", "DE", "--signal", "marginal", "--work", "6h", verb=solve.solve).exception
     assert isinstance(failed, Failure) and failed.code == 3 and "no marginal rates of DE" in failed.message

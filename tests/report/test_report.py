@@ -6,11 +6,13 @@ import io
 import json
 import re
 import sqlite3
+from dataclasses import replace
 
 import pytest
 import runs
 import stranger
 from click.testing import CliRunner
+from msgspec import structs
 
 from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
@@ -59,6 +61,17 @@ def test_every_form_prints_the_same_figures(told, home, job):
     status = job.status()
     for key in ("energy_wall_kwh", "energy_gpu_kwh", "gco2_g", "avoided_g"):
         assert numbers[key] == getattr(status, key), f"{key}: the very digits of status --json"
+
+
+def test_how_far_off_the_forecasts_have_been_is_in_the_report(told):
+    errors = (protocol.ForecastError(1, 300, 0.031), protocol.ForecastError(24, 290, 0.118))
+    words = protocol.Provenance("measured", "off by 3, 12 % at 1, 24 h ahead")
+    known = structs.replace(
+        told.status, forecast_errors=errors, provenance=told.status.provenance | {"forecast_errors": words}
+    )
+    text = forms.markdown(replace(told, status=known))
+    assert "forecast error" in text and "3% 1 h, 12% 24 h" in text and "off by 3, 12 %" in text
+    assert "forecast error" not in forms.markdown(replace(told, status=structs.replace(known, forecast_errors=())))
 
 
 def test_tables_of_states_devices_and_time_add_up_to_the_totals(told):
