@@ -179,9 +179,9 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook
         lines.append(f"from {seen.source}")
         priced = [price for price in seen.price if price is not None]
         if priced and seen.price[0] is not None:
-            span = f"{min(priced):.3f} to {max(priced):.3f}"
+            day = f"{min(priced):.3f} to {max(priced):.3f}"
             lines.append(
-                f"price {seen.price[0]:.3f} {seen.currency}/kWh now, next 24 h {span}, from {seen.price_source}"
+                f"price {seen.price[0]:.3f} {seen.currency}/kWh now, next 24 h {day}, from {seen.price_source}"
             )
         if seen.moved:
             lines.append(f"moved by {seen.moved}")
