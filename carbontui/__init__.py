@@ -15,14 +15,23 @@ __all__ = ["__version__", "level", "on_checkpoint", "paused", "report", "step", 
 import sys
 
 if sys.version_info >= (3, 8):
-    from carbontui.client.api import level, on_checkpoint, paused, report, step
     from carbontui.client.version import __version__
 
-    def __getattr__(name):  # type: ignore[no-untyped-def]  # the training kit loads torch: for who asks for it
-        if name == "train":
-            import importlib
+    TYPE_CHECKING = False
+    if TYPE_CHECKING:
+        from carbontui.client.api import level, on_checkpoint, paused, report, step
 
+    def __getattr__(name):  # type: ignore[no-untyped-def]
+        """What a script calls is loaded when it is first named, and a plain function of this module from then on; the
+        training kit loads torch. Our own programs are started often, and call none of it."""
+        import importlib
+
+        if name == "train":
             return importlib.import_module("carbontui.client.train")
+        if name in __all__:
+            api = importlib.import_module("carbontui.client.api")
+            globals().update({one: getattr(api, one) for one in __all__ if hasattr(api, one)})
+            return globals()[name]
         raise AttributeError("module 'carbontui' has no attribute " + repr(name))
 
 else:  # a helper of the job on an old Python, 2.7 even: it runs as if nothing of ours were there

@@ -11,9 +11,10 @@ import carbontui
 
 ROOT = Path(carbontui.__file__).parent
 
-ANYONE = {"config", "isolation", "local_socket", "openmetrics", "paths", "proc", "units"}
+ANYONE = {"config", "isolation", "line", "local_socket", "openmetrics", "paths", "proc", "units"}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 ROOMS = {
+    "start": {"cli"},
     "cli": {"verbs"},
     "verbs": {
         *("tui", "backtest", "job", "cluster", "grid", "power", "plan", "account", "reports", "export"),
@@ -41,6 +42,7 @@ ROOMS = {
     "isolation": set(),
     "local_socket": {"paths"},
     "units": set(),
+    "line": set(),
     "openmetrics": set(),
     "client": set(),
     "data": set(),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from carbontui.line import SHAPES
+
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
@@ -43,19 +45,7 @@ BLOCKS = Glyphs(
     point="◆",
     ellipsis="…",
     braille=True,
-    states={
-        "starting": "◌",
-        "waiting": "○",
-        "running": "▶",
-        "throttled": "◐",
-        "pausing": "◑",
-        "paused": "‖",
-        "unloaded": "△",
-        "done": "✓",
-        "failed": "✗",
-        "stopped": "■",
-        "lost": "?",
-    },
+    states=SHAPES,
 )
 ASCII = Glyphs(
     bar=" ..::||##",

@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
-from carbontui import protocol, units
+from carbontui import line as shared
+from carbontui import protocol
 from carbontui.job import store
 from carbontui.verbs import talk
 
-_SHAPES = {
-    "starting": "◌",
-    "waiting": "○",
-    "running": "▶",
-    "throttled": "◐",
-    "pausing": "◑",
-    "paused": "‖",
-    "unloaded": "△",
-    "done": "✓",
-    "failed": "✗",
-    "stopped": "■",
-    "lost": "?",
-}
-_CHANGES = {"pause": "‖", "off": "‖", "unload": "△", "plan": "▶", "full": "▶"}
-
 
 def words(status: protocol.Status) -> str:
-    """'▶ 31% 246W ‖17:30 −9%': state, progress, watts, the next change and when, CO2 at the end against run-now."""
-    parts = [_SHAPES[status.state]]
-    if status.steps_total:
-        parts.append(f"{min(1.0, status.step / status.steps_total):.0%}")
-    if status.state not in protocol.LIVE_STATES:
-        return " ".join((*parts, status.state))
-    if status.power_w is not None:
-        parts.append(units.fmt_watts(status.power_w).replace(" ", ""))
-    if status.next is not None:
-        now = units.from_iso(status.measured_at)
-        when = units.fmt_clock(units.from_iso(status.next.at), now)
-        parts.append(f"{_CHANGES.get(status.next.level, '◐')}{when}")
-    end = status.at_end
-    if end is not None and end.avoided_g is not None and end.run_now_g:
-        share = -end.avoided_g / end.run_now_g
-        parts.append(f"{'−' if share < 0 else '+'}{abs(share):.0%}")
-    return " ".join(parts)
+    """The same words as `carbontui.line` says without loading any of this."""
+    return shared.words(msgspec.to_builtins(status))
 
 
 @click.command()

@@ -37,3 +37,55 @@ def test_the_line_says_state_progress_watts_the_next_change_and_the_gain(
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     assert words(status(**fields)) == said
+
+
+def test_a_status_bar_is_answered_without_loading_the_command_line(tmp_path, monkeypatch):
+    """By a real socket, the newest of two jobs; what it cannot answer is left to the verb."""
+    import json
+    import os
+    import socket
+    import threading
+
+    from carbontui import line, proc
+
+    monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
+    assert line.quickly([]) == "" and line.quickly(["--json"]) is None
+    mine = [os.getpid(), proc.start_time(os.getpid())]
+    for name, started in (("old", 1.0), ("new", 2.0)):
+        record = {"job": name, "host": socket.gethostname(), "boot": proc.boot_id(), "started": started}
+        record |= {"pids": {"keeper": mine}, "socket": str(tmp_path / name)}
+        (tmp_path / "jobs" / name).mkdir(parents=True)
+        (tmp_path / "jobs" / name / "job.json").write_text(json.dumps(record))
+    assert line.quickly([]) is None  # nobody listens there: the verb waits and says why
+    told = protocol.encode(protocol.StatusAnswer(1, status(step=31, steps_total=100, power_w=246.0)))
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(tmp_path / "new"))
+        door.listen()
+
+        def serve() -> None:
+            peer, _ = door.accept()
+            with peer, peer.makefile("rb") as lines:
+                for text, reply in zip(lines, (protocol.encode(protocol.Welcome(1, "0")), told), strict=False):
+                    assert protocol.decode_from_peer(text)
+                    peer.sendall(reply)
+
+        server = threading.Thread(target=serve)
+        server.start()
+        assert line.quickly([]) == "▶ 31% 246W +1"
+        server.join(5)
+
+
+def test_what_answers_a_status_bar_loads_nothing_of_the_command_line():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys\nsys.argv = ['carbontui', 'line']\nfrom carbontui import start\n"
+        "try:\n    start.main()\nexcept SystemExit:\n    pass\n"
+        "heavy = 'click', 'msgspec', 'asyncio', 'carbontui.job', 'carbontui.client.api'\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={"CARBONTUI_HOME": "/nowhere"}
+    )
+    assert done.stdout.strip() == "[]", done

@@ -1,0 +1,113 @@
+"""One job in a few words, for a status bar that asks every few seconds: from a Status as JSON, standard library alone.
+
+`carbontui line` answers by this page where it can (`quickly`), before the command line is even loaded, and by the verb
+of that name otherwise; both say the same words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from carbontui import paths, proc, units
+
+SHAPES = {
+    "starting": "◌",
+    "waiting": "○",
+    "running": "▶",
+    "throttled": "◐",
+    "pausing": "◑",
+    "paused": "‖",
+    "unloaded": "△",
+    "done": "✓",
+    "failed": "✗",
+    "stopped": "■",
+    "lost": "?",
+}
+"""A shape for each state of a job, on the screen too: `tui.glyphs`."""
+OVER = frozenset({"done", "failed", "stopped", "lost"})
+_CHANGES = {"pause": "‖", "off": "‖", "unload": "△", "plan": "▶", "full": "▶"}
+ANSWER_S = 1.0
+LINE_MAX = 1 << 20
+
+
+def words(status: Mapping[str, Any]) -> str:
+    """'▶ 31% 246W ‖17:30 −9%': state, progress, watts, the next change and when, CO2 at the end against run-now."""
+    state = status["state"]
+    parts = [SHAPES[state]]
+    if status.get("steps_total"):
+        parts.append(f"{min(1.0, status['step'] / status['steps_total']):.0%}")
+    if state in OVER:
+        return " ".join((*parts, state))
+    if status.get("power_w") is not None:
+        parts.append(units.fmt_watts(status["power_w"]).replace(" ", ""))
+    upcoming = status.get("next")
+    if upcoming is not None:
+        when = units.fmt_clock(units.from_iso(upcoming["at"]), units.from_iso(status["measured_at"]))
+        parts.append(f"{_CHANGES.get(upcoming['level'], '◐')}{when}")
+    end = status.get("at_end") or {}
+    if end.get("avoided_g") is not None and end.get("run_now_g"):
+        share = -end["avoided_g"] / end["run_now_g"]
+        parts.append(f"{'−' if share < 0 else '+'}{abs(share):.0%}")
+    return " ".join(parts)
+
+
+def quickly(arguments: list[str]) -> str | None:
+    """What `carbontui line` prints for these arguments; None where only the verb itself can say."""
+    if arguments:
+        return None
+    try:
+        live = _live()
+        if not live:
+            return ""
+        more = f" +{len(live) - 1}" if len(live) > 1 else ""
+        return words(_asked(live[0])) + more
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _live() -> list[str]:
+    """Sockets of the jobs of this machine that live, the newest first."""
+    here, boot = socket.gethostname(), proc.boot_id()
+    found: list[tuple[float, str]] = []
+    jobs = paths.jobs_dir()
+    for name in os.listdir(jobs) if jobs.is_dir() else ():  # noqa: PTH208 - a Path for each is half the time
+        try:
+            record = json.loads(Path(jobs, name, "job.json").read_bytes())
+        except (OSError, ValueError):
+            continue
+        if record["host"] != here or record["boot"] != boot:
+            continue
+        pids = record.get("pids", {})
+        if any(pids.get(role) and proc.same_process(*pids[role]) for role in ("keeper", "child", "supervisor")):
+            found.append((-float(record["started"]), str(record["socket"])))
+    return [path for _, path in sorted(found)]
+
+
+def _asked(path: str) -> dict[str, Any]:
+    """The Status that the supervisor at a socket tells. Raises OSError or ValueError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(ANSWER_S)
+        sock.connect(path)
+        _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid != os.getuid():
+            raise PermissionError(path)
+        hello = {"t": "hello", "v": 1, "version": "line", "role": "viewer", "pid": os.getpid()}
+        sock.sendall(b"".join(json.dumps(said).encode() + b"\n" for said in (hello, {"t": "status", "id": 1})))
+        held = b""
+        while len(held) < LINE_MAX:
+            got = sock.recv(65536)
+            if not got:
+                break
+            held += got
+            for text in held.split(b"\n")[:-1]:
+                said = json.loads(text)
+                if said.get("t") == "status":
+                    status: dict[str, Any] = said["status"]
+                    return status
+    raise ValueError("no status was told")

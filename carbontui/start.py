@@ -1,0 +1,27 @@
+"""Where the `carbontui` command begins: a status bar's question is answered before the command line is loaded."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+from carbontui import isolation
+
+
+def main() -> NoReturn:
+    """Entry point. `line` alone is answered here where it can be; everything else is the command line's."""
+    isolation.forget_pythonpath()
+    if sys.argv[1:] == ["line"]:
+        from carbontui.line import quickly
+
+        told = quickly(sys.argv[2:])
+        if told is not None:
+            try:
+                print(told) if told else None
+                sys.stdout.flush()
+                sys.exit(0)
+            except (UnicodeEncodeError, OSError):
+                pass  # the command line knows what to do about a terminal like that
+    from carbontui.cli import main as command_line
+
+    command_line()
