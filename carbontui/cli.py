@@ -51,6 +51,7 @@ VERBS: dict[str, str] = {
     "pause": "overrule",
     "plan": "look",
     "receipt": "report",
+    "rehearse": "rehearse",
     "report": "report",
     "restart": "restart",
     "resume": "overrule",

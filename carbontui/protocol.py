@@ -29,7 +29,7 @@ Time = str
 NonNegative = Annotated[float, Meta(ge=0, le=1e18)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Mode = Literal["run", "pause", "unload"]
-Verb = Literal["pause", "boost", "cap", "resume", "budget", "stop", "calibrate", "guess", "forbid", "allow"]
+Verb = Literal["pause", "boost", "cap", "resume", "budget", "stop", "calibrate", "guess", "forbid", "allow", "rehearse"]
 State = Literal[
     "starting",
     "waiting",
@@ -60,7 +60,7 @@ ReasonCode = Literal[
     "deadline",  # flat out is needed to finish in time
     "late",  # flat out and still late
     "max_pause",  # the longest pause allowed is over
-    "calibrating",  # measuring the speed-per-watt curve
+    "calibrating",  # measuring the speed-per-watt curve, rehearsing an unload, or a try before the start
     "unguarded",  # the keeper is gone: no restart
     "exited",  # the command ended by itself
     "signalled",  # a signal ended the command
@@ -513,6 +513,10 @@ class Obs(Struct, tag_field="t", tag="obs", frozen=True):
     """Where `total` is not known: a guess and its source, like "CosineAnnealingLR(T_max=)", for a person to confirm."""
     cannot_hold: str | None = None
     """Why a pause that is asked for does not come about: "ranks", which do not come to one step together."""
+    start_known: bool = False
+    """`start_step` is what the script or its framework has said, not what it was given when it was started."""
+    saved_b: Count | None = None
+    """Bytes that this process wrote while its checkpoint functions last ran."""
     captured: bool = False
     """A CUDA graph was recorded: what replays it runs no hook, so that steps may not be seen."""
 
@@ -581,7 +585,7 @@ class Cmd(Struct, tag_field="t", tag="cmd", frozen=True):
     """viewer -> supervisor. `override_gen` is the one last seen (compare-and-set); null: whatever it is.
 
     args by verb: pause, boost: {until?}; cap: {value_w, until?}; budget: {budget}; stop: {now?}; resume: {};
-    calibrate: {show?}; forbid: {hours}; allow: {hours?}, all of them where it is left out.
+    calibrate, rehearse: {show?}; forbid: {hours}; allow: {hours?}, all of them where it is left out.
     """
 
     id: int

@@ -140,7 +140,7 @@ def _first_step() -> None:
     }
     _link = Link(gate, path, hello)
     _link.devices = device.devices()
-    gate.quiesce, gate.capturing = device.quiesce, device.capturing
+    gate.quiesce, gate.capturing, gate.written = device.quiesce, device.capturing, device.written
     gate.on_mark, gate.on_unmark = _mark, _unmark
     link = _link
     gate.on_leave = lambda: link.flush(GOODBYE_S)

@@ -47,7 +47,7 @@ class Checkpoint:
         _sweep(self.path)
         if not os.path.exists(self.path):
             with api.gate.cond:  # nothing is resumed here, whatever another script of the command was resumed from
-                api.gate.facts["start_step"] = 0
+                api.gate.facts["start_step"], api.gate.facts["start_known"] = 0, True
             return 0
         state = _torch().load(self.path, map_location="cpu", weights_only=True)
         if state.get("format") != FORMAT or set(state["parts"]) != set(self.parts):
@@ -60,7 +60,7 @@ class Checkpoint:
             state = _torch().load(self._beside(step, rank), map_location="cpu", weights_only=True)
         set_random_states(state["rng"])
         with api.gate.cond:
-            api.gate.facts["start_step"] = step - api.gate.counter.done()
+            api.gate.facts["start_step"], api.gate.facts["start_known"] = step - api.gate.counter.done(), True
         return step
 
     def save(self, step: Optional[int] = None) -> None:

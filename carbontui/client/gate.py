@@ -148,6 +148,8 @@ class Gate:
         """Waits for work in flight on the device."""
         self.capturing: Callable[[], bool] = lambda: False
         """True while a CUDA graph is recorded, where nobody may wait for the device."""
+        self.written: Callable[[], Optional[int]] = lambda: None
+        """Bytes that this process has written so far, to whatever; None where that is not known."""
         self.enabled = True
         self.leaving = False
         self.dying = 0
@@ -244,7 +246,7 @@ class Gate:
 
     def _save(self, want: Want) -> None:
         self._set_state("checkpointing")
-        self._busy, well = True, True
+        self._busy, well, before_b = True, True, self.written()
         try:
             for saver in list(self.savers):
                 saver()
@@ -260,6 +262,8 @@ class Gate:
             self._busy = False
             with self.cond:
                 self.authority.outcome(want, well)
+                if well and before_b is not None:
+                    self.facts["saved_b"] = (self.written() or before_b) - before_b
 
     def _leave(self, want: Want) -> None:
         try:

@@ -23,6 +23,12 @@ class Child:
     """What a vanished child did when it was last heard of."""
     frozen: bool = False
     """Its process group is stopped (SIGSTOP)."""
+    retry: bool = False
+    """A resume that fails is begun again by the keeper."""
+    retried: str = ""
+    """How the last one failed that was."""
+    trying: bool = False
+    """This start is a try: the one for good is still to come."""
     budget: str = ""
     """The allowance that ended it, in words; '' where none did."""
     freeze_why: str = ""

@@ -101,10 +101,22 @@ def _script(argv: tuple[str, ...]) -> None:
         raise LaunchError(f"{script}: no such file")
 
 
-def start(options: opts.Options, *, hold: bool | None = None, again: Mapping[str, Any] | None = None) -> int:
+def waits(options: opts.Options) -> bool:
+    """Whether the start may wait for the plan's word."""
+    return options.work_s is not None and options.budget.strip().lower() not in ("1x", "1.0x")
+
+
+def start(
+    options: opts.Options,
+    *,
+    hold: bool | None = None,
+    again: Mapping[str, Any] | None = None,
+    try_first: bool = False,
+) -> int:
     """Start the keeper of a prepared job; returns its pid. The environment of its command is the caller's.
 
     `hold`: the command waits for the plan's word before it starts. `again`: a job that goes on, and from where.
+    `try_first`: it runs at once until it has shown enough of itself, then waits for its start.
     """
     try:
         paths.private_dir(Path(options.socket).parent)
@@ -115,7 +127,7 @@ def start(options: opts.Options, *, hold: bool | None = None, again: Mapping[str
         paths.private_dir(Path(options.socket).parent)
     if hold is None:
         # what may wait is not started before the plan's word; without one the keeper starts it after a minute
-        hold = options.work_s is not None and options.budget.strip().lower() not in ("1x", "1.0x")
+        hold = waits(options)
     environment = {name: value for name, value in os.environ.items() if name not in GRID_KEYS}
     if sys.stdout.isatty():
         environment = inject.as_on_a_terminal(environment, shutil.get_terminal_size((120, 24)).columns)
@@ -130,6 +142,7 @@ def start(options: opts.Options, *, hold: bool | None = None, again: Mapping[str
         "hold": hold,
         "requeue": options.requeue,
         "resume_args": options.resume_args,
+        "try": try_first,
         "public": _public(options),
         "environment": environment,
         "surroundings": isolation.surroundings(),

@@ -63,6 +63,8 @@ class Job:
     """The keeper's own socket; a keeper of before has none and takes its stop order by signal."""
     was: str = "running"
     """What the keeper last said of the child: waiting, running, unloaded or exited."""
+    trying: bool = False
+    """The command runs as a try: its start for good is still to come."""
     scheduler: str = ""
     """The scheduler's job it was started in; '' outside one."""
 
@@ -172,6 +174,7 @@ def load(directory: Path) -> Job | None:
             exit=read_json(directory / "exit.json"),
             door=Path(record["door"]) if record.get("door") else None,
             was=str(record.get("state", "running")),
+            trying=record.get("trying") is True,
             scheduler=str(record.get("scheduler") or ""),
         )
     except (AttributeError, KeyError, TypeError, ValueError, IndexError, OverflowError):

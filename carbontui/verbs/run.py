@@ -174,6 +174,7 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--sigstop", is_flag=True, help="A program without training steps may be paused by SIGSTOP.")
 @click.option("--requeue", is_flag=True, help="On unload exit 85, for a scheduler that starts the job again.")
 @click.option("--resume-args", help='Added to the command when it resumes, like "--init_from=resume".')
+@click.option("--try", "try_first", is_flag=True, help="Run it now for 20 steps or two minutes, then let it wait.")
 @click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -204,6 +205,7 @@ def run(
     sigstop: bool,
     requeue: bool,
     resume_args: str | None,
+    try_first: bool,
     no_spool: bool,
     detach: bool,
     command: tuple[str, ...],
@@ -316,7 +318,7 @@ def run(
         if before is not None:
             log = str(Path(log_path).absolute()) if log_path else None
             job_options = requeuing.taken_up(before, job_options, log=log)
-        start_and_follow(job_options, detach=detach, before=before)
+        start_and_follow(job_options, detach=detach, before=before, try_first=try_first)
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
 
@@ -397,30 +399,43 @@ def check_grid(path: str) -> None:
 
 
 def start_and_follow(
-    job: options.Options, *, detach: bool, hold: bool | None = None, before: store.Job | None = None
+    job: options.Options,
+    *,
+    detach: bool,
+    hold: bool | None = None,
+    before: store.Job | None = None,
+    try_first: bool = False,
 ) -> None:
     """Start the job, or go on with what an earlier start of the scheduler's job has left; then print its id, attach the
     screen, or stay in front. Raises LaunchError."""
     from carbontui.job import launch, requeue, store
+    from carbontui.verbs import trying
     from carbontui.verbs.foreground import Foreground, say
+
+    on_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    tries = before is None and trying.wanted(try_first, job, offer=hold is None and on_screen and not detach)
 
     def start() -> None:
         if before is None:
             with launch.undone(Path(job.dir)):
-                launch.start(job, hold=hold)
+                launch.start(job, hold=hold, try_first=tries)
             warn_unspooled(job)
         elif not before.live:  # one that the scheduler's restart has not ended goes on by itself
             launch.start(job, hold=hold, again=requeue.state_left(before))
 
     if detach:
         start()
+        if tries:
+            trying.follow(Path(job.dir))
         click.echo(job.job)
         return
-    if sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+    if on_screen:
         from carbontui.verbs import attach
 
         try:
             start()
+            if tries:
+                trying.follow(Path(job.dir))
             sys.exit(attach.open_screen(job.job))
         except KeyboardInterrupt:
             # ctrl-c before the screen is up does not end the job: say so

@@ -37,7 +37,7 @@ class Loop:
                 return
             Loop.loops += 1
             if gate.counter.done() == 0:
-                gate.facts["start_step"] = done
+                gate.facts["start_step"], gate.facts["start_known"] = done, True
             if steps and steps > 0 and not gate.told_total:
                 gate.facts["total"] = gate.step_total() + max(0, int(steps) - done)
 

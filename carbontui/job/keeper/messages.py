@@ -45,6 +45,16 @@ class Last(NamedTuple):
     why: str = ""
 
 
+class Retry(NamedTuple):
+    """A start that resumes and fails is begun again without its checkpoint; or, not `on`, that is taken back."""
+
+    on: bool = True
+
+
+class EndStart(NamedTuple):
+    """End the running start: a try, or one that is to be begun again without its checkpoint."""
+
+
 class RelayedSignal(NamedTuple):
     """run -> keeper: a signal came to `carbontui run` from process `pid` (0: the kernel)."""
 
@@ -56,7 +66,7 @@ class BooksClosed(NamedTuple):
     """The books are closed: the keeper may leave."""
 
 
-Order = Beat | Hold | Freeze | Thaw | Stop | Last | RelayedSignal | BooksClosed
+Order = Beat | Hold | Freeze | Thaw | Stop | Last | Retry | EndStart | RelayedSignal | BooksClosed
 
 _KINDS: dict[str, type[Order]] = {
     "beat": Beat,
@@ -65,6 +75,8 @@ _KINDS: dict[str, type[Order]] = {
     "thaw": Thaw,
     "stop": Stop,
     "last": Last,
+    "retry": Retry,
+    "end_start": EndStart,
     "signal": RelayedSignal,
     "done": BooksClosed,
 }
@@ -90,6 +102,12 @@ class ChildFacts(NamedTuple):
     """What exit.json holds."""
     keeper: int | None = None
     """The keeper's pid."""
+    retry: bool = False
+    """A resume that fails is begun again."""
+    retried: str = ""
+    """How the last one failed that was: exit code 1, signal 9, no step."""
+    trying: bool = False
+    """The running start is a try: the start for good is still to come."""
 
 
 def encode(message: Order | ChildFacts) -> bytes:
@@ -114,6 +132,8 @@ def decode_order(line: bytes) -> Order | None:
         return order if _finite(order.lease_s) and order.lease_s >= 0 else None
     if isinstance(order, Last):
         return order if isinstance(order.why, str) else None
+    if isinstance(order, Retry):
+        return order if isinstance(order.on, bool) else None
     if isinstance(order, RelayedSignal):
         return order if type(order.number) is int and type(order.pid) is int else None
     return order

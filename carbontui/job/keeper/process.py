@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import os
 import selectors
 import signal
@@ -18,25 +17,28 @@ import subprocess
 import time
 from typing import Any
 
-from carbontui import isolation, proc
+from carbontui import proc
 from carbontui.client import inject
-from carbontui.job.keeper import files, first_count, signals
+from carbontui.job.keeper import command, files, first_count, signals
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.door import Door
 from carbontui.job.keeper.messages import (
     BooksClosed,
     ChildFacts,
+    EndStart,
     Freeze,
     Hold,
     Last,
     Order,
     RelayedSignal,
+    Retry,
     Stop,
     Thaw,
 )
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.job.keeper.supervisor_handle import SupervisorHandle
+from carbontui.job.keeper.trial import TRY_MOST_S, Trial
 
 ALONE_S = 60.0
 """Without a supervisor's word for this long a held child (not yet started, or unloaded) is started."""
@@ -44,8 +46,6 @@ FIRST_HOLD_S = 60.0
 LAST_WORD_S = 15.0
 """How long the supervisor may take to close the books after the child's end."""
 FAULT_PAUSE_S = 1.0
-SHORT_LIFE_S = 30.0
-REST_MAX_S = 600.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -76,13 +76,12 @@ class Keeper:
         again = spec.get("again") or {}  # what a keeper before this one left: state and starts
         self.starts = int(again.get("starts") or 0)
         self.unloaded = again.get("state") == "unloaded"
+        self.trial = Trial(trying=bool(spec.get("try")) and not again)
         self.hold_until = self.first_hold(again.get("state"))
         self.word_at = time.monotonic()
         """When a supervisor last said how long a held child waits: the hold's lease."""
         self.started_mono = 0.0
-        self.short_lives = 0  # starts in a row that ended in an unload at once
-        self.rest_until = 0.0
-        """Monotonic time before which a child that unloads at every start is not started again."""
+        self.rest = resuming.Rest()
         self.supervisor = SupervisorHandle(
             self.dir, dict(os.environ), self.selector, log, obey=self.obey, changed=self.publish
         )
@@ -115,7 +114,7 @@ class Keeper:
         """Until when the command of a new keeper waits; None: not held."""
         if state == "unloaded":
             return self.resume_at(resuming.not_before(self.marker))
-        held = state == "waiting" or (state is None and self.spec.get("hold"))
+        held = state == "waiting" or (state is None and self.spec.get("hold") and not self.trial.trying)
         return time.time() + FIRST_HOLD_S if held else None
 
     @staticmethod
@@ -130,10 +129,12 @@ class Keeper:
         with contextlib.suppress(OSError):
             os.replace(self.marker, self.resumed)  # noqa: PTH105
         # also of a training that was lost while it ran: the checkpoint of its last unload is still there
-        again = self.unloaded or (self.started_mono == 0.0 and self.starts > 0)
+        again = not self.trial.anew and (self.unloaded or (self.started_mono == 0.0 and self.starts > 0))
         last = files.read_json(self.resumed) if again else {}
-        resume, step = self.unloaded or bool(last), last.get("step")
+        resume, step = again and (self.unloaded or bool(last)), last.get("step")
         environment = resuming.environment(self.spec, self.environment, self.marker, resume=resume)
+        if self.trial.trying:
+            environment["CARBONTUI_TRY"] = "1"
         argv = self.spec["argv"]
         if resume:
             argv = [*argv, *self.spec.get("resume_args", ())]
@@ -141,48 +142,19 @@ class Keeper:
                 environment["CARBONTUI_START_STEP"] = str(step)
         if self.starts == 0:
             first_count.start(self.dir)
-        output = self.open_log()
         try:
-            self.child = subprocess.Popen(
-                argv,
-                cwd=self.spec["cwd"],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                preexec_fn=self.as_the_user_has_it,
-            )
-        except OSError as error:
-            missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
-            # the folder may have gone since the first start
-            what = self.spec["argv"][0] if os.path.isdir(self.spec["cwd"]) else f"the folder {self.spec['cwd']}"  # noqa: PTH112
-            with contextlib.suppress(OSError):
-                os.write(output, f"carbontui: {what}: {error.strerror}\n".encode(errors="replace"))
-            self.finish(127 if missing else 126, None)
+            self.child = command.start(self.spec, argv, environment, self.surroundings, log)
+        except command.CannotStart as error:
+            self.finish(error.code, None)
             return
-        finally:
-            os.close(output)
         self.child_start = proc.start_time(self.child.pid)
         self.started_mono = time.monotonic()
         self.starts += 1
         self.unloaded = False
         self.hold_until = None
+        self.trial.started(resumed=resume)
         log(f"child {self.child.pid} started{' again' if resume else ''}")
         self.publish()
-
-    def as_the_user_has_it(self) -> None:
-        """Between fork and exec of the command: none of what we set for ourselves."""
-        isolation.give(self.surroundings)
-        signals.unblock()
-
-    def open_log(self) -> int:
-        """run.log; nowhere when it cannot be opened (its folder is gone, no inode is left): training matters more."""
-        try:
-            return os.open(self.spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        except OSError as error:
-            log(f"run.log cannot be opened, the output of this start is lost: {error}")
-            return os.open(os.devnull, os.O_WRONLY)
 
     def reap(self) -> None:
         """Collect every child of ours that ended; the subreaper flag brings orphans of the supervisor here too."""
@@ -208,29 +180,44 @@ class Keeper:
             return
         self.child = None
         self.child_start = None
+        if not self.stopped_by_person and self.trial.fails(code):
+            self.wait_again(None, f"the resume has failed ({self.trial.retried}): it begins without its checkpoint")
+            return
         marker = resuming.not_before(self.marker) if code == 0 and not self.stopped_by_person else None
         if marker is None:
             self.last_run = ""  # it has ended by itself
         elif self.last_run:
             marker = None  # it has left for good, with its checkpoint
-        if marker is not None and not self.spec.get("requeue"):
+        if marker is not None and (self.trial.kept or not self.spec.get("requeue")):
             self.unloaded = True
             self.hold_until, self.word_at = self.resume_at(marker), time.monotonic()
-            self.rest()
+            self.stopping.end()
+            self.trial.left()
+            if said := self.rest.after(time.monotonic() - self.started_mono, time.monotonic()):
+                log(said)
             log("child unloaded")
             self.publish()
+            return
+        if not self.stopped_by_person and self.trial.waits_again():
+            self.wait_again(time.time() + FIRST_HOLD_S, "the try is over")
             return
         self.unloaded = marker is not None
         self.finish(code if code >= 0 else None, -code if code < 0 else None)
 
-    def rest(self) -> None:
-        """A child that leaves a marker at every start is started again ever later."""
-        now = time.monotonic()
-        self.short_lives = self.short_lives + 1 if now - self.started_mono < SHORT_LIFE_S else 0
-        wait_s = min(REST_MAX_S, 2.0**self.short_lives) if self.short_lives > 1 else 0.0
-        self.rest_until = now + wait_s
-        if wait_s:
-            log(f"unloaded {self.short_lives} times within {SHORT_LIFE_S:.0f} s of its start: rests {wait_s:.0f} s")
+    def wait_again(self, until: float | None, why: str) -> None:
+        """The command is to be started once more, as for the first time."""
+        self.stopping.end()
+        self.unloaded = False
+        self.hold_until, self.word_at = until, time.monotonic()
+        log(why)
+        self.publish()
+
+    def end_start(self) -> None:
+        """End a start that was a try, or one that has not come back from its checkpoint."""
+        if self.child is not None and not self.stopped_by_person and self.trial.ends():
+            self.freezer.let_go("this start is to end")
+            if self.stopping.begin(time.monotonic(), hurry=False):
+                self.publish()
 
     def finish(self, code: int | None, number: int | None) -> None:
         """The job's command is over for good: write the exit status once, atomically."""
@@ -283,6 +270,11 @@ class Keeper:
             self.stop(order.now)
         elif isinstance(order, Last):
             self.last_run = order.why
+        elif isinstance(order, Retry):
+            self.trial.retry = order.on
+            self.publish()
+        elif isinstance(order, EndStart):
+            self.end_start()
         elif isinstance(order, RelayedSignal):
             self.relay.told(order.number, order.pid, time.monotonic())
         elif isinstance(order, BooksClosed):
@@ -301,6 +293,9 @@ class Keeper:
             freeze_why=self.freezer.why,
             exit=self.exit,
             keeper=os.getpid(),
+            retry=self.trial.retry,
+            retried=self.trial.retried,
+            trying=self.trial.trying,
         )
 
     def publish(self) -> None:
@@ -312,6 +307,7 @@ class Keeper:
             **self.spec["public"],
             "state": facts.state,
             "starts": facts.starts,
+            "trying": facts.trying,
             "pids": {
                 "keeper": [os.getpid(), proc.start_time(os.getpid())],
                 "supervisor": [serving, proc.start_time(serving)] if serving else None,
@@ -335,8 +331,10 @@ class Keeper:
         if self.child is None and not self.exit:
             alone = now - self.word_at >= ALONE_S
             due = self.hold_until is None or now >= self._hold_mono or alone
-            if due and now >= self.rest_until:
+            if due and now >= self.rest.until:
                 self.start_child()
+        if self.child and self.trial.trying and now - self.started_mono > TRY_MOST_S:
+            self.end_start()
         if self.child:
             self.stopping.advance(self.child.pid, now)
         if self.leader_code is not None and self.child:
@@ -358,7 +356,7 @@ class Keeper:
             due.append(self.stopping.next)
         due += [at for at in (self.supervisor.due, self.freezer.due(), self.relay.due()) if at is not None]
         if self.child is None and not self.exit and self.hold_until is not None:
-            due.append(max(self.rest_until, self._hold_mono))
+            due.append(max(self.rest.until, self._hold_mono))
         return max(0.0, min(due) - now)
 
     def run(self) -> None:

@@ -10,6 +10,9 @@ from typing import Any
 from carbontui.client import inject
 from carbontui.job.keeper import files
 
+SHORT_LIFE_S = 30.0
+REST_MAX_S = 600.0
+
 
 def not_before(marker: str) -> float | None:
     """When a resume marker asks to be started again (epoch seconds; 0 when it does not say); None without a marker."""
@@ -26,6 +29,7 @@ def not_before(marker: str) -> float | None:
 
 def environment(spec: Mapping[str, Any], base: Mapping[str, str], marker: str, *, resume: bool) -> dict[str, str]:
     """The command's environment, as `base` is the caller's."""
+    base = {name: value for name, value in base.items() if name != "CARBONTUI_TRY"}  # of a job it is started from
     return inject.environment(
         base,
         hook_dir=f"{spec['job_dir']}/hook",
@@ -35,3 +39,20 @@ def environment(spec: Mapping[str, Any], base: Mapping[str, str], marker: str, *
         log=spec["log"],
         resume=resume,
     )
+
+
+class Rest:
+    """A child that leaves a marker at every start is started again ever later."""
+
+    def __init__(self) -> None:
+        self._short_lives = 0
+        self.until = 0.0
+        """Monotonic time before which it is not started again."""
+
+    def after(self, lived_s: float, now: float) -> str:
+        """It has unloaded after so long; what is to be said of the rest it gets, '' without one."""
+        self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
+        wait_s = min(REST_MAX_S, 2.0**self._short_lives) if self._short_lives > 1 else 0.0
+        self.until = now + wait_s
+        often = f"unloaded {self._short_lives} times within {SHORT_LIFE_S:.0f} s of its start"
+        return f"{often}: rests {wait_s:.0f} s" if wait_s else ""

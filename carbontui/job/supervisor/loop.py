@@ -20,7 +20,16 @@ from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options, clock_of
-from carbontui.job.supervisor.core import allowance_rules, allowances, boards, control, machine, progress, state
+from carbontui.job.supervisor.core import (
+    allowance_rules,
+    allowances,
+    boards,
+    control,
+    machine,
+    progress,
+    state,
+    trying,
+)
 from carbontui.job.supervisor.core.effects import Effect, effects
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.observe import observe
@@ -341,7 +350,7 @@ class Supervisor:
         seen = replace(seen, site=self.site.share)
         if (self.calibrator.level, self.calibrator.text) != (seen.trial, seen.trial_text):
             seen = replace(seen, trial=self.calibrator.level, trial_text=self.calibrator.text)
-        now = allowance_rules.judged(state.expire(self.cell.state, seen.now_s), seen)
+        now = allowance_rules.judged(state.expire(trying.saw(self.cell.state, seen), seen.now_s), seen)
         asked, decision = control.decide(now.asked, observe(now, seen))
         after = state.enter(now, asked, decision, seen)
         renew = seen.mono_s - self._renewed >= protocol.RENEW_S

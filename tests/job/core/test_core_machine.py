@@ -10,6 +10,7 @@ from carbontui.job.supervisor.core import machine, problem
 from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.progress import Progress
+from carbontui.job.supervisor.core.unloading import Unloading
 from carbontui.power.curve import Curve, Point
 from carbontui.protocol import Reason
 
@@ -99,11 +100,25 @@ def test_in_a_replay_measured_seconds_are_many_of_the_jobs_and_defaults_are_not(
     assert machine.machine(known, inputs()).pause_s == 30.0
 
 
-def test_an_unload_is_possible_with_a_checkpoint_function_and_while_unloaded():
+def test_an_unload_is_possible_once_one_has_held_and_while_unloaded():
     unloaded = job_state(decision=Decision("unloaded", Reason("plan", ""), "unload"))
     assert not machine.machine(job_state(), inputs(ranks=(rank(),))).can_unload
-    assert machine.machine(job_state(), inputs(ranks=(rank(can_unload=True),))).can_unload
+    saves = inputs(ranks=(rank(can_unload=True),))
+    assert not machine.machine(job_state(), saves).can_unload, "nobody has seen it come back"
+    assert not machine.machine(job_state(unloading=Unloading(held=False)), saves).can_unload
+    assert machine.machine(job_state(unloading=Unloading(held=True)), saves).can_unload
     assert machine.machine(unloaded, inputs()).can_unload
+
+
+def test_what_a_rehearsal_has_cost_is_what_the_plan_counts_with():
+    known = Measured(unload_s=Mean(10.0, 1), unload_j=Mean(2000.0, 1), reload_s=Mean(40.0, 1), reload_j=Mean(4000.0, 1))
+    told = machine.machine(job_state(measured=known), inputs())
+    assert (told.unload_s, told.unload_w, told.reload_s, told.reload_w) == (10.0, 200.0, 40.0, 100.0)
+    levels = problem.levels_of(replace(told, can_unload=True), started=True)
+    switch = problem._switch(levels, told, 900.0)
+    unload, full = 0, len(levels) - 1
+    assert (switch["time_s"][full][unload], switch["power_w"][full][unload]) == (10.0, 200.0)
+    assert (switch["time_s"][unload][full], switch["power_w"][unload][full]) == (40.0, 100.0)
 
 
 def test_watts_at_the_wall_are_claimed_only_once_every_board_was_measured():

@@ -89,7 +89,9 @@ def _training(state: JobState, seen: Inputs) -> list[protocol.Ability]:
     held = "" if took is None else f"; a pause takes hold after {_brief(took)}"
     unload = row("unload", "not supported", "it has no checkpoint function", "carbontui.on_checkpoint(save)")
     if any(rank.can_unload for rank in seen.ranks):
-        unload = row("unload", "supported", "a checkpoint function is registered")
+        known, fix = state.unloading, f"carbontui rehearse {state.spec.job}"
+        tried = "never tried, so no plan does it" if known.held is None else known.verdict
+        unload = row("unload", "supported", f"a checkpoint function is registered; {tried}", "" if known.held else fix)
     return [
         row("pause", "supported", f"{len(seen.ranks)} process{'es' if many else ''} at its steps{held}"),
         row("duty cycle", "supported", "in whole steps; saves watts, not energy"),

@@ -21,6 +21,8 @@ from carbontui.job.supervisor.core import (
     override,
     progress,
     site_claim,
+    unload_rules,
+    unloading,
 )
 from carbontui.job.supervisor.core.effects import (
     Effect,
@@ -64,6 +66,8 @@ def apply(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[Jo
             return _hours(state, cmd, seen, by)
         if cmd.verb == "calibrate":
             return state, _calibrate(state, cmd, seen, by)
+        if cmd.verb == "rehearse":
+            return _rehearse(state, cmd, seen, by)
         if cmd.verb == "guess":
             return _guess(state, cmd, by)
         return _override(state, cmd, seen, by)
@@ -161,6 +165,25 @@ def _guess(state: JobState, cmd: protocol.Cmd, by: str) -> tuple[JobState, Reply
     done = (Record("guess", facts), Replan(f"guess {'agreed to' if accept else 'refused'} by {by}"), Keep())
     text = f"planning with {told}" if accept else f"not planning with {told}"
     return new, Reply(protocol.Result(cmd.id, True, text=text), done)
+
+
+def _rehearse(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
+    known = state.unloading
+    if cmd.args.get("show"):
+        data = {"phase": known.phase, "held": known.held, "verdict": known.verdict, **(known.facts or {})}
+        text = unloading.words(known) if known.rehearsing else known.verdict or "never unloaded yet"
+        return state, Reply(protocol.Result(cmd.id, True, text=text, data=data))
+    if why := unload_rules.refusal(state, seen):
+        return state, _no(cmd, why, 1)
+    new = replace(state, unloading=unload_rules.begun(by, seen))
+    done: tuple[Effect, ...] = (
+        Record("rehearse", {"by": by}),
+        LogLine(f"rehearsal of an unload asked by {by}"),
+        Keep(),
+    )
+    return new, Reply(
+        protocol.Result(cmd.id, True, text="rehearsing: it leaves with a checkpoint and comes back"), done
+    )
 
 
 def _override(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:

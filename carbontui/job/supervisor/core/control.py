@@ -110,6 +110,8 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
         return still, reason("override", f"forbidden hours until {until}"), False
     if seen.used_up is not None:
         return *seen.used_up, False
+    if seen.rehearsing is not None:
+        return seen.rehearsing[0], reason("calibrating", seen.rehearsing[1]), False
     if seen.trial is not None:
         return seen.trial, reason("calibrating", f"measuring {seen.trial.name}"), False
     if seen.no_shifting is not None:
@@ -165,7 +167,7 @@ def _ask(before: Asked, seen: Observation, level: Level) -> Asked:
         mode = "pause"
         leader = next((rank for rank in seen.ranks if rank.rank == 0), None)
         if level.kind == "unload" and leader is not None and leader.can_unload:
-            mode, not_before = "unload", seen.next_at_s
+            mode, not_before = "unload", None if seen.rehearsing else seen.next_at_s
     duty = level.duty if level.kind == "duty" else None
     limit = level.cap_w if level.kind == "cap" and seen.can_cap else None
     if seen.child.state not in ("running", "waiting", "unloaded"):

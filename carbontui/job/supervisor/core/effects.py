@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core import allowance_rules, boards
+from carbontui.job.supervisor.core import allowance_rules, boards, trying, unload_rules, unloading
 from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -115,6 +115,18 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """The keeper begins a resume that fails again, without its checkpoint; or that is taken back."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndStart:
+    """The keeper ends the running start: a try, or one that has not come back."""
+
+
+@dataclass(frozen=True, slots=True)
 class StartCalibration:
     """Measure the speed-per-watt curve."""
 
@@ -136,6 +148,8 @@ Effect = (
     | Keep
     | StopChild
     | LastRun
+    | Retry
+    | EndStart
     | StartCalibration
 )
 
@@ -149,6 +163,7 @@ def effects(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> 
         *_freeze(before, after, seen, renew=renew),
         *_limit(before, after),
         *_last(before, after, seen, renew=renew),
+        *_unloading(before, after, seen, renew=renew),
         *_boards(after, seen),
     )
 
@@ -197,6 +212,24 @@ def _last(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tu
     told: tuple[Effect, ...] = (LastRun(why),) if renew or why != was else ()
     # a keeper of before knows no last run: it is stopped once the command has left
     return (*told, StopChild(now=True)) if seen.child.state == "unloaded" and renew else told
+
+
+def _unloading(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+    """What a rehearsal and a try ask of the keeper, and what came of them."""
+    found: list[Effect] = []
+    known, was, guarded = after.unloading, before.unloading, unloading.guards(after.unloading)
+    if guarded != seen.child.retry and (renew or guarded != unloading.guards(was)):
+        found.append(Retry(guarded))
+    if renew and (trying.ends(after, seen) or unload_rules.given_up(known, seen)):
+        found.append(EndStart())
+    if known.phase != was.phase:
+        found.append(Record("unloading", {"phase": known.phase, "by": known.by, "step": known.step}))
+    if known.verdict != was.verdict and known.verdict:
+        found += [Record("rehearsal", dict(known.facts or {})), LogLine(f"unload: {known.verdict}")]
+        found += [Replan("whether it can be unloaded is known"), Keep()]
+    if after.tried.text != before.tried.text:
+        found += [Record("tried", {"text": after.tried.text}), LogLine(after.tried.text), Replan("tried"), Keep()]
+    return tuple(found)
 
 
 def _limit(before: JobState, after: JobState) -> tuple[Effect, ...]:

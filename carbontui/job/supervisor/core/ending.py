@@ -10,7 +10,7 @@ from carbontui import protocol, units
 from carbontui.account import ending as account
 from carbontui.account.ending import Stretch
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core import finish, levels, machine, plan, plan_request, problem
+from carbontui.job.supervisor.core import finish, levels, machine, plan, plan_request, problem, unloading
 from carbontui.job.supervisor.core.levels import STILL, Level
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -77,7 +77,10 @@ def stretches(state: JobState, seen: Inputs, cap_w: float | None = None) -> tupl
     faster than under the cap `cap_w` (watts per GPU) where one is given."""
     left_s = state.progress.left_s
     known = machine.machine(state, seen)
-    now = {level.name: level for level in problem.levels_of(known, started=seen.child.state != "waiting")}
+    now = {
+        level.name: level
+        for level in problem.levels_of(known, started=not unloading.before_start(seen.child, state.unloading))
+    }
     if left_s is None:
         return None
     found: list[Stretch] = []

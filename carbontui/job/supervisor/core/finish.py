@@ -62,7 +62,7 @@ def why_deaf(seen: Inputs) -> str:
 
 def planned(state: JobState, seen: Inputs) -> Says:
     """What the plan says of now; flat out where it is over."""
-    if state.plan is None:
+    if state.plan is None or state.plan.edges_s[0] < state.tried.ended_s:
         # a start that may wait waits for the first plan, which alone knows whether now is a good time
         return Says(OFF if _first_plan_is_near(state, seen) else None)
     says = state.plan.at(seen.now_s)
@@ -70,8 +70,14 @@ def planned(state: JobState, seen: Inputs) -> Says:
 
 
 def _first_plan_is_near(state: JobState, seen: Inputs) -> bool:
-    waiting = seen.child.state == "waiting" and not seen.planning_failed
-    return waiting and seen.uptime_s < FIRST_PLAN_S and why_no_shifting(state, seen) is None
+    if seen.planning_failed or seen.child.state not in ("waiting", "unloaded"):
+        return False
+    if state.tried.text:  # what it taught has just become known
+        ended = state.decision.state in ("waiting", "unloaded")
+        near = not ended or seen.mono_s - state.changed_mono_s < FIRST_PLAN_S
+    else:
+        near = seen.child.state == "waiting" and seen.uptime_s < FIRST_PLAN_S
+    return near and why_no_shifting(state, seen) is None
 
 
 def must_run(state: JobState, seen: Inputs) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carbontui.job.supervisor.core import measured, problem
+from carbontui.job.supervisor.core import measured, problem, unload_rules
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 
@@ -40,9 +40,12 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
         can_duty=state.progress.step > 0 and not state.caps_hold and not state.clock.replay,
         pause_s=min(PAUSE_PLAN_MAX_S, (known.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
         resume_s=resume_s(state),
-        can_unload=any(rank.can_unload for rank in seen.ranks) or state.decision.state == "unloaded",
+        can_unload=(unload_rules.may(state) and any(rank.can_unload for rank in seen.ranks))
+        or state.decision.state == "unloaded",
         reload_s=max(problem.DEFAULT_RELOAD_MIN_S, known.reload_s.value or problem.DEFAULT_RELOAD_S) * speed,
-        unload_s=problem.DEFAULT_UNLOAD_S if speed == 1 else speed * problem.DEFAULT_PAUSE_S,
+        unload_s=_unload_s(state),
+        unload_w=_mean_w(known.unload_j, known.unload_s),
+        reload_w=_mean_w(known.reload_j, known.reload_s),
     )
 
 
@@ -55,6 +58,17 @@ def _full_w(state: JobState, uuids: tuple[str, ...], otherwise: float) -> tuple[
         return watts, known
     flat = next((point.power_w for point in curve.points if point.kind == "full"), None)
     return (watts, False) if flat is None or curve.gpus != len(uuids) else (flat, True)
+
+
+def _unload_s(state: JobState) -> float:
+    speed, measured_s = state.clock.speed, state.measured.unload_s.value
+    if measured_s is not None:
+        return measured_s * speed
+    return problem.DEFAULT_UNLOAD_S if speed == 1 else speed * problem.DEFAULT_PAUSE_S
+
+
+def _mean_w(joules: measured.Mean, seconds: measured.Mean) -> float | None:
+    return joules.value / seconds.value if joules.value is not None and seconds.value else None
 
 
 def _guessed_full_w(seen: Inputs) -> float:

@@ -49,6 +49,11 @@ class Measured:
     resume_s: Mean = NO_MEAN
     reload_s: Mean = NO_MEAN
     """From the start of the command to its first step: what coming back from an unload takes."""
+    unload_s: Mean = NO_MEAN
+    """From the word to unload to the process's leaving, its checkpoint written."""
+    unload_j: Mean = NO_MEAN
+    reload_j: Mean = NO_MEAN
+    """What leaving and coming back have drawn, all of the machine that is counted, before PUE."""
 
     def of(self, kind: PowerState) -> Means:
         return {"full": self.full_w, "parked": self.parked_w, "idle": self.idle_w}[kind]

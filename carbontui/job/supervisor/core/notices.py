@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from carbontui import units
-from carbontui.job.supervisor.core import allowance_rules, attendance, boards, finish, site_room
+from carbontui.job.supervisor.core import (
+    allowance_rules,
+    attendance,
+    boards,
+    finish,
+    site_room,
+    unload_rules,
+)
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import Capability, Reading
 
+TRIED_S = 60.0
+"""What a try has come to is said until the start for good is this old."""
 UNREAD_S = 10.0
 """How long the agents of other machines may take to come up before it is said that their watts are missing."""
 
@@ -39,6 +48,10 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
     found += board_notices(seen.devices, seen.readings_age_s)
     if missing := boards.unseen(state.boards, seen):
         found.append(f"{len(missing)} of its boards cannot be seen any more: watts are unknown without them")
+    if state.tried.text and (seen.child.state != "running" or seen.child.age_s < TRIED_S):
+        found.append(state.tried.text)
+    if unload_rules.offered(state, seen):
+        found.append(f"for long pauses it could be unloaded, once that has held: carbontui rehearse {state.spec.job}")
     found += [line for line in ours if line]
     found += seen.readings.notices
     several = {r.uuid: f"{r.label}: " for r in seen.readings.devices} if len(seen.readings.devices) > 1 else {}

@@ -36,6 +36,10 @@ class Rank:
     restart: int = 0
     """How often its launcher has started it again."""
     start_step: int = 0
+    start_known: bool = False
+    """The script or its framework has said so."""
+    saved_b: int | None = None
+    """Bytes written while its checkpoint functions last ran."""
     total: int | None = None
     rate: float | None = None
     loss: float | None = None
@@ -173,6 +177,8 @@ class Observation:
     """Why a training that has shown steps is not held at one."""
     trial: Level | None = None
     """A calibration's level, inside the slack."""
+    rehearsing: tuple[Level, str] | None = None
+    """What a rehearsal of an unload, or a try before the start, asks for, and how far it is."""
     used_up: tuple[Level, protocol.Reason] | None = None
     """What a used-up allowance holds the job at, and why."""
     allowance_cap_w: float | None = None

@@ -10,7 +10,10 @@ from carbontui.job.supervisor.core import (
     finish,
     forbidden,
     site_claim,
+    trying,
+    unloading,
 )
+from carbontui.job.supervisor.core.levels import FULL, Level
 from carbontui.job.supervisor.core.observation import Inputs, Observation
 from carbontui.job.supervisor.core.state import JobState
 
@@ -51,6 +54,14 @@ def observe(state: JobState, seen: Inputs) -> Observation:
         unseen=seen.unseen,
         deaf=finish.why_deaf(seen),
         trial=seen.trial,
+        rehearsing=_rehearsing(state, seen),
         used_up=used_up,
         allowance_cap_w=state.allowances.cap_w,
     )
+
+
+def _rehearsing(state: JobState, seen: Inputs) -> tuple[Level, str] | None:
+    level = unloading.level(state.unloading)
+    if seen.child.trying:
+        return level or FULL, trying.words(state)
+    return None if level is None else (level, f"rehearsing an unload: {unloading.words(state.unloading)}")

@@ -7,7 +7,7 @@ import itertools
 from typing import NamedTuple
 
 from carbontui.job.budget import Budget
-from carbontui.job.supervisor.core import finish, forbidden, hour_limit, machine, plan, problem
+from carbontui.job.supervisor.core import finish, forbidden, hour_limit, machine, plan, problem, unloading
 from carbontui.job.supervisor.core.levels import STILL
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -166,7 +166,7 @@ def _setup(state: JobState, seen: Inputs, deadline_s: float, left_s: float) -> p
         machine=machine.machine(state, seen),
         aim=aim(state, len(seen.devices)),
         work_left_s=left_s,
-        started=seen.child.state != "waiting",
+        started=not unloading.before_start(seen.child, state.unloading),
         level_now=level_now(state, seen),
         age_s=now - state.still_changed_s,
         flat_price=state.spec.price_per_kwh,
@@ -177,7 +177,7 @@ def _setup(state: JobState, seen: Inputs, deadline_s: float, left_s: float) -> p
 def level_now(state: JobState, seen: Inputs) -> str:
     """The level the job is really at, whatever the plan calls the slot."""
     observed = state.decision.state
-    if seen.child.state == "waiting":
+    if unloading.before_start(seen.child, state.unloading):
         return "off"
     if observed == "unloaded":
         return "unload"
@@ -191,7 +191,7 @@ def _closed(state: JobState, seen: Inputs, setup: problem.Setup, left_s: float) 
         return {}
     since, before = state.asked.still_since_s, outlook.value_at(seen.now_s - setup.slot_s)
     waiting = level_now(state, seen) in STILL
-    if since is None and seen.child.state == "waiting":
+    if since is None and unloading.before_start(seen.child, state.unloading):
         since = state.start_s
     return hour_limit.closed_slots(
         setup,

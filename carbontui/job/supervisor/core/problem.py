@@ -65,6 +65,9 @@ class Machine:
     can_unload: bool = False
     unload_s: float = DEFAULT_UNLOAD_S
     reload_s: float = DEFAULT_RELOAD_S
+    unload_w: float | None = None
+    reload_w: float | None = None
+    """Mean watts while it leaves and comes back, where a rehearsal measured them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,4 +247,10 @@ def _switch(levels: tuple[Level, ...], machine: Machine, shortest_full_slot: flo
     watts = 0.5 * (machine.full_w + machine.parked_w) + machine.rest_w
     limit: Callable[[float | None], float | None] = lambda s: None if s is None else min(s, shortest_full_slot)  # noqa: E731
     times = [[limit(seconds(a, b)) for b in levels] for a in levels]
-    return {"time_s": times, "power_w": [[watts for _ in levels] for _ in levels]}
+
+    def drawn(a: Level, b: Level) -> float:
+        if a.kind == "unload" != b.kind and machine.reload_w is not None:
+            return machine.reload_w
+        return machine.unload_w if b.kind == "unload" != a.kind and machine.unload_w is not None else watts
+
+    return {"time_s": times, "power_w": [[drawn(a, b) for b in levels] for a in levels]}

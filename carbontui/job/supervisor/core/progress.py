@@ -128,6 +128,11 @@ def saw_start(known: Progress, starts: int) -> Progress:
     return replace(known, starts=starts, base=known.step if known.starts else known.base)
 
 
+def begun_again(known: Progress, step: int) -> Progress:
+    """The training goes on from `step`, which it had left behind: what is known of its speed stays."""
+    return rested(replace(known, step=step, base=step, before=0, plain_done_s=0.0, processes=None))
+
+
 def saw_process(known: Progress, process: str, alive: Set[str], *, fresh: bool) -> Progress:
     """A training process has spoken. A `fresh` one (it resumed nothing that it told of, no launcher restarted it) that
     finds no other `alive` is the next training of the command; beside another it is one of a pair."""

@@ -12,7 +12,15 @@ from carbontui.job.budget import Budget
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import attendance, boards, measured, override, progress
+from carbontui.job.supervisor.core import (
+    attendance,
+    boards,
+    measured,
+    override,
+    progress,
+    tried,
+    unloading,
+)
 from carbontui.job.supervisor.core.allowances import Allowances
 from carbontui.job.supervisor.core.attendance import Attendance
 from carbontui.job.supervisor.core.boards import Boards
@@ -24,6 +32,8 @@ from carbontui.job.supervisor.core.observation import NOT_STARTED, Inputs, Rank
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.progress import Progress
+from carbontui.job.supervisor.core.tried import Tried
+from carbontui.job.supervisor.core.unloading import Unloading
 from carbontui.power.curve import Curve
 
 FRESH_WATTS_S = 2.0
@@ -89,6 +99,8 @@ class JobState:
     """The epoch that the script last said it is in, whole."""
     last_metrics: Mapping[str, float] = field(default_factory=dict)
     """What the script last reported of its own, by name."""
+    unloading: Unloading = unloading.NEVER
+    tried: Tried = tried.NOT_TRIED
 
     @property
     def start_s(self) -> float:
@@ -157,7 +169,13 @@ def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
     fresh = seen.starts <= work.starts and rank.restart == 0 and rank.start_step == 0
     work = progress.saw_start(work, seen.starts)
     work = progress.saw_process(work, rank.process, seen.alive, fresh=fresh)
+    if seen.starts > state.progress.starts and rank.start_known:
+        # it says where it begins: earlier than it had come where it goes on from an older checkpoint, or from none
+        began = work.before + rank.start_step
+        work = replace(work, step=min(work.step, began), base=began)
     work = progress.saw_step(work, rank.step, rank.start_step, rank.total)
+    if rank.saved_b is not None and state.unloading.saved_b != rank.saved_b:
+        state = replace(state, unloading=replace(state.unloading, saved_b=rank.saved_b))
     work = progress.saw_guess(work, rank.guess, rank.total)
     return replace(state, measured=known, progress=work)
 

@@ -25,6 +25,8 @@ from carbontui.job.supervisor.core import (
     override,
     plan,
     progress,
+    tried,
+    unloading,
 )
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.override import Overrides
@@ -80,6 +82,8 @@ class Handover:
             "control": ("the kept state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
             "boards": ("the boards it named", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
             "budget": ("the kept budget", with_budget),
+            "unloading": ("what is known of unloading", lambda s, k: replace(s, unloading=unloading.restored(k))),
+            "tried": ("what was tried", lambda s, k: replace(s, tried=tried.restored(k))),
             "allowances": (
                 "what it may use",
                 lambda s, k: replace(s, allowances=allowances.restored(s.allowances, k)),
@@ -154,6 +158,8 @@ class Handover:
         keep("control", msgspec.to_builtins(state.asked))
         keep("budget", msgspec.to_builtins(state.budget))
         keep("allowances", allowances.to_kept(state.allowances))
+        keep("unloading", unloading.to_kept(state.unloading))
+        keep("tried", tried.to_kept(state.tried))
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, seen.limits.left))
         keep("accounts", basis(state, seen, self._accounting.carried_over.gco2_g))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from carbontui.job.supervisor.core.effects import (
     Disown,
     Effect,
+    EndStart,
     Freeze,
     Hold,
     Keep,
@@ -15,6 +16,7 @@ from carbontui.job.supervisor.core.effects import (
     LogLine,
     Record,
     Replan,
+    Retry,
     SendWants,
     SetLimit,
     Simulate,
@@ -102,6 +104,10 @@ class Actuators:
                 self._keeper.stop(now=now)
             case LastRun(why):
                 self._keeper.last(why)
+            case Retry(on):
+                self._keeper.retry(on=on)
+            case EndStart():
+                self._keeper.end_start()
             case StartCalibration(by):
                 self._calibrate(by)
 

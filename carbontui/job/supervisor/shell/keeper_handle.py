@@ -17,10 +17,12 @@ from carbontui.job.keeper.messages import (
     Beat,
     BooksClosed,
     ChildFacts,
+    EndStart,
     Freeze,
     Hold,
     Last,
     Order,
+    Retry,
     Stop,
     Thaw,
     decode_child,
@@ -144,6 +146,14 @@ class KeeperHandle:
         """The command's next end is its last; '' takes that back."""
         self._order(Last(why))
 
+    def retry(self, *, on: bool) -> None:
+        """A start that resumes and fails is begun again without its checkpoint; or that is taken back."""
+        self._order(Retry(on))
+
+    def end_start(self) -> None:
+        """End the running start: a try, or one that is to be begun again without its checkpoint."""
+        self._order(EndStart())
+
     def done(self) -> None:
         """The books are closed: the keeper may leave."""
         self._order(BooksClosed())
@@ -163,7 +173,16 @@ class KeeperHandle:
             return Child("vanished", was=state)  # nobody is left to start it
         age_s = proc.age_s(facts.start_time)
         frozen = facts.frozen and self.guarded
-        return Child(state, age_s=age_s, stopped=stopping, frozen=frozen, freeze_why=facts.freeze_why)
+        return Child(
+            state,
+            age_s=age_s,
+            stopped=stopping,
+            frozen=frozen,
+            retry=facts.retry,
+            retried=facts.retried,
+            trying=facts.trying,
+            freeze_why=facts.freeze_why,
+        )
 
     def stop(self, *, now: bool) -> None:
         """The stop order, by the keeper, or by ourselves when it is gone."""

@@ -114,6 +114,8 @@ def rank_told(
         pid=hello.pid,
         restart=hello.restart,
         start_step=obs.start_step,
+        start_known=obs.start_known,
+        saved_b=obs.saved_b,
         total=obs.total,
         rate=obs.rate,
         loss=obs.loss,

@@ -1,0 +1,66 @@
+"""Starting the user's command, as it would run without us."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from carbontui import isolation
+from carbontui.job.keeper import signals
+
+
+class CannotStart(Exception):
+    """The command could not be started; `code` is what a shell says of it."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+
+def start(
+    spec: Mapping[str, Any],
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    surroundings: dict[str, Any],
+    log: Callable[[str], None],
+) -> subprocess.Popen[bytes]:
+    """In its own session, output to run.log. Raises CannotStart, with the reason in run.log."""
+
+    def as_the_user_has_it() -> None:
+        """Between fork and exec: none of what we set for ourselves."""
+        isolation.give(surroundings)
+        signals.unblock()
+
+    output = _open_log(spec["log"], log)
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=spec["cwd"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=as_the_user_has_it,
+        )
+    except OSError as error:
+        missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
+        # the folder may have gone since the first start
+        what = argv[0] if os.path.isdir(spec["cwd"]) else f"the folder {spec['cwd']}"  # noqa: PTH112
+        with contextlib.suppress(OSError):
+            os.write(output, f"carbontui: {what}: {error.strerror}\n".encode(errors="replace"))
+        raise CannotStart(127 if missing else 126) from None
+    finally:
+        os.close(output)
+
+
+def _open_log(path: str, log: Callable[[str], None]) -> int:
+    """run.log; nowhere when it cannot be opened (its folder is gone, no inode is left): training matters more."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        log(f"run.log cannot be opened, the output of this start is lost: {error}")
+        return os.open(os.devnull, os.O_WRONLY)

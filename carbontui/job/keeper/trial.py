@@ -1,0 +1,64 @@
+"""Starts that may fail: a try before the start for good, and a resume that nobody has seen hold.
+
+A command that fails in either is not over: after a try it waits for its start, and a resume that fails is begun again
+without its checkpoint. Decides only; the keeper starts and ends.
+"""
+
+from __future__ import annotations
+
+TRY_MOST_S = 300.0
+"""The supervisor ends a try; without one it ends by itself after this."""
+
+
+class Trial:
+    """What the running start of the command is worth."""
+
+    def __init__(self, *, trying: bool) -> None:
+        self.trying = trying
+        """The running start is a try."""
+        self.over = False
+        """The try is being ended."""
+        self.retry = False
+        """A resume that fails is begun again."""
+        self.retried = ""
+        """How the last one failed that was."""
+        self.anew = False
+        """The next start begins without the checkpoint."""
+        self.resumed = False
+        """The running start goes on from a checkpoint."""
+
+    @property
+    def kept(self) -> bool:
+        """An unload is ours to bring back, whatever a scheduler would do."""
+        return self.trying or self.retry
+
+    def ends(self) -> bool:
+        """The running start is to end: whether it is one that may."""
+        if self.over or self.anew or not (self.trying or (self.retry and self.resumed)):
+            return False
+        self.over, self.anew = self.trying, not self.trying
+        return True
+
+    def started(self, *, resumed: bool) -> None:
+        self.resumed, self.anew = resumed, False
+
+    def left(self) -> None:
+        """It has written a checkpoint and left: what resumes from that of a try may fail, and is begun again."""
+        self.retry = self.retry or self.trying
+        self.trying = self.over = False
+        self.retried = ""
+
+    def waits_again(self) -> bool:
+        """It has ended: whether it was a try that was to, and the start for good is still to come."""
+        ended = self.trying and self.over
+        self.trying = self.over = False
+        return ended
+
+    def fails(self, code: int) -> bool:
+        """It has ended with exit code `code` (negative: of a signal): whether it is to begin again."""
+        if not (self.retry and self.resumed) or (code == 0 and not self.anew):
+            return False
+        self.retry = False
+        self.retried = "no step" if self.anew else f"exit code {code}" if code >= 0 else f"signal {-code}"
+        self.anew = True
+        return True

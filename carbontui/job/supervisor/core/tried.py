@@ -1,0 +1,31 @@
+"""What came of a try before the start: what the state remembers of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of the try; `text` is '' before one has ended."""
+
+    text: str = ""
+    under_way: bool = False
+    ended_s: float = 0.0
+    """When it ended, job clock: a plan made before that knew of a training that runs."""
+
+
+NOT_TRIED = Tried()
+
+
+def to_kept(known: Tried) -> dict[str, Any]:
+    kept: dict[str, Any] = msgspec.to_builtins(known)
+    return kept
+
+
+def restored(kept: Any) -> Tried:
+    """Raises msgspec.ValidationError where a field is not what it should be."""
+    return msgspec.convert(kept or {}, Tried)

@@ -1,0 +1,81 @@
+"""A try before the start: a job that waits for 06:00 must not find its import error at 06:00.
+
+The command runs at once until it has shown enough of itself. What it teaches (the speed of a step, watts, the total,
+whether it can be unloaded) is kept; then it is unloaded and kept, or ended, and starts for good when the plan says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from carbontui import units
+from carbontui.job.supervisor.core import progress, unload_rules, unloading
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.tried import Tried
+
+STEPS = 20
+TRY_S = 120.0
+"""A try is over after so many steps, or so long."""
+LEARN_S = 20.0
+"""Fast steps are watched until their speed is known, at most so long."""
+
+
+def enough(state: JobState, seen: Inputs) -> bool:
+    """Whether the try under way has shown what it can."""
+    timed = state.progress.ref_rate is not None or seen.child.age_s >= LEARN_S
+    return seen.child.trying and ((state.progress.step >= STEPS and timed) or seen.child.age_s >= TRY_S)
+
+
+def ends(state: JobState, seen: Inputs) -> bool:
+    """Whether it is to be ended now: it has shown enough, and is not about to leave with a checkpoint."""
+    return enough(state, seen) and state.unloading.phase == "none"
+
+
+def words(state: JobState) -> str:
+    if state.unloading.by == unloading.TRY:
+        return f"trying it: {unloading.words(state.unloading)}"
+    return f"trying it before the start: {STEPS} steps, {units.fmt_duration(TRY_S)} at most"
+
+
+def saw(state: JobState, seen: Inputs) -> JobState:
+    """The state one tick later: where an unload is, and a try."""
+    state = unload_rules.saw(state, seen)
+    tried = state.tried
+    if seen.child.trying:
+        state = replace(state, tried=replace(tried, under_way=True))
+        leader = seen.leader
+        # what it saved at its end is resumed at the start for good, and begun anew where that fails
+        fresh = state.unloading.phase == "none" and state.unloading.held is None
+        if enough(state, seen) and fresh and leader is not None and leader.can_unload:
+            return replace(state, unloading=unload_rules.begun(unloading.TRY, seen))
+        return state
+    if tried.under_way and seen.child.state in ("waiting", "unloaded"):
+        work = state.progress
+        text = _told(state, kept=seen.child.state == "unloaded")
+        if seen.child.state == "waiting":
+            work = progress.begun_again(work, 0)
+        return replace(state, tried=Tried(text, ended_s=seen.now_s), progress=work)
+    return state
+
+
+def _told(state: JobState, *, kept: bool) -> str:
+    """What was learned, in a line."""
+    work = state.progress
+    if not work.step:
+        return "tried: it ran, and showed no training step"
+    parts = [f"tried: {work.step} steps"]
+    if work.ref_rate:
+        parts.append(f"{1 / work.ref_rate:.3g} s a step")
+    watts = [mean.value for mean in state.measured.full_w.values() if mean.value is not None]
+    if watts:
+        parts.append(f"{sum(watts):.0f} W on its GPUs")
+    elif state.measured.rest_w.value is not None:
+        parts.append(f"{state.measured.rest_w.value:.0f} W of CPU and memory")
+    if work.steps_total is not None:
+        takes = "" if work.total_s is None else f" ({units.fmt_duration(work.total_s)})"
+        parts.append(f"{work.steps_total} steps in all{takes}")
+    elif work.work_s is None:
+        parts.append("the total is not known")
+    parts.append(f"unloaded at step {work.step} and kept" if kept else "it cannot be unloaded: it begins again")
+    return ", ".join(parts)

@@ -1,0 +1,89 @@
+"""One unload of the job, a rehearsal of one, and what came of it: the words that the state remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from carbontui.job.child import Child
+from carbontui.job.supervisor.core.levels import FULL, Level
+
+Phase = Literal["none", "asked", "leaving", "away", "returning"]
+UNLOAD = Level("unload", "unload", 0.0, 0.0)
+TRY = "the try"
+"""Who unloads at the end of a try before the start: what it saved is resumed when the plan says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unloading:
+    """The unload under way, or the last one. Times are the machine's monotonic clock, energy is wall kWh so far."""
+
+    phase: Phase = "none"
+    by: str = ""
+    """Who rehearses; '' where the plan unloads."""
+    since_s: float = 0.0
+    """When the phase began."""
+    since_kwh: float = 0.0
+    starts: int = 0
+    step: int = 0
+    loss: float | None = None
+    held: bool | None = None
+    """Whether it came back the last time that was tried; None: never tried."""
+    verdict: str = ""
+    facts: Mapping[str, Any] | None = None
+    """The verdict for scripts."""
+    save_s: float | None = None
+    save_j: float | None = None
+    saved_b: int | None = None
+
+    @property
+    def rehearsing(self) -> bool:
+        return self.phase != "none" and bool(self.by)
+
+
+NEVER = Unloading()
+
+
+def awaits_start(known: Unloading) -> bool:
+    """Left at the end of a try: it is for the plan to say when it starts for good."""
+    return known.by == TRY and known.phase == "away"
+
+
+def before_start(child: Child, known: Unloading) -> bool:
+    """Nothing of the job draws yet: its command has not been started for good."""
+    return child.state == "waiting" or (child.state == "unloaded" and awaits_start(known))
+
+
+def level(known: Unloading) -> Level | None:
+    """What a rehearsal asks for now."""
+    if not known.rehearsing or awaits_start(known):
+        return None
+    return UNLOAD if known.phase == "leaving" else FULL
+
+
+def words(known: Unloading) -> str:
+    return {
+        "none": "",
+        "asked": "about to leave",
+        "leaving": "writing a checkpoint, to leave",
+        "away": "left, starting again",
+        "returning": "started again, its first steps are awaited",
+    }[known.phase]
+
+
+def guards(known: Unloading) -> bool:
+    """Whether the keeper is to begin again where the resume fails."""
+    return known.rehearsing
+
+
+def to_kept(known: Unloading) -> dict[str, Any]:
+    kept: dict[str, Any] = msgspec.to_builtins(known)
+    return kept
+
+
+def restored(kept: Any) -> Unloading:
+    """Raises msgspec.ValidationError where a field is not what it should be."""
+    return msgspec.convert(kept or {}, Unloading)

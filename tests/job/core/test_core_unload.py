@@ -1,0 +1,197 @@
+"""The rehearsal of an unload, tick by tick, and a try before the start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from states import FULL, NOW_S, inputs, job_state, plan_of, rank
+
+from carbontui.job.child import Child
+from carbontui.job.supervisor.core import control, effects, plan_request, trying, unload_rules, unloading
+from carbontui.job.supervisor.core import progress as rules
+from carbontui.job.supervisor.core.control import Asked, Decision
+from carbontui.job.supervisor.core.observe import observe
+from carbontui.job.supervisor.core.state import Totals, absorb
+from carbontui.job.supervisor.core.tried import Tried
+from carbontui.job.supervisor.core.unloading import Unloading
+from carbontui.protocol import Override, Reason
+
+RUNNING = Decision("running", Reason("plan", ""), "full")
+SAVES = rank(can_unload=True, step=500, loss=2.5)
+
+
+def progress(step):
+    return rules.Progress(work_s=7200.0, step=step, starts=1, plain_done_s=100.0)
+
+
+def running(**more):
+    return job_state(decision=RUNNING, progress=progress(500), **more)
+
+
+def at(second, **more):
+    child = more.pop("child", Child("running", age_s=100.0, retry=True))
+    return inputs(NOW_S + second, child=child, **{"ranks": (SAVES,), **more})
+
+
+def told(state, seen):
+    """One tick of the supervisor, as far as it concerns an unload; and what it asks of the world."""
+    before = state
+    state = trying.saw(absorb(state, seen), seen)
+    asked, decision = control.decide(state.asked, observe(state, seen))
+    state = replace(state, asked=asked, decision=decision)
+    return state, effects.effects(before, state, seen, renew=True)
+
+
+def leaving(**more):
+    state = running(unloading=unload_rules.begun("me@tty", at(0)), totals=Totals(wall_kwh=1.0), **more)
+    return told(state, at(1))[0]
+
+
+def away():
+    state = replace(leaving(), totals=Totals(wall_kwh=1.001))
+    return told(state, at(6, ranks=(), child=Child("unloaded", retry=True), starts=1))[0]
+
+
+def returning():
+    return told(away(), at(7, ranks=(), child=Child("running", retry=True), starts=2))[0]
+
+
+@pytest.mark.parametrize(
+    ("state", "seen", "why"),
+    [
+        (running(), at(0, ranks=()), "no training step"),
+        (running(), at(0, ranks=(rank(),)), "no checkpoint function"),
+        (replace(running(), progress=replace(progress(500), plain_done_s=700.0)), at(0), "at most 10 min"),
+        (job_state(decision=Decision("paused", Reason("plan", ""), "pause")), at(0), "the job is paused"),
+        (running(), at(0, guarded=False), "nobody would start it again"),
+    ],
+)
+def test_what_cannot_be_rehearsed_says_why(state, seen, why):
+    assert why in unload_rules.refusal(state, seen)
+    assert not unload_rules.refusal(running(), at(0))
+
+
+def test_the_keeper_is_armed_before_the_training_is_asked_to_leave():
+    state = running(unloading=unload_rules.begun("me@tty", at(0)))
+    state, asked = told(state, at(1, child=Child("running", age_s=100.0)))
+    assert effects.Retry(True) in asked and state.asked.mode == "run"
+    state, _ = told(state, at(2))
+    assert state.asked.mode == "unload" and state.asked.not_before_s is None, "it comes back at once"
+    old = unload_rules.begun("me@tty", at(0))
+    state, asked = told(running(unloading=old), at(30, child=Child("running", age_s=130.0)))
+    assert state.asked.mode == "run" and "older version" in state.unloading.verdict, "a keeper that would not"
+
+
+def test_one_that_comes_back_holds_and_its_cost_is_measured():
+    back = rank(can_unload=True, step=4, start_step=500, start_known=True, loss=2.4)
+    state = replace(returning(), totals=Totals(wall_kwh=1.003))
+    state, asked = told(state, at(27, ranks=(back,), starts=2))
+    assert state.unloading.held is True and "it holds: left at step 500" in state.unloading.verdict
+    assert "loss 2.5 before, 2.4 after" in state.unloading.verdict
+    assert state.measured.unload_s.value == 5.0
+    assert state.measured.unload_j.value == pytest.approx(3600.0)
+    assert state.measured.reload_j.value == pytest.approx(0.002 * 3.6e6)
+    assert effects.Retry(False) in asked and any(isinstance(one, effects.Replan) for one in asked)
+    assert unload_rules.may(state) and state.progress.step == 504
+
+
+def test_one_that_begins_elsewhere_does_not_hold_and_is_counted_from_there():
+    back = rank(can_unload=True, step=4, start_step=0, start_known=True)
+    state, _ = told(returning(), at(27, ranks=(back,), starts=2))
+    assert state.unloading.held is False and "left at step 500, it went on from step 0" in state.unloading.verdict
+    assert not unload_rules.may(state)
+    assert told(state, at(28, ranks=(replace(back, step=9),), starts=2))[0].progress.step == 9
+
+
+def test_one_whose_start_fails_is_begun_again_by_the_keeper():
+    again = Child("running", age_s=1.0, retried="exit code 1")
+    state, asked = told(returning(), at(20, ranks=(), child=again, starts=3))
+    assert state.unloading.held is False and "exit code 1" in state.unloading.verdict
+    assert state.progress.step == 0 and effects.Retry(True) not in asked
+
+
+def test_one_that_hangs_is_ended():
+    state, asked = told(returning(), at(500, ranks=(), starts=2))
+    assert effects.EndStart() not in asked
+    state, asked = told(state, at(700, ranks=(), starts=2))
+    assert effects.EndStart() in asked
+
+
+def test_a_checkpoint_function_that_fails_is_told_of_and_it_trains_on():
+    state = leaving()
+    held = rank("paused", state.asked.gen, can_unload=True, step=500)
+    state, asked = told(state, at(3, ranks=(held,)))
+    assert state.unloading.held is False and "checkpoint function failed" in state.unloading.verdict
+    assert state.asked.mode == "run" and effects.Retry(False) in asked
+
+
+def test_a_person_s_word_gives_a_rehearsal_up():
+    state = leaving()
+    state = replace(state, override=replace(state.override, current=Override("pause", None, None, "her@tty")))
+    state, _ = told(state, at(3))
+    assert "given up" in state.unloading.verdict and state.unloading.held is None and state.asked.mode == "pause"
+
+
+def test_one_is_offered_only_where_it_could_be_of_use():
+    assert unload_rules.offered(running(), at(0))
+    assert not unload_rules.offered(running(budget="1x"), at(0)), "no slack"
+    assert not unload_rules.offered(running(unloading=Unloading(held=True)), at(0))
+    assert not unload_rules.offered(running(), at(0, ranks=(rank(),)))
+
+
+def test_an_unload_by_the_plan_or_a_scheduler_that_comes_back_counts_as_held():
+    gone = job_state(decision=RUNNING, progress=progress(500), asked=Asked("unload", 3, asked_mono_s=1000.0))
+    state, _ = told(gone, at(4, ranks=(), child=Child("unloaded"), starts=1))
+    state, _ = told(state, at(5, ranks=(), child=Child("running"), starts=2))
+    back = rank(can_unload=True, step=3, start_step=500)
+    state, _ = told(state, at(15, ranks=(back,), child=Child("running"), starts=2))
+    assert state.unloading.held is True and not state.unloading.by
+
+
+def test_what_is_kept_is_what_is_restored():
+    state = away()
+    assert unloading.restored(unloading.to_kept(state.unloading)) == state.unloading
+
+
+# --- a try ---------------------------------------------------------------------------------------------------------
+
+TRYING = Child("running", age_s=30.0, trying=True)
+
+
+def test_a_try_runs_flat_out_and_is_ended_after_enough_steps_or_time():
+    few = job_state(decision=RUNNING, progress=progress(5))
+    state, asked = told(few, at(0, child=TRYING, ranks=(rank(step=5),)))
+    assert state.decision.level == "full" and "trying it" in state.decision.reason.text
+    assert effects.EndStart() not in asked
+    _, asked = told(few, at(0, child=replace(TRYING, age_s=121.0), ranks=()))
+    assert effects.EndStart() in asked
+    many = job_state(decision=RUNNING, progress=progress(20))
+    _, asked = told(many, at(0, child=TRYING, ranks=(rank(step=20),)))
+    assert effects.EndStart() in asked
+    _, asked = told(many, at(0, child=replace(TRYING, age_s=9.0), ranks=(rank(step=20),)))
+    assert effects.EndStart() not in asked, "its speed is not known yet"
+
+
+def test_one_that_can_be_unloaded_is_unloaded_and_kept_for_the_plan():
+    state = job_state(decision=RUNNING, progress=progress(20), tried=Tried(under_way=True), plan=plan_of(FULL))
+    saves = rank(can_unload=True, step=20)
+    state, asked = told(state, at(0, child=TRYING, ranks=(saves,)))
+    assert effects.EndStart() not in asked and effects.Retry(True) in asked
+    state, _ = told(state, at(1, child=replace(TRYING, retry=True), ranks=(saves,)))
+    assert state.asked.mode == "unload"
+    state, _ = told(state, at(3, child=Child("unloaded", retry=True), ranks=(), starts=1))
+    assert "unloaded at step 20 and kept" in state.tried.text
+    assert unloading.level(state.unloading) is None, "it is for the plan to say when it goes on"
+    assert state.progress.step == 20
+    assert plan_request.level_now(state, at(4, child=Child("unloaded", retry=True), ranks=())) == "off"
+    assert state.decision.hold_until_s is not None, "a plan made while it ran says nothing of a start"
+
+
+def test_one_that_begins_again_counts_from_zero_and_keeps_what_it_learned():
+    done = replace(progress(22), ref_steps=20.0, ref_time_s=10.0, ref_wall_s=10.0, steps_total=1000)
+    state = job_state(decision=RUNNING, progress=done, tried=Tried(under_way=True))
+    state, asked = told(state, at(0, child=Child("waiting"), ranks=(), starts=1))
+    assert state.progress.step == 0 and state.progress.ref_rate == 2.0 and state.progress.steps_total == 1000
+    assert "0.5 s a step" in state.tried.text and "begins again" in state.tried.text
+    assert any(isinstance(one, effects.Replan) for one in asked)

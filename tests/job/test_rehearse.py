@@ -1,0 +1,120 @@
+"""Rehearsals of an unload and tries before the start, with the real keeper and supervisor."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from house import Job, until
+
+SCRIPT = """\
+import json, os, sys, time
+import carbontui
+path = sys.argv[1]
+told = {name: os.environ.get(f"CARBONTUI_{name}") for name in ("RESUME", "START_STEP", "TRY")}
+state = {"done": 0, "sum": 1}
+if told["RESUME"]:
+    if os.path.exists(path + ".broken"):
+        raise KeyError("param_groups")
+    state = json.load(open(path))
+print("life", json.dumps({**told, "done": state["done"]}), flush=True)
+def save():
+    json.dump(state, open(path, "w"))
+if not os.path.exists(path + ".unsaved"):
+    carbontui.on_checkpoint(save)
+while not os.path.exists(path + ".end"):
+    time.sleep(0.02)
+    state["done"] += 1
+    state["sum"] = state["sum"] * 6364136223846793005 % 2**61 + state["done"]
+    carbontui.report(loss=100 / state["done"])
+    carbontui.step()
+print("sum", state["done"], state["sum"], flush=True)
+"""
+
+
+class Training:
+    def __init__(self, house):
+        self.house, self.path = house, house.root / "state.json"
+        (house.root / "resumes.py").write_text(SCRIPT)
+        self.command = [sys.executable, house.root / "resumes.py", self.path]
+
+    def run(self, *options, **kwargs):
+        given = ("run", "--detach", "--zone", "DE", "--work", "5h", *options)
+        return self.house.cli(*given, "--", *self.command, **kwargs)
+
+    def flag(self, name):
+        self.path.with_name(f"{self.path.name}.{name}").touch()
+
+    def job(self, done):
+        return Job(self.house, done.stdout.strip(), self.house.root / "marks")
+
+    def lives(self, job):
+        lines = (job.dir / "run.log").read_text().splitlines()
+        return [json.loads(line[5:]) for line in lines if line.startswith("life ")]
+
+
+def undisturbed(steps):
+    value = 1
+    for done in range(1, steps + 1):
+        value = value * 6364136223846793005 % 2**61 + done
+    return value
+
+
+def test_a_rehearsal_says_whether_an_unload_would_hold(house):
+    training = Training(house)
+    job = training.job(training.run("--budget", "1x", check=True))
+    until(lambda: (s := job.served()) and s.step > 50, 30, "steps")
+    held = house.cli("rehearse", job.id, "--json")
+    assert held.returncode == 0, held.stderr
+    verdict = json.loads(held.stdout)
+    assert verdict["held"] and verdict["step"] == verdict["resumed_step"] == training.lives(job)[1]["done"]
+    assert verdict["loss_after"] < verdict["loss_before"] and verdict["checkpoint_bytes"] > 10
+    assert verdict["reload_s"] > 0
+    training.flag("broken")
+    broken = house.cli("rehearse", job.id)
+    assert broken.returncode == 1 and "exit code 1" in broken.stdout and "Traceback" not in broken.stdout
+    # it began again from the start, and nobody had to look after it
+    until(lambda: len(training.lives(job)) == 3, 30, "a third life")
+    assert training.lives(job)[2] == {"RESUME": None, "START_STEP": None, "TRY": None, "done": 0}
+    until(lambda: (s := job.served()) and s.clients and s.step > 20, 30, "steps")
+    training.flag("end")
+    assert job.until_exit()["code"] == 0
+    job.until_over()
+    _, steps, value = (job.dir / "run.log").read_text().splitlines()[-1].split()
+    assert int(value) == undisturbed(int(steps)), "not a step lost or done twice"
+    assert job.snapshot()["step"] == int(steps)
+
+
+@pytest.mark.parametrize("saves", [True, False])
+def test_a_try_learns_and_then_the_start_waits(house, saves):
+    training = Training(house)
+    if not saves:
+        training.flag("unsaved")
+    tried = training.run("--try", "--budget", "4x", "--name", "tries", check=True)
+    assert "tried: " in tried.stderr and "s a step" in tried.stderr
+    job = training.job(tried)
+    assert training.lives(job)[0]["TRY"] == "1"
+    status = job.until_state("unloaded" if saves else "waiting")
+    assert status["reason"]["code"] in ("plan", "plan_wait"), status["reason"]
+    assert len(training.lives(job)) == 1, "the start for good is the plan's"
+    house.cli("boost", job.id, check=True)
+    until(lambda: len(training.lives(job)) == 2, 30, "the start for good")
+    second = training.lives(job)[1]
+    assert second["TRY"] is None and second["RESUME"] == ("1" if saves else None)
+    assert (second["done"] > 0) is saves
+    until(lambda: (s := job.served()) and s.clients and s.step >= second["done"] + 5, 30, "steps")
+    training.flag("end")
+    assert job.until_exit()["code"] == 0
+    job.until_over()
+    _, steps, value = (job.dir / "run.log").read_text().splitlines()[-1].split()
+    assert int(value) == undisturbed(int(steps)) and job.snapshot()["step"] == int(steps)
+
+
+def test_a_crash_is_told_now_with_its_last_lines(house):
+    script = house.root / "crashes.py"
+    script.write_text("print('\\x1b[31mreading\\x1b[0m', flush=True)\nimport torchhh\n")
+    done = house.cli("run", "--detach", "--try", "--budget", "4x", "--work", "5h", "--", sys.executable, script)
+    assert done.returncode == 1 and not done.stdout
+    assert "reading" in done.stderr and "No module named 'torchhh'" in done.stderr and "\x1b" not in done.stderr
+    assert "exit code 1 while it was tried" in done.stderr
