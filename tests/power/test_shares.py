@@ -158,6 +158,8 @@ def test_cpu_time_is_that_of_the_jobs_processes_and_of_their_dead_children() -> 
     two = subprocess.Popen(["/bin/sh", "-c", shell], **pipes)
     busy = [0]
     clocks = [CpuTime(lambda: (1000 * busy[0], 100 * busy[0])) for _ in range(2)]
+    for clock in clocks:
+        clock._jobs = lambda _listed: {b"this"}  # other tests' agents run on this machine
     try:
         for clock, job in zip(clocks, (one, two), strict=True):
             clock.part((job.pid,), 0.0)
