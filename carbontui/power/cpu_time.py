@@ -43,9 +43,15 @@ class Part(NamedTuple):
 class CpuTime:
     """`machine` gives ticks of all threads and of the busy ones since boot."""
 
-    def __init__(self, machine: Callable[[], tuple[int, int]], root: Path = Path("/proc")) -> None:
+    def __init__(
+        self,
+        machine: Callable[[], tuple[int, int]],
+        root: Path = Path("/proc"),
+        cgroups: Path = Path("/sys/fs/cgroup"),
+    ) -> None:
         self._machine = machine
         self._root = root
+        self._cgroups = cgroups
         self._agents: dict[tuple[int, int], bytes] = {}
         self._at_s: float | None = None
         self._before: tuple[int, int, float] | None = None
@@ -102,7 +108,7 @@ class CpuTime:
             found = next((BATCH.match(line[3:]) for line in lines if line.startswith("0::")), None)
             if found is None:
                 return None
-            stat = Path("/sys/fs/cgroup" + found[1], "cpu.stat").read_text()
+            stat = (self._cgroups / found[1].lstrip("/") / "cpu.stat").read_text()
             return int(stat.split("usage_usec", 1)[1].split()[0]) / 1e6
         except (OSError, ValueError, IndexError):
             return None

@@ -178,3 +178,16 @@ def test_the_words_turn_around_where_the_plan_emits_more():
     assert account_words.at_end(end) == "120 g CO2 (110 g to 130 g), 20 g or 20% more than run-now (15 g to 25 g)"
     bare = msgspec.structs.replace(end, run_now_g=None, avoided_g=None)
     assert account_words.at_end(bare) == "120 g CO2 (110 g to 130 g)"
+
+
+def test_speeds_that_were_not_measured_on_this_job_widen_the_band_of_its_end():
+    sure = ending(100.0, [Stretch(0.0, 3600.0, 1000.0)], slots([200.0] * 4), run_now_past_g=0.0)
+    unsure = [Stretch(0.0, 1800.0, 1000.0), Stretch(1800.0, 3600.0, 1000.0, error=0.1)]
+    alone = ending(100.0, unsure, slots([200.0] * 4), run_now_past_g=0.0)
+    assert sure.gco2_g.lo is None and alone.gco2_g.value == pytest.approx(sure.gco2_g.value)
+    # 80 % of a normal distribution, of a tenth of the 100 g that the capped half hour emits
+    assert alone.gco2_g.hi - alone.gco2_g.value == pytest.approx(1.2816 * 10.0, rel=1e-3)
+    grid = ending(100.0, [Stretch(0.0, 3600.0, 1000.0)], slots([200.0] * 4, half=20.0), run_now_past_g=0.0).gco2_g
+    both = ending(100.0, unsure, slots([200.0] * 4, half=20.0), run_now_past_g=0.0)
+    assert both.gco2_g.hi - both.gco2_g.value == pytest.approx(math.hypot(grid.hi - grid.value, 12.816), rel=1e-3)
+    assert both.avoided_g.hi - both.avoided_g.value == pytest.approx(both.gco2_g.hi - both.gco2_g.value)

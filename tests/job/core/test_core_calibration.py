@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from states import NOW_S, board, inputs, job_state, rank
 
@@ -10,7 +11,9 @@ from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core import calibration
 from carbontui.job.supervisor.core.boards import Boards
 from carbontui.job.supervisor.core.control import Asked, Decision
+from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core.progress import Progress
 from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
 from carbontui.protocol import Reason
@@ -144,3 +147,33 @@ def test_a_model_is_never_shown_as_a_measurement():
     assert "SIMULATED GPU: a model, not a measurement" in shown
     assert "SIMULATED" not in calibration.table(curve())
     assert calibration.table(None) == ""
+
+
+KNOWN_W = {"GPU-a": Mean(600.0, 20)}
+SEEN_STEPS = Progress(step=500, given_rate=10.0, work_s=7200.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "boards", "watts"),
+    [
+        ({}, (board(),), 600.0),
+        ({"measured": Measured(full_w={"GPU-a": Mean(600.0, 19)})}, (board(),), None),
+        ({}, (board(), board("GPU-b")), None),
+        ({"caps_hold": False}, (board(),), None),
+        ({"progress": Progress(work_s=7200.0)}, (board(),), None),
+        ({"progress": Progress(step=500, work_s=7200.0)}, (board(),), None),
+        ({"clock": Clock(10.0, NOW_S, NOW_S)}, (board(),), None),
+        ({}, (board(foreign_pids=(9,)),), None),
+        ({}, (board(simulated=True),), None),
+    ],
+    ids=["known", "too few samples", "one of two", "no limits", "no steps", "no rate", "replay", "shared", "simulated"],
+)
+def test_a_curve_of_others_is_assumed_only_where_its_truth_would_be_seen(fields, boards, watts):
+    known = {"measured": Measured(full_w=KNOWN_W), "caps_hold": True, "progress": SEEN_STEPS, **fields}
+    assert calibration.drawn_w(job_state(**known), inputs(boards=boards, ranks=(rank(),))) == watts
+
+
+def test_only_a_curve_of_this_job_keeps_it_from_being_calibrated():
+    for basis, worth in (("measured", False), ("imported", True), ("public", True)):
+        known = msgspec.structs.replace(curve(), basis=basis)
+        assert calibration.worth_it(replace(RUNNING, curve=known), SEEN, 120.0) is worth

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from msgspec import structs
-from states import FULL, NOW_S, PAUSE, job_state, plan_of
+from states import CAP, FULL, NOW_S, PAUSE, job_state, plan_of
 
 from carbontui import protocol, units
 from carbontui.job.supervisor.core import shown
 from carbontui.job.supervisor.core.override import Overrides
+from carbontui.power.curve import Curve, Point
 
 
 def under(mode: str, until_s: float | None = None, free_g: float | None = None, **fields):
@@ -55,3 +56,27 @@ def test_what_is_shown_stands_still_while_nothing_happens() -> None:
 def test_without_a_word_the_plan_is_shown_as_it_is() -> None:
     state = replace(under("boost"), override=Overrides())
     assert shown.view(state, NOW_S) is state.plan.view
+
+
+def known_by(basis: str, speed_se: float = 0.04):
+    levels = (
+        Point(kind="cap", cap_w=300.0, power_w=300.0, power_se=9.0, speed=0.8, speed_se=speed_se),
+        Point(kind="full", cap_w=None, power_w=600.0, power_se=0.0, speed=1.0, speed_se=0.0),
+    )
+    return Curve(gpu="H100", gpus=1, fingerprint="x", measured_s=NOW_S, rate_steps_per_s=1.0, points=levels,
+                 levels=levels, basis=basis)  # fmt: skip
+
+
+def test_a_plan_says_what_its_caps_rest_on_and_whether_measuring_them_would_pay() -> None:
+    def note(curve, *levels) -> str:
+        return shown.view(job_state(plan=plan_of(*levels), curve=curve), NOW_S).curve_note
+
+    hours = (CAP,) * 16
+    assert note(known_by("measured"), *hours) == "" and note(known_by("public"), FULL, PAUSE) == "" == note(
+        None, *hours
+    )
+    told = note(known_by("public"), *hours)
+    assert "public measurements of other trainings: joules per step ±6%" in told
+    assert told.endswith("would pay: carbontui calibrate (5 min to 15 min).")
+    brief = note(known_by("imported", speed_se=0.01), CAP)
+    assert "another board of this model" in brief and "would pay" not in brief, "a quarter of an hour is not worth it"

@@ -77,7 +77,9 @@ def drawn_w(state: JobState, seen: Inputs) -> float | None:
     """
     means = [state.measured.full_w.get(reading.uuid) for reading in seen.devices]
     known = [mean.value for mean in means if mean and mean.value is not None and mean.samples >= ASSUME_SAMPLES]
-    if not known or len(known) < len(means) or not state.caps_hold or not state.progress.step:
+    if not known or len(known) < len(means) or not state.caps_hold:
+        return None
+    if not state.progress.step or state.progress.ref_rate is None:
         return None
     if state.clock.replay or any(reading.simulated or reading.foreign_pids or reading.mig for reading in seen.devices):
         return None
