@@ -293,6 +293,8 @@ class Live:
             faults.append(entry.fault or f"{provider.title}: no price for now")
         if not self._prices and (told := choose.price_zones(zone, self._settings)):
             faults.append(f"prices of {zone} differ by zone: set price_zone to {' or '.join(told[:4])}")
+        elif not self._prices and self._settings.price_zone:
+            faults.append(f"price_zone {zone}: no source has its prices in {self._settings.currency or 'any currency'}")
 
     def _unasked(self, provider: Provider) -> SourceState:
         missing = [name for name in provider.keys if not self._settings.keys.get(name)]

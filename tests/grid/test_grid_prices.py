@@ -85,6 +85,9 @@ async def test_a_country_of_several_price_zones_says_which_to_name(site: Site) -
     site.respond = lambda request: (
         good("energi-data-price", NOW)(request) if "DayAhead" in request.path else carbon(request)
     )
+    wrong = feed_at(site, "DK", currency="EUR", price_zone="DK-DK7")
+    await wrong.refresh()
+    assert "price_zone DK-DK7: no source has its prices in EUR" in wrong.note
     named = feed_at(site, "DK", currency="EUR", price_zone="DK-DK2")
     await named.refresh()
     assert named.zone == "DK" and named.outlook(NOW, 0.0, 3600, 900.0).price[0] is not None

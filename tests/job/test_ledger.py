@@ -1,10 +1,13 @@
 """Joules into rows and grams: whatever is booked, an independent reader of the rows finds the same."""
 
 import math
+import sqlite3
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from states import outlook
 
 from carbontui import units
 from carbontui.account import accounts
@@ -167,6 +170,22 @@ def test_what_is_taken_back_is_gone_from_rows_and_sums_alike(tmp_path):
     assert account.ledger.gpu_j == pytest.approx(210_000.0) == sum(account.ledger.bins.values())
     assert account.ledger.by_how["counter"] == pytest.approx(210_000.0)
     assert set(filter(None, account.watts.watts().total_w)) == {300.0}
+
+
+def test_a_price_that_was_only_expected_is_booked_as_an_estimate_until_it_is_published(tmp_path):
+    spec = options.Options(job="t", name="t", dir="", argv=(), cwd="", log="", socket="", created_s=0.0, currency="EUR")
+    account = Accounting(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
+    seen = outlook(300.0, 300.0, 300.0, realised=2, price=(0.2, -0.03, 0.1))
+    account.prices(replace(seen, price_lo=(0.2, -0.05, 0.0), price_hi=(0.2, 0.01, 0.2), price_source="a market"))
+    account.write(everything=True)
+    account.journal.commit()
+    read = "select kind, value, source from grid where signal='price' order by start"
+    journal = sqlite3.connect(tmp_path / "j.db")
+    booked = list(journal.execute(read))
+    assert booked[:2] == [("actual", 0.2, "a market"), ("estimated", -0.03, "a market")]
+    account.prices(replace(seen, price=(0.2, 0.04, 0.1), price_lo=(0.2, 0.04, 0.0), price_hi=(0.2, 0.04, 0.2)))
+    account.journal.commit()
+    assert list(journal.execute(read))[1][:2] == ("actual", 0.04)
 
 
 def test_the_chart_shows_no_total_where_a_board_is_missing():
