@@ -42,6 +42,8 @@ def words(status: Mapping[str, Any]) -> str:
     parts = [SHAPES[state]]
     if status.get("steps_total"):
         parts.append(f"{min(1.0, status['step'] / status['steps_total']):.0%}")
+    elif status.get("work_total_s"):
+        parts.append(f"{min(1.0, status['work_done_s'] / status['work_total_s']):.0%}")
     if state in OVER:
         return " ".join((*parts, state))
     if status.get("power_w") is not None:

@@ -291,6 +291,9 @@ class Status(Struct, frozen=True, kw_only=True):
     clients: int = 0
     step: int = 0
     steps_total: int | None = None
+    work_done_s: float | None = None
+    """Seconds of work done, flat out; null while the whole of it is not known."""
+    work_total_s: float | None = None
     guess: Guess | None = None
     """Null where the total is known otherwise, or nothing tells."""
     rate_steps_per_s: float | None = None

@@ -37,7 +37,10 @@ class ListedJob:
     def done(self) -> float | None:
         """Share of the work that is done, 0..1; None where the total is not known."""
         status = self.status
-        return min(1.0, status.step / status.steps_total) if status.steps_total else None
+        if status.steps_total:
+            return min(1.0, status.step / status.steps_total)
+        done_s, total_s = status.work_done_s, status.work_total_s
+        return min(1.0, done_s / total_s) if done_s is not None and total_s else None
 
     @property
     def grams(self) -> float | None:

@@ -45,6 +45,7 @@ from carbontui.tui.widgets.watt_rows import WattRows
 
 AGE_EVERY_S = 2.0
 NOTE_EVERY_S = 60.0
+PRINTED_ROWS = 20
 AWAY_SHOWN_S = 60.0
 PAST_BUCKETS = 240
 
@@ -153,6 +154,7 @@ class Dashboard(OpensPages, Overruling):
         tail.lines.feed(message.text)
         if not self._covered:
             tail.show()
+            self.query_one(Numbers).hear(tail.lines.rows(PRINTED_ROWS))
 
     @on(ScreenSuspend)
     def _hide(self) -> None:

@@ -6,6 +6,8 @@ from itertools import pairwise
 
 from carbontui import protocol, units
 from carbontui.tui import words
+from carbontui.tui.log_figures import LogFigures, figures
+from carbontui.tui.loglines import LogRow, text_of
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
@@ -17,10 +19,19 @@ class Numbers(Cells):
     """`show(picture)`; what does not fit the height is left out from the end."""
 
     picture: Picture | None = None
+    printed = LogFigures()
+    """What the training prints of itself: shown, and said so, where it reports nothing."""
 
     def show(self, picture: Picture) -> None:
         self.picture = picture
         self.redraw()
+
+    def hear(self, rows: list[LogRow]) -> None:
+        """The newest rows of the output."""
+        printed = figures(text_of(row) for row in rows)
+        if printed != self.printed:
+            self.printed = printed
+            self.redraw()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         picture, self._width = self.picture, width
@@ -93,7 +104,10 @@ class Numbers(Cells):
 
     def _brief(self, status: protocol.Status) -> CellRow:
         """Progress and watts on one row, where there is room for no more."""
-        if status.steps_total:
+        done_s, total_s = status.work_done_s, status.work_total_s
+        if not status.steps_total and done_s is not None and total_s:
+            done = f"{min(1.0, done_s / total_s):.0%} of {units.fmt_duration(total_s)}"
+        elif status.steps_total:
             done = f"{min(1.0, status.step / status.steps_total):.0%} of {words.count(status.steps_total)} steps"
         else:
             done = f"step {words.count(status.step)}"
@@ -109,13 +123,29 @@ class Numbers(Cells):
             total += f"{words.mark(status, 'steps_total')}, {min(1.0, status.step / status.steps_total):.0%}"
         rate = status.rate_steps_per_s
         speed = "–" if rate is None else f"{rate:.2f} /s" if rate < 100 else f"{rate:.0f} /s"
-        rows = [self._line("step", words.count(status.step), "", total)]
+        first = self._line("step", words.count(status.step), "", total)
+        if status.guess is None and not status.steps_total:
+            first = self._work(status) or first
+        rows = [first]
         eta = "" if picture.over else f"ends {words.finish(status, picture.now_s)}"
         rows.append(self._line("rate", speed, "", eta if status.finish_expected else ""))
+        if status.loss is None and self.printed.loss is not None:
+            return [*rows, self._line("loss", f"{self.printed.loss:.4g}", "", "as printed")]
         loss = "–" if status.loss is None else f"{status.loss:.4g}"
         spark = self._spark(picture.series.loss, width - _LABEL - _VALUE - 5)
         rows.append([*self._line("loss", loss)[:3], (f" {spark}", "capped")])
         return rows
+
+    def _work(self, status: protocol.Status) -> CellRow | None:
+        """How far it is where no steps are told: the work done of all there is, else the bar that it prints."""
+        done_s, total_s, printed = status.work_done_s, status.work_total_s, self.printed
+        if done_s is not None and total_s:
+            share = f"of {units.fmt_duration(total_s)}, {min(1.0, done_s / total_s):.0%}"
+            return self._line("work", units.fmt_duration(done_s), "", share)
+        if printed.done is not None and printed.total:
+            share = f"of {words.count(printed.total)}, {printed.done / printed.total:.0%} printed"
+            return self._line("bar", words.count(printed.done), "", share)
+        return None
 
     def _spark(self, values: tuple[float, ...], columns: int) -> str:
         """The loss so far in one row, its lowest to its highest value."""

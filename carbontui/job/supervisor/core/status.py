@@ -52,6 +52,8 @@ def status(
         clients=len(seen.ranks),
         step=work.step,
         steps_total=work.steps_total,
+        work_done_s=None if work.total_s is None else round(work.done_s, 1),
+        work_total_s=None if work.total_s is None else round(work.total_s, 1),
         guess=_guess(state),
         rate_steps_per_s=leader.rate if leader else None,
         loss=leader.loss if leader else state.last_loss,
