@@ -10,7 +10,7 @@ Every function here is a no-op without a supervisor. Importing this module start
 nothing but the standard library; the connection is made at the first step.
 """
 
-__all__ = ["__version__", "level", "on_checkpoint", "paused", "report", "step", "train"]
+__all__ = ["__version__", "level", "metrics", "on_checkpoint", "paused", "report", "step", "train"]
 
 import sys
 
@@ -19,7 +19,7 @@ if sys.version_info >= (3, 8):
 
     TYPE_CHECKING = False
     if TYPE_CHECKING:
-        from carbontui.client.api import level, on_checkpoint, paused, report, step
+        from carbontui.client.api import level, metrics, on_checkpoint, paused, report, step
 
     def __getattr__(name):  # type: ignore[no-untyped-def]
         """What a script calls is loaded when it is first named, and a plain function of this module from then on; the
@@ -39,6 +39,9 @@ else:  # a helper of the job on an old Python, 2.7 even: it runs as if nothing o
 
     def level():
         return None
+
+    def metrics():
+        return {}
 
     def on_checkpoint(fn):
         return fn

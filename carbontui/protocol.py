@@ -538,6 +538,23 @@ class Want(Struct, tag_field="t", tag="want", frozen=True):
     """With unload: when the keeper should start the command again."""
 
 
+class Figures(Struct, tag_field="t", tag="figures", frozen=True, omit_defaults=True):
+    """supervisor -> rank, every few seconds: the job's account for `carbontui.metrics()`. What is not known is absent;
+    a client of before this message ignores it."""
+
+    measured_at: Time
+    state: str
+    level: str | None = None
+    power_w: float | None = None
+    energy_gpu_kwh: float | None = None
+    energy_wall_kwh: float | None = None
+    gco2_g: float | None = None
+    avoided_g: float | None = None
+    intensity_g_per_kwh: float | None = None
+    cost: float | None = None
+    currency: str | None = None
+
+
 class Ack(Struct, tag_field="t", tag="ack", frozen=True):
     """rank -> supervisor: at this boundary the want took effect."""
 
@@ -750,7 +767,7 @@ Answers = (
     | Refused
 )
 ToViewer = Welcome | Snap | Delta | Answers
-ToRank = Welcome | Want
+ToRank = Welcome | Want | Figures
 
 _encoder = msgspec.json.Encoder()
 _from_peer = msgspec.json.Decoder(FromPeer)

@@ -95,6 +95,15 @@ def level() -> Optional[str]:
     return gate.level()
 
 
+def metrics() -> Dict[str, Any]:
+    """The job's account as the supervisor last told it, a few seconds old: the same numbers as `carbontui status`.
+
+    power_w, energy_wall_kwh, energy_gpu_kwh, gco2_g, avoided_g, intensity_g_per_kwh, cost, currency, level, state,
+    measured_at; what is not known is not there. Empty without a supervisor, and before it has told anything.
+    """
+    return dict(gate.figures)
+
+
 def _number(value: Any) -> Optional[float]:
     try:
         number = float(value)

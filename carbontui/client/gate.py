@@ -120,6 +120,8 @@ class Gate:
         self.savers: List[Callable[[], Any]] = []
         self.facts: Dict[str, Any] = {}
         """What report() told: loss, epoch, total, metrics, and start_step."""
+        self.figures: Dict[str, Any] = {}
+        """What the supervisor last told of the job's own account; replaced, never changed."""
         self.state = "running"
         self.held_s = 0.0
         """Seconds spent held so far, so that a rate can leave them out."""

@@ -86,6 +86,18 @@ def _later(name: str) -> Callable[[Any], None]:
     return call
 
 
+def _tracker(function: str) -> Callable[[Any], None]:
+    """An experiment tracker of the script's, once it is there."""
+
+    def found(module: Any) -> None:
+        from carbontui.client import trackers
+
+        if trackers.wanted():
+            getattr(trackers, function)(module)
+
+    return found
+
+
 def imported(module: Any, name: str) -> None:
     """A module of WATCHED has been imported."""
     evidence.note(name)
@@ -105,4 +117,9 @@ WATCHED = {
     "keras.src.models.model": _later("keras"),
     "xgboost.training": _later("xgboost"),
     "lightgbm.engine": _later("lightgbm"),
+    "wandb.sdk.wandb_run": _tracker("on_wandb"),
+    "mlflow.tracking.fluent": _tracker("on_mlflow"),
+    "torch.utils.tensorboard.writer": _tracker("on_tensorboard"),
+    "tensorboardX.writer": _tracker("on_tensorboard"),
 }
+TRACKERS = frozenset(name for name in WATCHED if name.startswith(("wandb", "mlflow", "torch.utils.", "tensorboardX")))

@@ -310,5 +310,7 @@ class Link:
                 last_count.remove(self._left_at)
                 self._left = None
             self.gate.welcomed()
+        elif isinstance(message, wire.Figures) and self._welcome:
+            self.gate.figures = message.values
         elif isinstance(message, wire.Want) and self._welcome:
             self.gate.accept(message)

@@ -46,6 +46,10 @@ class _Watch:
         "keras.src.models.model",
         "xgboost.training",
         "lightgbm.engine",
+        "wandb.sdk.wandb_run",
+        "mlflow.tracking.fluent",
+        "torch.utils.tensorboard.writer",
+        "tensorboardX.writer",
     }
 
     def find_spec(self, name, path=None, target=None):

@@ -52,7 +52,19 @@ def encode(kind: str, fields: Dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def decode(line: bytes) -> Union[Welcome, Want, None]:
+class Figures(NamedTuple):
+    """What the supervisor tells of the job: numbers and words by name."""
+
+    values: Dict[str, Union[float, str]]
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= 200
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def decode(line: bytes) -> Union[Welcome, Want, Figures, None]:
     """The message of one line; None for a type this version does not know. Raises BadMessage, nothing else."""
     if len(line) > LINE_MAX or line.count(b"[") + line.count(b"{") > NESTING_MAX:
         raise BadMessage("too long or too deep")
@@ -66,6 +78,8 @@ def decode(line: bytes) -> Union[Welcome, Want, None]:
         return Welcome(_count(body, "v"))
     if body["t"] == "want":
         return _want(body)
+    if body["t"] == "figures":
+        return Figures({name: value for name, value in body.items() if name != "t" and _plain(value)})
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import webbrowser
 from pathlib import Path
@@ -13,7 +14,7 @@ from carbontui import __version__, units
 from carbontui.export import codecarbon, sacct
 from carbontui.job import store
 from carbontui.reports import against as comparing
-from carbontui.reports import card, figures, forms, page, prose, story
+from carbontui.reports import card, figures, forms, page, prose, story, wording
 from carbontui.reports import history as past
 from carbontui.verbs import streams, talk
 from carbontui.verbs.completion import any_jobs
@@ -131,16 +132,59 @@ def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> N
         click.echo(f"{line.what:<32} {line.this:>14} {line.other:>14}  {line.change}")
 
 
+LLM_S = 20.0
+
+
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
-def explain(job: str | None) -> None:
+@click.option("--llm", is_flag=True, help="A model's wording below, from OPENAI_BASE_URL (HTTPS or this machine).")
+@click.option("--model", default="gpt-4o-mini", show_default=True, help="The model's name, with --llm.")
+@click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing.")
+def explain(job: str | None, llm: bool, model: str, dry_run: bool) -> None:
     """Say in a few sentences what a run did, and why."""
+    if dry_run and not llm:
+        raise Failure("--dry-run belongs to --llm", 2)
     told = _told(job)
     for text in prose.story_of(told):
         click.echo(text)
     click.echo()
     for line in prose.decisions(told):
         click.echo(line)
+    if llm:
+        click.echo()
+        _model_wording(told, model, dry_run=dry_run)
+
+
+def _model_wording(told: story.RunStory, model: str, *, dry_run: bool) -> None:
+    """Below the account's own words, or one line on stderr why not: the account stands without it."""
+    sent = wording.facts(told)
+    body = wording.request(sent, model)
+    if dry_run:
+        click.echo("this would be sent, nothing else, and nothing was:")
+        click.echo(talk.as_json(body))
+        return
+    base = os.environ.get("OPENAI_BASE_URL", "")
+    if not base:
+        raise Failure("--llm needs OPENAI_BASE_URL, like https://host/v1, and the key in OPENAI_API_KEY", 2)
+    try:
+        address = wording.endpoint(base)
+    except wording.EndpointError as error:
+        raise Failure(str(error), 2) from None
+    import httpx
+
+    key = os.environ.get("OPENAI_API_KEY", "").strip()
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        with httpx.Client(timeout=LLM_S, follow_redirects=False, trust_env=False) as client:
+            reply = client.post(address, json=body, headers=headers)
+        answer = wording.checked(reply.json(), sent) if reply.status_code == 200 else None
+    except (httpx.HTTPError, ValueError) as error:
+        raise Failure(f"--llm: no answer ({type(error).__name__})", 1) from None
+    if answer is None:
+        raise Failure(f"--llm: the endpoint answered {reply.status_code}", 1)
+    if answer.text is None:
+        raise Failure(f"--llm: {answer.why}; it is not shown", 1)
+    click.echo(f"[{wording.LABEL}] {answer.text}")
 
 
 @click.command()

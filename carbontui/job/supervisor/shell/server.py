@@ -23,6 +23,8 @@ BAD_LINES_MAX = 100
 QUEUE_MAX_B = 1024 * 1024
 SKIP_ABOVE_B = 128 * 1024
 LINES_PER_TURN = 64
+FIGURES_EVERY_S = 2.0
+"""How often a training is told its own account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,9 @@ class Peer:
 class Requests(Protocol):
     """What the supervisor answers."""
 
+    told: protocol.Status | None
+    """The last Status that was described, while there is one of this moment."""
+
     def override_gen(self) -> int: ...
     def rank_changed(self, peer: Peer, *, connected: bool) -> None: ...
     async def command(self, peer: Peer, cmd: protocol.Cmd) -> protocol.Result: ...
@@ -92,6 +97,7 @@ class Server:
     def __init__(self, path: Path, answers: Requests, log: Callable[[str], None]) -> None:
         self.path = path
         self.answers = answers
+        self._figures_due = 0.0
         self.log = log
         self.peers: set[Peer] = set()
         self._server: asyncio.Server | None = None
@@ -288,9 +294,20 @@ class Server:
 
     # --- viewers ---
 
+    def _tell_ranks(self, now: float) -> None:
+        """The account for the training's own use, every few seconds."""
+        told = self.answers.told
+        if told is None or now < self._figures_due or not self.ranks:
+            return
+        self._figures_due = now + FIGURES_EVERY_S
+        message = figures(told)
+        for peer in self.ranks:
+            peer.send(message)
+
     def show(self, only: Peer | None = None, *, everyone: bool = False) -> None:
         """Send every viewer that is due (or everyone: something happened) what has changed since it last looked."""
         now = time.monotonic()
+        self._tell_ranks(now)
         due = [only] if only else [p for p in self.viewers if p.rate_hz and (everyone or now >= p.next_mono_s)]
         if not due:
             return
@@ -309,6 +326,24 @@ class Server:
             else:
                 peer.send(_delta(peer.seq, peer.shown, sections))
             peer.shown = sections
+
+
+def figures(status: protocol.Status) -> protocol.Figures:
+    """What a training script is told of its own job."""
+    intensity, cost = status.intensity, status.cost
+    return protocol.Figures(
+        measured_at=status.measured_at,
+        state=status.state,
+        level=status.level,
+        power_w=status.power_w,
+        energy_gpu_kwh=status.energy_gpu_kwh,
+        energy_wall_kwh=status.energy_wall_kwh,
+        gco2_g=status.gco2_g,
+        avoided_g=status.avoided_g,
+        intensity_g_per_kwh=None if intensity is None else intensity.value_g_per_kwh,
+        cost=None if cost is None else cost.value,
+        currency=None if cost is None else cost.currency,
+    )
 
 
 def _snap(seq: int, new: Sections) -> protocol.Snap:

@@ -1,0 +1,109 @@
+"""The job's figures in the script's own experiment tracker, where it uses one: W&B, MLflow, TensorBoard.
+
+Nothing is opened and nothing is sent by ourselves: where the script logs, what the supervisor last told is logged
+with it, at most every ten seconds and at the script's own step. CARBONTUI_TRACKERS=0 leaves them alone. A fault of ours
+never reaches the script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+import time
+from typing import Any, Callable, Dict, Optional
+
+from carbontui.client import api
+
+EVERY_S = 10.0
+PREFIX = "carbontui/"
+LOGGED = ("power_w", "energy_wall_kwh", "gco2_g", "avoided_g", "cost", "intensity_g_per_kwh")
+_within = threading.local()
+
+
+class Due:
+    """Whether this tracker should be given the figures now; each has its own pace."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next = 0.0
+
+    def take(self) -> Dict[str, float]:
+        """The figures by name, {} when there are none or it is too soon."""
+        now = self._clock()
+        figures = api.metrics() if now >= self._next else {}
+        found = {PREFIX + name: figures[name] for name in LOGGED if isinstance(figures.get(name), (int, float))}
+        if found:
+            self._next = now + EVERY_S
+        return found
+
+
+def wanted() -> bool:
+    return os.environ.get("CARBONTUI_TRACKERS", "1") != "0"
+
+
+def _beside(inner: Callable[..., Any], add: Callable[..., None]) -> Callable[..., Any]:
+    """`inner`, with `add` called before it with the same arguments; a call within a call adds nothing."""
+    if hasattr(inner, "_carbontui"):
+        return inner
+
+    @functools.wraps(inner)
+    def logged(*args: Any, **kwargs: Any) -> Any:
+        if not getattr(_within, "busy", False):
+            _within.busy = True
+            try:
+                with contextlib.suppress(Exception):
+                    add(*args, **kwargs)
+            finally:
+                _within.busy = False
+        return inner(*args, **kwargs)
+
+    logged._carbontui = True  # type: ignore[attr-defined]
+    return logged
+
+
+def on_wandb(module: Any) -> None:
+    """wandb.sdk.wandb_run: before Run.log, our figures into the same row (commit=False)."""
+    due, plain = Due(), module.Run.log
+
+    def add(run: Any, data: Any = None, step: Optional[int] = None, *rest: Any, **kwargs: Any) -> None:
+        figures: Dict[str, Any] = dict(due.take())
+        if figures:
+            level = api.metrics().get("level")
+            if level:
+                figures[PREFIX + "level"] = level
+            plain(run, figures, step=step, commit=False)
+
+    module.Run.log = _beside(plain, add)
+
+
+def on_mlflow(module: Any) -> None:
+    """mlflow.tracking.fluent: beside log_metric and log_metrics, our figures at the same step of the same run."""
+    due, plain = Due(), module.log_metrics
+
+    def add_many(metrics: Any = None, step: Optional[int] = None, *rest: Any, **kwargs: Any) -> None:
+        figures = due.take()
+        if figures:
+            same = {"run_id": kwargs["run_id"]} if kwargs.get("run_id") else {}
+            plain(figures, step=step, **same)
+
+    def add_one(key: Any = None, value: Any = None, step: Optional[int] = None, *rest: Any, **kwargs: Any) -> None:
+        add_many(None, step, **kwargs)
+
+    for name, add in (("log_metrics", add_many), ("log_metric", add_one)):
+        wrapped = _beside(getattr(module, name), add)
+        setattr(module, name, wrapped)
+
+
+def on_tensorboard(module: Any) -> None:
+    """torch.utils.tensorboard.writer (or tensorboardX's): beside add_scalar, ours at the same global step."""
+    due, plain = Due(), module.SummaryWriter.add_scalar
+
+    def add(
+        writer: Any, tag: Any = None, value: Any = None, global_step: Any = None, *rest: Any, **kwargs: Any
+    ) -> None:
+        for name, number in due.take().items():
+            plain(writer, name, number, global_step)
+
+    module.SummaryWriter.add_scalar = _beside(plain, add)
