@@ -15,7 +15,7 @@ import msgspec
 
 from carbontui import paths
 
-NonNegative = Annotated[float, msgspec.Meta(ge=0)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class ConfigError(ValueError):
@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A flat electricity price, where no provider gives one."""
     host_w: NonNegative = 0.0
     """Watts of the machine beside GPU and CPU, counted while the job exists."""
-    pue: Annotated[float, msgspec.Meta(ge=1)] = 1.0
+    pue: Annotated[float, msgspec.Meta(ge=1, le=10)] = 1.0
     """Power usage effectiveness of the building: multiplies every joule."""
     max_pause: str = "12h"
     """The longest single pause."""

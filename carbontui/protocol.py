@@ -529,7 +529,7 @@ class Want(Struct, tag_field="t", tag="want", frozen=True):
 
     mode: Mode
     want_gen: Count
-    lease_s: Annotated[float, Meta(gt=0, le=600)]
+    lease_s: Annotated[float, Meta(gt=0, le=60)]
     duty: Annotated[float, Meta(gt=0, le=1)] | None = None
     """Share of time to run, 0..1; saves watts, not energy."""
     checkpoint: bool | None = None

@@ -215,3 +215,18 @@ def test_numbers_that_get_through_are_finite_and_in_range(fields):
         assert 0 <= message.step <= 2**53 and (message.rate is None or 0 <= message.rate <= 1e18)
     if isinstance(message, p.View):
         assert 0 < message.rate_hz <= 10
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"t":"history","id":1,"span":1e300,"buckets":10}',
+        b'{"t":"history","id":1,"span":3600,"buckets":1000000000}',
+        b'{"t":"log.read","id":1,"offset":9223372036854775807,"max":10}',
+        b'{"t":"log.read","id":1,"offset":-9223372036854775808,"max":10}',
+        b'{"t":"view","rate_hz":1e300}',
+    ],
+)
+def test_numbers_that_nobody_can_mean_are_refused_where_they_arrive(line):
+    with pytest.raises(p.BadMessage):
+        p.decode_from_peer(line)

@@ -16,11 +16,13 @@ import time
 from typing import Optional
 
 from carbontui.client.gate import Gate
-from carbontui.client.wire import LEASE_MAX_S, Want
+from carbontui.client.wire import Want
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 BOUNDARY_S = 20.0
 """Without a boundary for so long it dies unsaved: Slurm kills after 30 s by default, and nobody waits for ever."""
+SAVING_S = 600.0
+"""How long the want to leave is in force once the signal has come: a checkpoint may take minutes."""
 
 
 class LastSave:
@@ -73,7 +75,7 @@ class LastSave:
             gate.dying = number
             self._begin(number)
             # every rank takes it; that of rank 0 makes all of them save at one step
-            gate.authority.accept(Want("unload", gate.seen_gen + 1, LEASE_MAX_S), gate.clock())
+            gate.authority.accept(Want("unload", gate.seen_gen + 1, SAVING_S), gate.clock())
             gate.counter.arm(0)
             gate.cond.notify_all()
         gate.on_change()

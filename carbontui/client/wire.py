@@ -15,7 +15,8 @@ VERSION = 1
 LINE_MAX = 4096
 """Bytes of a line from the supervisor; its messages to a rank are far below."""
 NESTING_MAX = 64
-LEASE_MAX_S = 600.0
+LEASE_MAX_S = 60.0
+"""A supervisor gives 15 s: whoever answers in its place holds a training for a minute at most."""
 _COUNT_MAX = 2**53
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z", re.IGNORECASE)
 

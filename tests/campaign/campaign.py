@@ -220,7 +220,7 @@ def notes(found: Any) -> list[str]:
     """What went wrong, in words."""
     if isinstance(found, list):
         return found
-    faults = getattr(found, "notes", None) or getattr(found, "faults", [])
+    faults = found.notes if isinstance(found, kills.Found) else getattr(found, "faults", [])
     return [f"{name}: {why}" for name, why in faults.items()] if isinstance(faults, dict) else list(faults)[:40]
 
 

@@ -51,9 +51,10 @@ def test_help_says_what_every_verb_does_in_words_that_are_not_cut_off(house):
 
 def test_settings_that_cannot_be_used_name_their_place(house):
     house.home.mkdir(parents=True)
-    (house.home / "config.toml").write_text("pue = 0.5\n")
-    done = house.cli("run", "--", "true")
-    assert done.returncode == 2 and "config.toml" in done.stderr and "pue" in done.stderr
+    for value in ("0.5", "1e308", "nan"):
+        (house.home / "config.toml").write_text(f"pue = {value}\n")
+        done = house.cli("run", "--", "true")
+        assert done.returncode == 2 and "config.toml" in done.stderr and "pue" in done.stderr, value
     (house.home / "config.toml").write_text("")
     house.env["CARBONTUI_HOST_W"] = "many"
     done = house.cli("run", "--", "true")
@@ -117,6 +118,26 @@ def test_a_second_run_of_a_script_has_a_name_of_its_own(house):
     assert (listed[first.stdout.strip()], listed[second.stdout.strip()]) == ("train.py", "train.py-2")
     asked = house.cli("run", "--detach", "--name", "train.py", "--", "true")
     assert asked.returncode == 2 and "choose another --name" in asked.stderr
+
+
+def test_of_several_that_take_one_name_at_the_same_moment_one_has_it(house):
+    command = [sys.executable, "-m", "carbontui.cli", "run", "--detach", "--name", "same", "--", "sleep", "60"]
+    how = {"env": house.env, "cwd": house.root, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    some = [subprocess.Popen(command, **how) for _ in range(4)]
+    told = [(one.communicate(timeout=60)[1], one.returncode) for one in some]
+    assert sorted(code for _, code in told) == [0, 2, 2, 2]
+    assert all("choose another --name" in said for said, code in told if code)
+    assert [job["name"] for job in json.loads(house.cli("ls", "--json", check=True).stdout)] == ["same"]
+
+
+def test_a_job_whose_file_says_what_cannot_be_hides_none_of_the_others(house):
+    job = house.start(steps=5)
+    job.until_over()
+    for n, wrong in enumerate(({"started": 1e308}, {"started": "soon"}, {"argv": None}, {"socket": []})):
+        other = house.home / "jobs" / f"wrong{n}"
+        other.mkdir()
+        (other / "job.json").write_text(json.dumps(json.loads((job.dir / "job.json").read_text()) | wrong))
+    assert [found["job"] for found in json.loads(house.cli("ls", "--json", check=True).stdout)] == [job.id]
 
 
 def test_an_unknown_zone_is_never_guessed_silently(house):
@@ -215,7 +236,9 @@ def test_a_restricted_key_may_look_and_nothing_else(house):
     status = ask(b'{"t":"status","id":5}')["status"]
     assert status["state"] == "running" and status["override"] is None
     assert ask(b'{"t":"log.read","id":6,"offset":0,"max":100}')["t"] == "log.read"
-    peer.stdin.close()
+    peer.stdin.write(b'{"t":"status","id":9}\n')
+    peer.stdin.close()  # who asks and closes its end has the answer all the same
+    assert json.loads(peer.stdout.readline())["id"] == 9
     assert peer.wait(20) == 0
     assert job.served().override_gen == status["override_gen"]
 

@@ -100,6 +100,39 @@ def test_a_stop_while_unloaded_is_a_stop_and_nothing_is_to_be_started_again(tmp_
     assert one.child is None
 
 
+def test_a_training_that_unloads_at_every_start_is_started_ever_later(tmp_path):
+    one, waits = bare(tmp_path), []
+    for _ in range(6):
+        one.started_mono = time.monotonic()
+        one.rest()
+        waits.append(round(max(0.0, one.rest_until - time.monotonic())))
+    assert waits[0] == 0 and waits[-1] == 64 and waits == sorted(waits)
+    one.started_mono = time.monotonic() - 3600
+    one.rest()
+    assert one.rest_until <= time.monotonic(), "one that trained for an hour is not at fault"
+
+
+def test_supervisors_that_soon_fall_silent_are_counted_for_their_successor(tmp_path, monkeypatch):
+    told = []
+    real = subprocess.Popen
+
+    def started(command, **how):
+        told.append(how["env"]["CARBONTUI_SILENT_DEATHS"])
+        return real(["sleep", "60"])
+
+    with selectors.DefaultSelector() as selector:
+        one = watch.SupervisorHandle(
+            str(tmp_path), {}, selector, lambda _: None, obey=lambda _: None, changed=lambda: None
+        )
+        monkeypatch.setattr(watch.subprocess, "Popen", started)
+        for _ in range(4):
+            one.due = 0.0
+            one.tick(time.monotonic(), wanted=True)
+            one._heard = one._born
+            one.tick(one._born + 10, wanted=False)
+    assert told == ["0", "1", "2", "3"]
+
+
 def test_a_supervisor_may_be_slow_to_its_first_word_but_not_for_ever(tmp_path):
     with selectors.DefaultSelector() as selector:
         one = watch.SupervisorHandle(

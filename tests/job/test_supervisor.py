@@ -11,10 +11,11 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from carbontui import cli, proc
+from carbontui import cli, proc, protocol
 from carbontui.job import spec as options
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
+from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.agent import keep_starting
@@ -56,6 +57,24 @@ async def job(house_of_one):
 async def test_a_successor_knows_of_the_running_command_before_its_first_decision(job):
     assert not await job.tick()
     assert job.cell.state.decision.state in ("starting", "running")
+
+
+async def test_after_three_silent_deaths_a_successor_leaves_out_one_stored_part_after_another_and_says_which(
+    house_of_one, monkeypatch, capfd
+):
+    first = house_of_one()
+    held = protocol.Override("boost", None, None, "me@tty")
+    first.cell.replace(override=Overrides(held, 7, None))
+    first._keep()
+    for deaths, kept in (("2", True), ("3", True), ("9", True), ("10", False)):
+        monkeypatch.setenv("CARBONTUI_SILENT_DEATHS", deaths)
+        capfd.readouterr()
+        one = house_of_one()
+        one.restore()
+        said = capfd.readouterr().err
+        assert (one.cell.state.override.gen == 7) is kept, deaths
+        assert ("without the kept plan" in said) is (deaths != "2")
+        assert ("without the kept override" in said) is not kept
 
 
 async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, monkeypatch):

@@ -85,7 +85,9 @@ def test_a_refused_command_leaves_the_state_as_it_was_and_a_taken_one_can_be_sho
     assert msgspec.json.decode(line, type=protocol.Status) == told, "viewers can read it"
 
 
-@pytest.mark.parametrize("watts", [math.nan, math.inf, -300, 0, True, None, "300W", "", [300], 10**400, 1e300])
+@pytest.mark.parametrize(
+    "watts", [math.nan, "nan", math.inf, -300, 0, True, None, "300W", "3_0_0", "", [300], 10**400, 1e300]
+)
 def test_a_cap_that_is_no_number_of_watts_is_refused(watts):
     after, reply = do("cap", seen=inputs(boards=(board(limit_min_w=None, limit_max_w=None),)), value_w=watts)
     assert after is RUNNING and not reply.result.ok
@@ -113,7 +115,7 @@ def test_the_slower_of_two_hands_is_refused_and_changes_nothing():
     assert after.override.current.by == "bob" and after.override.gen == 2
 
 
-@pytest.mark.parametrize("args", [{"for_s": -5}, {"until": "2020-01-01T00:00:00Z"}])
+@pytest.mark.parametrize("args", [{"for_s": -5}, {"for_s": -1e9}, {"until": "2020-01-01T00:00:00Z"}])
 def test_an_override_that_would_be_over_at_once_is_refused(args):
     after, reply = do("pause", **args)
     assert after is RUNNING and not reply.result.ok

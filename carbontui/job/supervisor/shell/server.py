@@ -25,6 +25,8 @@ SKIP_ABOVE_B = 128 * 1024
 LINES_PER_TURN = 64
 FIGURES_EVERY_S = 2.0
 """How often a training is told its own account."""
+LAST_ANSWER_S = 5.0
+"""How long an answer may take to be ready for a peer that says nothing more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,9 @@ class Server:
         self.peers.add(peer)
         try:
             await self._listen(reader, peer)
+            if peer.tasks:  # who has asked and closed its end still hears
+                peer.rate_hz = None
+                await asyncio.wait(peer.tasks, timeout=LAST_ANSWER_S)
         except (ConnectionError, asyncio.IncompleteReadError, ValueError) as error:
             if isinstance(error, ValueError):
                 peer.send(protocol.Refused(f"a line above {protocol.LINE_MAX} bytes"))
