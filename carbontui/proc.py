@@ -29,6 +29,12 @@ def start_time(pid: int) -> int | None:
     return int(fields[19])
 
 
+def parent(pid: int) -> int:
+    """The parent's pid; 0 where there is none."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
 def same_process(pid: int | None, started: int | None) -> bool:
     """Whether `pid` is alive and is the process that started at `started`."""
     return bool(pid) and started is not None and start_time(int(pid or 0)) == started

@@ -14,11 +14,18 @@ class SlurmError(RuntimeError):
     """A command of Slurm failed; the text says which, and what it said."""
 
 
-def ask(*command: str, given: str | None = None) -> str:
+def ask(*command: str, environment: Mapping[str, str] | None = None) -> str:
     """The standard output of a command of Slurm. Raises SlurmError."""
     try:
         done = subprocess.run(
-            command, input=given, capture_output=True, text=True, errors="replace", timeout=ASK_S, check=False
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ASK_S,
+            check=False,
         )
     except FileNotFoundError:
         raise SlurmError(f"{command[0]}: not found; this needs a machine with Slurm's commands") from None

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from carbontui import paths
+from carbontui.cluster import successor
 from carbontui.job import spec as opts
 from carbontui.job import store
 
@@ -25,14 +26,15 @@ class Scheduled(NamedTuple):
 
 def scheduled(environment: Mapping[str, str]) -> Scheduled | None:
     """What the scheduler says of an environment; None outside one. Only Slurm's words are known."""
-    job = environment.get("SLURM_JOB_ID", "")
-    if not job.isdigit():
+    chain = successor.chain(environment)
+    if chain is None:
         return None
+    job = chain.first
     key = f"slurm {environment.get('SLURM_CLUSTER_NAME', '')} {job}"
     if environment.get("SLURM_STEP_NUM_TASKS", "1") != "1":  # srun starts `carbontui run` once a task
         key += f" task {environment.get('SLURM_PROCID', '')}"
     count = environment.get("SLURM_RESTART_COUNT", "")
-    return Scheduled(key, int(count) if count.isdecimal() else 0)
+    return Scheduled(key, chain.number + (int(count) if count.isdecimal() else 0))
 
 
 def earlier(here: Scheduled, argv: tuple[str, ...], cwd: str) -> store.Job | None:

@@ -100,6 +100,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How often the scheduler had started that job again."""
     resume_args: tuple[str, ...] = ()
     """Arguments the command has where it resumes from its checkpoint."""
+    ends_s: float | None = None
+    """When its scheduler will end it (epoch seconds), where a successor goes on."""
     nodes: Nodes | None = None
     replay: Replay | None = None
     simulated: Simulated | None = None

@@ -173,6 +173,7 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
 @click.option("--sigstop", is_flag=True, help="A program without training steps may be paused by SIGSTOP.")
 @click.option("--requeue", is_flag=True, help="On unload exit 85, for a scheduler that starts the job again.")
+@click.option("--resubmit", is_flag=True, help="On unload submit this Slurm script again, for its clean hours.")
 @click.option("--resume-args", help='Added to the command when it resumes, like "--init_from=resume".')
 @click.option("--try", "try_first", is_flag=True, help="Run it now for 20 steps or two minutes, then let it wait.")
 @click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
@@ -204,6 +205,7 @@ def run(
     allow_raise: bool,
     sigstop: bool,
     requeue: bool,
+    resubmit: bool,
     resume_args: str | None,
     try_first: bool,
     no_spool: bool,
@@ -215,6 +217,7 @@ def run(
     On a terminal the job starts detached and the screen attaches; without one it stays in front, copies the
     command's output to stdout and exits with its code.
     """
+    from carbontui.cluster import successor
     from carbontui.job import budget as budgets
     from carbontui.job import launch
     from carbontui.job import requeue as requeuing
@@ -257,6 +260,10 @@ def run(
     work_s = duration(work, "--work") if work else None
     if work_s == 0:
         raise Failure("--work: must be longer than zero; leave it out when it is not known", 2)
+    from carbontui.verbs import within_slurm
+
+    if resubmit:
+        within_slurm.check_resubmit()
     title = checked_name(name) if name else ""
     max_pause_s = duration(settings.max_pause, "--max-pause")
     cwd = current_directory()
@@ -267,7 +274,7 @@ def run(
     before = requeuing.earlier(scheduled, command, cwd) if scheduled else None
     try:
         launch.executable(command)
-        nodes = nodes_of_slurm()
+        nodes = within_slurm.nodes()
         job, directory, title = (before.id, before.dir, before.name) if before else claim(title, command)
         from carbontui import paths
 
@@ -304,7 +311,8 @@ def run(
             count_idle=settings.count_idle,
             cap=settings.cap and not no_cap,
             allow_raise=allow_raise,
-            requeue=requeue,
+            requeue=requeue or resubmit,
+            ends_s=successor.end_s(os.environ) if resubmit else None,
             spool=not no_spool,
             sigstop=sigstop,
             cautious=settings.forecast == "cautious",
@@ -319,6 +327,7 @@ def run(
             log = str(Path(log_path).absolute()) if log_path else None
             job_options = requeuing.taken_up(before, job_options, log=log)
         start_and_follow(job_options, detach=detach, before=before, try_first=try_first)
+        start_and_follow(job_options, detach=detach, before=before, resubmit=resubmit)
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
 
@@ -336,27 +345,6 @@ def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, 
             why = f"what is added to `{Path(word).name} {after}` does not reach the command inside it"
             raise Failure(f"--resume-args: {why}; run the training without a shell, or test CARBONTUI_RESUME there", 2)
     return added
-
-
-def nodes_of_slurm() -> options.Nodes | None:
-    """The machines of this Slurm job where there are several; what keeps them from being named is said, and kept."""
-    import socket
-
-    from carbontui.cluster import slurm
-    from carbontui.job.spec import Nodes
-
-    try:
-        names = slurm.promised_nodes(os.environ)
-    except slurm.SlurmError as error:
-        fault = f"the other nodes of this job cannot be named ({error}): nothing is metered or steered there"
-        click.echo(f"carbontui: {fault}", err=True)
-        return Nodes(own="", others=(), fault=fault)
-    if not names:
-        return None
-    own = slurm.own_node(os.environ, names, socket.gethostname())
-    job = os.environ["SLURM_JOB_ID"]
-    others = tuple(name for name in names if name != own)
-    return Nodes(own=own, others=others, reach={name: slurm.on_node(job, name) for name in others})
 
 
 def warn_unspooled(job: options.Options) -> None:
@@ -405,11 +393,12 @@ def start_and_follow(
     hold: bool | None = None,
     before: store.Job | None = None,
     try_first: bool = False,
+    resubmit: bool = False,
 ) -> None:
     """Start the job, or go on with what an earlier start of the scheduler's job has left; then print its id, attach the
     screen, or stay in front. Raises LaunchError."""
     from carbontui.job import launch, requeue, store
-    from carbontui.verbs import trying
+    from carbontui.verbs import trying, within_slurm
     from carbontui.verbs.foreground import Foreground, say
 
     on_screen = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
@@ -450,4 +439,5 @@ def start_and_follow(
     start()
     goes_on = "" if before is None else f" goes on (start {job.attempt + 1} of the scheduler's job)"
     say(f"job {job.job} ({job.name}){goes_on}; look with: carbontui attach {job.job}")
-    sys.exit(front.follow())
+    code = front.follow()
+    sys.exit(within_slurm.resubmit(Path(job.dir), code) if resubmit else code)

@@ -10,6 +10,7 @@ from carbontui.job.supervisor.core import (
     finish,
     forbidden,
     site_claim,
+    time_limit,
     trying,
     unloading,
 )
@@ -27,6 +28,8 @@ def observe(state: JobState, seen: Inputs) -> Observation:
     used_up = allowance_rules.holds(state)
     if used_up is not None:
         says = says._replace(next_at_s=seen.now_s + USED_UP_HOLD_S)
+    elif (used_up := time_limit.holds(state, seen)) is not None:
+        says = says._replace(next_at_s=None)  # its successor goes on at once
     refused = boards.refused_cap(state.asked.limit_w, seen)
     return Observation(
         now_s=seen.now_s,

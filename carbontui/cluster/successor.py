@@ -1,0 +1,138 @@
+"""The Slurm job that goes on where this one was unloaded: submitted from within it, begun when its hours are clean.
+
+No daemon waits: Slurm holds the successor, and the present job ends. A site whose jobs are killed meanwhile has the
+successor all the same, which waits for the end of this one (`--dependency=afterany`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from carbontui import proc
+from carbontui.cluster import slurm
+
+CHAIN = "CARBONTUI_CHAIN"
+"""In a successor's environment: the id of the first job, and which of the chain this is."""
+UNSET = frozenset({"", "(null)", "N/A", "UNLIMITED", "Unknown"})
+OPTIONS = {
+    "Partition": "--partition",
+    "Account": "--account",
+    "QOS": "--qos",
+    "TimeLimit": "--time",
+    "NumNodes": "--nodes",
+    "NumTasks": "--ntasks",
+    "CPUs/Task": "--cpus-per-task",
+    "MinMemoryNode": "--mem",
+    "MinMemoryCPU": "--mem-per-cpu",
+    "TresPerNode": "--gres",
+    "Features": "--constraint",
+    "Reservation": "--reservation",
+    "Licenses": "--licenses",
+    "JobName": "--job-name",
+    "WorkDir": "--chdir",
+    "StdOut": "--output",
+    "StdErr": "--error",
+}
+"""What `scontrol show job` calls the options of sbatch: those of the command line are in no script."""
+
+
+class Chain(NamedTuple):
+    """Where a job stands in a chain of successors; the first is number 0."""
+
+    first: str
+    number: int
+
+
+def chain(environment: Mapping[str, str]) -> Chain | None:
+    """Of the Slurm job of this environment; None outside one."""
+    job = environment.get("SLURM_JOB_ID", "")
+    found = re.fullmatch(r"(\d+) (\d+)", environment.get(CHAIN, ""))
+    if not job.isdigit():
+        return None
+    return Chain(found[1], int(found[2])) if found else Chain(job, 0)
+
+
+def fields(shown: str) -> dict[str, str]:
+    """The fields of one job of `scontrol -o show job`; a value may hold spaces, a name none."""
+    found = re.split(r"(?:^|\s)([A-Z][\w/:]*)=", shown.strip())
+    return {name: value.strip() for name, value in zip(found[1::2], found[2::2], strict=False)}
+
+
+def command(
+    shown: Mapping[str, str], here: Chain, *, array_task: str, wait_s: float, script: str, arguments: Sequence[str]
+) -> list[str]:
+    """The sbatch that submits the same script with the same resources, to begin in `wait_s` seconds."""
+    options = ["sbatch", "--parsable", f"--dependency=afterany:{shown['JobId']}", "--open-mode=append"]
+    if wait_s >= 1.0:
+        options.append(f"--begin=now+{math.ceil(wait_s)}seconds")
+    note = json.dumps({"chain": here.first, "number": here.number + 1, "after": shown["JobId"]})
+    options.append(f"--comment=carbontui:{note}")
+    if array_task:
+        options.append(f"--array={array_task}")
+    for name, option in OPTIONS.items():
+        value = shown.get(name, "")
+        if value not in UNSET:
+            options.append(f"{option}={value.partition('-')[0] if name == 'NumNodes' else value}")
+    return [*options, script, *arguments]
+
+
+def submit(environment: Mapping[str, str], *, not_before_s: float, now_s: float) -> str:
+    """Submit the successor of this batch job; its id. Raises SlurmError."""
+    here = chain(environment)
+    if here is None:
+        raise slurm.SlurmError("not in a Slurm job")
+    job = environment["SLURM_JOB_ID"]
+    shown = fields(slurm.ask("scontrol", "-o", "show", "job", job))
+    text = slurm.ask("scontrol", "write", "batch_script", job, "-")
+    with tempfile.TemporaryDirectory(prefix="carbontui-") as folder:
+        script = Path(folder) / "job.sh"
+        script.write_text(text)
+        asked = command(
+            shown,
+            here,
+            array_task=environment.get("SLURM_ARRAY_TASK_ID", ""),
+            wait_s=not_before_s - now_s,
+            script=str(script),
+            arguments=_arguments(),
+        )
+        new = slurm.step_environment(environment) | {CHAIN: f"{here.first} {here.number + 1}"}
+        new.pop("SLURM_JOB_ID", None)
+        return slurm.ask(*asked, environment=new).strip().partition(";")[0]
+
+
+def end_s(environment: Mapping[str, str]) -> float | None:
+    """When Slurm ends this job (epoch seconds); None without a limit, or where it does not say."""
+    job = environment.get("SLURM_JOB_ID", "")
+    try:
+        left = slurm.ask("squeue", "-h", "-j", job, "-o", "%L") if job.isdigit() else ""
+    except slurm.SlurmError:
+        return None
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", left.strip().splitlines()[0] if left.strip() else "")
+    if not found:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return time.time() + ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _arguments() -> list[str]:
+    """Those of the batch script, as the shell that runs it was given them."""
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            words = proc.arguments(pid)
+            parent = proc.parent(pid)
+        except OSError:
+            return []
+        for place, word in enumerate(words):
+            if word.endswith("/slurm_script"):
+                return words[place + 1 :]
+        pid = parent
+    return []

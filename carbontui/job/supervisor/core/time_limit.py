@@ -1,0 +1,25 @@
+"""The end that a scheduler has set: a training that can save leaves before it, to go on in a successor."""
+
+from __future__ import annotations
+
+from carbontui import protocol, units
+from carbontui.job.supervisor.core.levels import Level
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.problem import DEFAULT_UNLOAD_S
+from carbontui.job.supervisor.core.state import JobState
+
+LEAD_S = 60.0
+"""Left for the successor to be submitted, after the time a checkpoint takes."""
+LEAVE = Level("unload", "unload", 0.0, 0.0)
+
+
+def holds(state: JobState, seen: Inputs) -> tuple[Level, protocol.Reason] | None:
+    """The unload that the near end of the scheduler's job asks for, and why; None where there is none."""
+    ends_s, leader = state.spec.ends_s, seen.leader
+    if ends_s is None or state.clock.replay or leader is None or not leader.can_unload:
+        return None
+    # a step that takes long must end first
+    if seen.now_s < ends_s - LEAD_S - DEFAULT_UNLOAD_S - 2.0 * leader.quiet_s:
+        return None
+    text = f"unloaded before its time limit ends it at {units.fmt_clock(ends_s, seen.now_s)}"
+    return LEAVE, protocol.Reason("plan", text)
