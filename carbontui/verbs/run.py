@@ -326,8 +326,7 @@ def run(
         if before is not None:
             log = str(Path(log_path).absolute()) if log_path else None
             job_options = requeuing.taken_up(before, job_options, log=log)
-        start_and_follow(job_options, detach=detach, before=before, try_first=try_first)
-        start_and_follow(job_options, detach=detach, before=before, resubmit=resubmit)
+        start_and_follow(job_options, detach=detach, before=before, try_first=try_first, resubmit=resubmit)
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
 
