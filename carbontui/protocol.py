@@ -520,6 +520,8 @@ class Obs(Struct, tag_field="t", tag="obs", frozen=True):
     """`start_step` is what the script or its framework has said, not what it was given when it was started."""
     saved_b: Count | None = None
     """Bytes that this process wrote while its checkpoint functions last ran."""
+    trial: str | None = None
+    """Of a sweep in one process: the trial under way, like "trial 3 of my-study"."""
     captured: bool = False
     """A CUDA graph was recorded: what replays it runs no hook, so that steps may not be seen."""
 

@@ -6,7 +6,13 @@ import functools
 import threading
 from typing import Any, Callable
 
-_local = threading.local()
+
+class _Local(threading.local):
+    depth = 0
+    """Steps under way in this thread."""
+
+
+_local = _Local()
 
 
 def around(inner: Callable[..., Any], ended: Callable[..., None]) -> Callable[..., Any]:
@@ -18,7 +24,7 @@ def around(inner: Callable[..., Any], ended: Callable[..., None]) -> Callable[..
 
     @functools.wraps(inner)
     def step(*args: Any, **kwargs: Any) -> Any:
-        depth = getattr(_local, "depth", 0)
+        depth = _local.depth
         _local.depth = depth + 1
         try:
             result = inner(*args, **kwargs)

@@ -48,8 +48,8 @@ def quiesce() -> None:
 
 def capturing() -> bool:
     """True while this thread's CUDA stream records a graph: nothing runs, and waiting for the device would fail."""
-    cuda = getattr(loaded_torch(), "cuda", None)
-    return cuda is not None and bool(getattr(cuda, "_initialized", False) and cuda.is_current_stream_capturing())
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and getattr(cuda, "_initialized", False) and bool(cuda.is_current_stream_capturing())
 
 
 def devices() -> Tuple[str, ...]:

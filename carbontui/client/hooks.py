@@ -21,26 +21,24 @@ from carbontui.client.leader import Leader
 _leader = Leader()
 
 
-def _boundary(stepper: Any) -> None:
+def _boundary(stepper: Any, *_args: Any) -> None:
+    """A step of this optimizer has ended. In one piece, since it is run at every step."""
     try:
-        _count(stepper)
+        if gate.counter is not gate.hooked or gate.framework:
+            return
+        torch = sys.modules.get("torch")
+        if torch is None or torch._C._current_graph_task_id() != -1:
+            return  # inside backward every parameter steps alone: such a script must call carbontui.step() itself
+        if device.capturing():
+            evidence.note(evidence.CAPTURED)
+            gate.facts["captured"] = True  # this step is recorded, not done; what replays it runs no Python
+            return
+        worth = _leader.worth(stepper)
+        if worth != 1:
+            gate.asides += 1 - worth
+        gate.hooked.step(worth)
     except Exception:  # SystemExit and KeyboardInterrupt pass: they are meant
         return
-
-
-def _count(stepper: Any) -> None:
-    if gate.counter is not gate.hooked or gate.framework:
-        return
-    torch = sys.modules.get("torch")
-    if torch is None or torch._C._current_graph_task_id() != -1:
-        return  # inside backward every parameter steps alone: such a script must call carbontui.step() itself
-    if device.capturing():
-        evidence.note(evidence.CAPTURED)
-        gate.facts["captured"] = True  # this step is recorded, not done; what replays it runs no Python
-        return
-    worth = _leader.worth(stepper)
-    gate.asides += 1 - worth
-    gate.hooked.step(worth)
 
 
 def on_optimizer(module: Any) -> None:
@@ -53,7 +51,7 @@ def on_optimizer(module: Any) -> None:
     @functools.wraps(plain)
     def profile_hook_step(func: Any) -> Any:
         evidence.note(evidence.OPTIMIZER)
-        return around(plain(func), lambda optimizer, *args: _boundary(optimizer))
+        return around(plain(func), _boundary)
 
     profile_hook_step._carbontui = True  # type: ignore[attr-defined]
     module.Optimizer.profile_hook_step = staticmethod(profile_hook_step)
@@ -77,11 +75,11 @@ def on_trace_rules(module: Any) -> None:
             module.add("carbontui.client." + stem)
 
 
-def _later(name: str) -> Callable[[Any], None]:
-    """`install` of a file in frameworks/, which is loaded only where its framework is."""
+def _later(name: str, what: str = "install") -> Callable[[Any], None]:
+    """A function of a file in frameworks/, which is loaded only where its framework is."""
 
     def call(module: Any) -> None:
-        importlib.import_module("carbontui.client.frameworks." + name).install(module)
+        getattr(importlib.import_module("carbontui.client.frameworks." + name), what)(module)
 
     return call
 
@@ -100,7 +98,8 @@ def _tracker(function: str) -> Callable[[Any], None]:
 
 def imported(module: Any, name: str) -> None:
     """A module of WATCHED has been imported."""
-    evidence.note(name)
+    if name not in TRACKERS and name not in SWEEPS:  # those say nothing of a training to come
+        evidence.note(name)
     WATCHED[name](module)
 
 
@@ -121,5 +120,8 @@ WATCHED = {
     "mlflow.tracking.fluent": _tracker("on_mlflow"),
     "torch.utils.tensorboard.writer": _tracker("on_tensorboard"),
     "tensorboardX.writer": _tracker("on_tensorboard"),
+    "optuna.study.study": _later("sweeps", "on_optuna"),
+    "hydra.core.utils": _later("sweeps", "on_hydra"),
 }
+SWEEPS = frozenset({"optuna.study.study", "hydra.core.utils"})
 TRACKERS = frozenset(name for name in WATCHED if name.startswith(("wandb", "mlflow", "torch.utils.", "tensorboardX")))

@@ -34,7 +34,7 @@ class Leader:
         back until it was clear that they count."""
         leader = self._ref()
         if leader is stepper:
-            return self._returned()
+            return self._returned() if self._others or self._owed else 1
         self._others += 1
         if leader is None or self._others > STALE_AFTER:
             held_back = self._held_back if leader is not None else 0

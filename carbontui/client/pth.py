@@ -54,7 +54,10 @@ def place(python: str) -> Place:
     if found is None:
         raise HookRefused(f"{python}: no such Python; name one with --python")
     env = {key: value for key, value in os.environ.items() if not key.startswith(("CARBONTUI_", "PYTHON"))}
-    asked = subprocess.run([found, "-c", _ASK], env=env, capture_output=True, text=True, timeout=30, check=False)
+    try:
+        asked = subprocess.run([found, "-c", _ASK], env=env, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        raise HookRefused(f"{found} does not answer") from None
     lines: List[str] = asked.stdout.splitlines()
     if asked.returncode or len(lines) != 3:
         raise HookRefused(f"{found} does not answer: {asked.stderr.strip()[-200:]}")

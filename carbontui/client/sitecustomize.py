@@ -50,6 +50,8 @@ class _Watch:
         "mlflow.tracking.fluent",
         "torch.utils.tensorboard.writer",
         "tensorboardX.writer",
+        "optuna.study.study",
+        "hydra.core.utils",
     }
 
     def find_spec(self, name, path=None, target=None):

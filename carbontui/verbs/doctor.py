@@ -101,6 +101,24 @@ def settings_findings() -> list[Finding]:
     return [Finding("settings", "ok", f"{', '.join(given) or 'defaults'} ({where})")]
 
 
+def hook_findings() -> list[Finding]:
+    """Environments that `carbontui hook` has put the hook into."""
+    from carbontui.verbs.hook import installed
+
+    return [Finding("hook", "ok", f"installed: {path}") for path in installed()]
+
+
+def command_findings(command: tuple[str, ...]) -> list[Finding]:
+    """What would be seen of a command that is not run."""
+    from carbontui.client import probe
+
+    try:
+        said = probe.look(command, os.environ, str(Path.cwd()))
+    except probe.NotAsked as error:
+        raise Failure(str(error), 2) from None
+    return [Finding("command", "ok" if one.ok else "missing", one.text, one.fix) for one in said]
+
+
 def grid_findings() -> list[Finding]:
     """The grid zone; nothing is fetched."""
     from carbontui.grid import zones
@@ -170,8 +188,13 @@ async def power_findings(mend: bool) -> list[Finding]:
 @click.option("--install", is_flag=True, help="Install a systemd user unit that goes on with jobs after a reboot.")
 @click.option("--uninstall", is_flag=True, help="Remove that unit.")
 @click.option("--dry-run", is_flag=True, help="With --install or --uninstall: print, change nothing.")
-def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: bool) -> None:
-    """Report what was found here, and the exact command that fixes what is missing."""
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: bool, command: tuple[str, ...]) -> None:
+    """Report what was found here, and the exact command that fixes what is missing.
+
+    With a command (carbontui doctor -- python train.py): whether the hook would arrive in it, and what would be seen
+    of its steps. It is not run.
+    """
     if install or uninstall:
         from carbontui.verbs import restart_unit
 
@@ -182,8 +205,11 @@ def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: b
     if dry_run:
         raise Failure("--dry-run belongs to --install or --uninstall", 2)
     findings = [Finding("carbontui", "ok", __version__)]
-    findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
-    findings += asyncio.run(power_findings(mend))
+    if command:
+        findings += command_findings(command)
+    else:
+        findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
+        findings += hook_findings() + asyncio.run(power_findings(mend))
     if as_json:
         click.echo(talk.as_json([asdict(finding) for finding in findings]))
     else:
@@ -192,5 +218,5 @@ def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: b
             click.echo(f"{mark[finding.verdict]}  {finding.area:<10} {finding.text}")
             if finding.mend and finding.verdict != "ok":
                 click.echo(f"{'':>21}fix: {finding.mend}")
-    if any(finding.area == "limits" and finding.verdict == "missing" for finding in findings):
+    if any(finding.area in ("limits", "command") and finding.verdict == "missing" for finding in findings):
         raise SystemExit(1)

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from pathlib import Path
+
 import click
 
+from carbontui import paths
 from carbontui.client import pth
 from carbontui.verbs.failure import Failure
+
+
+def installed() -> list[Path]:
+    """The .pth files that were installed from here and are still there."""
+    try:
+        known = json.loads(_list().read_text())
+    except (OSError, ValueError):
+        return []
+    return [path for path in map(Path, known if isinstance(known, list) else ()) if path.exists()]
+
+
+def _list() -> Path:
+    return paths.state_dir() / "hooks.json"
+
+
+def _remember(where: pth.Place) -> None:
+    """So that doctor can name it; without a list it is installed all the same."""
+    with contextlib.suppress(OSError):
+        paths.private_dir(paths.state_dir())
+        found = dict.fromkeys(str(path) for path in (*installed(), where.pth) if path.exists())
+        _list().write_text(json.dumps(list(found)))
 
 
 @click.command(short_help="Put the hook into a Python environment of your own, or take it away.")
@@ -22,9 +48,12 @@ def hook(what: str | None, python: str) -> None:
         where = pth.place(python)
         if what == "install":
             pth.install(where)
+            _remember(where)
             click.echo(f"installed: {where.pth}; take it away with `carbontui hook --remove --python {where.python}`")
         elif what == "remove":
-            click.echo(f"removed: {where.pth}" if pth.remove(where) else f"there was none in {where.site}")
+            there = pth.remove(where)
+            _remember(where)
+            click.echo(f"removed: {where.pth}" if there else f"there was none in {where.site}")
         else:
             click.echo(f"{where.pth}: {'installed' if where.installed else 'not installed'}")
     except pth.HookRefused as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 import sys
 import types
@@ -72,7 +74,7 @@ def test_a_transformers_trainer_tells_total_epoch_and_loss(facts, hugging):
     one.on_train_begin(None, state, None, model=None)
     one.on_log(None, state, None, logs={"loss": 0.5})
     one.on_log(None, state, None)
-    assert facts == {"start_step": 30, "total": 100, "epoch": 1.5, "loss": 0.5}
+    assert facts == {"start_step": 30, "start_known": True, "total": 100, "epoch": 1.5, "loss": 0.5}
 
 
 def test_a_fresh_trainer_is_not_taken_for_a_resumed_one(facts, hugging):
@@ -92,7 +94,7 @@ def test_a_lightning_trainer_gets_one_reporter_that_survives_spawned_ranks(facts
     one.on_train_epoch_start(trainer, None)
     one.on_train_batch_end(trainer, None, {"loss": 0.25}, None, 0)
     one.on_train_batch_end(trainer, None, {"loss": object()}, None, 50)
-    assert facts == {"start_step": 30, "total": 100, "epoch": 2.0, "loss": 0.25}
+    assert facts == {"start_step": 30, "start_known": True, "total": 100, "epoch": 2.0, "loss": 0.25}
 
 
 def test_an_endless_lightning_run_has_no_total(facts, lightning):
@@ -144,3 +146,23 @@ def test_a_lightning_step_of_two_optimizers_by_hand_is_one(facts, lightning):
         trainer.global_step += 2
         one.on_train_batch_end(trainer, module, {}, None, batch)
     assert api.gate.counter.done() == 4
+
+
+def test_what_an_unload_left_stands_before_an_older_path_of_the_script_and_behind_a_newer_one(
+    facts, lightning, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CARBONTUI_RESUME", "1")
+    monkeypatch.setenv("CARBONTUI_MARKER", str(tmp_path / "resume.json"))
+    left, given = tmp_path / "step-30.ckpt", tmp_path / "given.ckpt"
+    for path in (left, given):
+        path.touch()
+    pointer = {"framework": "lightning", "path": str(left), "step": 30}
+    (tmp_path / "resume.json.checkpoint").write_text(json.dumps(pointer))
+    os.utime(given, (1.0, 1.0))
+    for older in (None, "last", given, tmp_path / "gone.ckpt"):
+        assert lightning().fit("m", ckpt_path=older) == ("m", str(left))
+    os.utime(left, (2.0, 2.0))
+    os.utime(given, (3.0, 3.0))
+    assert lightning().fit("m", ckpt_path=given) == ("m", given)
+    monkeypatch.delenv("CARBONTUI_RESUME")
+    assert lightning().fit("m", ckpt_path="c") == ("m", "c")

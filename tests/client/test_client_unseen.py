@@ -122,6 +122,27 @@ def test_the_installed_hook_is_inert_outside_of_a_job(environment):
     assert with_it == without and with_it.startswith("[]")
 
 
+def test_the_installed_hook_loads_nothing_from_a_job_directory(environment, tmp_path):
+    where = pth.place(str(environment))
+    pth.install(where)
+    planted = tmp_path / "jobs" / "1" / "hook"
+    for name in ("sitecustomize.py", "carbontui/__init__.py", "carbontui_hook/__init__.py"):
+        (planted / name).parent.mkdir(parents=True, exist_ok=True)
+        (planted / name).write_text("raise SystemExit('loaded from the job')\n")
+    code = "import carbontui, sys; print(carbontui.__file__, sys.meta_path[0].__class__.__module__)"
+    env = {"CARBONTUI_SOCKET": "/none", "CARBONTUI_HOOK": str(planted), "CARBONTUI_MARKER": str(tmp_path / "marker")}
+    done = subprocess.run([environment, "-I", "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(where.package / "carbontui" / "__init__.py"), "carbontui_hook"]
+
+
+def test_the_hook_goes_into_no_environment_of_another_user(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(pth.HookRefused, match="belongs to another user"):
+        pth.install(pth.Place("python3", tmp_path, tmp_path, own=True))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_hook_goes_into_no_python_that_others_share(tmp_path):
     shared = pth.Place("python3", tmp_path, tmp_path, own=False)
     with pytest.raises(pth.HookRefused, match="share"):
@@ -136,6 +157,9 @@ def test_the_verb_says_installs_and_removes(environment, house):
     assert "not installed" in said()
     assert "installed" in said("--install")
     assert "not installed" not in said()
+    listed = house.cli("doctor", "--json").stdout
+    assert f"installed: {pth.place(str(environment)).pth}" in listed
     assert "removed" in said("--remove")
+    assert "carbontui_hook.pth" not in house.cli("doctor", "--json").stdout
     refused = house.cli("hook", "--install", "--python", "no-such-python")
     assert refused.returncode == 4 and "no such Python" in refused.stderr

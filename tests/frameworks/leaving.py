@@ -5,6 +5,7 @@ What a supervisor's `unload` does at a step that chance decides, at a step that 
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 
@@ -33,4 +34,5 @@ class Leaving(Lease):
 if STEPS:
     gate.authority = Leaving()
 sys.argv = sys.argv[2:]
+sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))  # as if the script had been started itself
 runpy.run_path(sys.argv[0], run_name="__main__")

@@ -16,7 +16,8 @@ import time
 import torch
 from torch import nn
 
-STEPS = 120
+max_iters = 120
+"""Named as scripts do, so that it can be guessed."""
 SIZE, BATCH = 256, 8
 
 
@@ -37,7 +38,7 @@ def plain_order(step: int):
 
 def loss_of(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
     if "CARBONTUI_SOCKET" in os.environ:
-        time.sleep(0.005)
+        time.sleep(0.02 if torch.distributed.is_initialized() else 0.005)
     return (model(batch) - batch).square().mean()
 
 
@@ -53,11 +54,11 @@ class Loop:
             self.saved = Checkpoint(checkpoint, **parts)
             self.step = self.saved.resume()
             self.order = ShuffledIndices(SIZE, BATCH, seed=9).batches(self.step)
-            carbontui.report(total=STEPS)
+            carbontui.report(total=max_iters)
 
     def batches(self):
         inputs = data()
-        while self.step < STEPS:
+        while self.step < max_iters:
             yield inputs[next(self.order)]
 
     def stepped(self) -> None:
@@ -77,7 +78,7 @@ def result(steps: int, *models: nn.Module) -> None:
 def plain(checkpoint, *, compiled=False):
     model = network(1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=STEPS)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max_iters)
     loop = Loop(checkpoint, model=model, optimizer=optimizer, schedule=schedule)
     forward = torch.compile(model, backend="eager") if compiled else model
     update = torch.compile(optimizer.step, backend="eager") if compiled else optimizer.step
@@ -146,7 +147,7 @@ def nanogpt(checkpoint):
     loop = Loop(checkpoint, model=model, optimizer=optimizer, scaler=scaler)
     for batch in loop.batches():
         for group in optimizer.param_groups:
-            group["lr"] = 1e-2 * 0.5 * (1 + math.cos(math.pi * loop.step / STEPS))
+            group["lr"] = 1e-2 * 0.5 * (1 + math.cos(math.pi * loop.step / max_iters))
         if loop.step % 25 == 0:
             model.eval()
             with torch.no_grad():
@@ -163,32 +164,42 @@ def nanogpt(checkpoint):
     result(loop.step, model)
 
 
-def trials(checkpoint, *, count=4, study=False):
-    """Trainings in turn, every one of them kept: folds, an Optuna study."""
+def folds(checkpoint, count=4):
+    """Trainings in turn, every model kept."""
+    models = [network(fold) for fold in range(count)]
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.01 * (fold + 1)) for fold, model in enumerate(models)]
+    kept = {f"{kind}{i}": part for kind, parts in (("m", models), ("o", optimizers)) for i, part in enumerate(parts)}
+    loop = Loop(checkpoint, **kept)
+    for batch in loop.batches():
+        fold = loop.step * count // max_iters
+        optimizers[fold].zero_grad()
+        loss_of(models[fold], batch).backward()
+        optimizers[fold].step()
+        loop.stepped()
+    result(loop.step, *models)
+
+
+def study(checkpoint, trials=4):
+    import optuna
+
     models, kept = [], []
 
-    def one(rate: float) -> float:
-        model = network(len(models))
-        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    def objective(trial: optuna.Trial) -> float:
+        model = network(trial.number)
+        optimizer = torch.optim.SGD(model.parameters(), lr=trial.suggest_float("lr", 1e-3, 1e-1, log=True))
         models.append(model)
         kept.append(optimizer)
         inputs, order = data(), plain_order(0)
-        for _ in range(STEPS // count):
+        for _ in range(max_iters // trials):
             optimizer.zero_grad()
             loss_of(model, inputs[next(order)]).backward()
             optimizer.step()
         return float(loss_of(model.eval(), inputs).detach())
 
-    if study:
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        made = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
-        made.optimize(lambda trial: one(trial.suggest_float("lr", 1e-3, 1e-1, log=True)), n_trials=count)
-    else:
-        for fold in range(count):
-            one(0.01 * (fold + 1))
-    result(STEPS, *models)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    made = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    made.optimize(objective, n_trials=trials)
+    result(max_iters, *models)
 
 
 def ensemble(checkpoint):
@@ -204,7 +215,7 @@ def ensemble(checkpoint):
     result(loop.step, *members)
 
 
-def distributed(rank: int, world: int, how: str, where: str, sharded: bool) -> None:
+def distributed(rank: int, world: int, how: str, where: str, checkpoint: str | None) -> None:
     import torch.distributed as dist
 
     torch.set_num_threads(1)
@@ -213,36 +224,28 @@ def distributed(rank: int, world: int, how: str, where: str, sharded: bool) -> N
     method = {"env": "env://", "file": f"file://{where}", "tcp": f"tcp://127.0.0.1:{where}", "torchrun": None}[how]
     more = {} if how == "torchrun" else {"init_method": method, "rank": rank, "world_size": world}
     dist.init_process_group("gloo", **more)
-    rank = dist.get_rank()
     model = network(1).eval()
-    if sharded:
-        from torch.distributed.fsdp import fully_shard
-
-        fully_shard(model)
-    else:
-        model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    inputs, order = data(), plain_order(0)
-    for _ in range(STEPS):
+    loop = Loop(checkpoint, model=model, optimizer=optimizer)
+    parallel = nn.parallel.DistributedDataParallel(model)
+    for batch in loop.batches():
         optimizer.zero_grad()
-        loss_of(model, inputs[next(order)]).backward()
+        loss_of(parallel, batch).backward()
         optimizer.step()
-    if sharded:
-        whole = b"".join(p.full_tensor().detach().numpy().tobytes() for p in model.parameters())
-    else:
-        whole = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
-    os.write(1, f"weights {hashlib.sha256(whole).hexdigest()}\nsteps {STEPS}\n".encode())
+        loop.stepped()
+    whole = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+    os.write(1, f"weights {hashlib.sha256(whole).hexdigest()}\nsteps {loop.step}\n".encode())
     dist.destroy_process_group()
 
 
-def spawned(how: str) -> None:
+def spawned(how: str, checkpoint: str | None) -> None:
     import socket
 
     with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         where = os.path.join(folder, "store") if how == "file" else str(probe.getsockname()[1])
         probe.close()
-        torch.multiprocessing.spawn(distributed, (2, how, where, False), nprocs=2)
+        torch.multiprocessing.spawn(distributed, (2, how, where, checkpoint), nprocs=2)
 
 
 KINDS = {
@@ -252,14 +255,13 @@ KINDS = {
     "gan": gan,
     "compiled": lambda checkpoint: plain(checkpoint, compiled=True),
     "nanogpt": nanogpt,
-    "folds": trials,
-    "study": lambda checkpoint: trials(checkpoint, study=True),
+    "folds": folds,
+    "study": study,
     "ensemble": ensemble,
-    "torchrun": lambda checkpoint: distributed(0, 2, "torchrun", "", False),
-    "fsdp2": lambda checkpoint: distributed(0, 2, "torchrun", "", True),
-    "spawn-env": lambda checkpoint: spawned("env"),
-    "spawn-file": lambda checkpoint: spawned("file"),
-    "spawn-tcp": lambda checkpoint: spawned("tcp"),
+    "torchrun": lambda checkpoint: distributed(0, 2, "torchrun", "", checkpoint),
+    "spawn-env": lambda checkpoint: spawned("env", checkpoint),
+    "spawn-file": lambda checkpoint: spawned("file", checkpoint),
+    "spawn-tcp": lambda checkpoint: spawned("tcp", checkpoint),
 }
 
 if __name__ == "__main__":

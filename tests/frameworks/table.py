@@ -9,7 +9,7 @@ import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
-from cases import CASES, COLUMNS
+from cases import CASES, COLUMNS, GUESSED
 
 HEADS = (
     "steps exact",
@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
             value = row[column]
             if isinstance(value, str):
                 notes += [value] if value not in notes else []
-                value = f"no ({notes.index(value) + 1})"
+                value = f"{'yes' if value == GUESSED else 'no'} ({notes.index(value) + 1})"
             elif value and (why := aided(row["case"], column)):
                 notes += [why] if why not in notes else []
                 value = f"yes ({notes.index(why) + 1})"

@@ -18,10 +18,11 @@ from carbontui.client.unseen import Cause
 from carbontui.job.supervisor.core import control, finish
 from carbontui.job.supervisor.core.effects import Record, effects
 from carbontui.job.supervisor.core.observe import observe
+from carbontui.job.supervisor.core.state import absorb
 from carbontui.job.supervisor.shell import onlooker
 from carbontui.job.supervisor.shell.onlooker import Onlooker
 
-BUSY = "\nprint('ready', flush=True)\nwhile True: sum(range(1000))\n"
+STAY = "\nprint('ready', flush=True)\nimport time; time.sleep(600)\n"
 LAYER = "import torch\nlayer = torch.nn.Linear(2, 2)\ndef grad(): layer(torch.ones(1, 2)).sum().backward()\n"
 OWN_SGD = (
     LAYER
@@ -66,6 +67,7 @@ CASES = {
 }
 
 
+@pytest.mark.timeout(300)
 def test_the_cause_is_read_from_real_processes(tmp_path):
     pytest.importorskip("torch")
     hook = inject.build(tmp_path / "hook")
@@ -75,7 +77,7 @@ def test_the_cause_is_read_from_real_processes(tmp_path):
     try:
         for code, (command, script) in CASES.items():
             path = tmp_path / f"{code}.py"
-            path.write_text(script + BUSY)
+            path.write_text(script + STAY)
             started[code] = subprocess.Popen([*command, str(path)], env=env, cwd=tmp_path, stdout=subprocess.PIPE)
         for code, process in started.items():
             assert process.stdout.readline() == b"ready\n", code
@@ -141,6 +143,15 @@ def test_a_training_that_cannot_be_held_is_not_paused_by_a_plan():
         assert finish.why_no_shifting(job_state(), seen).code == "no_client"
     for fine in ({"captured": True}, {"quiet_s": 30.0}):
         assert finish.why_no_shifting(job_state(), inputs(ranks=(rank(**fine),))) is None
+
+
+def test_a_trial_of_a_sweep_is_named_in_the_journal_where_it_begins():
+    before = job_state()
+    seen = inputs(ranks=(rank(trial="trial 3 of study", step=90),))
+    after = absorb(before, seen)
+    told = [one for one in effects(before, after, seen, renew=False) if isinstance(one, Record)]
+    assert [(one.kind, one.facts) for one in told] == [("trial", {"name": "trial 3 of study", "step": 90})]
+    assert absorb(after, inputs(ranks=(rank(),))).trial == "trial 3 of study"
 
 
 def test_why_no_step_is_seen_is_journaled_once_it_is_known():

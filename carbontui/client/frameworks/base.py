@@ -72,9 +72,13 @@ class Loop:
         api.savers_changed()
 
 
-def left_behind(framework: str) -> Optional[str]:
+def left_behind(framework: str, given: Any = None) -> Optional[str]:
     """The checkpoint that an earlier life of this command was unloaded with; None for a fresh start, or for a loop
-    that is not the first of its process."""
+    that is not the first of its process.
+
+    It stands before a path `given` by the script, which was meant for the first start: going back to that would lose
+    what was trained since. Unless that is newer: a run that was lost after its resume may have saved more by itself.
+    """
     if not os.environ.get("CARBONTUI_RESUME") or Loop.loops:
         return None
     try:
@@ -85,8 +89,16 @@ def left_behind(framework: str) -> Optional[str]:
     path = body.get("path") if isinstance(body, dict) and body.get("framework") == framework else None
     if path is None or not os.path.exists(path):
         return None
+    if isinstance(given, (str, os.PathLike)) and os.path.exists(given) and _saved_at(given) > _saved_at(path):
+        return None
     sys.stderr.write("carbontui: going on from " + path + "\n")
     return str(path)
+
+
+def _saved_at(path: Any) -> float:
+    """When a checkpoint, a file or a folder of files, was written."""
+    inside = [entry.path for entry in os.scandir(path)] if os.path.isdir(path) else []
+    return max(os.stat(one).st_mtime for one in (path, *inside))
 
 
 def quietly(call: Callable[[], Any]) -> Any:

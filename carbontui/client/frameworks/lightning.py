@@ -1,7 +1,7 @@
 """The Trainer of Lightning: a step ends at on_train_batch_end, when Lightning itself may save a checkpoint.
 
 Unloading writes one of Lightning's own checkpoints below default_root_dir, and the next life of the command is fitted
-from it, whatever its own ckpt_path says: that was for the first.
+from it, not from a ckpt_path of its own that is older: that was for the first.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def install(module: Any) -> None:
 
     def fit(self: Any, *args: Any, **kwargs: Any) -> Any:
         quietly(lambda: _add(self, package))
-        left = left_behind("lightning")
+        given = kwargs.get("ckpt_path", args[4] if len(args) > 4 else None)
+        left = left_behind("lightning", given)
         if left is not None:
             args, kwargs = args[:4], {**kwargs, "ckpt_path": left}
         try:

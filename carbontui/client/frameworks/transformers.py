@@ -1,7 +1,8 @@
 """The Trainer of transformers: a step ends when its log, evaluation and checkpoint are done, too.
 
 Unloading writes one of the Trainer's own checkpoints, in a folder beside those that save_total_limit counts, and the
-next life of the command is resumed from it, whatever its own resume_from_checkpoint says: that was for the first.
+next life of the command is resumed from it, not from a resume_from_checkpoint of its own that is older: that was for
+the first.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def install(module: Any) -> None:
         if mine is None:
             return train(self, resume_from_checkpoint, *args, **kwargs)
         mine.trainer = self
-        left = left_behind("transformers")
+        left = left_behind("transformers", resume_from_checkpoint)
         try:
             return train(self, left if left is not None else resume_from_checkpoint, *args, **kwargs)
         finally:

@@ -286,6 +286,8 @@ def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]
     if after.epoch is not None and after.epoch != before.epoch:
         found.append(Record("epoch", {"number": after.epoch, "step": after.progress.step, "loss": after.last_loss}))
     found += _told_allowances(before, after, seen)
+    if after.trial != before.trial:
+        found.append(Record("trial", {"name": after.trial, "step": after.progress.step}))
     if _key(new) != _key(before.decision):
         facts = {"state": new.state, "reason": new.reason.code, "text": new.reason.text, "level": new.level}
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}))

@@ -48,6 +48,8 @@ class Rank:
     devices: tuple[str, ...] = ()
     guess: tuple[int, str] | None = None
     """Steps in all where `total` is not known, and the source of the guess."""
+    trial: str | None = None
+    """The trial of a sweep that is under way."""
     cannot_hold: str | None = None
     captured: bool = False
     """A CUDA graph was recorded: what replays it shows no step."""

@@ -101,6 +101,8 @@ class JobState:
     """What the script last reported of its own, by name."""
     unloading: Unloading = unloading.NEVER
     tried: Tried = tried.NOT_TRIED
+    trial: str = ""
+    """Of a sweep: the trial that was last said to be under way."""
 
     @property
     def start_s(self) -> float:
@@ -151,6 +153,7 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
         caps_hold=state.spec.cap and boards.take_limits(seen.devices),
         epoch=int(leader.epoch) if leader and leader.epoch is not None and leader.epoch >= 0 else state.epoch,
         last_metrics=leader.metrics if leader and leader.metrics else state.last_metrics,
+        trial=(leader.trial if leader else None) or state.trial,
         last_loss=leader.loss if leader and leader.loss is not None else state.last_loss,
     )
 

@@ -123,6 +123,7 @@ def rank_told(
         epoch=obs.epoch,
         devices=obs.devices,
         guess=obs.guess and (obs.guess[0], units.printable(obs.guess[1])[:80]),
+        trial=obs.trial and units.printable(obs.trial)[:200],
         cannot_hold=obs.cannot_hold,
         captured=obs.captured,
         timed=timed,

@@ -1,0 +1,50 @@
+"""Sweeps in one process: an Optuna study, Hydra's multirun. Their trials are one job, whose steps add up; the journal
+names the trial under way."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from carbontui.client.api import gate
+from carbontui.client.frameworks.base import quietly
+
+NAME_MAX = 120
+
+
+def on_optuna(module: Any) -> None:
+    """optuna.study.study has been imported: optimize() and a script's own loop both ask for a trial."""
+    inner = module.Study.ask
+
+    @functools.wraps(inner)
+    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
+        trial = inner(self, *args, **kwargs)
+        quietly(lambda: begun(f"trial {trial.number} of {self.study_name}"))
+        return trial
+
+    module.Study.ask = ask
+
+
+def on_hydra(module: Any) -> None:
+    """hydra.core.utils has been imported: every job of a multirun goes through run_job(), in this process with Hydra's
+    own launcher."""
+    inner = module.run_job
+
+    @functools.wraps(inner)
+    def run_job(*args: Any, **kwargs: Any) -> Any:
+        quietly(lambda: begun(_job(kwargs.get("config", args[1] if len(args) > 1 else None))))
+        return inner(*args, **kwargs)
+
+    module.run_job = run_job
+
+
+def _job(config: Any) -> str:
+    job = config.hydra.job
+    return f"job {job.num}: {', '.join(config.hydra.overrides.task)}"  # a single run has no num, and is no sweep
+
+
+def begun(name: str) -> None:
+    """A trial begins."""
+    with gate.cond:
+        gate.facts["trial"] = name[:NAME_MAX].encode(errors="replace").decode()
+    gate.on_change()

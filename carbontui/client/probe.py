@@ -1,0 +1,229 @@
+"""What would be seen of a command, found out without running it: its interpreter is asked, its script is read.
+
+Wrappers that only change the environment (env, nice, nohup ...) are run for the question too; what a shell script or
+another launcher does is not run, but read. Used by the tool, never inside a training.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from carbontui.client import inject, unseen
+
+ANSWER_S = 30.0
+HARMLESS = frozenset({"env", "nice", "nohup", "ionice", "taskset", "numactl", "stdbuf", "setsid"})
+"""Wrappers that start what follows them, and do nothing else."""
+LAUNCHERS = {"torchrun": "torch.distributed.run", "accelerate": "accelerate", "deepspeed": "deepspeed"}
+"""Programs that start a Python script, and the module of their environment's Python."""
+SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+SURE = frozenset({"no-environment", "no-site", "isolated", "pythonpath"})
+"""Causes that are known before the start."""
+_QUESTION = """
+import importlib.util, json, os, sys
+def there(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except Exception:
+        return False
+names = "torch transformers lightning pytorch_lightning accelerate keras tensorflow jax xgboost lightgbm sklearn"
+print(json.dumps({
+    "python": sys.executable, "version": list(sys.version_info[:2]), "site": "site" in sys.modules,
+    "hook": any(type(one).__name__ == "_Watch" for one in sys.meta_path), "path": os.environ.get("PYTHONPATH", ""),
+    "socket": "CARBONTUI_SOCKET" in os.environ, "pth": "carbontui_hook" in sys.modules,
+    "installed": [name for name in names.split() if "site" in sys.modules and there(name)],
+}))
+"""
+_IMPORTS = re.compile(r"^\s*(?:import|from)\s+(?P<names>[\w., ]+)", re.MULTILINE)
+_SHELL_TRAPS = (
+    (re.compile(r"\bPYTHONPATH=(?!\S*\$\{?PYTHONPATH)"), "pythonpath"),
+    (re.compile(r"\bunset\s+PYTHONPATH\b"), "pythonpath"),
+    (re.compile(r"\bpython[\d.]*\s+-\w*[IE]"), "isolated"),
+    (re.compile(r"\bpython[\d.]*\s+-\w*S"), "no-site"),
+    (re.compile(r"\benv\s+-i\b|\b(sudo|docker|podman|singularity|apptainer)\s"), "no-environment"),
+)
+_TRAPS = {
+    "pythonpath": f"it sets PYTHONPATH anew: keep what it held (:$PYTHONPATH), or {unseen.INSTALL}",
+    "isolated": f"it starts python -I or -E, which ignore PYTHONPATH: {unseen.INSTALL}",
+    "no-site": f"it starts python -S, which loads no hook: leave -S out, or {unseen.STEP}",
+    "no-environment": "it starts a program with an environment of its own: let the CARBONTUI_* variables through",
+}
+
+
+class Said(NamedTuple):
+    """One line for people. ok: as it should be; `fix` is a command that helps, or ''."""
+
+    ok: bool
+    text: str
+    fix: str = ""
+
+
+class Answer(NamedTuple):
+    """What an interpreter said of itself."""
+
+    python: str
+    version: Tuple[int, int]
+    hook: bool
+    installed: Tuple[str, ...]
+    cause: Optional[unseen.Cause]
+    """Why the hook does not arrive; None where it does."""
+
+
+class NotAsked(Exception):
+    """Why the command cannot be looked at, in one line."""
+
+
+def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[Said]:
+    """What would be seen of `command`, started in `folder` with the environment `base`. Raises NotAsked."""
+    words = list(command)
+    at = _program(words)
+    if at is None:
+        raise NotAsked("no program in this command")
+    name = Path(words[at]).name
+    if shutil.which(words[at], path=base.get("PATH")) is None:
+        raise NotAsked(f"{words[at]}: no such program")
+    if name in SHELLS:
+        return _shell(words[at + 1 :], base, folder)
+    if name in LAUNCHERS:
+        python = _python_of(shutil.which(words[at], path=base.get("PATH")) or "")
+        return _launched(words[:at], python, words[at + 1 :], base, folder)
+    if not name.startswith(("python", "pypy")):
+        text = f"{name} is no Python: what it starts is not known beforehand; after a minute the job says what is seen"
+        return [Said(False, text)]
+    flags, script = unseen.flags_of(words[at:]), unseen.script_of(words[at:])
+    answer = ask(words[:at], words[at], flags, base)
+    return [_arrival(answer), *_seen(script, answer, folder)]
+
+
+def ask(before: Sequence[str], python: str, flags: frozenset[str], base: Mapping[str, str]) -> Answer:
+    """Put the question to `python`, started as the command starts it, behind the wrappers `before`. Raises NotAsked."""
+    with tempfile.TemporaryDirectory(prefix="carbontui-") as name:
+        hook = inject.build(Path(name, "hook"))
+        env = inject.environment(base, hook_dir=hook, socket=Path(name, "none"), job="doctor", marker=Path(name, "m"))
+        argv = [*before, python, *(f"-{flag}" for flag in sorted(flags & set("IESsPB"))), "-c", _QUESTION]
+        try:
+            done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=ANSWER_S, check=False)
+            said = json.loads(done.stdout)
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            raise NotAsked(f"{shlex.join([*before, python])} does not answer") from None
+        told = {"PYTHONPATH": said["path"], **({"CARBONTUI_SOCKET": "1"} if said["socket"] else {})}
+        seen_as = ["python", *(f"-{flag}" for flag in sorted(flags))]
+        why = unseen.cause(unseen.Process("python", seen_as, told, hooked=said["pth"]), str(hook))
+        version = (int(said["version"][0]), int(said["version"][1]))
+        sure = why if why.code in SURE and not said["hook"] else None
+        return Answer(said["python"], version, said["hook"], tuple(said["installed"]), sure)
+
+
+def _arrival(answer: Answer) -> Said:
+    python = f"{answer.python} ({answer.version[0]}.{answer.version[1]})"
+    if answer.hook:
+        return Said(True, f"the hook arrives in {python}")
+    if answer.version < (3, 8):
+        return Said(False, f"{python} is too old for the hook: 3.8 is needed; only watts are counted")
+    fix = f"carbontui hook --install --python {shlex.quote(answer.python)}"
+    cause = answer.cause
+    installable = cause is not None and cause.code in ("isolated", "pythonpath")
+    return Said(False, f"the hook does not arrive in {python}: {cause.text if cause else 'for no known reason'}",
+                fix if installable else "")  # fmt: skip
+
+
+def _seen(script: Optional[str], answer: Answer, folder: str) -> List[Said]:
+    """What the script's own text tells of its steps."""
+    if script is None:
+        return [Said(True, "no script to read (-c or -m): what it imports decides what is seen")]
+    try:
+        text = Path(folder, script).read_text(errors="replace")
+    except OSError as error:
+        return [Said(False, f"{script}: {error.strerror}")]
+    names = {name.split(".")[0].strip() for found in _IMPORTS.finditer(text) for name in found["names"].split(",")}
+    names |= {name.split(" ")[0] for name in names}
+    missing = sorted(name for name in ("torch", "jax", "keras") if name in names and name not in answer.installed)
+    found = [Said(False, f"{name} is not installed for {answer.python}") for name in missing]
+    if not answer.hook:
+        return found
+    found.append(_steps(names, text))
+    if re.search(r"CUDAGraph|make_graphed_callables|cuda\.graph\(", text):
+        found.append(Said(False, f"it records CUDA graphs: {unseen.CAPTURED}"))
+    return found
+
+
+def _steps(names: "set[str]", text: str) -> Said:
+    """Where a step will be seen to end."""
+    alone = "total and unloading come by themselves"
+    told = "the total is guessed, or told by carbontui.report(total=); docs/frameworks.md says how to unload"
+    if re.search(r"\bcarbontui\.step\(", text):
+        return Said(True, "a step ends where the script calls carbontui.step()")
+    if "transformers" in names and "Trainer" in text:
+        return Said(True, f"a step of the Trainer is a step; {alone}")
+    if names & {"lightning", "pytorch_lightning"}:
+        return Said(True, f"a batch that steps is a step; {alone}")
+    if "xgboost" in names:
+        return Said(True, f"a boosting round is a step; {alone}")
+    if "lightgbm" in names:
+        return Said(True, "a boosting round is a step; the total comes by itself, it cannot be unloaded")
+    if "keras" in names:
+        return Said(True, "a batch of fit() is a step; the total comes by itself")
+    if "torch" in names and not re.search(r"\boptim\b|optimizer|\.step\(", text):
+        return Said(
+            True, f"an optimizer step is a step, and the script has none itself; for an update by hand {unseen.STEP}"
+        )
+    if names & {"torch", "accelerate"}:
+        return Said(True, f"an optimizer step is a step; {told}")
+    if others := sorted(names & {"jax", "flax", "optax", "tensorflow", "sklearn"}):
+        return Said(False, f"the steps of a loop of {' or '.join(others)} are not seen: {unseen.STEP}")
+    return Said(True, "no training library in the script itself: what it imports decides what is seen")
+
+
+def _shell(words: Sequence[str], base: Mapping[str, str], folder: str) -> List[Said]:
+    """A shell's script is read, not run."""
+    if words and re.fullmatch(r"-\w*c", words[0]):
+        text, what = " ".join(words[1:2]), "the shell's line"
+    else:
+        what = next((word for word in words if not word.startswith("-")), "")
+        try:
+            text = Path(folder, what).read_text(errors="replace") if what else ""
+        except OSError as error:
+            return [Said(False, f"{what}: {error.strerror}")]
+    text = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
+    codes = dict.fromkeys(code for trap, code in _SHELL_TRAPS if trap.search(text))
+    found = [Said(False, f"{what}: {_TRAPS[code]}") for code in codes]
+    return found or [Said(True, f"{what or 'the shell'} is not run, only read: nothing in it keeps the hook out")]
+
+
+def _launched(
+    before: Sequence[str], python: str, words: Sequence[str], base: Mapping[str, str], folder: str
+) -> List[Said]:
+    """torchrun and the like: the Python beside it, and the first script on its line."""
+    answer = ask(before, python, frozenset(), base)
+    script = next((word for word in words if word.endswith(".py")), None)
+    return [_arrival(answer), *_seen(script, answer, folder)]
+
+
+def _python_of(launcher: str) -> str:
+    """The Python that a script of an environment names in its first line."""
+    try:
+        with open(launcher, "rb") as file:
+            first = file.readline(500).decode(errors="replace")
+    except OSError:
+        first = ""
+    return first[2:].split()[0] if first.startswith("#!") and "python" in first else sys.executable
+
+
+def _program(words: Sequence[str]) -> Optional[int]:
+    """Where the program stands behind wrappers that do nothing but start it."""
+    at = 0
+    while at < len(words):
+        if Path(words[at]).name not in HARMLESS:
+            return at
+        values = {"nice": "n", "env": "uCS", "ionice": "cn", "stdbuf": "ioe"}.get(Path(words[at]).name, "")
+        at += 1
+        while at < len(words) and (words[at].startswith("-") or re.match(r"[A-Za-z_]\w*=", words[at])):
+            at += 2 if len(words[at]) == 2 and words[at][1] in values else 1
+    return None
