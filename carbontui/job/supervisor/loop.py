@@ -25,7 +25,6 @@ from carbontui.job.supervisor.core import (
     allowances,
     boards,
     control,
-    machine,
     progress,
     state,
     trying,
@@ -39,6 +38,7 @@ from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.history import History
 from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.recorder import Recorder, say
+from carbontui.job.supervisor.record.so_far import totals_so_far
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
 from carbontui.job.supervisor.shell.calibrator import Calibrator
@@ -69,8 +69,6 @@ LAST_LOOK_S = 0.1
 """What is sent last must have left before the sockets are closed."""
 LAST_COUNT_S = 0.5
 """How long the end of the training waits for a last look at its boards; without one the last sample is the end."""
-AVOIDED_FROM_S = 60.0
-"""Work done before a saving is claimed: of a shorter run the start, which draws less, would look like one."""
 
 
 class Supervisor:
@@ -362,18 +360,7 @@ class Supervisor:
         return seen
 
     def _account(self, seen: Inputs) -> None:
-        now = self.cell.state
-        enough = now.progress.done_s >= AVOIDED_FROM_S
-        total_s, elapsed_s = now.progress.total_s, max(0.0, seen.now_s - now.start_s)
-        totals = self.accounting.totals(
-            start_s=now.start_s,
-            done_s=now.progress.done_s,
-            full_wall_w=machine.full_wall_w(now, seen) if enough else None,
-            nowcast=now.outlook.value_at(seen.now_s) if now.outlook else None,
-            gpus=len(seen.devices),
-            past_s=None if total_s is None else min(total_s, elapsed_s),
-        )
-        self.cell.replace(totals=totals)
+        self.cell.replace(totals=totals_so_far(self.accounting, self.cell.state, seen))
 
     def _show(self, seen: Inputs, *, changed: bool) -> None:
         """Viewers see this moment; a change of state reaches all of them, and the disk, at once."""

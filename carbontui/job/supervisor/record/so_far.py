@@ -1,0 +1,25 @@
+"""What a job has used so far: the account asked with what the state knows."""
+
+from __future__ import annotations
+
+from carbontui.job.supervisor.core import machine
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.state import JobState, Totals
+from carbontui.job.supervisor.record.accounting import Accounting
+
+AVOIDED_FROM_S = 60.0
+"""Work done before a saving is claimed: of a shorter run the start, which draws less, would look like one."""
+
+
+def totals_so_far(accounting: Accounting, now: JobState, seen: Inputs) -> Totals:
+    """Energy, grams, avoided and money at this moment."""
+    enough = now.progress.done_s >= AVOIDED_FROM_S
+    total_s, elapsed_s = now.progress.total_s, max(0.0, seen.now_s - now.start_s)
+    return accounting.totals(
+        start_s=now.start_s,
+        done_s=now.progress.done_s,
+        full_wall_w=machine.full_wall_w(now, seen) if enough else None,
+        nowcast=now.outlook.value_at(seen.now_s) if now.outlook else None,
+        gpus=len(seen.devices),
+        past_s=None if total_s is None else min(total_s, elapsed_s),
+    )
