@@ -132,6 +132,10 @@ class Gpu(Struct, frozen=True):
     """The part of `power_w` that is this job's, where others use the board too; null where nobody does."""
     node: str | None = None
     """The machine it is in, of a job on several."""
+    temp_c: float | None = None
+    sm_mhz: float | None = None
+    slowed: str = ""
+    """What holds its clock down, in words; '' where nothing does."""
 
 
 class Cost(Struct, frozen=True):

@@ -188,6 +188,9 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
             PARKED_W + 1.5 * math.cos(i * 1.3),
             (61 << 30) + (i << 28) if state != "unloaded" else 0,
             0.0 if still else 0.97 - 0.01 * (i % 3),
+            temp_c=41.0 if still else 58.0,
+            sm_mhz=345.0 if still else 1410.0,
+            slowed="" if still else "its power limit",
         )
         for i in range(gpus)
     )
@@ -277,9 +280,10 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         notices=notices,
         provenance=prov,
     )
+    of_boards = {board.uuid: tuple(past) for board in boards}
     series = p.ChartSeries(
         now=units.iso(now),
-        watts=p.Watts(units.iso(START), SLOT_S, tuple(round(w, 1) for w in past), {}),
+        watts=p.Watts(units.iso(START), SLOT_S, tuple(round(w, 1) for w in past), of_boards),
         intensity=p.Band(
             units.iso(START),
             SLOT_S,

@@ -184,3 +184,14 @@ def test_the_narrator_says_each_change_once() -> None:
     assert "energy: 4.65 kWh (estimated)" in out.getvalue(), "no page explains a mark here"
     assert "emitted: 865 g CO₂" in out.getvalue() and "deadline" in out.getvalue()
     assert all(ord(char) < 0x2500 for char in out.getvalue())
+
+
+def test_a_board_says_what_slows_it_and_shows_its_watts_so_far() -> None:
+    from carbontui.tui.glyphs import ASCII, BLOCKS
+    from carbontui.tui.screens.page_rows import board_rows
+
+    told = ["".join(text for text, _ in row) for row in board_rows(picture(), BLOCKS)]
+    assert told[0] == "boards" and "246 W of 250 W  58 °C · 1410 MHz · 97% busy" in told[1]
+    assert told[2].strip() == "slowed by its power limit" and set(told[3].strip()) <= set(BLOCKS.bar)
+    assert not any("slowed" in "".join(text for text, _ in row) for row in board_rows(picture("paused"), ASCII))
+    assert board_rows(picture("done"), BLOCKS) == []

@@ -84,6 +84,43 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
     return rows
 
 
+def board_rows(picture: Picture, glyphs: Glyphs) -> list[CellRow]:
+    """Each board as it is now, and its watts so far, the lowest to its limit."""
+    gpus, watts = picture.status.gpus, picture.series.watts
+    rows: list[CellRow] = [[("boards", "title")]] if gpus else []
+    for place, gpu in enumerate(gpus):
+        number = place if gpu.index is None else gpu.index
+        where = f"{gpu.node} " if gpu.node else ""
+        limit = "" if gpu.limit_w is None else f" of {gpu.limit_w:.0f} W"
+        rows.append([(f"{where}GPU {number} ", "text"), (f"{units.fmt_watts(gpu.power_w)}{limit}", "strong")])
+        told = [
+            "" if gpu.temp_c is None else f"{gpu.temp_c:.0f} °C",
+            "" if gpu.sm_mhz is None else f"{gpu.sm_mhz:.0f} MHz",
+            "" if gpu.util is None else f"{gpu.util:.0%} busy",
+            "" if gpu.memory_used_b is None else f"{gpu.memory_used_b / 2**30:.1f} GiB",
+            "" if gpu.parked_w is None else f"parked {gpu.parked_w:.0f} W",
+        ]
+        rows[-1].append((f"  {' · '.join(filter(None, told))}", "text"))
+        if gpu.slowed:
+            rows.append([(f"{'':>6}", "dim"), (f"slowed by {gpu.slowed}", "warning")])
+        history = watts.gpus_w.get(gpu.uuid, ()) if watts is not None else ()
+        if line := _history(history, gpu.limit_w, glyphs):
+            rows.append([(f"{'':>6}", "dim"), (line, "running")])
+    return [*rows, []] if rows else []
+
+
+def _history(values: tuple[float | None, ...], limit_w: float | None, glyphs: Glyphs) -> str:
+    """The last watts in one row, 0 to the limit (or the highest seen)."""
+    shown = values[-HISTORY_CELLS:]
+    top = max([value for value in (*shown, limit_w) if value is not None], default=0.0)
+    if len(shown) < 2 or top <= 0:
+        return ""
+    return "".join(" " if v is None else glyphs.bar[min(8, round(v / top * 8))] for v in shown)
+
+
+HISTORY_CELLS = 90
+
+
 def ability_rows(answer: protocol.AbilitiesAnswer) -> list[CellRow]:
     """The capability table by device, then the speed curve of this job."""
     rows: list[CellRow] = []

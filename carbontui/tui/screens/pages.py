@@ -64,11 +64,11 @@ class OpensPages(Screen[str | None]):
 
     def action_abilities(self) -> None:
         # open before the answer is there, or the next key would still be the dashboard's
-        page = self._read("what can be measured and done here", [[(" asking the supervisor …", "dim")]])
+        page = self._read("boards, and what can be measured and done here", [[(" asking the supervisor …", "dim")]])
         page.run_worker(self._fill_abilities(page))
 
     async def _fill_abilities(self, page: Read) -> None:
-        from carbontui.tui.screens.page_rows import ability_rows
+        from carbontui.tui.screens.page_rows import ability_rows, board_rows
 
         try:
             answer = await self.feed.request(protocol.AbilitiesAsk(0))
@@ -76,7 +76,8 @@ class OpensPages(Screen[str | None]):
             page.fill([[(f" {error}", "fault")]])
             return
         assert isinstance(answer, protocol.AbilitiesAnswer)
-        page.fill(ability_rows(answer))
+        boards = board_rows(self.picture, self.glyphs) if self.picture is not None else []
+        page.fill([*boards, *ability_rows(answer)])
 
     def _read(self, title: str, rows: list[CellRow]) -> Read:
         from carbontui.tui.screens.read import Read

@@ -148,9 +148,27 @@ def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:
         memory_used_b=reading.memory_used_b,
         util=reading.util,
         index=reading.index,
+        temp_c=reading.temp_c,
+        sm_mhz=reading.sm_mhz,
+        slowed=slowed(reading.reasons),
         own_w=None if reading.share is None or reading.own_w is None else round(reading.own_w, 2),
         node=reading.node or None,
     )
+
+
+SLOWS = {
+    0x4: "its power limit",
+    0x8: "the hardware (slowdown)",
+    0x20: "heat",
+    0x40: "heat (hardware)",
+    0x80: "the power supply (brake)",
+}
+"""NVML's clock-event reasons that hold a board's clock down (nvmlClocksEventReason*, NVML reference)."""
+
+
+def slowed(reasons: int | None) -> str:
+    """What holds a board's clock down, in words; '' where nothing does or it is not told."""
+    return ", ".join(text for bit, text in SLOWS.items() if (reasons or 0) & bit)
 
 
 def _blank(gpu: protocol.Gpu) -> protocol.Gpu:
