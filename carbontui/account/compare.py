@@ -48,6 +48,29 @@ class Elsewhere(NamedTuple):
     kwh: float
     gco2_g: float | None
     how: str
+    cost: float | None = None
+    """What renting the boards for that time costs, in the currency of the price; None without one."""
+
+
+class Throughput(NamedTuple):
+    """A published rate of a training on one board; comparable inside one task, precision and source alone."""
+
+    task: str
+    source: str
+    precision: str
+    gpu: str
+    rate: float
+
+
+class Rented(NamedTuple):
+    """A board that can be rented: per board and hour. `intensity` is the region's yearly mean, None where not known."""
+
+    provider: str
+    region: str
+    gpu: str
+    per_hour: float
+    date: str
+    intensity: float | None
 
 
 def known(name: str, boards: Iterable[BoardSpec]) -> BoardSpec | None:
@@ -70,22 +93,66 @@ def speed(there: BoardSpec, here: BoardSpec, precision: Precision) -> float | No
     return TFLOPS_SHARE * a / b + BANDWIDTH_SHARE * there.bandwidth_gbs / here.bandwidth_gbs
 
 
+def published(
+    rates: Iterable[Throughput], task: str, precision: Precision, here: BoardSpec
+) -> dict[str, tuple[float, str]]:
+    """{short name: (speed against `here`, source)} for a task; of several sources the one whose name sorts last, which
+    is the newest version. Empty where no source has the board at hand."""
+    found: dict[str, tuple[float, str]] = {}
+    matching = [rate for rate in rates if rate.task == task and rate.precision == precision]
+    for source in sorted({rate.source for rate in matching}):
+        same = {rate.gpu: rate.rate for rate in matching if rate.source == source}
+        if own := same.get(here.short):
+            found |= {gpu: (rate / own, f"{task}, {source}") for gpu, rate in same.items()}
+    return found
+
+
+def rented(work: Work, elsewhere: Iterable[Elsewhere], offers: Iterable[Rented]) -> list[Elsewhere]:
+    """The same work on rented boards, cheapest first; `elsewhere` are the boards as `on_boards` has them."""
+    by_board = {row.name: row for row in elsewhere}
+    found = []
+    for offer in offers:
+        row = by_board.get(offer.gpu)
+        if row is None:
+            continue
+        name = " ".join(filter(None, (offer.provider, offer.region, offer.gpu)))
+        cost = offer.per_hour * work.boards * row.time_s / 3600.0
+        how = f"{row.how}; {offer.per_hour:g} per board and hour, {offer.date}"
+        found.append(row._replace(name=name, gco2_g=_times(row.kwh, offer.intensity), how=how, cost=cost))
+    return sorted(found, key=lambda row: row.cost or 0.0)
+
+
 def on_boards(
-    work: Work, here: BoardSpec, boards: Iterable[BoardSpec], *, precision: Precision, told: Mapping[str, float]
+    work: Work,
+    here: BoardSpec,
+    boards: Iterable[BoardSpec],
+    *,
+    precision: Precision,
+    told: Mapping[str, float],
+    measured: Mapping[str, tuple[float, str]] | None = None,
 ) -> list[Elsewhere]:
     """The same work on as many of each board that holds it in memory, least energy first. `told` are speeds a person
-    gave, by short name."""
+    gave, by short name; `measured` what was published of a like task."""
     found = []
     for board in boards:
         given = next((factor for name, factor in told.items() if known(name, [board])), None)
-        factor = 1.0 if board == here else given or speed(board, here, precision)
+        known_rate = (measured or {}).get(board.short)
+        factor = 1.0 if board == here else given or (known_rate[0] if known_rate else speed(board, here, precision))
         fits = work.memory_used_b is None or board.memory_gb * 1e9 >= work.memory_used_b / work.boards
         if factor is None or not fits:
             continue
         time_s = work.work_s / factor
         watts = work.boards_w * board.tdp_w / here.tdp_w + work.rest_w
         kwh = joules_to_kwh(watts * time_s)
-        how = "measured" if board == here else "speed as given" if given else "rough rule"
+        how = (
+            "measured"
+            if board == here
+            else "speed as given"
+            if given
+            else known_rate[1]
+            if known_rate
+            else "rough rule"
+        )
         found.append(Elsewhere(board.short, factor, time_s, kwh, _times(kwh, work.intensity), how))
     return sorted(found, key=lambda other: other.kwh)
 

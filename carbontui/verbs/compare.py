@@ -9,7 +9,7 @@ import click
 
 from carbontui import __version__, units
 from carbontui.account import compare as comparing
-from carbontui.account.compare import BoardSpec, Elsewhere, Precision, Work
+from carbontui.account.compare import BoardSpec, Elsewhere, Precision, Rented, Throughput, Work
 from carbontui.reports import story
 from carbontui.verbs import talk
 from carbontui.verbs.completion import any_jobs
@@ -50,6 +50,43 @@ def _grids() -> dict[str, tuple[float, str]]:
     }
 
 
+def _rates() -> list[Throughput]:
+    return [
+        Throughput(row["task"], row["source"], row["precision"], row["gpu"], float(row["rate"]))
+        for row in _rows("throughput.csv")
+    ]
+
+
+def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
+    """The dated example prices, and before them what a person gives: "crusoe:H100 SXM5 80GB=3.9"."""
+    given = []
+    for text in texts:
+        where, _, price = text.rpartition("=")
+        provider, _, name = where.partition(":")
+        board = comparing.known(name, every)
+        try:
+            value = float(price)
+        except ValueError:
+            value = -1.0
+        if not provider or not 0 < value < 1e6:
+            raise Failure(f'--cloud-price {text!r} is not a price; write it like "crusoe:H100 SXM5 80GB=3.9"', 2)
+        if board is None:
+            raise Failure(f"--cloud-price: no board {name!r} in the table; --list shows them", 2)
+        given.append(Rented(provider, "", board.short, value, "as given", None))
+    table = [
+        Rented(
+            row["provider"],
+            row["region"],
+            row["gpu"],
+            float(row["usd_per_gpu_hour"]),
+            f"USD, {row['date']}",
+            float(row["gco2_per_kwh"]) if row["gco2_per_kwh"] else None,
+        )
+        for row in _rows("cloud-prices.csv")
+    ]
+    return [*given, *table]
+
+
 def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float]:
     found = {}
     for text in texts:
@@ -71,6 +108,11 @@ def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float
 @click.option("--gpu", metavar="NAME", help="The board the job ran on, where it is not found by its name.")
 @click.option("--precision", type=click.Choice(["fp16", "fp32"]), default="fp16", show_default=True)
 @click.option("--speedup", multiple=True, metavar="GPU=FACTOR", help="A speed you know, instead of the rough rule.")
+@click.option(
+    "--task", metavar="NAME", help="A published training like yours: resnet50, bert_base_squad, mlperf-bert ..."
+)
+@click.option("--clouds", is_flag=True, help="Rented boards at dated example prices, cheapest first.")
+@click.option("--cloud-price", multiple=True, metavar="WHO:GPU=PRICE", help="A price per board and hour that you know.")
 @click.option("--zones", is_flag=True, help="Countries instead of boards.")
 @click.option("--all", "every_row", is_flag=True, help="Every row.")
 @click.option("--list", "show", is_flag=True, help="List the boards that are known.")
@@ -80,6 +122,9 @@ def compare(
     gpu: str | None,
     precision: Precision,
     speedup: tuple[str, ...],
+    task: str | None,
+    clouds: bool,
+    cloud_price: tuple[str, ...],
     zones: bool,
     every_row: bool,
     show: bool,
@@ -91,19 +136,36 @@ def compare(
         for board in every:
             click.echo(board.short)
         return
-    told = _speedups(speedup, every)
+    told, rates = _speedups(speedup, every), _rates()
+    offers = _offers(cloud_price, every) if clouds or cloud_price else []
+    if task is not None and task not in {rate.task for rate in rates}:
+        names = ", ".join(sorted({rate.task for rate in rates}))
+        raise Failure(f"--task: nothing published of {task!r} here; there are {names}", 2)
+    if zones and offers:
+        raise Failure("--zones and --clouds are two questions; ask one", 2)
     try:
         run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
     except story.NoStory as error:
         raise Failure(str(error), 3) from None
-    work = _work(run)
+    work, own = _work(run), None
     if zones:
         rows, here = comparing.on_grids(work, _grids()), None
     else:
         here = _here(run, gpu, every)
-        rows = comparing.on_boards(work, here, every, precision=precision, told=told)
+        known = {} if task is None else comparing.published(rates, task, precision, here)
+        if task is not None and not known:
+            click.echo(
+                f"carbontui: nothing published of {task} in {precision} on {here.short}: the rough rule", err=True
+            )
+        rows = comparing.on_boards(work, here, every, precision=precision, told=told, measured=known)
+        if offers:
+            own = next((row for row in rows if row.name == here.short), None)
+            rows = comparing.rented(work, rows, offers)
     if as_json:
         click.echo(talk.as_json([row._asdict() for row in rows]))
+        return
+    if offers:
+        _print_offers(rows, own, every_row=every_row)
         return
     _print(rows, here, run, every_row=every_row)
 
@@ -132,6 +194,25 @@ def _here(run: story.RunStory, gpu: str | None, every: list[BoardSpec]) -> Board
     if here is None:
         raise Failure(f"no published figures of {gpu or names[0]!r} here; name one like it with --gpu (--list)", 2)
     return here
+
+
+def _print_offers(rows: list[Elsewhere], own: Elsewhere | None, *, every_row: bool) -> None:
+    if not rows:
+        raise Failure("no offer is of a board that holds this work", 3)
+    shown = rows if every_row else rows[:SHOWN]
+    width = max(len(row.name) for row in shown)
+    click.echo(f"{'':<{width}}  {'price':>10}  {'time':>9}  {'energy':>9}  {'CO2':>8}")
+    for row in shown:
+        cells = f"{row.cost or 0.0:>10,.2f}  {units.fmt_duration(row.time_s):>9}  {units.fmt_kwh(row.kwh):>9}"
+        click.echo(f"{row.name:<{width}}  {cells}  {units.fmt_grams(row.gco2_g):>8}  {row.how}")
+    if len(shown) < len(rows):
+        click.echo(f"... {len(rows) - len(shown)} more with --all")
+    if own is not None and own.gco2_g is not None:
+        less = [row for row in rows if row.gco2_g is not None and row.gco2_g < own.gco2_g]
+        here = f"here: {units.fmt_kwh(own.kwh)}, {units.fmt_grams(own.gco2_g)}"
+        click.echo(f"{here}; {len(less)} of these emit less" if less else f"{here}; staying is best: none emits less")
+    click.echo("example prices age in weeks: ask the provider; regions by the yearly mean of their grid")
+    click.echo(MOVES_NOTHING)
 
 
 def _print(rows: list[Elsewhere], here: BoardSpec | None, run: story.RunStory, *, every_row: bool) -> None:

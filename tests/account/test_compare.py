@@ -12,7 +12,7 @@ import runs
 
 from carbontui import cli
 from carbontui.account import compare
-from carbontui.account.compare import BoardSpec, Work
+from carbontui.account.compare import BoardSpec, Throughput, Work
 from carbontui.verbs.compare import boards
 
 OLD = BoardSpec("Old", "old", 16, 500.0, 10.0, 50.0, 250.0)
@@ -68,3 +68,54 @@ def test_the_verb_ranks_boards_and_countries_and_says_that_it_moves_nothing(tmp_
     for words in ((), ("--gpu", "abacus"), ("--gpu", "T4", "--speedup", "T4"), ("--gpu", "T4", "--speedup", "x=2")):
         refused = carbontui(*words)
         assert refused.exit_code != 0 and len(refused.output.splitlines()) == 1, words
+
+
+def test_a_published_rate_of_a_like_task_stands_above_the_rule_and_below_a_persons_word():
+    rates = [
+        Throughput("resnet50", "v1", "fp16", "A", 100.0),
+        Throughput("resnet50", "v1", "fp16", "B", 250.0),
+        Throughput("resnet50", "v2", "fp16", "B", 999.0),
+        Throughput("resnet50", "v1", "fp32", "B", 50.0),
+    ]
+    here = BoardSpec("A", "A", 40, 1000, 20, 300, 400)
+    there = BoardSpec("B", "B", 40, 1000, 20, 300, 400)
+    known = compare.published(rates, "resnet50", "fp16", here)
+    assert known["B"] == (2.5, "resnet50, v1"), "never across sources"
+    assert compare.published(rates, "bert", "fp16", here) == {}
+    work = compare.Work(3600.0, 400.0, 50.0, 1, 300.0)
+    rows = {r.name: r for r in compare.on_boards(work, here, [here, there], precision="fp16", told={}, measured=known)}
+    assert rows["B"].speed == 2.5 and rows["B"].how == "resnet50, v1" and rows["A"].how == "measured"
+    told = compare.on_boards(work, here, [there], precision="fp16", told={"B": 3.0}, measured=known)
+    assert told[0].speed == 3.0 and told[0].how == "speed as given"
+
+
+def test_rented_boards_cost_their_hours_and_emit_by_their_region():
+    here = BoardSpec("A", "A", 40, 1000, 20, 300, 400)
+    work = compare.Work(7200.0, 400.0, 50.0, 2, 300.0)
+    rows = compare.on_boards(work, here, [here], precision="fp16", told={})
+    offers = [compare.Rented("x", "north", "A", 3.0, "2026", 20.0), compare.Rented("y", "", "A", 2.0, "as given", None),
+              compare.Rented("z", "", "C", 1.0, "2026", 1.0)]  # fmt: skip
+    cheap, dear = compare.rented(work, rows, offers)
+    assert (cheap.name, cheap.cost, cheap.gco2_g) == ("y A", 8.0, None)
+    assert dear.cost == 12.0 and dear.gco2_g == pytest.approx(dear.kwh * 20.0)
+
+
+def test_the_verb_knows_tasks_and_prices_and_refuses_what_it_does_not(tmp_path):
+    job = runs.make(tmp_path)
+
+    def run(*words):
+        return CliRunner().invoke(cli.cli, ["compare", job.id, *words], env={"CARBONTUI_HOME": str(tmp_path)})
+
+    done = run("--gpu", "A100 SXM4 80GB", "--task", "resnet50", "--all")
+    assert done.exit_code == 0 and "resnet50, Lambda v1" in done.output and "rough rule" in done.output
+    done = run("--gpu", "A100 SXM4 80GB", "--cloud-price", "crusoe:H100 SXM5 80GB=0.01")
+    assert done.exit_code == 0 and "crusoe H100 SXM5 80GB" in done.output.splitlines()[1]
+    assert "ask the provider" in done.output and "moves no job" in done.output
+    for words, said in (
+        (["--task", "chess"], "nothing published of 'chess'"),
+        (["--cloud-price", "crusoe:H100=-3"], "is not a price"),
+        (["--cloud-price", "crusoe:Warp9=3"], "no board 'Warp9'"),
+        (["--zones", "--clouds"], "two questions"),
+    ):
+        done = run("--gpu", "A100 SXM4 80GB", *words)
+        assert done.exit_code != 0 and said in done.output and "Traceback" not in done.output
