@@ -160,6 +160,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--simulated", help="a SimulatedSpec as JSON")
     parser.add_argument("--job", default="")
     parser.add_argument("--owner", help="pid and start time of the supervisor, for who looks at the process table")
+    parser.add_argument("--apart", default="", help="of the jobs that keep their leases in a place of their own, which")
     parser.add_argument("--monitor", action="store_true", help="never write a limit")
     parser.add_argument("--probing", action="store_true", help="with --monitor: still ask what could be set")
     parser.add_argument(
@@ -181,6 +182,7 @@ def main(argv: list[str] | None = None) -> int:
     else:
         backend = _nvml()
     host = Host(options.rapl) if options.rapl else Host()
+    host.cpu_time.apart = options.apart.encode()
     store = None if simulated else LeaseStore()
     agent = Agent(wire.send, backend, host, store, options.job, monitor=options.monitor, probing=options.probing)
     agent.sampler.start()

@@ -52,6 +52,8 @@ class CpuTime:
         self._machine = machine
         self._root = root
         self._cgroups = cgroups
+        self.apart = b""
+        """Which leases our job keeps: jobs with other ones (a container, a test) share no machine with it."""
         self._agents: dict[tuple[int, int], bytes] = {}
         self._at_s: float | None = None
         self._before: tuple[int, int, float] | None = None
@@ -99,7 +101,9 @@ class CpuTime:
             words = (self._root / str(one.pid) / "cmdline").read_bytes().split(b"\0")
         except OSError:
             return b""
-        return words[words.index(b"--job") + 1] if AGENT in words[:6] and b"--job" in words[:-1] else b""
+        if AGENT not in words[:6] or _after(words, b"--apart") != self.apart:
+            return b""
+        return _after(words, b"--job")
 
     def _cgroup_s(self, pid: int) -> float | None:
         """CPU seconds of the batch job that a process belongs to; None where no batch system has made it a cgroup."""
@@ -112,6 +116,11 @@ class CpuTime:
             return int(stat.split("usage_usec", 1)[1].split()[0]) / 1e6
         except (OSError, ValueError, IndexError):
             return None
+
+
+def _after(words: list[bytes], flag: bytes) -> bytes:
+    """The word after `flag` on a command line; empty where there is none."""
+    return words[words.index(flag) + 1] if flag in words[:-1] else b""
 
 
 def processes(root: Path) -> Iterator[Running]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import socket
 import sys
@@ -241,6 +242,8 @@ class AgentHandle:
         arguments = ["--fd", str(theirs.fileno()), "--job", self._job, "--owner", orphans.owner()]
         if self.simulated is not None:
             arguments += ["--simulated", msgspec.json.encode(self.simulated).decode()]
+        if apart := os.environ.get("CARBONTUI_LEASE_DIR"):
+            arguments += ["--apart", hashlib.sha256(os.fsencode(apart)).hexdigest()[:12]]
         if self._monitor:
             arguments.append("--monitor")
         if self._probing:

@@ -205,6 +205,7 @@ def test_agents_of_other_jobs_are_counted_and_a_station_is_none(tmp_path: Path) 
     has(13, "python3", *agent, "b2")  # its successor
     has(14, "python3", *agent, "station", "--monitor")
     has(15, "bash", "bash", "-c", "carbontui.power.agent --job c3")
+    has(16, "python3", *agent, "d4", "--apart", "f00")  # its leases are kept elsewhere: a container
     clock = CpuTime(lambda: (0, 0), tmp_path)
     assert clock._jobs(list(cpu_time.processes(tmp_path))) == {b"a1", b"b2"}
     clock.part((11,), 0.0)
