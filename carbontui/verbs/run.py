@@ -166,6 +166,9 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @click.option("--not-above", help="Wait while the grid is above this intensity, like 300g (per kWh).")
 @click.option("--max-wait", help="But no longer than this at a time (default 6h).")
+@click.option("--price-per-kwh", type=Finite(), help="A flat electricity price, where no source gives one.")
+@click.option("--pue", type=Finite(1), help="Power usage effectiveness of the building (default 1).")
+@click.option("--host-w", type=Finite(0), help="Watts of the machine beside GPU and CPU.")
 @click.option("--max-pause", help="The longest single pause, like 4h.")
 @click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
 @click.option("--metrics", help="Figures for Prometheus: node-exporter's textfile folder, or a path ending in .sock.")
@@ -198,6 +201,9 @@ def run(
     currency: str | None,
     not_above: str | None,
     max_wait: str | None,
+    price_per_kwh: float | None,
+    pue: float | None,
+    host_w: float | None,
     max_pause: str | None,
     log_path: str | None,
     metrics: str | None,
@@ -234,6 +240,9 @@ def run(
         "carbon_price": carbon_price,
         "gpu_price": gpu_price,
         "currency": currency,
+        "price_per_kwh": price_per_kwh,
+        "pue": pue,
+        "host_w": host_w,
         "max_pause": max_pause,
         "metrics": metrics,
     }
