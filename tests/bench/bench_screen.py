@@ -100,7 +100,16 @@ async def ours(seconds: float, gpus: int, folder: Path) -> dict[str, float]:
             terminal.close()
 
 
-PAGES = {"help": "?", "sources": "i", "doctor": "d", "log": "l", "pause for": "P", "stop": "S", "typed budget": "e"}
+PAGES = {
+    "help": "?",
+    "sources": "i",
+    "boards": "d",
+    "plan": "w",
+    "log": "l",
+    "pause for": "P",
+    "stop": "S",
+    "typed budget": "e",
+}
 
 
 async def pages(folder: Path, seconds: int = 5) -> tuple[int, dict[str, tuple[int, float, int]]]:
