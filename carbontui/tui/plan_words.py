@@ -58,14 +58,14 @@ def course_rows(picture: Picture, width: int) -> list[CellRow]:
     if plan is None:
         return [[(f" no plan yet: {picture.status.reason.text}", "dim")]]
     wide = width >= 84
-    head = f" {'WHEN':<24}{'LEVEL':<13}{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}" + ("  WHY" if wide else "")
+    head = f" {'WHEN':<23}{'LEVEL':<11}{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}" + ("  WHY" if wide else "")
     rows: list[CellRow] = [[(head, "dim")]]
     infos = table(plan)
     for one in plan.windows:
         info = infos.get(one.level)
         ink = words.KIND_STYLE[info.kind] if info else "text"
         when = span(one.start, one.end, picture.now_s)
-        row: CellRow = [(f" {when:<24}", "text"), (f"{words.level_name(one.level, plan.table):<13}", ink)]
+        row: CellRow = [(f" {when:<23}", "text"), (f"{words.level_name(one.level, plan.table):<11}", ink)]
         gains = f"{units.fmt_grams(one.gain_g)}" if abs(one.gain_g) >= units.LEAST_G else "–"
         row.append((f"{one.g_per_kwh:>6.0f}{units.fmt_grams(one.gco2_g):>9}", "text"))
         row.append((f"{gains:>9}", "running" if one.gain_g >= units.LEAST_G else "dim"))

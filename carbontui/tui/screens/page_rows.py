@@ -118,7 +118,7 @@ def _history(values: tuple[float | None, ...], limit_w: float | None, glyphs: Gl
     return "".join(" " if v is None else glyphs.bar[min(8, round(v / top * 8))] for v in shown)
 
 
-HISTORY_CELLS = 90
+HISTORY_CELLS = 50
 
 
 def ability_rows(answer: protocol.AbilitiesAnswer) -> list[CellRow]:
