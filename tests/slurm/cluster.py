@@ -38,7 +38,7 @@ TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=5
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,sched_interval=2,bf_interval=5
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SlurmdParameters=config_overrides
