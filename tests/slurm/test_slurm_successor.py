@@ -79,8 +79,8 @@ def test_a_training_leaves_before_its_time_limit_and_its_successor_ends_it_bit_i
     assert time.monotonic() - since < 115
     assert "goes on as Slurm job" in one.output(first)
     got = lambda: (folder / "got").read_text().splitlines()  # noqa: E731
-    until(lambda: any(line.startswith("weights") for line in got()), 120, "the end of the work")
+    until(lambda: any(line.startswith("weights") for line in got()), 150, "the end of the work")
     assert got()[-1] == f"weights {weights(steps)}"
-    assert len([line for line in got() if line.startswith("life")]) == 2
+    assert len([line for line in got() if line.startswith("life")]) >= 2
     counted = [line for line in got() if line.isdigit()]
     assert counted == [str(step) for step in range(1, steps + 1)], "no step lost, none made twice"
