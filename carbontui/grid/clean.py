@@ -27,6 +27,8 @@ SLIP_FLOOR_G = 80.0
 STUCK_S = 6 * 3600.0
 GAP_S = 2 * 3600.0
 AHEAD_S = 900.0
+AWAY_S = 3 * 366 * 86400.0
+LONGEST_ROW_S = 8 * 86400.0
 CLOCK = "is the clock right?"
 """How a note on stamps ends that cannot be right by this machine's clock."""
 
@@ -40,6 +42,7 @@ def clean(
     Raises NoData when nothing is left, BadAnswer when the whole answer is in another unit.
     """
     rows, notes = _ordered(raw)
+    rows = _of_our_time(rows, now_s, notes)
     if signal != "price":
         rows = _plausible(rows, signal, notes, usual_g, zeros)
         rows = _stuck(rows, notes)
@@ -66,6 +69,14 @@ def _ordered(raw: Iterable[Raw]) -> tuple[list[Row], list[str]]:
         *rows[-1:],
     ]
     return rows, [f"{doubles} duplicate rows: the last of each kept"] if doubles else []
+
+
+def _of_our_time(rows: list[Row], now_s: float, notes: list[str]) -> list[Row]:
+    """No job asks for what is years away, and a value that holds for weeks is none: both make endless series."""
+    kept = [row for row in rows if abs(row.start_s - now_s) <= AWAY_S and row.dur_s <= LONGEST_ROW_S]
+    if len(kept) < len(rows):
+        notes.append(f"{len(rows) - len(kept)} values of other years, or that hold for weeks, left out")
+    return kept
 
 
 def _not_ahead(rows: list[Row], now_s: float, notes: list[str], signal: Signal) -> list[Row]:

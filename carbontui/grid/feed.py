@@ -263,7 +263,7 @@ class Feed:
         if len(actual) < 8:
             return None
         native_s = max(SHORTEST_STEP_S, actual[-1].dur_s)
-        start_s = math.floor(actual[0].start_s / native_s) * native_s
+        start_s = math.floor(max(actual[0].start_s, now_s - HISTORY_S) / native_s) * native_s
         slot_now_s = math.floor(now_s / native_s) * native_s
         horizon = math.ceil((now_s + horizon_slots * step_s - slot_now_s) / native_s)
         values = compose.slot_means(actual, start_s, native_s, round((slot_now_s - start_s) / native_s))

@@ -61,6 +61,14 @@ def test_another_unit_is_refused_as_a_whole() -> None:
     assert tidy(hours(30, 35, 40), usual_g=150)[0]
 
 
+def test_values_of_other_years_or_that_hold_for_weeks_make_no_endless_series() -> None:
+    hour = [(NOW - 3600.0 * k, 3600.0, 300.0, "actual") for k in range(1, 9)]
+    odd = [(31_536_000.0, 900.0, 300.0, "actual"), (32_187_000_000.0, 900.0, 300.0, "forecast")]
+    rows, notes = tidy([*hour, *odd, (NOW + 7200.0, 1e9, 300.0, "forecast")])
+    assert [row.start_s for row in rows] == sorted(row[0] for row in hour)
+    assert any("3 values of other years" in note for note in notes)
+
+
 def test_stuck_values_are_kept_and_marked() -> None:
     rows, notes = tidy(hours(*[250.0] * 8, 260.0))
     assert [row.suspect for row in rows] == [True] * 8 + [False] and "not moved" in notes[0]
