@@ -90,6 +90,7 @@ def main() -> None:
             kinds, starts_said = {}, {}
             for what, job in jobs.items():
                 said = watch(job, 900.0)
+                house.cli("stop", "--now", "--yes", job.id)  # what is judged computes no more
                 if what in scripts:
                     right = bool(said) and FRAGMENTS[what] in str(said[-1]["text"])
                     kinds[what] = {"right": right, "after_cpu_s": said[-1].get("cpu_s") if said else None}

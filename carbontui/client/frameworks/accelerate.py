@@ -43,7 +43,7 @@ class Resumable:
             self._states = random_states()
         self._skip = (self.epoch, self.batch)
         with api.gate.cond:
-            api.gate.facts["start_step"] = self.steps - api.gate.counter.done()
+            api.gate.facts["start_step"], api.gate.facts["start_known"] = self.steps - api.gate.counter.done(), True
         return self.steps
 
     def rest_of(self, loader: Any, epoch: int) -> Iterator[Any]:

@@ -37,7 +37,7 @@ class Checkpoint:
                 raise ValueError(f"{self.path} holds {len(kept)} arrays, not {len(leaves)}")
             tree = jax.tree_util.tree_unflatten(shape, [jax.numpy.asarray(leaf) for leaf in kept])
         with api.gate.cond:
-            api.gate.facts["start_step"] = step - api.gate.counter.done()
+            api.gate.facts["start_step"], api.gate.facts["start_known"] = step - api.gate.counter.done(), True
         return step, tree
 
     def save(self) -> None:
