@@ -73,7 +73,7 @@ def open_far(wanted: str, there: str, *, readonly: bool, mouse: bool, ascii_only
             return tui.run(target, look=watch.seen, readonly=readonly, mouse=mouse, ascii=ascii_only)
 
 
-@click.command()
+@click.command(short_help="Open the screen of a job, here or on another machine.")
 @click.argument("job", required=False, shell_complete=any_jobs, metavar="[JOB | USER@HOST[:JOB]]")
 @far.there_option
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")

@@ -13,7 +13,7 @@ USE = {
 }
 
 
-@click.command()
+@click.command(short_help="Print what a shell needs to complete verbs and jobs.")
 @click.argument("shell", type=click.Choice(list(USE)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

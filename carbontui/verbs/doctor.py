@@ -123,7 +123,7 @@ def grid_findings() -> list[Finding]:
     """The grid zone; nothing is fetched."""
     from carbontui.grid import zones
     from carbontui.verbs.place import find_zone
-    from carbontui.verbs.run import settings_for
+    from carbontui.verbs.run_values import settings_for
 
     try:
         zone, why = find_zone(settings_for().settings.zone)

@@ -16,7 +16,7 @@ from carbontui import link, paths, protocol
 from carbontui.job import launch, store
 from carbontui.job import spec as job_spec
 from carbontui.tui import account_words
-from carbontui.verbs import overrule, run, talk
+from carbontui.verbs import overrule, run, run_values, talk
 from carbontui.verbs.failure import Failure, Finite
 
 LONGEST_S = 90.0
@@ -93,16 +93,16 @@ def _options(
     gpu_price: float | None,
     currency: str | None,
 ) -> job_spec.Options:
-    settings = run.settings_for(zone=zone, gpu_price=gpu_price, currency=currency).settings
+    settings = run_values.settings_for(zone=zone, gpu_price=gpu_price, currency=currency).settings
     if (settings.gpu_price is not None or settings.price_per_kwh is not None) and not settings.currency:
         raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
-    key, zone_why = run.zone_for(settings.zone, grid_file is not None)
+    key, zone_why = run_values.zone_for(settings.zone, grid_file is not None)
     if grid_file is not None:
-        run.check_grid(grid_file)
-    cwd = run.current_directory()
+        run_values.check_grid(grid_file)
+    cwd = run_values.current_directory()
     try:
         launch.executable(command)
-        job, directory, title = run.claim("", ("", f"estimate-{run.job_name(command)}.py"))
+        job, directory, title = run.claim("", ("", f"estimate-{run_values.job_name(command)}.py"))
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
     return job_spec.Options(

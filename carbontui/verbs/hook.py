@@ -34,7 +34,7 @@ def _remember(where: pth.Place) -> None:
         _list().write_text(json.dumps(list(found)))
 
 
-@click.command(short_help="Put the hook into a Python environment of your own, or take it away.")
+@click.command(short_help="Put the hook into an environment of your own, or take it out.")
 @click.option("--install", "what", flag_value="install", help="Put it there, or renew it.")
 @click.option("--remove", "what", flag_value="remove", help="Take it away.")
 @click.option("--python", default="python3", show_default=True, help="The Python that the training is started with.")

@@ -100,7 +100,7 @@ def resume(job: str | None) -> None:
 auto = resume
 
 
-@click.command()
+@click.command(short_help="Change the budget of a running job.")
 @click.argument("value")
 @_job
 def budget(value: str, job: str | None) -> None:
@@ -131,7 +131,7 @@ def guess(job: str | None, accept: bool | None) -> None:
     click.echo(f"{found.steps} steps, guessed from {found.source}; {asked}")
 
 
-@click.command()
+@click.command(short_help="Hours in which the training must not run.")
 @click.argument("hours")
 @_job
 @click.option("--preview", is_flag=True, help="Only say what it would cost.")
@@ -148,7 +148,7 @@ def forbid(hours: str, job: str | None, preview: bool) -> None:
         command(found.id, "forbid", {"hours": hours})
 
 
-@click.command()
+@click.command(short_help="Let the training run in forbidden hours again.")
 @click.argument("hours", required=False)
 @click.option("--job", "job", help="Which job; by default the only one.")
 def allow(hours: str | None, job: str | None) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import re
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -13,108 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from carbontui import config, link, units
+from carbontui import link
 from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure, Finite
+from carbontui.verbs.run_values import (
+    allowances,
+    check_grid,
+    check_log,
+    checked_name,
+    current_directory,
+    duration,
+    free_name,
+    hour_limit,
+    job_name,
+    metrics_place,
+    settings_for,
+    split_resume_args,
+    zone_for,
+)
 
 if TYPE_CHECKING:
     from carbontui.job import spec as options
     from carbontui.job import store
-    from carbontui.job.allowance import Kind
 
-NAME_MAX = 80
 WAITING_BUDGET = "3x"
 """How long a job may take that has to wait (--objective time, --not-above) where no --budget says so."""
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
-
-
-def duration(text: str, option: str) -> float:
-    try:
-        return units.parse_duration(text)
-    except ValueError as error:
-        raise Failure(f"{option}: {error}", 2) from None
-
-
-def current_directory() -> str:
-    """The folder the command runs in. Raises Failure when it has been removed."""
-    try:
-        return str(Path.cwd())
-    except OSError:
-        raise Failure("the current folder no longer exists; cd somewhere else", 2) from None
-
-
-def job_name(argv: tuple[str, ...]) -> str:
-    """The script's file name, else the command's."""
-    script = next((part for part in argv[1:] if part.endswith(".py")), argv[0])
-    return "".join(c if c.isprintable() else "?" for c in Path(script).name)[:NAME_MAX]
-
-
-def free_name(name: str) -> str:
-    """The name; while a job of that name runs, the first free one of 'name-2', 'name-3' ..."""
-    from carbontui.job import store
-
-    taken = {job.name for job in store.jobs() if job.live and not job.foreign}
-    return next(found for n in itertools.count(1) if (found := name if n == 1 else f"{name}-{n}") not in taken)
-
-
-def checked_name(name: str) -> str:
-    """The name, which is printed as it is. Raises Failure unless it is printable and short."""
-    if len(name) > NAME_MAX or not name.isprintable():
-        raise Failure(f"--name: at most {NAME_MAX} printable characters", 2)
-    return name
-
-
-def settings_for(**given: Any) -> config.Loaded:
-    try:
-        return config.load(given)
-    except config.ConfigError as error:
-        raise Failure(str(error), 2) from None
-
-
-def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
-    """(zone key, why it is not known). A recorded grid needs no zone, and may be called by any name."""
-    if recorded:
-        return wanted or None, ""
-    from carbontui.verbs.place import find_zone
-
-    found, why = find_zone(wanted)
-    return (found.key if found else None), why
-
-
-def allowances(given: dict[Kind, str | None], settings: config.Settings) -> dict[str, Any]:
-    """The fields of a job's options for its carbon, cost and energy budgets. Raises Failure."""
-    from carbontui.job import allowance
-
-    fields: dict[Kind, str] = {"carbon": "carbon_budget_g", "cost": "cost_budget", "energy": "energy_budget_kwh"}
-    found: dict[str, Any] = {}
-    for kind, text in given.items():
-        if text is None:
-            continue
-        try:
-            found[fields[kind]] = allowance.parse(text, kind, settings.currency).most
-        except ValueError as error:
-            raise Failure(f"--{kind}-budget: {error}", 2) from None
-        if kind == "cost" and not settings.currency:
-            raise Failure("--cost-budget needs --currency, like EUR", 2)
-    try:
-        order = allowance.parse_order(settings.on_budget)
-    except ValueError as error:
-        raise Failure(f"--on-budget: {error}", 2) from None
-    if settings.objective == "time" and not found:
-        raise Failure("--objective time needs what it may use: --carbon-budget, --cost-budget or --energy-budget", 2)
-    return {**found, "on_budget": order}
-
-
-def hour_limit(not_above: str | None, max_wait: str | None) -> dict[str, Any]:
-    """The fields of a job's options for a limit of intensity. Raises Failure."""
-    if not_above is None:
-        if max_wait is not None:
-            raise Failure("--max-wait belongs to --not-above 300g; the longest pause is --max-pause", 2)
-        return {}
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*g?(?:\s*/\s*kWh)?\s*", not_above, re.IGNORECASE)
-    if not match or not 0 < float(match[1]) <= 5000:
-        raise Failure(f"--not-above: {not_above!r} is no intensity; write it like 300g (gCO2 per kWh)", 2)
-    return {"not_above_g": float(match[1]), "max_wait_s": duration(max_wait, "--max-wait") if max_wait else 6 * 3600.0}
 
 
 def warn_of_keys() -> None:
@@ -340,21 +260,6 @@ def run(
         raise Failure(str(error), 2) from None
 
 
-def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, ...]:
-    """The arguments, split as a shell would. Raises Failure where they could not reach the training."""
-    if text is None:
-        return ()
-    try:
-        added = tuple(shlex.split(text))
-    except ValueError as error:
-        raise Failure(f"--resume-args: {text!r} cannot be split: {error}", 2) from None
-    for word, after in itertools.pairwise(command):
-        if Path(word).name in SHELLS and after.startswith("-") and not after.startswith("--") and "c" in after:
-            why = f"what is added to `{Path(word).name} {after}` does not reach the command inside it"
-            raise Failure(f"--resume-args: {why}; run the training without a shell, or test CARBONTUI_RESUME there", 2)
-    return added
-
-
 def warn_unspooled(job: options.Options) -> None:
     """Say what a reboot loses where nothing is kept that could start the job again."""
     from carbontui.job import spool
@@ -364,34 +269,6 @@ def warn_unspooled(job: options.Options) -> None:
     why = "--no-spool" if not job.spool else f"{job.dir} lies on no local disk, or on a full one"
     lost = "a reboot, or the loss of its processes while it waits, ends this job for good"
     click.echo(f"carbontui: no environment is kept ({why}): {lost}; start it anew from its last checkpoint", err=True)
-
-
-def check_log(path: str) -> None:
-    try:
-        with Path(path).open("ab"):
-            pass
-    except OSError as error:
-        raise Failure(f"--log: {path}: {error.strerror}", 2) from None
-
-
-def metrics_place(where: str | None) -> str | None:
-    """Where figures are told, as an absolute path. Raises Failure where there is no such folder."""
-    if where is None:
-        return None
-    place = Path(where).expanduser().absolute()
-    folder = place.parent if where.endswith(".sock") else place
-    if not folder.is_dir():
-        raise Failure(f"--metrics: {folder} is no folder (node-exporter's, or that of a path ending in .sock)", 2)
-    return str(place)
-
-
-def check_grid(path: str) -> None:
-    from carbontui.grid import recorded
-
-    try:
-        recorded.load(Path(path))
-    except ValueError as error:
-        raise Failure(f"--grid: {error}", 2) from None
 
 
 def start_and_follow(
