@@ -137,6 +137,11 @@ class Run:
             "weights": ended and self.right(),
         }
 
+    def jobs(self, house) -> list[int]:
+        """Of each job of carbontui that this Slurm job has been: how often it had been started again at last."""
+        found = [json.loads(path.read_text()) for path in house.home.glob("jobs/*/spec.json")]
+        return [spec["attempt"] for spec in found if spec["scheduler"].split()[-1:] == [self.id]]
+
     def right(self) -> bool:
         """Whether it ended with the weights of a run to which nothing happened."""
         return self.heard("weights")[0] == f"weights {weights(self.stepped()[-1])}"

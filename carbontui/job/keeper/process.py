@@ -118,9 +118,10 @@ class Keeper:
         return time.time() + FIRST_HOLD_S if held else None
 
     @staticmethod
-    def resume_at(not_before: float | None) -> float:
-        """When an unloaded command is started again: one that names no time waits for the supervisor's word."""
-        return not_before or time.time() + FIRST_HOLD_S
+    def resume_at(not_before: float | None, *, alone: bool = False) -> float:
+        """When an unloaded command is started again: one that names no time waits for the supervisor's word, unless
+        none is to come."""
+        return not_before or time.time() + (0.0 if alone else FIRST_HOLD_S)
 
     # --- the child ---
 
@@ -190,7 +191,7 @@ class Keeper:
             marker = None  # it has left for good, with its checkpoint
         if marker is not None and (self.trial.kept or not self.spec.get("requeue")):
             self.unloaded = True
-            self.hold_until, self.word_at = self.resume_at(marker), time.monotonic()
+            self.hold_until, self.word_at = self.resume_at(marker, alone=self.supervisor.over), time.monotonic()
             self.stopping.end()
             self.trial.left()
             if said := self.rest.after(time.monotonic() - self.started_mono, time.monotonic()):
