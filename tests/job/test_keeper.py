@@ -100,16 +100,14 @@ def test_a_stop_while_unloaded_is_a_stop_and_nothing_is_to_be_started_again(tmp_
     assert one.child is None
 
 
-def test_a_training_that_unloads_at_every_start_is_started_ever_later(tmp_path):
-    one, waits = bare(tmp_path), []
+def test_a_training_that_unloads_at_every_start_is_started_ever_later():
+    rest, waits = resume.Rest(), []
     for _ in range(6):
-        one.started_mono = time.monotonic()
-        one.rest()
-        waits.append(round(max(0.0, one.rest_until - time.monotonic())))
+        rest.after(0.0, 1000.0)
+        waits.append(round(max(0.0, rest.until - 1000.0)))
     assert waits[0] == 0 and waits[-1] == 64 and waits == sorted(waits)
-    one.started_mono = time.monotonic() - 3600
-    one.rest()
-    assert one.rest_until <= time.monotonic(), "one that trained for an hour is not at fault"
+    rest.after(3600.0, 2000.0)
+    assert rest.until <= 2000.0, "one that trained for an hour is not at fault"
 
 
 def test_supervisors_that_soon_fall_silent_are_counted_for_their_successor(tmp_path, monkeypatch):

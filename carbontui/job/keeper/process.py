@@ -132,15 +132,10 @@ class Keeper:
         # also of a training that was lost while it ran: the checkpoint of its last unload is still there
         again = not self.trial.anew and (self.unloaded or (self.started_mono == 0.0 and self.starts > 0))
         last = files.read_json(self.resumed) if again else {}
-        resume, step = again and (self.unloaded or bool(last)), last.get("step")
-        environment = resuming.environment(self.spec, self.environment, self.marker, resume=resume)
-        if self.trial.trying:
-            environment["CARBONTUI_TRY"] = "1"
-        argv = self.spec["argv"]
-        if resume:
-            argv = [*argv, *self.spec.get("resume_args", ())]
-            if isinstance(step, int):
-                environment["CARBONTUI_START_STEP"] = str(step)
+        resume = again and (self.unloaded or bool(last))
+        argv, environment = resuming.start_of(
+            self.spec, self.environment, self.marker, last if resume else None, trying=self.trial.trying
+        )
         if self.starts == 0:
             first_count.start(self.dir)
         try:

@@ -27,18 +27,29 @@ def not_before(marker: str) -> float | None:
         return 0.0
 
 
-def environment(spec: Mapping[str, Any], base: Mapping[str, str], marker: str, *, resume: bool) -> dict[str, str]:
-    """The command's environment, as `base` is the caller's."""
+def start_of(
+    spec: Mapping[str, Any], base: Mapping[str, str], marker: str, left: Mapping[str, Any] | None, *, trying: bool
+) -> tuple[list[str], dict[str, str]]:
+    """The command's arguments and environment. `base` is the caller's environment, `left` what the last unload left
+    behind (None: it does not resume)."""
     base = {name: value for name, value in base.items() if name != "CARBONTUI_TRY"}  # of a job it is started from
-    return inject.environment(
+    argv = list(spec["argv"])
+    environment = inject.environment(
         base,
         hook_dir=f"{spec['job_dir']}/hook",
         socket=spec["socket"],
         job=spec["job"],
         marker=marker,
         log=spec["log"],
-        resume=resume,
+        resume=left is not None,
     )
+    if trying:
+        environment["CARBONTUI_TRY"] = "1"
+    if left is not None:
+        argv += spec.get("resume_args", ())
+        if isinstance(left.get("step"), int):
+            environment["CARBONTUI_START_STEP"] = str(left["step"])
+    return argv, environment
 
 
 class Rest:

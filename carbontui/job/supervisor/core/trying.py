@@ -51,11 +51,11 @@ def saw(state: JobState, seen: Inputs) -> JobState:
             return replace(state, unloading=unload_rules.begun(unloading.TRY, seen))
         return state
     if tried.under_way and seen.child.state in ("waiting", "unloaded"):
-        work = state.progress
         text = _told(state, kept=seen.child.state == "unloaded")
-        if seen.child.state == "waiting":
-            work = progress.begun_again(work, 0)
-        return replace(state, tried=Tried(text, ended_s=seen.now_s), progress=work)
+        state = replace(state, tried=Tried(text, ended_s=seen.now_s))
+    if state.tried.text and seen.child.state == "waiting" and state.progress.step:
+        # also what a process that has left is heard to have counted only now
+        state = replace(state, progress=progress.begun_again(state.progress, 0))
     return state
 
 
