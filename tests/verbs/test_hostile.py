@@ -30,7 +30,7 @@ def test_refused_in_one_line_and_nothing_of_a_job_is_left(house, arguments, word
 
 
 @pytest.mark.parametrize(
-    ("content", "word"), [(b"\xff\xfe", "TOML"), (b"host_w = inf", "finite"), (b"zone = [", "TOML")]
+    ("content", "word"), [(b"\xff\xfe", "TOML"), (b"host_w = inf", "host_w"), (b"zone = [", "TOML")]
 )
 def test_a_broken_settings_file_is_named(house, content, word):
     house.home.mkdir(parents=True)

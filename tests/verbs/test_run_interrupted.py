@@ -21,11 +21,11 @@ def test_a_job_that_goes_on_is_named(
         raise KeyboardInterrupt
 
     (tmp_path / "environment.json").touch()
-    job: Any = SimpleNamespace(job="k7q2mz", name="train.py", dir=str(tmp_path), spool=True)
+    job: Any = SimpleNamespace(job="k7q2mz", name="train.py", dir=str(tmp_path), spool=True, work_s=None, budget="1x")
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(launch, "start", lambda job, hold=None: 1)
+    monkeypatch.setattr(launch, "start", lambda job, **_: 1)
     monkeypatch.setattr(attach, "open_screen", interrupted)
     monkeypatch.setattr(store, "load", lambda directory: SimpleNamespace(live=live))
     with pytest.raises(KeyboardInterrupt):
