@@ -113,15 +113,9 @@ class Keeper:
     def first_hold(self, state: object) -> float | None:
         """Until when the command of a new keeper waits; None: not held."""
         if state == "unloaded":
-            return self.resume_at(resuming.not_before(self.marker))
+            return resuming.at(resuming.not_before(self.marker), FIRST_HOLD_S)
         held = state == "waiting" or (state is None and self.spec.get("hold") and not self.trial.trying)
         return time.time() + FIRST_HOLD_S if held else None
-
-    @staticmethod
-    def resume_at(not_before: float | None, *, alone: bool = False) -> float:
-        """When an unloaded command is started again: one that names no time waits for the supervisor's word, unless
-        none is to come."""
-        return not_before or time.time() + (0.0 if alone else FIRST_HOLD_S)
 
     # --- the child ---
 
@@ -186,7 +180,8 @@ class Keeper:
             marker = None  # it has left for good, with its checkpoint
         if marker is not None and (self.trial.kept or not self.spec.get("requeue")):
             self.unloaded = True
-            self.hold_until, self.word_at = self.resume_at(marker, alone=self.supervisor.over), time.monotonic()
+            patience_s = 0.0 if self.supervisor.over else FIRST_HOLD_S
+            self.hold_until, self.word_at = resuming.at(marker, patience_s), time.monotonic()
             self.stopping.end()
             self.trial.left()
             if said := self.rest.after(time.monotonic() - self.started_mono, time.monotonic()):

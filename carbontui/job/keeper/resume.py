@@ -27,6 +27,11 @@ def not_before(marker: str) -> float | None:
         return 0.0
 
 
+def at(not_before_s: float | None, patience_s: float) -> float:
+    """When it is started again: one that names no time waits so long for the supervisor's word."""
+    return not_before_s or time.time() + patience_s
+
+
 def start_of(
     spec: Mapping[str, Any], base: Mapping[str, str], marker: str, left: Mapping[str, Any] | None, *, trying: bool
 ) -> tuple[list[str], dict[str, str]]:
