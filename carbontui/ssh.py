@@ -36,24 +36,24 @@ class SshError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SshPlace:
     """`user@host` or a name of ~/.ssh/config, and a job there; None: its only live one."""
 
     host: str
     job: str | None = None
 
 
-def place(text: str) -> Place:
+def place(text: str) -> SshPlace:
     """`user@host[:job]`. Raises ValueError for what is none; a host that begins with a dash would be an option."""
     match = PLACE.fullmatch(text)
     if match is None or not text.isprintable():
         raise ValueError(f"{units.printable(text)!r} is not user@host or user@host:job")
     if match["host"].startswith("-") or "@-" in match["host"]:
         raise ValueError(f"{text!r}: a host does not begin with a dash")
-    return Place(match["host"], match["job"])
+    return SshPlace(match["host"], match["job"])
 
 
-class Host:
+class SshHost:
     """One machine. Use it as a context: leaving it closes the shared connection."""
 
     def __init__(self, name: str, *, carbontui: str = "carbontui", ssh: str = "ssh") -> None:
@@ -67,7 +67,7 @@ class Host:
         self._sockets: dict[str, Path] = {}
         self._calls: set[asyncio.Task[None]] = set()
 
-    def __enter__(self) -> Host:
+    def __enter__(self) -> SshHost:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -273,3 +273,20 @@ def test_a_process_never_loads_what_it_does_not_need(module, never):
     code = f"import sys; import {module}; print([m for m in {never!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+TWINS = {
+    "Allowance", "BadMessage", "Baseline", "Beat", "Checkpoint", "EndStart", "Figures", "ForbiddenHours", "Freeze",
+    "Frontier", "FrontierPoint", "Guess", "Hold", "Retry", "Server", "Thaw", "Want", "Welcome",
+}  # fmt: skip
+"""One notion in two forms: on the wire and inside, an effect and the message it becomes, at either end of a socket."""
+
+
+def test_a_class_has_its_name_alone():
+    """One name, one meaning: whoever reads it in one room guesses right in another."""
+    owners = {}
+    for module, path in FILE_OF.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                owners.setdefault(node.name, []).append(module)
+    assert {name: places for name, places in owners.items() if len(places) > 1 and name not in TWINS} == {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from carbontui.openmetrics.place import STALE_S, Place
+from carbontui.openmetrics.place import STALE_S, MetricsPlace
 
 
 def asked(path: Path, request: bytes = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") -> bytes:
@@ -28,22 +28,22 @@ def test_a_file_is_whole_and_what_dead_jobs_have_left_is_removed(tmp_path: Path)
         os.utime(file, (0, os.stat(file).st_mtime - STALE_S - 60))
     (tmp_path / "secret").write_text("keep")
     (tmp_path / f".carbontui-a.prom.{os.getpid()}").symlink_to(tmp_path / "secret")
-    place = Place(str(tmp_path), "a")
+    place = MetricsPlace(str(tmp_path), "a")
     assert place.due() and place.before() == ""
     place.tell("x 1.0\n# EOF\n")
     assert (tmp_path / "carbontui-a.prom").read_text() == "x 1.0\n# EOF\n" and not place.due()
     assert (tmp_path / "secret").read_text() == "keep", "a link that waited there is not followed"
     assert not old.exists() and alien.exists() and place.fault == ""
-    assert Place(str(tmp_path), "a").before() == "x 1.0\n# EOF\n"
+    assert MetricsPlace(str(tmp_path), "a").before() == "x 1.0\n# EOF\n"
     place.close()
     assert place.file.exists(), "the last figures of a job that is over are still to be scraped"
-    missing = Place(str(tmp_path / "no"), "a")
+    missing = MetricsPlace(str(tmp_path / "no"), "a")
     missing.tell("x")
     assert "carbontui-a.prom (No such file or directory)" in missing.fault
 
 
 def test_a_socket_answers_its_owner_with_the_latest(tmp_path: Path) -> None:
-    place = Place(str(tmp_path / "{job}.sock"), "a")
+    place = MetricsPlace(str(tmp_path / "{job}.sock"), "a")
     place.tell("x 1.0\n# EOF\n")
     path = tmp_path / "a.sock"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -53,7 +53,7 @@ def test_a_socket_answers_its_owner_with_the_latest(tmp_path: Path) -> None:
     assert body == b"x 2.0\n# EOF\n"
     with contextlib.suppress(ConnectionError):
         asked(path, b"x" * 5000)
-    second = Place(str(path), "b")
+    second = MetricsPlace(str(path), "b")
     second.tell("y")
     assert "another process answers there" in second.fault and asked(path).endswith(b"x 2.0\n# EOF\n")
     place.close()

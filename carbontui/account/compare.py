@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from carbontui.units import joules_to_kwh
 
 TFLOPS_SHARE, BANDWIDTH_SHARE = 0.7, 0.3
-Precision = Literal["fp16", "fp32"]
+PublishedPrecision = Literal["fp16", "fp32"]
 
 
 class BoardSpec(NamedTuple):
@@ -85,7 +85,7 @@ def _plain(name: str) -> str:
     return " ".join(name.lower().replace("nvidia", "").replace("geforce", "").split())
 
 
-def speed(there: BoardSpec, here: BoardSpec, precision: Precision) -> float | None:
+def speed(there: BoardSpec, here: BoardSpec, precision: PublishedPrecision) -> float | None:
     """Speed of `there` against `here`; None where a figure is not known."""
     a, b = (there.fp16_tflops, here.fp16_tflops) if precision == "fp16" else (there.fp32_tflops, here.fp32_tflops)
     if not a or not b:
@@ -94,7 +94,7 @@ def speed(there: BoardSpec, here: BoardSpec, precision: Precision) -> float | No
 
 
 def published(
-    rates: Iterable[Throughput], task: str, precision: Precision, here: BoardSpec
+    rates: Iterable[Throughput], task: str, precision: PublishedPrecision, here: BoardSpec
 ) -> dict[str, tuple[float, str]]:
     """{short name: (speed against `here`, source)} for a task; of several sources the one whose name sorts last, which
     is the newest version. Empty where no source has the board at hand."""
@@ -127,7 +127,7 @@ def on_boards(
     here: BoardSpec,
     boards: Iterable[BoardSpec],
     *,
-    precision: Precision,
+    precision: PublishedPrecision,
     told: Mapping[str, float],
     measured: Mapping[str, tuple[float, str]] | None = None,
 ) -> list[Elsewhere]:

@@ -23,7 +23,7 @@ class BySignal:
     run_now_g: float
 
 
-class Expected:
+class ExpectedSignal:
     """What a live source expects (gCO2/kWh of an outlook of equal slots), in place of a recorded grid."""
 
     def __init__(self, outlook: Outlook) -> None:

@@ -57,7 +57,7 @@ _TRAPS = {
 }
 
 
-class Said(NamedTuple):
+class ProbeLine(NamedTuple):
     """One line for people. ok: as it should be; `fix` is a command that helps, or ''."""
 
     ok: bool
@@ -65,7 +65,7 @@ class Said(NamedTuple):
     fix: str = ""
 
 
-class Answer(NamedTuple):
+class InterpreterFacts(NamedTuple):
     """What an interpreter said of itself."""
 
     python: str
@@ -80,7 +80,7 @@ class NotAsked(Exception):
     """Why the command cannot be looked at, in one line."""
 
 
-def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[Said]:
+def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[ProbeLine]:
     """What would be seen of `command`, started in `folder` with the environment `base`. Raises NotAsked."""
     words = list(command)
     at = _program(words)
@@ -96,13 +96,13 @@ def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[S
         return _launched(words[:at], python, words[at + 1 :], base, folder)
     if not name.startswith(("python", "pypy")):
         text = f"{name} is no Python: what it starts is not known beforehand; after a minute the job says what is seen"
-        return [Said(False, text)]
+        return [ProbeLine(False, text)]
     flags, script = unseen.flags_of(words[at:]), unseen.script_of(words[at:])
     answer = ask(words[:at], words[at], flags, base)
     return [_arrival(answer), *_seen(script, answer, folder)]
 
 
-def ask(before: Sequence[str], python: str, flags: frozenset[str], base: Mapping[str, str]) -> Answer:
+def ask(before: Sequence[str], python: str, flags: frozenset[str], base: Mapping[str, str]) -> InterpreterFacts:
     """Put the question to `python`, started as the command starts it, behind the wrappers `before`. Raises NotAsked."""
     with tempfile.TemporaryDirectory(prefix="carbontui-") as name:
         hook = inject.build(Path(name, "hook"))
@@ -118,70 +118,70 @@ def ask(before: Sequence[str], python: str, flags: frozenset[str], base: Mapping
         why = unseen.cause(unseen.Process("python", seen_as, told, hooked=said["pth"]), str(hook))
         version = (int(said["version"][0]), int(said["version"][1]))
         sure = why if why.code in SURE and not said["hook"] else None
-        return Answer(said["python"], version, said["hook"], tuple(said["installed"]), sure)
+        return InterpreterFacts(said["python"], version, said["hook"], tuple(said["installed"]), sure)
 
 
-def _arrival(answer: Answer) -> Said:
+def _arrival(answer: InterpreterFacts) -> ProbeLine:
     python = f"{answer.python} ({answer.version[0]}.{answer.version[1]})"
     if answer.hook:
-        return Said(True, f"the hook arrives in {python}")
+        return ProbeLine(True, f"the hook arrives in {python}")
     if answer.version < (3, 8):
-        return Said(False, f"{python} is too old for the hook: 3.8 is needed; only watts are counted")
+        return ProbeLine(False, f"{python} is too old for the hook: 3.8 is needed; only watts are counted")
     fix = f"carbontui hook --install --python {shlex.quote(answer.python)}"
     cause = answer.cause
     installable = cause is not None and cause.code in ("isolated", "pythonpath")
-    return Said(False, f"the hook does not arrive in {python}: {cause.text if cause else 'for no known reason'}",
+    return ProbeLine(False, f"the hook does not arrive in {python}: {cause.text if cause else 'for no known reason'}",
                 fix if installable else "")  # fmt: skip
 
 
-def _seen(script: Optional[str], answer: Answer, folder: str) -> List[Said]:
+def _seen(script: Optional[str], answer: InterpreterFacts, folder: str) -> List[ProbeLine]:
     """What the script's own text tells of its steps."""
     if script is None:
-        return [Said(True, "no script to read (-c or -m): what it imports decides what is seen")]
+        return [ProbeLine(True, "no script to read (-c or -m): what it imports decides what is seen")]
     try:
         text = Path(folder, script).read_text(errors="replace")
     except OSError as error:
-        return [Said(False, f"{script}: {error.strerror}")]
+        return [ProbeLine(False, f"{script}: {error.strerror}")]
     names = {name.split(".")[0].strip() for found in _IMPORTS.finditer(text) for name in found["names"].split(",")}
     names |= {name.split(" ")[0] for name in names}
     missing = sorted(name for name in ("torch", "jax", "keras") if name in names and name not in answer.installed)
-    found = [Said(False, f"{name} is not installed for {answer.python}") for name in missing]
+    found = [ProbeLine(False, f"{name} is not installed for {answer.python}") for name in missing]
     if not answer.hook:
         return found
     found.append(_steps(names, text))
     if re.search(r"CUDAGraph|make_graphed_callables|cuda\.graph\(", text):
-        found.append(Said(False, f"it records CUDA graphs: {unseen.CAPTURED}"))
+        found.append(ProbeLine(False, f"it records CUDA graphs: {unseen.CAPTURED}"))
     return found
 
 
-def _steps(names: "set[str]", text: str) -> Said:
+def _steps(names: "set[str]", text: str) -> ProbeLine:
     """Where a step will be seen to end."""
     alone = "total and unloading come by themselves"
     told = "the total is guessed, or told by carbontui.report(total=); docs/frameworks.md says how to unload"
     if re.search(r"\bcarbontui\.step\(", text):
-        return Said(True, "a step ends where the script calls carbontui.step()")
+        return ProbeLine(True, "a step ends where the script calls carbontui.step()")
     if "transformers" in names and "Trainer" in text:
-        return Said(True, f"a step of the Trainer is a step; {alone}")
+        return ProbeLine(True, f"a step of the Trainer is a step; {alone}")
     if names & {"lightning", "pytorch_lightning"}:
-        return Said(True, f"a batch that steps is a step; {alone}")
+        return ProbeLine(True, f"a batch that steps is a step; {alone}")
     if "xgboost" in names:
-        return Said(True, f"a boosting round is a step; {alone}")
+        return ProbeLine(True, f"a boosting round is a step; {alone}")
     if "lightgbm" in names:
-        return Said(True, "a boosting round is a step; the total comes by itself, it cannot be unloaded")
+        return ProbeLine(True, "a boosting round is a step; the total comes by itself, it cannot be unloaded")
     if "keras" in names:
-        return Said(True, "a batch of fit() is a step; the total comes by itself")
+        return ProbeLine(True, "a batch of fit() is a step; the total comes by itself")
     if "torch" in names and not re.search(r"\boptim\b|optimizer|\.step\(", text):
-        return Said(
+        return ProbeLine(
             True, f"an optimizer step is a step, and the script has none itself; for an update by hand {unseen.STEP}"
         )
     if names & {"torch", "accelerate"}:
-        return Said(True, f"an optimizer step is a step; {told}")
+        return ProbeLine(True, f"an optimizer step is a step; {told}")
     if others := sorted(names & {"jax", "flax", "optax", "tensorflow", "sklearn"}):
-        return Said(False, f"the steps of a loop of {' or '.join(others)} are not seen: {unseen.STEP}")
-    return Said(True, "no training library in the script itself: what it imports decides what is seen")
+        return ProbeLine(False, f"the steps of a loop of {' or '.join(others)} are not seen: {unseen.STEP}")
+    return ProbeLine(True, "no training library in the script itself: what it imports decides what is seen")
 
 
-def _shell(words: Sequence[str], base: Mapping[str, str], folder: str) -> List[Said]:
+def _shell(words: Sequence[str], base: Mapping[str, str], folder: str) -> List[ProbeLine]:
     """A shell's script is read, not run."""
     if words and re.fullmatch(r"-\w*c", words[0]):
         text, what = " ".join(words[1:2]), "the shell's line"
@@ -190,16 +190,16 @@ def _shell(words: Sequence[str], base: Mapping[str, str], folder: str) -> List[S
         try:
             text = Path(folder, what).read_text(errors="replace") if what else ""
         except OSError as error:
-            return [Said(False, f"{what}: {error.strerror}")]
+            return [ProbeLine(False, f"{what}: {error.strerror}")]
     text = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
     codes = dict.fromkeys(code for trap, code in _SHELL_TRAPS if trap.search(text))
-    found = [Said(False, f"{what}: {_TRAPS[code]}") for code in codes]
-    return found or [Said(True, f"{what or 'the shell'} is not run, only read: nothing in it keeps the hook out")]
+    found = [ProbeLine(False, f"{what}: {_TRAPS[code]}") for code in codes]
+    return found or [ProbeLine(True, f"{what or 'the shell'} is not run, only read: nothing in it keeps the hook out")]
 
 
 def _launched(
     before: Sequence[str], python: str, words: Sequence[str], base: Mapping[str, str], folder: str
-) -> List[Said]:
+) -> List[ProbeLine]:
     """torchrun and the like: the Python beside it, and the first script on its line."""
     answer = ask(before, python, frozenset(), base)
     script = next((word for word in words if word.endswith(".py")), None)

@@ -26,7 +26,7 @@ class HookRefused(Exception):
     """Why the hook is not put into this environment, in one line with the repair."""
 
 
-class Place(NamedTuple):
+class PackagePlace(NamedTuple):
     """Where a Python of one environment looks for packages."""
 
     python: str
@@ -48,7 +48,7 @@ class Place(NamedTuple):
         return self.pth.exists()
 
 
-def place(python: str) -> Place:
+def place(python: str) -> PackagePlace:
     """The environment of a `python` on the path or by its path. Raises Refused when it cannot be asked."""
     found = shutil.which(python)
     if found is None:
@@ -62,10 +62,10 @@ def place(python: str) -> Place:
     if asked.returncode or len(lines) != 3:
         raise HookRefused(f"{found} does not answer: {asked.stderr.strip()[-200:]}")
     site, prefix, base = (Path(line) for line in lines)
-    return Place(found, site, prefix, prefix != base or (prefix / "conda-meta").is_dir())
+    return PackagePlace(found, site, prefix, prefix != base or (prefix / "conda-meta").is_dir())
 
 
-def install(where: Place) -> None:
+def install(where: PackagePlace) -> None:
     """Put the hook there, or renew it. Raises Refused, OSError."""
     if not where.own:
         raise HookRefused(
@@ -80,7 +80,7 @@ def install(where: Place) -> None:
     part.replace(where.pth)
 
 
-def remove(where: Place) -> bool:
+def remove(where: PackagePlace) -> bool:
     """Take it away; False when there was none. Raises OSError."""
     there = where.pth.exists() or where.package.exists()
     where.pth.unlink() if where.pth.exists() else None

@@ -11,7 +11,7 @@ GAIN_LEAST = 0.01
 """A start is put off for at least this share of the CO2 of a start now."""
 
 
-class Window(NamedTuple):
+class StartWindow(NamedTuple):
     """The start that is chosen. Intensities are means in g/kWh over the whole work; `known_s` is how much of the time
     up to the deadline the forecast reaches."""
 
@@ -29,7 +29,7 @@ class Window(NamedTuple):
 
 def best(
     mean_g: Sequence[float | None], start_s: float, step_s: float, *, now_s: float, work_s: float, deadline_s: float
-) -> Window | None:
+) -> StartWindow | None:
     """The start from `now_s` on with the lowest mean intensity, so that `work_s` seconds end by `deadline_s`; the
     earliest of equals. `mean_g` are slots of `step_s` from `start_s`, of which gaps and the time beyond the end count
     as the last value known. None where nothing is known."""
@@ -66,4 +66,4 @@ def best(
     if mean(chosen) > (1.0 - GAIN_LEAST) * now_g:
         chosen = now_s
     reach = min(deadline_s, start_s + len(filled) * step_s) - now_s
-    return Window(chosen, mean(chosen), now_g, latest, max(0.0, reach))
+    return StartWindow(chosen, mean(chosen), now_g, latest, max(0.0, reach))

@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 
 from carbontui import units
 
-Kind = Literal["carbon", "cost", "energy"]
-Act = Literal["warn", "cap", "ask", "pause", "stop"]
-KINDS: tuple[Kind, ...] = ("carbon", "cost", "energy")
-ACTS: tuple[Act, ...] = ("warn", "cap", "ask", "pause", "stop")
-DEFAULT_ORDER: tuple[Act, ...] = ("warn", "cap", "ask")
+AllowanceKind = Literal["carbon", "cost", "energy"]
+OnBudget = Literal["warn", "cap", "ask", "pause", "stop"]
+KINDS: tuple[AllowanceKind, ...] = ("carbon", "cost", "energy")
+ACTS: tuple[OnBudget, ...] = ("warn", "cap", "ask", "pause", "stop")
+DEFAULT_ORDER: tuple[OnBudget, ...] = ("warn", "cap", "ask")
 MOST = 1e12
 """Grams, currency or kWh: nobody means more."""
 _GRAMS = {"mg": 1e-3, "g": 1.0, "kg": 1e3, "t": 1e6}
@@ -23,7 +23,7 @@ _FORMS = {"carbon": "2kg or 350g", "cost": "12 (in --currency) or 12EUR", "energ
 class Allowance(NamedTuple):
     """`most` is grams of CO2, an amount of the job's currency, or kWh at the wall, by `kind`."""
 
-    kind: Kind
+    kind: AllowanceKind
     most: float
 
     def words(self, amount: float | None = None, currency: str | None = None) -> str:
@@ -34,7 +34,7 @@ class Allowance(NamedTuple):
         return units.fmt_kwh(value) if self.kind == "energy" else units.fmt_money(value, currency or "").strip()
 
 
-def parse(text: str, kind: Kind, currency: str | None = None) -> Allowance:
+def parse(text: str, kind: AllowanceKind, currency: str | None = None) -> Allowance:
     """'2kg', '12', '12EUR', '5kWh', of the `kind` asked for. Raises ValueError naming the value and the form."""
     found = recognised(text, currency)
     if found is None and kind == "cost" and re.fullmatch(r"\s*\d+(\.\d+)?\s*", text):
@@ -77,12 +77,12 @@ def recognised(text: str, currency: str | None) -> Allowance | None:
     return None
 
 
-def parse_order(text: str) -> tuple[Act, ...]:
+def parse_order(text: str) -> tuple[OnBudget, ...]:
     """'warn,cap,ask' as what is done, in that order. Raises ValueError naming what is not known."""
     named = [part.strip().lower() for part in text.split(",") if part.strip()]
     if not named:
         raise ValueError(f"{text!r} names nothing to do; write some of {','.join(ACTS)}")
-    found: list[Act] = []
+    found: list[OnBudget] = []
     for name in named:
         act = next((known for known in ACTS if known == name), None)
         if act is None:
@@ -93,6 +93,6 @@ def parse_order(text: str) -> tuple[Act, ...]:
     return tuple(found)
 
 
-def order_of(stored: Sequence[str]) -> tuple[Act, ...]:
+def order_of(stored: Sequence[str]) -> tuple[OnBudget, ...]:
     """The acts of a stored list that this version knows."""
     return tuple(act for name in stored for act in ACTS if act == name)

@@ -20,7 +20,7 @@ REQUEST_MAX_B = 4096
 HEAD = "HTTP/1.0 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"
 
 
-class Place:
+class MetricsPlace:
     """`where` is a folder for `carbontui-NAME.prom`, or a path ending in .sock, in which `{job}` stands for NAME.
 
     Nothing here raises: `fault` says in one line what is wrong.

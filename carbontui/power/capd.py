@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui.openmetrics.place import Place
+from carbontui.openmetrics.place import MetricsPlace
 from carbontui.openmetrics.text import render
 from carbontui.power import capd_wire as wire
 from carbontui.power import metrics
@@ -46,7 +46,7 @@ class Server:
         capd: Capd,
         listener: socket.socket,
         clock: Callable[[], float] = time.monotonic,
-        place: Place | None = None,
+        place: MetricsPlace | None = None,
     ) -> None:
         self._place = place
         self._capd = capd
@@ -118,14 +118,14 @@ class Server:
             caller.outbox += wire.encode(self._answer(caller, line))
         self._send(caller)
 
-    def _answer(self, caller: Caller, line: bytes) -> wire.Answer:
+    def _answer(self, caller: Caller, line: bytes) -> wire.CapdAnswer:
         try:
             return self._capd.answer(caller, wire.decode_request(line))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return wire.Answer(False, INVALID, "not a request")
+            return wire.CapdAnswer(False, INVALID, "not a request")
         except Exception as error:
             # whatever a caller has found: the others' limits are still to be restored by this process
-            return wire.Answer(False, UNKNOWN, f"a fault of capd ({type(error).__name__})")
+            return wire.CapdAnswer(False, UNKNOWN, f"a fault of capd ({type(error).__name__})")
 
     def _send(self, caller: Caller) -> None:
         assert caller.link is not None
@@ -184,7 +184,7 @@ def main(argv: list[str] | None = None) -> int:
     except (OSError, DeviceError) as error:
         print(f"carbontui capd: {error}", file=sys.stderr)
         return 1
-    place = Place(options.metrics, "capd") if options.metrics else None
+    place = MetricsPlace(options.metrics, "capd") if options.metrics else None
     Server(capd, listener, place=place).serve(lambda: bool(stopped))
     return 0
 

@@ -78,7 +78,7 @@ class CapdBackend(NvmlBackend):
         self._hang_up()
         super().close()
 
-    def _write(self, direct: Callable[[], None], by_zeusd: Callable[[Zeusd], None], request: wire.Request) -> None:
+    def _write(self, direct: Callable[[], None], by_zeusd: Callable[[Zeusd], None], request: wire.CapdRequest) -> None:
         """Raises DeviceError."""
         if self._zeusd is not None:
             by_zeusd(self._zeusd)
@@ -105,7 +105,7 @@ class CapdBackend(NvmlBackend):
         if not answer.ok:
             raise DeviceError(answer.code, answer.why)
 
-    def _ask(self, request: wire.Request, *, again: bool = True) -> wire.Answer | None:
+    def _ask(self, request: wire.CapdRequest, *, again: bool = True) -> wire.CapdAnswer | None:
         """The answer, `again` from a new connection where the old one is gone; None where no capd answers."""
         for _ in range(1 + again):
             try:
@@ -139,7 +139,7 @@ def connect() -> socket.socket:
     return link
 
 
-def receive(link: socket.socket, inbox: bytearray) -> wire.Answer:
+def receive(link: socket.socket, inbox: bytearray) -> wire.CapdAnswer:
     """One answer. Raises OSError, msgspec.DecodeError."""
     while b"\n" not in inbox:
         data = link.recv(65536)

@@ -87,7 +87,7 @@ class Capd:
         for outcome in self._limiter.restore_stale():
             self._say(f"{outcome.uuid}: left by an earlier capd: {outcome.text or outcome.code}")
 
-    def answer(self, caller: Caller, request: wire.Request) -> wire.Answer:
+    def answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         """Carry out one request. Never raises."""
         found = self._answer(caller, request)
         self.refused += not found.ok
@@ -105,21 +105,21 @@ class Capd:
             found.append(Held(info.uuid, limit_w, self._limiter.found_w(info.uuid), holder.uid if holder else None))
         return found
 
-    def _answer(self, caller: Caller, request: wire.Request) -> wire.Answer:
+    def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         caller.heard_s = self._clock()
         if isinstance(request, wire.Beat):
-            return wire.Answer()
-        if isinstance(request, wire.Ask):
+            return wire.CapdAnswer()
+        if isinstance(request, wire.CapdAsk):
             if self._busy(caller.uid):
-                return wire.Answer(False, wire.SOON, "too many requests")
-            return wire.Answer(boards=self._boards())
+                return wire.CapdAnswer(False, wire.SOON, "too many requests")
+            return wire.CapdAnswer(boards=self._boards())
         uuid = request.uuid
         try:
             known = {info.uuid for info in self._backend.devices()}
             if uuid not in known:
-                return wire.Answer(False, INVALID, "no such board")
+                return wire.CapdAnswer(False, INVALID, "no such board")
             if self._busy(caller.uid):
-                return wire.Answer(False, wire.SOON, "too many requests")
+                return wire.CapdAnswer(False, wire.SOON, "too many requests")
             if refusal := self._refusal(caller, uuid):
                 return refusal
             if uuid not in self._holders:
@@ -127,18 +127,18 @@ class Capd:
             if self._restores(request):
                 if uuid in self._holders:
                     self._restore(uuid, f"uid {caller.uid} asks for it")
-                return wire.Answer()
+                return wire.CapdAnswer()
             if self._clock() < self._written_s.get(uuid, 0.0) + WRITE_GAP_S:
-                return wire.Answer(False, wire.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
+                return wire.CapdAnswer(False, wire.SOON, f"its limit was written less than {WRITE_GAP_S:g} s ago")
             if isinstance(request, wire.Lock):
                 return self._lock(caller, uuid, request.mhz or 0)
             return self._limit(caller, uuid, request.limit_mw)
         except DeviceError as error:
             if error.code == UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
                 self._open_again()
-            return wire.Answer(False, error.code, str(error))
+            return wire.CapdAnswer(False, error.code, str(error))
         except OSError as error:
-            return wire.Answer(False, UNKNOWN, f"no lease can be kept ({error})")
+            return wire.CapdAnswer(False, UNKNOWN, f"no lease can be kept ({error})")
 
     def _open_again(self) -> None:
         try:
@@ -184,10 +184,10 @@ class Capd:
         self._calls[uid] = (since_s, count + 1)
         return count >= DRIVER_CALLS_PER_S
 
-    def _refusal(self, caller: Caller, uuid: str) -> wire.Answer | None:
+    def _refusal(self, caller: Caller, uuid: str) -> wire.CapdAnswer | None:
         holder = self._holders.get(uuid)
         if holder is not None and holder is not caller:
-            return wire.Answer(False, wire.HELD, f"uid {holder.uid} (pid {holder.pid}) holds this GPU's limit")
+            return wire.CapdAnswer(False, wire.HELD, f"uid {holder.uid} (pid {holder.pid}) holds this GPU's limit")
         if self._in_group(caller.uid):
             return None
         try:
@@ -195,11 +195,11 @@ class Capd:
         except DeviceError as error:
             if error.code == UNINITIALIZED:
                 raise
-            return wire.Answer(False, wire.REFUSED, f"the driver does not say who uses this GPU ({error})")
+            return wire.CapdAnswer(False, wire.REFUSED, f"the driver does not say who uses this GPU ({error})")
         if any(self._owner(pid) != caller.uid for pid in pids):
-            return wire.Answer(False, wire.REFUSED, "processes that are not yours, or hidden, use this GPU")
+            return wire.CapdAnswer(False, wire.REFUSED, "processes that are not yours, or hidden, use this GPU")
         if not pids and holder is None:
-            return wire.Answer(False, wire.NOT_YET, "no process of yours uses this GPU yet")
+            return wire.CapdAnswer(False, wire.NOT_YET, "no process of yours uses this GPU yet")
         return None
 
     def _strangers(self, uuid: str, uid: int) -> list[int]:
@@ -217,16 +217,16 @@ class Capd:
 
     # --- what is done ---
 
-    def _limit(self, caller: Caller, uuid: str, limit_mw: int) -> wire.Answer:
+    def _limit(self, caller: Caller, uuid: str, limit_mw: int) -> wire.CapdAnswer:
         outcome = self._limiter.apply(uuid, limit_mw / 1000, allow_raise=False, power_w=None, now_s=self._clock())
         self._written_s[uuid] = self._clock()
         if not outcome.ok:
-            return wire.Answer(False, CODES.get(outcome.code, UNKNOWN), outcome.text)
+            return wire.CapdAnswer(False, CODES.get(outcome.code, UNKNOWN), outcome.text)
         self._holders[uuid] = caller
         self.changes += 1
         found_w = self._limiter.found_w(uuid) or 0.0
         self._say(f"{uuid}: {limit_mw / 1000:.0f} W for uid {caller.uid} (pid {caller.pid}), found {found_w:.0f} W")
-        return wire.Answer()
+        return wire.CapdAnswer()
 
     def _restores(self, request: wire.Limit | wire.Lock) -> bool:
         """Whether nothing of the caller's is to be left on the board."""
@@ -234,13 +234,13 @@ class Capd:
             return request.mhz is None
         return request.limit_mw >= 1000 * (self._limiter.found_w(request.uuid) or float("inf"))
 
-    def _lock(self, caller: Caller, uuid: str, mhz: int) -> wire.Answer:
+    def _lock(self, caller: Caller, uuid: str, mhz: int) -> wire.CapdAnswer:
         self._limiter.lock(uuid, mhz)
         self._written_s[uuid] = self._clock()
         self._holders[uuid] = caller
         self.changes += 1
         self._say(f"{uuid}: clock at most {mhz} MHz for uid {caller.uid} (pid {caller.pid})")
-        return wire.Answer()
+        return wire.CapdAnswer()
 
     def _restore(self, uuid: str, why: str) -> None:
         self._holders.pop(uuid, None)

@@ -50,7 +50,7 @@ class Beat(Struct, tag_field="t", tag="beat", frozen=True, forbid_unknown_fields
     """I am still here."""
 
 
-class Ask(Struct, tag_field="t", tag="ask", frozen=True, forbid_unknown_fields=True):
+class CapdAsk(Struct, tag_field="t", tag="ask", frozen=True, forbid_unknown_fields=True):
     """What boards there are and who holds them."""
 
 
@@ -63,7 +63,7 @@ class Board(Struct, frozen=True, omit_defaults=True):
     holder: int | None = None
 
 
-class Answer(Struct, frozen=True, omit_defaults=True):
+class CapdAnswer(Struct, frozen=True, omit_defaults=True):
     """`code` is 0, an NVML error or one of the codes above; `why` is for people."""
 
     ok: bool = True
@@ -72,11 +72,11 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     boards: tuple[Board, ...] = ()
 
 
-Request = Limit | Lock | Beat | Ask
+CapdRequest = Limit | Lock | Beat | CapdAsk
 
 _encoder = msgspec.json.Encoder()
-_request: Any = msgspec.json.Decoder(Request)
-_answer: Any = msgspec.json.Decoder(Answer)
+_request: Any = msgspec.json.Decoder(CapdRequest)
+_answer: Any = msgspec.json.Decoder(CapdAnswer)
 
 
 def encode(message: Struct) -> bytes:
@@ -84,12 +84,12 @@ def encode(message: Struct) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-def decode_request(line: bytes) -> Request:
+def decode_request(line: bytes) -> CapdRequest:
     """Raises msgspec.DecodeError for anything else."""
     return _request.decode(line)  # type: ignore[no-any-return]
 
 
-def decode_answer(line: bytes) -> Answer:
+def decode_answer(line: bytes) -> CapdAnswer:
     """Raises msgspec.DecodeError for anything else."""
     return _answer.decode(line)  # type: ignore[no-any-return]
 

@@ -22,7 +22,7 @@ BATCH = re.compile(r"^(.*/job_\d+)(/.*)?$")
 """The cgroup in which a batch system (Slurm) keeps one job."""
 
 
-class Running(NamedTuple):
+class RunningProcess(NamedTuple):
     """One process: `ticks` of CPU time, those of its ended and collected children included."""
 
     pid: int
@@ -33,7 +33,7 @@ class Running(NamedTuple):
     name: bytes
 
 
-class Part(NamedTuple):
+class CpuPart(NamedTuple):
     """What is the job's: its share of the CPUs' watts (None: nobody's job, or not known yet), and how many jobs run."""
 
     share: float | None
@@ -57,12 +57,12 @@ class CpuTime:
         self._agents: dict[tuple[int, int], bytes] = {}
         self._at_s: float | None = None
         self._before: tuple[int, int, float] | None = None
-        self._part = Part(None, 1)
+        self._part = CpuPart(None, 1)
 
-    def part(self, own: tuple[int, ...], mono_s: float) -> Part:
+    def part(self, own: tuple[int, ...], mono_s: float) -> CpuPart:
         """The job's part as of now; `own` are processes of the job, from which the others descend."""
         if not own:
-            return Part(None, 1)
+            return CpuPart(None, 1)
         due = FIRST_S if self._part.share is None else LIST_S
         if self._at_s is not None and mono_s - self._at_s < due:
             return self._part
@@ -77,11 +77,11 @@ class CpuTime:
         if self._before is not None:
             past = [(new - old) for new, old in zip(now, self._before, strict=True)]
             passed = CpuSeconds(past[0] / TICKS_PER_S, past[1] / TICKS_PER_S, max(0.0, past[2]))
-            self._part = Part(cpu_share(passed, jobs), jobs)
+            self._part = CpuPart(cpu_share(passed, jobs), jobs)
         self._before = now
         return self._part
 
-    def _jobs(self, listed: list[Running]) -> set[bytes]:
+    def _jobs(self, listed: list[RunningProcess]) -> set[bytes]:
         """The jobs that have an agent on this machine, anybody's."""
         found, agents = set(), {}
         for one in listed:
@@ -94,7 +94,7 @@ class CpuTime:
         self._agents = agents
         return found - NO_JOBS
 
-    def _job_of(self, one: Running) -> bytes:
+    def _job_of(self, one: RunningProcess) -> bytes:
         if not one.name.startswith((b"python", b"pypy")):
             return b""
         try:
@@ -123,7 +123,7 @@ def _after(words: list[bytes], flag: bytes) -> bytes:
     return words[words.index(flag) + 1] if flag in words[:-1] else b""
 
 
-def processes(root: Path) -> Iterator[Running]:
+def processes(root: Path) -> Iterator[RunningProcess]:
     """Every process of /proc."""
     for entry in os.listdir(root):  # noqa: PTH208 - twice as fast
         if not entry.isdigit():
@@ -136,10 +136,12 @@ def processes(root: Path) -> Iterator[Running]:
         fields = tail.split()
         if len(fields) > 19:
             ticks = sum(map(int, fields[11:15]))
-            yield Running(int(entry), int(fields[1]), int(fields[3]), ticks, int(fields[19]), head.partition(b"(")[2])
+            yield RunningProcess(
+                int(entry), int(fields[1]), int(fields[3]), ticks, int(fields[19]), head.partition(b"(")[2]
+            )
 
 
-def members(listed: list[Running], own: tuple[int, ...]) -> list[Running]:
+def members(listed: list[RunningProcess], own: tuple[int, ...]) -> list[RunningProcess]:
     """The processes of a job: `own`, all that descend from them, and all in their sessions but our own."""
     mine = os.getsid(0)
     sessions = {one.session for one in listed if one.pid in own} - {mine}

@@ -9,7 +9,7 @@ from carbontui import units
 from carbontui.reports.story import RunStory
 
 
-class Line(NamedTuple):
+class ComparedLine(NamedTuple):
     """One figure of both runs, and the first against the second in percent ('' where that means nothing)."""
 
     what: str
@@ -18,7 +18,7 @@ class Line(NamedTuple):
     change: str
 
 
-def against(this: RunStory, other: RunStory) -> list[Line]:
+def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
     """`this` run against the `other`: a minus is less than the other used."""
     memory: Callable[[RunStory], float | None] = lambda s: _peak(s)  # noqa: E731
     mean_w: Callable[[RunStory], float | None] = lambda s: _mean_w(s)  # noqa: E731
@@ -43,7 +43,7 @@ def against(this: RunStory, other: RunStory) -> list[Line]:
         if a is None and b is None:
             continue
         change = f"{a / b - 1:+.1%}" if a is not None and b else ""
-        found.append(Line(what, "–" if a is None else told(a), "–" if b is None else told(b), change))
+        found.append(ComparedLine(what, "–" if a is None else told(a), "–" if b is None else told(b), change))
     return found
 
 

@@ -29,7 +29,7 @@ class EndpointError(ValueError):
     """An address that nothing is sent to; the text says why."""
 
 
-class Answer(NamedTuple):
+class CheckedWording(NamedTuple):
     """What may be shown (None: nothing), and why not."""
 
     text: str | None
@@ -88,23 +88,23 @@ def endpoint(base: str) -> str:
     return f"{base.strip().rstrip('/')}/chat/completions"
 
 
-def checked(reply: Any, told: dict[str, Any]) -> Answer:
+def checked(reply: Any, told: dict[str, Any]) -> CheckedWording:
     """The model's text, if it is one, and if every number in it was sent."""
     try:
         text = reply["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError):
-        return Answer(None, "the answer has not the form of a chat completion")
+        return CheckedWording(None, "the answer has not the form of a chat completion")
     if not isinstance(text, str) or not text.strip():
-        return Answer(None, "the answer is empty")
+        return CheckedWording(None, "the answer is empty")
     if len(text) > ANSWER_MOST:
-        return Answer(None, f"the answer is longer than {ANSWER_MOST} characters")
+        return CheckedWording(None, f"the answer is longer than {ANSWER_MOST} characters")
     sent = _numbers(json.dumps(told))
     invented = sorted(_numbers(text) - sent)
     if invented:
-        return Answer(None, f"the answer has a number that was not sent ({', '.join(invented[:3])})")
+        return CheckedWording(None, f"the answer has a number that was not sent ({', '.join(invented[:3])})")
     # a stranger's text: nothing in it may move the cursor or turn the line around
     clean = "".join(c for c in text if c == "\n" or c.isprintable())
-    return Answer(clean.strip())
+    return CheckedWording(clean.strip())
 
 
 def _numbers(text: str) -> set[str]:

@@ -18,7 +18,7 @@ BURST_S = 5.0
 TOLERANCE_W = 1.0
 
 
-class Budget(Struct, frozen=True, kw_only=True):
+class SiteBudget(Struct, frozen=True, kw_only=True):
     """The budget of a machine; `until_s` (epoch seconds) ends it."""
 
     cap_w: float
@@ -114,7 +114,7 @@ def _fill(gets: dict[str, float], running: Sequence[Claim], room_w: float) -> No
     gets.update(at(high) if sum(at(high).values()) - before <= room_w + 1e-6 else at(low))
 
 
-def settle(mine: Claim, others: Sequence[Claim], budget: Budget, rise_w: float) -> tuple[Claim, Share]:
+def settle(mine: Claim, others: Sequence[Claim], budget: SiteBudget, rise_w: float) -> tuple[Claim, Share]:
     """The claim as it stands from now on, and the share it gives. `mine.held_w` is what the job can be drawing.
 
     What is given up counts at once for nobody: `held_w` stays until the job can no longer draw it. What is taken is
@@ -142,7 +142,7 @@ class Ramp(Struct, frozen=True):
     at_s: float
     left_w: float
 
-    def at(self, now_s: float, budget: Budget, burst_w: float) -> Ramp:
+    def at(self, now_s: float, budget: SiteBudget, burst_w: float) -> Ramp:
         """At a later moment. `burst_w`: the largest single step that somebody waits for."""
         most = max(budget.ramp_w_per_s * BURST_S, burst_w)
         return Ramp(now_s, min(most, self.left_w + budget.ramp_w_per_s * max(0.0, now_s - self.at_s)))

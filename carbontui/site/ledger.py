@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from carbontui import paths, proc
-from carbontui.site.core import Budget, Claim, Ramp, Share, settle
+from carbontui.site.core import Claim, Ramp, Share, SiteBudget, settle
 
 SILENT_S = 6.0
 """A supervisor that has not renewed its claim for this long steers nothing."""
@@ -30,7 +30,7 @@ class LedgerError(RuntimeError):
     """The ledger cannot be used; the text names the file and the repair."""
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class LedgerEntry(Struct, frozen=True, kw_only=True):
     """A claim on disk, and who stands behind it: (pid, start time) of supervisor, keeper and training."""
 
     claim: Claim
@@ -74,7 +74,7 @@ class Ledger:
 
     # --- the budget ---
 
-    def budget(self, now_s: float) -> Budget | None:
+    def budget(self, now_s: float) -> SiteBudget | None:
         """The budget in force: the lower of this user's own and the administrator's. Raises LedgerError."""
         own = self._own()
         if own is not None and own.until_s is not None and own.until_s <= now_s:
@@ -84,7 +84,7 @@ class Ledger:
             return given
         return own
 
-    def set_budget(self, budget: Budget | None) -> None:
+    def set_budget(self, budget: SiteBudget | None) -> None:
         """Set, or lift, this user's own. Raises LedgerError."""
         try:
             paths.private_dir(self.directory)
@@ -100,15 +100,15 @@ class Ledger:
     def _budget_file(self) -> Path:
         return self.directory / "budget.json"
 
-    def _own(self) -> Budget | None:
+    def _own(self) -> SiteBudget | None:
         try:
-            return msgspec.json.decode(_read_private(self._budget_file), type=Budget)
+            return msgspec.json.decode(_read_private(self._budget_file), type=SiteBudget)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
             raise LedgerError(f"{self._budget_file}: {error}; set the budget again: carbontui site --cap") from None
 
-    def _of_administrator(self) -> Budget | None:
+    def _of_administrator(self) -> SiteBudget | None:
         """Counted where nobody but root can have written it."""
         try:
             info = self._administrator.lstat()
@@ -123,7 +123,7 @@ class Ledger:
         if cap is None:
             return None
         more = {} if found.ramp_w_per_s is None else {"ramp_w_per_s": found.ramp_w_per_s}
-        return Budget(cap_w=cap, by="the administrator", **more)
+        return SiteBudget(cap_w=cap, by="the administrator", **more)
 
     # --- claims ---
 
@@ -131,7 +131,7 @@ class Ledger:
         """All that count, those of jobs that nobody steers marked as gone."""
         return [entry.claim for entry in self._entries(now_mono_s)]
 
-    def exchange(self, mine: Entry, now_s: float) -> Share | None:
+    def exchange(self, mine: LedgerEntry, now_s: float) -> Share | None:
         """Renew a claim; what it gives, or None where there is no budget. Raises LedgerError."""
         budget = self.budget(now_s)
         if budget is None:
@@ -153,7 +153,7 @@ class Ledger:
     def held_w(self, job: str) -> float:
         """What a job holds, as its supervisor (or a predecessor) last wrote it."""
         try:
-            return msgspec.json.decode(_read_private(self._file(job)), type=Entry).claim.held_w
+            return msgspec.json.decode(_read_private(self._file(job)), type=LedgerEntry).claim.held_w
         except (OSError, msgspec.DecodeError):
             return 0.0
 
@@ -162,7 +162,7 @@ class Ledger:
         with contextlib.suppress(OSError):
             self._file(job).unlink(missing_ok=True)
 
-    def _ramp(self, mine: Entry, others: list[Claim], budget: Budget) -> Ramp:
+    def _ramp(self, mine: LedgerEntry, others: list[Claim], budget: SiteBudget) -> Ramp:
         burst = max(claim.least_w - min(claim.floor_w, claim.held_w) for claim in (mine.claim, *others))
         try:
             known = msgspec.json.decode(_read_private(self.directory / "ramp"), type=Ramp)
@@ -172,14 +172,14 @@ class Ledger:
             known = Ramp(mine.beat_mono_s, 0.0)  # of before a reboot
         return known.at(mine.beat_mono_s, budget, burst)
 
-    def _entries(self, now_mono_s: float) -> Iterator[Entry]:
+    def _entries(self, now_mono_s: float) -> Iterator[LedgerEntry]:
         try:
             files = sorted(self.directory.glob("*.claim"))
         except OSError:
             return
         for path in files:
             try:
-                entry = msgspec.json.decode(_read_private(path), type=Entry)
+                entry = msgspec.json.decode(_read_private(path), type=LedgerEntry)
             except (OSError, msgspec.DecodeError):
                 continue
             if entry.boot_id != self._boot_id:

@@ -13,7 +13,7 @@ OFF = "off"
 STILL = frozenset({"paused", "unloaded"})
 
 
-class News(NamedTuple):
+class Notification(NamedTuple):
     """`urgent` rings the bell."""
 
     text: str
@@ -27,7 +27,7 @@ class TellsTerminal(Protocol):
     def tell_terminal(self, sequence: str, *, bell: bool) -> None: ...
 
 
-def news(before: Picture | None, after: Picture) -> News | None:
+def news(before: Picture | None, after: Picture) -> Notification | None:
     """What has just become so; None for the first picture and where nothing of note has."""
     if before is None:
         return None
@@ -35,11 +35,11 @@ def news(before: Picture | None, after: Picture) -> News | None:
     name = "".join(char for char in now.name if char.isprintable())
     if was.state != now.state:
         if now.state not in protocol.LIVE_STATES:
-            return News(f"{name}: {now.state} ({now.reason.text})", True)
+            return Notification(f"{name}: {now.state} ({now.reason.text})", True)
         if now.state in STILL and was.state not in STILL:
-            return News(f"{name}: {now.state} ({now.reason.text})", False)
+            return Notification(f"{name}: {now.state} ({now.reason.text})", False)
     if at_risk(after) and not at_risk(before):
-        return News(f"{name}: {at_risk(after)}", True)
+        return Notification(f"{name}: {at_risk(after)}", True)
     return None
 
 

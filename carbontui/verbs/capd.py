@@ -96,7 +96,7 @@ def status() -> None:
     path = capd_wire.socket_path()
     try:
         with capd_client.connect() as link:
-            link.sendall(capd_wire.encode(capd_wire.Ask()))
+            link.sendall(capd_wire.encode(capd_wire.CapdAsk()))
             answer = capd_client.receive(link, bytearray())
     except OSError as error:
         raise Failure(

@@ -9,7 +9,7 @@ import click
 
 from carbontui import __version__, units
 from carbontui.account import compare as comparing
-from carbontui.account.compare import BoardSpec, Elsewhere, Precision, Rented, Throughput, Work
+from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Throughput, Work
 from carbontui.reports import story
 from carbontui.verbs import talk
 from carbontui.verbs.completion import any_jobs
@@ -120,7 +120,7 @@ def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float
 def compare(
     job: str | None,
     gpu: str | None,
-    precision: Precision,
+    precision: PublishedPrecision,
     speedup: tuple[str, ...],
     task: str | None,
     clouds: bool,

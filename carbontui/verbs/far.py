@@ -27,10 +27,10 @@ def is_far(text: str) -> bool:
     return "@" in text or ":" in text
 
 
-def host_of(text: str, there: str) -> ssh.Host:
+def host_of(text: str, there: str) -> ssh.SshHost:
     """The machine of `user@host[:job]`. Raises Failure (2)."""
     try:
-        return ssh.Host(ssh.place(text).host, carbontui=there)
+        return ssh.SshHost(ssh.place(text).host, carbontui=there)
     except ValueError as error:
         raise Failure(str(error), 2) from None
 
@@ -40,7 +40,7 @@ def job_of(text: str) -> str | None:
     return ssh.place(text).job
 
 
-def only_job(host: ssh.Host, job: str | None) -> protocol.Status:
+def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
     """The job that is meant; ssh may ask for a password. Raises Failure: 2 for an ambiguous name, 3 for none."""
     try:
         found = host.statuses(job, ask=True)
@@ -56,7 +56,7 @@ def only_job(host: ssh.Host, job: str | None) -> protocol.Status:
     return found[0]
 
 
-def target_of(host: ssh.Host, status: protocol.Status) -> Target:
+def target_of(host: ssh.SshHost, status: protocol.Status) -> Target:
     """What the screen is opened on: all it can know of a far job that is over is its last status."""
     return Target(status.job, status.name, host.socket(status.job), status=status, host=host.name)
 
@@ -64,7 +64,7 @@ def target_of(host: ssh.Host, status: protocol.Status) -> Target:
 class FarJobs:
     """The jobs of several machines, looked at on a thread each while the context is open."""
 
-    def __init__(self, hosts: Sequence[ssh.Host]) -> None:
+    def __init__(self, hosts: Sequence[ssh.SshHost]) -> None:
         self._hosts = hosts
         self._leave = threading.Event()
         self._found: dict[str, tuple[Target, ...]] = {}
@@ -95,7 +95,7 @@ class FarJobs:
         live = sum(not target.over for target in self._found[name])
         return f"{live} live, {len(self._found[name]) - live} over", True
 
-    def _follow(self, host: ssh.Host) -> None:
+    def _follow(self, host: ssh.SshHost) -> None:
         while not self._leave.is_set():
             try:
                 self._found[host.name] = tuple(target_of(host, status) for status in host.statuses())

@@ -26,7 +26,7 @@ def _list() -> Path:
     return paths.state_dir() / "hooks.json"
 
 
-def _remember(where: pth.Place) -> None:
+def _remember(where: pth.PackagePlace) -> None:
     """So that doctor can name it; without a list it is installed all the same."""
     with contextlib.suppress(OSError):
         paths.private_dir(paths.state_dir())

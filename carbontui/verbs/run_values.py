@@ -12,7 +12,7 @@ from carbontui import config, units
 from carbontui.verbs.failure import Failure
 
 if TYPE_CHECKING:
-    from carbontui.job.allowance import Kind
+    from carbontui.job.allowance import AllowanceKind
 
 NAME_MAX = 80
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
@@ -71,11 +71,15 @@ def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
     return (found.key if found else None), why
 
 
-def allowances(given: dict[Kind, str | None], settings: config.Settings) -> dict[str, Any]:
+def allowances(given: dict[AllowanceKind, str | None], settings: config.Settings) -> dict[str, Any]:
     """The fields of a job's options for its carbon, cost and energy budgets. Raises Failure."""
     from carbontui.job import allowance
 
-    fields: dict[Kind, str] = {"carbon": "carbon_budget_g", "cost": "cost_budget", "energy": "energy_budget_kwh"}
+    fields: dict[AllowanceKind, str] = {
+        "carbon": "carbon_budget_g",
+        "cost": "cost_budget",
+        "energy": "energy_budget_kwh",
+    }
     found: dict[str, Any] = {}
     for kind, text in given.items():
         if text is None:

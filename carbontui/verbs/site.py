@@ -36,7 +36,7 @@ def site(cap: str | None, until: str | None, ramp: str | None, clear: bool, as_j
     across users only /etc/carbontui/site.toml of an administrator counts.
     """
     from carbontui.job import budget as budgets
-    from carbontui.site.core import RAMP_W_PER_S, Budget
+    from carbontui.site.core import RAMP_W_PER_S, SiteBudget
     from carbontui.site.ledger import Ledger, LedgerError
 
     ledger = Ledger()
@@ -59,7 +59,9 @@ def site(cap: str | None, until: str | None, ramp: str | None, clear: bool, as_j
                     raise Failure("--until: a site budget needs a time of day, like 18:00", 2)
                 until_s = ends
             rise = watts(ramp, "--ramp") if ramp else RAMP_W_PER_S
-            ledger.set_budget(Budget(cap_w=watts(cap, "--cap"), ramp_w_per_s=rise, until_s=until_s, by=link.whoami()))
+            ledger.set_budget(
+                SiteBudget(cap_w=watts(cap, "--cap"), ramp_w_per_s=rise, until_s=until_s, by=link.whoami())
+            )
         _show(ledger, now, as_json=as_json)
     except LedgerError as error:
         raise Failure(str(error), 1) from None

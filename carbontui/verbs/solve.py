@@ -21,7 +21,7 @@ from carbontui.verbs.place import sure_zone
 if TYPE_CHECKING:
     from carbontui.backtest import signals
     from carbontui.backtest.assumed_job import Grid, TypicalDays
-    from carbontui.backtest.signals import Expected
+    from carbontui.backtest.signals import ExpectedSignal
     from carbontui.plan import Evaluation, Frontier, Problem, Schedule
 
 LONGEST_S = 60 * 86400.0
@@ -141,10 +141,10 @@ def _key(zone: str) -> str:
 
 def _grid_of(
     zone: str | None, grid_file: str | None, signal: str, start_s: float | None
-) -> Grid | TypicalDays | Expected:
+) -> Grid | TypicalDays | ExpectedSignal:
     """Where the intensities come from. Raises ValueError or Failure."""
     from carbontui.backtest.assumed_job import Grid, TypicalDays
-    from carbontui.backtest.signals import Expected
+    from carbontui.backtest.signals import ExpectedSignal
     from carbontui.grid import opening, recorded
     from carbontui.grid.types import Signal
 
@@ -164,7 +164,7 @@ def _grid_of(
         raise Failure(
             f"no marginal rates of {place.key} are known ({keys or 'no source has any'}); or give --grid FILE", 3
         )
-    return Expected(seen)
+    return ExpectedSignal(seen)
 
 
 def _assumed_problem(

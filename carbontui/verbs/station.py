@@ -20,7 +20,7 @@ from carbontui.verbs.failure import Failure
 
 if TYPE_CHECKING:
     from carbontui.grid.types import Outlook
-    from carbontui.openmetrics.place import Place
+    from carbontui.openmetrics.place import MetricsPlace
     from carbontui.power.messages import Reading, Readings
     from carbontui.tui.jobs_feed import Seen
     from carbontui.verbs.far import FarJobs
@@ -197,13 +197,13 @@ def gain_words(outlook: Outlook, now_s: float) -> str:
     return "; ".join(told) or "no forecast reaches far enough"
 
 
-def _metrics() -> Place | None:
+def _metrics() -> MetricsPlace | None:
     """Where the settings want figures told, if anywhere."""
-    from carbontui.openmetrics.place import Place
+    from carbontui.openmetrics.place import MetricsPlace
 
     with contextlib.suppress(config.ConfigError):
         where = config.load().settings.metrics
-        return Place(where, "station") if where else None
+        return MetricsPlace(where, "station") if where else None
     return None
 
 

@@ -19,7 +19,7 @@ from carbontui.verbs.failure import Failure
 from carbontui.verbs.place import sure_zone
 
 if TYPE_CHECKING:
-    from carbontui.fleet.window import Window
+    from carbontui.fleet.window import StartWindow
 
 AHEAD_MOST_S = 14 * 86400.0
 AT_ONCE_S = 60.0
@@ -99,7 +99,7 @@ def submit(
 
 def _window(
     zone: str | None, grid_file: str | None, now: float, work_s: float, deadline_s: float
-) -> tuple[Window, str]:
+) -> tuple[StartWindow, str]:
     """The chosen start, and where the intensities come from. Raises Failure."""
     from carbontui.fleet import window
 
@@ -144,7 +144,9 @@ def _expected(zone: str | None, now: float, ahead_s: float, step_s: float) -> tu
     return seen.mean, seen.start_s, f"{seen.source} ({seen.how})"
 
 
-def _words(window: Window, now: float, work_s: float, deadline_s: float, source: str, *, strict: bool) -> Iterator[str]:
+def _words(
+    window: StartWindow, now: float, work_s: float, deadline_s: float, source: str, *, strict: bool
+) -> Iterator[str]:
     """Why it begins then, and what that saves."""
     here = units.fmt_clock
     span = f"{here(window.begin_s, now)} to {here(window.begin_s + work_s, now)}"

@@ -69,7 +69,7 @@ class Capd:
         self.process.wait()
 
 
-def ask(link: socket.socket, request: capd_wire.Request) -> capd_wire.Answer:
+def ask(link: socket.socket, request: capd_wire.CapdRequest) -> capd_wire.CapdAnswer:
     link.sendall(capd_wire.encode(request))
     return capd_client.receive(link, bytearray())
 

@@ -31,8 +31,8 @@ from carbontui.power import simulated
 from carbontui.power.messages import Sample
 from carbontui.power.meter import Meter
 from carbontui.power.simulated import SimulatedSpec
-from carbontui.site.core import Budget
-from carbontui.site.ledger import Entry, Ledger
+from carbontui.site.core import SiteBudget
+from carbontui.site.ledger import Ledger, LedgerEntry
 
 CAP_W, RAMP_W_PER_S = 2400.0, 100.0
 STEP_S, TICK_S = 0.25, 1.0
@@ -113,7 +113,7 @@ class Job:
         self.counted_j += sum(got.joules for got in self.meter.add(sample))
         claim = site_claim.claim(self.state, seen)
         who = {role: (pid, 1) for role, pid in self.pids.items()}
-        entry = Entry(claim=claim, boot_id="b", beat_mono_s=now, **who)
+        entry = LedgerEntry(claim=claim, boot_id="b", beat_mono_s=now, **who)
         self.share = self.ledger.exchange(entry, now)
         seen = replace(seen, site=self.share)
         asked, decision = control.decide(self.state.asked, observe(self.state, seen))
@@ -166,7 +166,7 @@ def main() -> None:
             Path(folder) / "site", administrator=Path(folder) / "none", boot_id="b",
             alive=lambda pid, _: alive.get(pid, False),
         )  # fmt: skip
-        ledger.set_budget(Budget(cap_w=CAP_W, ramp_w_per_s=RAMP_W_PER_S))
+        ledger.set_budget(SiteBudget(cap_w=CAP_W, ramp_w_per_s=RAMP_W_PER_S))
         jobs = [Job(i, dice, ledger, alive) for i in range(8)]
         now, over_s, both_dead_until = 0.0, 0.0, -1e9
         overs: list[tuple[float, float, bool]] = []

@@ -26,7 +26,7 @@ SCRIPTS = {
 
 
 @pytest.fixture(scope="module")
-def answer() -> probe.Answer:
+def answer() -> probe.InterpreterFacts:
     """What this Python says of itself in a job."""
     return probe.ask((), sys.executable, frozenset(), os.environ)
 

@@ -139,12 +139,12 @@ def test_the_installed_hook_loads_nothing_from_a_job_directory(environment, tmp_
 def test_the_hook_goes_into_no_environment_of_another_user(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(pth.HookRefused, match="belongs to another user"):
-        pth.install(pth.Place("python3", tmp_path, tmp_path, own=True))
+        pth.install(pth.PackagePlace("python3", tmp_path, tmp_path, own=True))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_hook_goes_into_no_python_that_others_share(tmp_path):
-    shared = pth.Place("python3", tmp_path, tmp_path, own=False)
+    shared = pth.PackagePlace("python3", tmp_path, tmp_path, own=False)
     with pytest.raises(pth.HookRefused, match="share"):
         pth.install(shared)
     assert list(tmp_path.iterdir()) == []

@@ -22,7 +22,7 @@ from test_limits_live import until as until_async
 
 from carbontui.power import capd_client, capd_wire
 from carbontui.power.capd_core import DRIVER_CALLS_PER_S, Caller, Capd
-from carbontui.power.capd_wire import HELD, NOT_YET, REFUSED, SOON, Answer, Ask, Beat, Limit, Lock
+from carbontui.power.capd_wire import HELD, NOT_YET, REFUSED, SOON, Beat, CapdAnswer, CapdAsk, Limit, Lock
 from carbontui.power.leases import LeaseStore
 from carbontui.power.nvml import NvmlBackend
 
@@ -89,7 +89,7 @@ def asked(path: Path) -> bytes:
     return answer
 
 
-def ask(link: socket.socket, request: capd_wire.Request) -> Answer:
+def ask(link: socket.socket, request: capd_wire.CapdRequest) -> CapdAnswer:
     link.sendall(capd_wire.encode(request))
     return capd_client.receive(link, bytearray())
 
@@ -231,7 +231,7 @@ class Bench:
     def caller(self, uid: int) -> Caller:
         return Caller(uid, 4000 + uid, self.sim.get("clock_s"))
 
-    def asks(self, caller: Caller, request: capd_wire.Request, after_s: float = 1.1) -> Answer:
+    def asks(self, caller: Caller, request: capd_wire.CapdRequest, after_s: float = 1.1) -> CapdAnswer:
         self.sim.advance(after_s)
         return self.capd.answer(caller, request)
 
@@ -298,7 +298,7 @@ def test_the_first_caller_holds_a_board_and_the_next_is_told_who(bench: Callable
     assert board.asks(first, Limit(UUID, 400_000)).ok
     refused = board.asks(second, Limit(UUID, 300_000))
     assert refused.code == HELD and "uid 1000 (pid 5000)" in refused.why
-    assert board.asks(second, Ask()).boards[0].holder == 1000
+    assert board.asks(second, CapdAsk()).boards[0].holder == 1000
     board.capd.gone(first)
     assert board.sim.get("limit_mw") == 700_000 and board.asks(second, Limit(UUID, 300_000)).ok
 
@@ -334,7 +334,7 @@ def test_a_board_is_written_at_most_once_a_second_and_the_driver_asked_a_few_tim
     on(board, 1000)
     codes = [board.asks(ada, Limit(UUID, 300_000 + 1000 * n), after_s=0.01).code for n in range(100)]
     assert board.sim.get("writes") == 1 and codes.count(SOON) == 99
-    asked = [board.asks(ada, Ask(), after_s=0.001).ok for _ in range(100)]
+    asked = [board.asks(ada, CapdAsk(), after_s=0.001).ok for _ in range(100)]
     assert sum(asked) <= DRIVER_CALLS_PER_S
 
 

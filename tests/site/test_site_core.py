@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.site.core import Budget, Claim, Ramp, allot, settle
+from carbontui.site.core import Claim, Ramp, SiteBudget, allot, settle
 
 
 def claim(job: str, **fields) -> Claim:
@@ -43,19 +43,19 @@ def test_a_job_that_nobody_steers_counts_in_full():
 
 def test_where_no_limit_can_be_set_and_nothing_paused_it_cannot_be_kept():
     stiff = claim("a", least_w=700.0, floor_w=700.0, held_w=700.0)
-    _, share = settle(stiff, [claim("b", least_w=700.0, floor_w=700.0, held_w=700.0)], Budget(cap_w=1200.0), 1e9)
+    _, share = settle(stiff, [claim("b", least_w=700.0, floor_w=700.0, held_w=700.0)], SiteBudget(cap_w=1200.0), 1e9)
     assert not share.kept and share.least_sum_w == 1400.0
 
 
 def test_what_others_still_hold_is_not_taken():
-    mine, share = settle(claim("a", held_w=90.0), [claim("b", held_w=700.0)], Budget(cap_w=1000.0), 1e9)
+    mine, share = settle(claim("a", held_w=90.0), [claim("b", held_w=700.0)], SiteBudget(cap_w=1000.0), 1e9)
     assert share.allowed_w == mine.held_w == 300.0
-    giving, share = settle(claim("b", held_w=700.0), [mine], Budget(cap_w=1000.0), 1e9)
+    giving, share = settle(claim("b", held_w=700.0), [mine], SiteBudget(cap_w=1000.0), 1e9)
     assert share.allowed_w == pytest.approx(500.0) and giving.held_w == 700.0  # counted until the boards are down
 
 
 def test_no_faster_than_the_ramp_and_not_into_what_cannot_be_drawn():
-    budget = Budget(cap_w=5000.0, ramp_w_per_s=50.0)
+    budget = SiteBudget(cap_w=5000.0, ramp_w_per_s=50.0)
     _, share = settle(claim("a", held_w=300.0), [], budget, 50.0)
     assert share.allowed_w == 350.0
     _, share = settle(claim("a", held_w=90.0), [], budget, 50.0)
@@ -107,7 +107,7 @@ def test_nobody_takes_what_is_not_free_and_all_compute_the_same(claims, cap_w, r
         if mine.gone:
             continue
         others = claims[:i] + claims[i + 1 :]
-        after, share = settle(mine, others, Budget(cap_w=cap_w), rise_w)
+        after, share = settle(mine, others, SiteBudget(cap_w=cap_w), rise_w)
         assert share.allowed_w <= max(mine.held_w, cap_w - sum(c.counts_w for c in others)) + 1e-3
         assert after.held_w <= mine.held_w + rise_w + 1e-6
         assert share.allowed_w <= mine.wants_w + 1e-6 or share.allowed_w <= mine.held_w

@@ -7,14 +7,14 @@ import stat
 
 import pytest
 
-from carbontui.site.core import Budget, Claim
-from carbontui.site.ledger import Entry, Ledger, LedgerError
+from carbontui.site.core import Claim, SiteBudget
+from carbontui.site.ledger import Ledger, LedgerEntry, LedgerError
 
 
-def entry(job: str, at_s: float = 0.0, pid: int = 1, **fields) -> Entry:
+def entry(job: str, at_s: float = 0.0, pid: int = 1, **fields) -> LedgerEntry:
     known = {"full_w": 700.0, "least_w": 200.0, "floor_w": 90.0, "wants_w": 700.0}
     made = Claim(job=job, **{**known, **fields})
-    return Entry(claim=made, boot_id="b", beat_mono_s=at_s, supervisor=(pid, 1), child=(pid + 1000, 1))
+    return LedgerEntry(claim=made, boot_id="b", beat_mono_s=at_s, supervisor=(pid, 1), child=(pid + 1000, 1))
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_without_a_budget_nothing_is_written(house_of):
 
 def test_two_jobs_share_a_budget_and_files_are_private(house_of):
     ledger = house_of[0]()
-    ledger.set_budget(Budget(cap_w=1000.0, ramp_w_per_s=1e6))
+    ledger.set_budget(SiteBudget(cap_w=1000.0, ramp_w_per_s=1e6))
     assert ledger.exchange(entry("a"), 0.0).allowed_w == 700.0
     assert ledger.exchange(entry("b", pid=2), 0.0).allowed_w == pytest.approx(300.0)
     # the first gives way, and what it holds counts until it no longer draws it
@@ -54,7 +54,7 @@ def test_two_jobs_share_a_budget_and_files_are_private(house_of):
 def test_a_job_whose_supervisor_is_gone_counts_in_full_until_its_processes_end(house_of):
     make, alive, _ = house_of
     ledger = make()
-    ledger.set_budget(Budget(cap_w=1000.0, ramp_w_per_s=1e6))
+    ledger.set_budget(SiteBudget(cap_w=1000.0, ramp_w_per_s=1e6))
     ledger.exchange(entry("a", wants_w=90.0), 0.0)
     alive.discard(1)
     assert [claim.gone for claim in ledger.claims(1.0)] == [True]
@@ -66,14 +66,14 @@ def test_a_job_whose_supervisor_is_gone_counts_in_full_until_its_processes_end(h
 
 def test_a_supervisor_that_hangs_steers_nothing(house_of):
     ledger = house_of[0]()
-    ledger.set_budget(Budget(cap_w=1000.0))
+    ledger.set_budget(SiteBudget(cap_w=1000.0))
     ledger.exchange(entry("a", 0.0, wants_w=90.0), 0.0)
     assert [claim.gone for claim in ledger.claims(7.0)] == [True]
 
 
 def test_a_budget_with_an_end_is_over_then(house_of):
     ledger = house_of[0]()
-    ledger.set_budget(Budget(cap_w=1000.0, until_s=50.0))
+    ledger.set_budget(SiteBudget(cap_w=1000.0, until_s=50.0))
     assert ledger.budget(49.0).cap_w == 1000.0
     assert ledger.budget(50.0) is None
     ledger.set_budget(None)
@@ -86,9 +86,9 @@ def test_of_several_users_only_the_administrators_file_counts(house_of):
     ledger = make()
     (root / "site.toml").write_text("cap_w = 800.0\n[users]\nnobody = 100.0\n")
     assert ledger.budget(0.0).cap_w == 800.0
-    ledger.set_budget(Budget(cap_w=1000.0))
+    ledger.set_budget(SiteBudget(cap_w=1000.0))
     assert ledger.budget(0.0).cap_w == 800.0  # a user lowers it, and never lifts it
-    ledger.set_budget(Budget(cap_w=600.0))
+    ledger.set_budget(SiteBudget(cap_w=600.0))
     assert ledger.budget(0.0).cap_w == 600.0
     (root / "site.toml").chmod(0o666)
     with pytest.raises(LedgerError, match="others than root may write it"):
@@ -97,7 +97,7 @@ def test_of_several_users_only_the_administrators_file_counts(house_of):
 
 def test_what_is_no_claim_is_passed_over_and_a_damaged_budget_is_said(house_of):
     ledger = house_of[0]()
-    ledger.set_budget(Budget(cap_w=1000.0))
+    ledger.set_budget(SiteBudget(cap_w=1000.0))
     (ledger.directory / "x.claim").write_text("{}garbage")
     assert ledger.claims(0.0) == []
     (ledger.directory / "budget.json").write_text("no")

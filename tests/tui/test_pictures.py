@@ -19,7 +19,7 @@ from carbontui.tui.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
 from carbontui.tui.widgets.cells import changed, fit
 from carbontui.tui.widgets.levels import planned
-from carbontui.tui.widgets.scale import Window, hours, means, nice_top, window
+from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
 
 
 def picture(name: str = "running") -> Picture:
@@ -61,7 +61,7 @@ def test_the_axis_holds_the_whole_job_and_stands_still() -> None:
 def test_planned_levels_stand_in_their_columns() -> None:
     shown = picture()
     assert shown.plan is not None
-    view = Window(START, 900.0, 200)
+    view = TimeScale(START, 900.0, 200)
     found = planned(shown.plan, view, NOW)
     first_pause = next(x for x, info in enumerate(found) if info and info.kind == "pause")
     assert view.time(first_pause) == units.from_iso("2020-04-16T02:00:00Z")
@@ -71,7 +71,7 @@ def test_planned_levels_stand_in_their_columns() -> None:
 
 
 def test_columns_are_means_of_what_they_cover() -> None:
-    view = Window(0.0, 30.0, 4)
+    view = TimeScale(0.0, 30.0, 4)
     assert means([1.0, 3.0, None, None, 7.0], 0.0, 15.0, view) == [2.0, None, 7.0, None]
 
 
@@ -85,12 +85,12 @@ def test_a_scale_ends_on_a_round_number_not_far_above(value: float) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.floats(1, 10**5), st.integers(10, 200))
 def test_hours_never_touch(span: float, columns: int) -> None:
-    labels = hours(Window(NOW, span, columns))
+    labels = hours(TimeScale(NOW, span, columns))
     assert all(a + len(word) < b for (a, word), (b, _) in pairwise(labels))
 
 
 def test_an_axis_of_minutes_has_its_times_too() -> None:
-    assert len(hours(Window(NOW, 2.0, 70))) >= 2
+    assert len(hours(TimeScale(NOW, 2.0, 70))) >= 2
 
 
 TEXT = st.text(alphabet=st.sampled_from("aZ 漢字é\u0301🙂\x1b\n█"), max_size=30)

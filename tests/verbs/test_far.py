@@ -30,7 +30,7 @@ def server(house, tmp_path):
 def test_a_far_job_is_seen_and_commanded_and_a_lost_line_is_said(house, server):
     job = house.start()
     job.until_connected()
-    with ssh.Host("box", carbontui=THERE, ssh=server.ssh) as host:
+    with ssh.SshHost("box", carbontui=THERE, ssh=server.ssh) as host:
         status = far.only_job(host, None)
         assert (status.job, status.name) == (job.id, "t") and far.only_job(host, "t").job == job.id
         near = host.socket(job.id)
@@ -54,10 +54,10 @@ def test_a_far_job_is_seen_and_commanded_and_a_lost_line_is_said(house, server):
 
 
 def test_a_job_that_is_not_there_and_a_carbontui_that_is_not_found_are_said(house, server):
-    with ssh.Host("box", carbontui=THERE, ssh=server.ssh) as host, pytest.raises(Failure, match="no job is running"):
+    with ssh.SshHost("box", carbontui=THERE, ssh=server.ssh) as host, pytest.raises(Failure, match="no job is running"):
         far.only_job(host, None)
     with (
-        ssh.Host("box", carbontui="/no/such/carbontui", ssh=server.ssh) as host,
+        ssh.SshHost("box", carbontui="/no/such/carbontui", ssh=server.ssh) as host,
         pytest.raises(Failure, match="--there"),
     ):
         far.only_job(host, None)
@@ -67,7 +67,7 @@ def test_what_a_host_says_cannot_move_the_cursor(tmp_path: Path) -> None:
     bad = tmp_path / "ssh"
     bad.write_text("#!/bin/sh\nprintf 'no\\033[2Jway\\n' >&2\nexit 255\n")
     bad.chmod(0o755)
-    with ssh.Host("box", ssh=str(bad)) as host, pytest.raises(ssh.SshError) as caught:
+    with ssh.SshHost("box", ssh=str(bad)) as host, pytest.raises(ssh.SshError) as caught:
         host.statuses()
     assert str(caught.value) == "box: no?[2Jway"
 
@@ -79,4 +79,6 @@ def test_an_option_is_no_host(text: str) -> None:
 
 
 def test_a_place_is_a_host_and_perhaps_a_job() -> None:
-    assert ssh.place("me@box") == ssh.Place("me@box") and ssh.place("box:train.py-2") == ssh.Place("box", "train.py-2")
+    assert ssh.place("me@box") == ssh.SshPlace("me@box") and ssh.place("box:train.py-2") == ssh.SshPlace(
+        "box", "train.py-2"
+    )

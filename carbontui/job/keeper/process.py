@@ -87,7 +87,7 @@ class Keeper:
         )
         self.door = Door(spec["door"], self.selector, log, obey=self.obey, facts=self.facts)
         self.freezer = Freezer(log, self.publish)
-        self.relay = signals.Relay(self.deliver)
+        self.relay = signals.SignalRelay(self.deliver)
         self.stopping = StopOrder(log)
         self.signals: set[int] = set()
         """What has come for the command from outside: one that ends after it has saved, and may go on elsewhere."""

@@ -65,7 +65,7 @@ def taken() -> list[Caught]:
     return found
 
 
-class Relay:
+class SignalRelay:
     """Gives the command what has not reached it yet, by `deliver`. Times are monotonic seconds."""
 
     def __init__(self, deliver: Callable[[Caught], None]) -> None:

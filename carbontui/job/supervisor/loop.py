@@ -42,7 +42,7 @@ from carbontui.job.supervisor.record.so_far import totals_so_far
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
 from carbontui.job.supervisor.shell.calibrator import Calibrator
-from carbontui.job.supervisor.shell.cell import Cell
+from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.job.supervisor.shell.grid import GridReader, open_feed
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
@@ -80,7 +80,7 @@ class Supervisor:
         budget, refused = budgets.stored(spec.budget, clock.at_wall(spec.created_s))
         if refused:
             say(refused)
-        self.cell = Cell(JobState(spec, clock, budget, progress.begun(spec), allowances=allowances.of_spec(spec)))
+        self.cell = StateCell(JobState(spec, clock, budget, progress.begun(spec), allowances=allowances.of_spec(spec)))
         self.faults = Faults(say)
         self.journal = Journal(directory / "journal.db")
         self.recorder = Recorder(self.journal, clock)

@@ -12,7 +12,7 @@ from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink
 from carbontui.tui.widgets.levels import PastLevels, planned, table
-from carbontui.tui.widgets.scale import GUTTER, Window, eighths, means, window
+from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
 
@@ -47,7 +47,7 @@ class ForecastChart(Cells):
         rows += with_scale(plotted, top)
         return [*rows, axis(view, now)] if self.with_axis else rows
 
-    def _columns(self, band: protocol.Band, view: Window, space: int) -> tuple[list[Column], float]:
+    def _columns(self, band: protocol.Band, view: TimeScale, space: int) -> tuple[list[Column], float]:
         assert self.picture is not None
         start = units.from_iso(band.start)
         mean, low, high = (means(v, start, band.step_s, view) for v in (band.mean_g, band.lo_g, band.hi_g))
@@ -80,7 +80,7 @@ class ForecastChart(Cells):
             )
         return columns, top
 
-    def _deadline(self, plotted: list[list[tuple[str, Ink]]], view: Window) -> None:
+    def _deadline(self, plotted: list[list[tuple[str, Ink]]], view: TimeScale) -> None:
         """A dotted line where the budget ends, behind the columns."""
         plan = self.preview or (self.picture.plan if self.picture else None)
         column = view.column(units.from_iso(plan.deadline)) if plan else -1

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from carbontui import protocol, units
-from carbontui.tui.widgets.scale import Window
+from carbontui.tui.widgets.scale import TimeScale
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def table(plan: protocol.PlanView | None) -> dict[str, protocol.LevelInfo]:
     return {info.name: info for info in plan.table} if plan else {}
 
 
-def planned(plan: protocol.PlanView | None, view: Window, now_s: float) -> list[protocol.LevelInfo | None]:
+def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> list[protocol.LevelInfo | None]:
     """The level at the middle of each column from now on; None in the past and after the end of the plan."""
     found: list[protocol.LevelInfo | None] = [None] * view.columns
     if plan is None:

@@ -16,7 +16,7 @@ _LABEL_EVERY_S = (60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 17
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TimeScale:
     """Columns of equal time: column c covers [start_s + c*span_s, +span_s). It stands still; now moves through it."""
 
     start_s: float
@@ -30,7 +30,7 @@ class Window:
         return self.start_s + column * self.span_s
 
 
-def window(picture: Picture, columns: int) -> Window:
+def window(picture: Picture, columns: int) -> TimeScale:
     """The whole job from its start to its deadline; without a plan, what is known of the grid."""
     now = picture.now_s
     band, plan, budget, watts = (
@@ -62,10 +62,10 @@ def window(picture: Picture, columns: int) -> Window:
     exact = whole / columns
     grain = next((g for g in (1, 5, 60, 300) if exact <= g * 12), 300)
     span = float(math.ceil(exact / grain) * grain)
-    return Window(math.floor(start / span) * span, span, columns)
+    return TimeScale(math.floor(start / span) * span, span, columns)
 
 
-def means(values: Sequence[float | None], start_s: float, step_s: float, view: Window) -> list[float | None]:
+def means(values: Sequence[float | None], start_s: float, step_s: float, view: TimeScale) -> list[float | None]:
     """The mean of a stepwise series in each column; None where nothing is known."""
     found: list[float | None] = []
     for column in range(view.columns):
@@ -89,7 +89,7 @@ def nice_top(value: float) -> float:
     return next(m * power for m in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if m * power >= value * 0.9999)
 
 
-def hours(view: Window) -> list[tuple[int, str]]:
+def hours(view: TimeScale) -> list[tuple[int, str]]:
     """(column, label) of the time axis in local time, at least a dozen cells apart; midnight carries the day."""
     every = next((s for s in _LABEL_EVERY_S if s / view.span_s >= 9), _LABEL_EVERY_S[-1])
     labels: list[tuple[int, str]] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from carbontui import units
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.widgets.cells import CellRow, Ink
-from carbontui.tui.widgets.scale import GUTTER, Window, hours, nice_top
+from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, nice_top
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def with_scale(plotted: list[list[tuple[str, Ink]]], top: float) -> list[CellRow
     return framed
 
 
-def axis(view: Window, now: int | None) -> CellRow:
+def axis(view: TimeScale, now: int | None) -> CellRow:
     """Hours under the columns; 'now' under its marker takes the place of an hour it would touch."""
     cells: list[tuple[str, Ink]] = [(" ", "dim")] * view.columns
     labels = [(column, label, "dim") for column, label in hours(view)]

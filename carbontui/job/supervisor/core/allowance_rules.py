@@ -13,7 +13,7 @@ from dataclasses import replace
 from carbontui import protocol, units
 from carbontui.account import ending as account
 from carbontui.account.ending import Stretch
-from carbontui.job.allowance import Act, Allowance, Kind
+from carbontui.job.allowance import Allowance, AllowanceKind, OnBudget
 from carbontui.job.supervisor.core import ending, machine
 from carbontui.job.supervisor.core.allowances import Allowances, Prospect
 from carbontui.job.supervisor.core.levels import PAUSE, Level
@@ -94,7 +94,7 @@ def _used_up(state: JobState, seen: Inputs, held: Allowances) -> Allowances:
     spent = next((entry.allowance.kind for entry in held.prospects if gone(entry)), None)
     if spent is None:
         return replace(held, spent=None, act=None, no_stop="")
-    act: Act | None = None
+    act: OnBudget | None = None
     why = ""
     for step in held.order:
         if step == "stop" and held.act != "stop" and not _can_stop(state, seen):
@@ -111,7 +111,7 @@ def _can_stop(state: JobState, seen: Inputs) -> bool:
     return seen.child.state == "unloaded" or (leader is not None and leader.can_unload)
 
 
-def _reserve(state: JobState, seen: Inputs) -> dict[Kind, float]:
+def _reserve(state: JobState, seen: Inputs) -> dict[AllowanceKind, float]:
     """What writing a checkpoint and leaving takes, flat out."""
     watts = machine.full_wall_w(state, seen)
     if watts is None:
@@ -158,7 +158,7 @@ def _prospect(
     return Prospect(entry, used, expected, gone)
 
 
-def _per_kwh(state: JobState, kind: Kind) -> tuple[float, float, Sequence[float | None]] | None:
+def _per_kwh(state: JobState, kind: AllowanceKind) -> tuple[float, float, Sequence[float | None]] | None:
     """(start, slot seconds, value per kWh and slot) of what is counted; None where it is not known."""
     outlook = state.outlook
     if kind == "energy":
@@ -178,11 +178,11 @@ def _fits(prospects: Sequence[Prospect], share: float) -> bool:
     return all(p.expected is None or p.expected <= share * p.allowance.most for p in prospects)
 
 
-def _exceeded(prospects: Sequence[Prospect]) -> tuple[Kind, ...]:
+def _exceeded(prospects: Sequence[Prospect]) -> tuple[AllowanceKind, ...]:
     return tuple(p.allowance.kind for p in prospects if p.expected is not None and p.expected > p.allowance.most)
 
 
-def _expected(prospects: Sequence[Prospect], kind: Kind | None) -> float:
+def _expected(prospects: Sequence[Prospect], kind: AllowanceKind | None) -> float:
     return next((p.expected or 0.0 for p in prospects if p.allowance.kind == kind), 0.0)
 
 

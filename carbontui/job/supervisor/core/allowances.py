@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from carbontui.job.allowance import DEFAULT_ORDER, KINDS, Act, Allowance, Kind, order_of
+from carbontui.job.allowance import DEFAULT_ORDER, KINDS, Allowance, AllowanceKind, OnBudget, order_of
 from carbontui.job.spec import Options
 
 
@@ -26,11 +26,11 @@ class Allowances:
     """The allowances of a job, and what is being done. Survives a respawn but for `prospects`."""
 
     given: tuple[Allowance, ...] = ()
-    order: tuple[Act, ...] = DEFAULT_ORDER
+    order: tuple[OnBudget, ...] = DEFAULT_ORDER
     prospects: tuple[Prospect, ...] = ()
-    over: tuple[Kind, ...] = ()
+    over: tuple[AllowanceKind, ...] = ()
     """Those that are expected to be exceeded as things stand, acts included."""
-    spent: Kind | None = None
+    spent: AllowanceKind | None = None
     """The one that is used up."""
     cap_w: float | None = None
     """Watts per GPU that the act `cap` holds the job to."""
@@ -38,7 +38,7 @@ class Allowances:
     """Why the act `cap` cannot be taken, where it should be."""
     asked_s: float | None = None
     """Job clock since which the question stands."""
-    act: Act | None = None
+    act: OnBudget | None = None
     """pause or stop, once something is used up."""
     no_stop: str = ""
     """Why the act `stop` cannot be taken, where it should be."""
@@ -77,12 +77,12 @@ def to_kept(held: Allowances) -> dict[str, Any]:
 
 
 class _Kept(msgspec.Struct):
-    given: list[tuple[Kind, float]]
+    given: list[tuple[AllowanceKind, float]]
     order: list[str]
     cap_w: float | None = None
     asked_s: float | None = None
-    act: Act | None = None
-    spent: Kind | None = None
+    act: OnBudget | None = None
+    spent: AllowanceKind | None = None
 
 
 def restored(known: Allowances, kept: Any) -> Allowances:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from carbontui import protocol
 from carbontui.grid.types import Outlook
-from carbontui.job.allowance import Kind
+from carbontui.job.allowance import AllowanceKind
 from carbontui.job.budget import Budget
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
@@ -56,7 +56,7 @@ class Totals:
     shares: dict[str, float] = field(default_factory=dict)
     """Share of all joules by how they were metered."""
 
-    def of(self, kind: Kind) -> float:
+    def of(self, kind: AllowanceKind) -> float:
         """Grams, money or kWh at the wall, as far as they are known."""
         if kind == "energy":
             return self.wall_kwh

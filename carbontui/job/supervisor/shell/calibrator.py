@@ -16,7 +16,7 @@ from carbontui.job.supervisor.core.levels import FULL, PAUSE, Level, cap
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.recorder import Recorder
-from carbontui.job.supervisor.shell.cell import Cell
+from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.power import calibration as power
 from carbontui.power import curve as curves
 from carbontui.power import curve_files, public_curves
@@ -31,7 +31,7 @@ class Calibrator:
     """At most one calibration at a time; `level` is what control should ask of the job now."""
 
     def __init__(
-        self, cell: Cell, meter: Callable[[], Meter], recorder: Recorder, replan: Callable[[str], None]
+        self, cell: StateCell, meter: Callable[[], Meter], recorder: Recorder, replan: Callable[[str], None]
     ) -> None:
         self._cell = cell
         self._meter = meter

@@ -8,7 +8,7 @@ from typing import Any
 from carbontui.job.supervisor.core.state import JobState
 
 
-class Cell:
+class StateCell:
     """Holds one JobState. Whoever changes it puts a new one in its place, without an await in between."""
 
     def __init__(self, state: JobState) -> None:

@@ -14,7 +14,7 @@ from carbontui.job.spec import Options
 from carbontui.job.supervisor.core import plan_request
 from carbontui.job.supervisor.core.problem import SLOT_S
 from carbontui.job.supervisor.record.accounting import Accounting
-from carbontui.job.supervisor.shell.cell import Cell
+from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import ForecastAsk
 
@@ -52,7 +52,7 @@ class GridReader:
     """Puts a fresh outlook into the state. `changed` is called with news that call for a new plan."""
 
     def __init__(
-        self, cell: Cell, feed: Feed, accounting: Accounting, worker: WorkerHandle, changed: Callable[[str], None]
+        self, cell: StateCell, feed: Feed, accounting: Accounting, worker: WorkerHandle, changed: Callable[[str], None]
     ) -> None:
         self._cell = cell
         self._feed = feed

@@ -20,7 +20,7 @@ from carbontui.job.supervisor.core.plan import Spent
 from carbontui.job.supervisor.core.plan_request import PlanRequest
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.recorder import Recorder
-from carbontui.job.supervisor.shell.cell import Cell
+from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
@@ -36,7 +36,7 @@ class Replanner:
 
     def __init__(
         self,
-        cell: Cell,
+        cell: StateCell,
         worker: WorkerHandle,
         grid: GridReader,
         journal: Journal,

@@ -20,7 +20,7 @@ from carbontui.job.supervisor.record.history import History, HistoryError
 from carbontui.job.supervisor.record.loss_history import LossHistory
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.watt_history import WattHistory
-from carbontui.job.supervisor.shell.cell import Cell
+from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.sensors import rank_of
@@ -42,7 +42,7 @@ class Requests:
 
     def __init__(
         self,
-        cell: Cell,
+        cell: StateCell,
         *,
         history: History,
         watts: WattHistory,

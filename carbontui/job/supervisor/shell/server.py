@@ -73,7 +73,7 @@ class Peer:
         return self.writer.transport.get_write_buffer_size()
 
 
-class Requests(Protocol):
+class Answering(Protocol):
     """What the supervisor answers."""
 
     told: protocol.Status | None
@@ -96,7 +96,7 @@ class Requests(Protocol):
 class Server:
     """The listening socket and its peers."""
 
-    def __init__(self, path: Path, answers: Requests, log: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, answers: Answering, log: Callable[[str], None]) -> None:
         self.path = path
         self.answers = answers
         self._figures_due = 0.0

@@ -11,7 +11,7 @@ from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.site.core import Share
-from carbontui.site.ledger import Entry, Ledger, LedgerError
+from carbontui.site.ledger import Ledger, LedgerEntry, LedgerError
 
 
 class SiteClaim:
@@ -29,7 +29,7 @@ class SiteClaim:
         if claim is None or self._me is None:
             self.leave(state.spec.job)
             return
-        entry = Entry(
+        entry = LedgerEntry(
             claim=claim,
             boot_id=proc.boot_id(),
             beat_mono_s=seen.mono_s,

@@ -17,7 +17,7 @@ from carbontui.job.supervisor.core import metrics, notices, status
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.openmetrics.place import Place
+from carbontui.openmetrics.place import MetricsPlace
 from carbontui.openmetrics.text import Rising, render
 from carbontui.power.handle import AgentHandle
 
@@ -41,7 +41,7 @@ class Snapshots:
         self._log_dir = Path(spec.log).parent
         self._joules, self._recent = joules, recent
         self._totals = Rising()
-        self._metrics = Place(spec.metrics, spec.job) if spec.metrics else None
+        self._metrics = MetricsPlace(spec.metrics, spec.job) if spec.metrics else None
         if self._metrics is not None:
             metrics.resume(self._totals, self._metrics.before())
         self._keeper = keeper
