@@ -64,12 +64,15 @@ def repair() -> None:
             setattr(sys, name, Clean(stream))
 
 
-@functools.cache  # a stream that is dropped closes the bytes below
 def console() -> Console:
     """A console of rich on stdout: its own styles, and nothing else that steers the terminal."""
+    return _console_on(sys.stdout)
+
+
+@functools.cache  # a stream that is dropped closes the bytes below
+def _console_on(out: TextIO) -> Console:
     from rich.console import Console
 
-    out: TextIO = sys.stdout
     return Console(file=Clean(out, styled=True) if isinstance(out, io.TextIOWrapper) else out, highlight=False)
 
 

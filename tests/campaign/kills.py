@@ -19,7 +19,7 @@ from carbontui import link, proc, protocol
 from carbontui.job import store
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "nvmlsim")]
-from nvmlsim import Sim, build
+from nvmlsim import Sim, built
 
 STANDSTILL_S = 18.0
 FOUND_MW = 700_000
@@ -104,7 +104,7 @@ def inject(job: Job, role: str, number: signal.Signals) -> bool:
 def simulated_boards(house: House, count: int) -> Sim | None:
     """Boards for the jobs of a house, driven at full load; None where there is no compiler."""
     folder = Path(tempfile.mkdtemp(prefix="nvmlsim-", dir=house.root))
-    library = build(folder)
+    library = built()
     if library is None:
         return None
     sim = Sim(library, folder / "nvml.state", count, frozen=False)

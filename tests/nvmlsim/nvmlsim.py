@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import functools
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("nvmlsim.c")
@@ -20,6 +23,14 @@ def build(directory: Path) -> Path | None:
     flags = ["-O2", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", str(target)]
     subprocess.run([cc, *flags, str(SOURCE), "-lm", "-lpthread"], check=True)
     return target
+
+
+@functools.cache
+def built() -> Path | None:
+    """Once per process: nvidia-ml-py loads the library by name, and a second copy would have another memory."""
+    folder = Path(tempfile.mkdtemp(prefix="nvmlsim-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return build(folder)
 
 
 class Sim:

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "nvmlsim"))
-from nvmlsim import Sim, build
-
-
-@functools.cache
-def built() -> Path | None:
-    """Once per process: nvidia-ml-py loads the library by name, and a second copy would have another memory."""
-    folder = Path(tempfile.mkdtemp(prefix="nvmlsim-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return build(folder)
+from nvmlsim import Sim, built
 
 
 @pytest.fixture
