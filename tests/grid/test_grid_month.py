@@ -142,7 +142,7 @@ async def test_hours_of_faults_show_nothing_wrong_as_measured(site: Site, tmp_pa
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_month_of_faults_shows_nothing_wrong_as_measured(
     site: Site, tmp_path: Path, name: str, record_property: Callable[[str, object], None]
