@@ -120,6 +120,7 @@ def test_a_try_learns_and_then_the_start_waits(house, saves):
     job.until_over()
     _, steps, value = (job.dir / "run.log").read_text().splitlines()[-1].split()
     assert int(value) == undisturbed(int(steps))
+    assert job.snapshot()["step"] == int(steps)
 
 
 def test_a_crash_is_told_now_with_its_last_lines(house):

@@ -233,3 +233,18 @@ def test_the_deadline_of_a_factor_counts_from_run_and_moves_with_the_measured_wo
 
 def test_a_job_that_is_over_is_not_live():
     assert running().live and not job_state(decision=decision("lost")).live
+
+
+def test_what_an_earlier_training_left_in_a_file_counts_once():
+    tried = state.hear(running(), rank(step=55, process="tried"), inputs(alive=frozenset({"tried"})))
+    tried = state.hear_left(tried, rank(step=60, process="tried"), inputs())
+    assert tried.progress.step == 60
+    again = state.hear(tried, rank(step=3, process="again"), inputs(alive=frozenset({"again"}), starts=2))
+    assert again.progress.step == 63
+    assert state.hear_left(again, rank(step=60, process="tried"), inputs(starts=2)).progress == again.progress
+
+
+def test_a_file_of_a_process_that_nobody_heard_still_counts():
+    first = state.hear(running(), rank(step=55, process="a"), inputs(alive=frozenset({"a"})))
+    second = state.hear_left(first, rank(step=40, process="b"), inputs())
+    assert second.progress.step == 95

@@ -24,6 +24,8 @@ MEMORY_STEPS = 20
 """The reference rate forgets what is older than about this much running time, and these many steps."""
 ANY = "*"
 """Agreement with a guess of any source."""
+PAST_MOST = 100
+"""So many processes that are over are remembered by name."""
 REPORT_WALL_S = 1.0
 """A rank tells its steps about this often: in a fast replay that is an hour of work, so it is bridged."""
 
@@ -42,6 +44,8 @@ class Progress:
     """Steps of the trainings that ended before this one, where a command runs several one after the other."""
     processes: tuple[str, ...] | None = None
     """The training processes that count on from `before`; None before the first (or of an older journal)."""
+    past: tuple[str, ...] = ()
+    """The training processes that others came after: what they left in files has been counted."""
     told_total: int | None = None
     """`steps_total` where it is the script's word; a person's --steps stands above it."""
     guess: tuple[int, str] | None = None
@@ -130,7 +134,12 @@ def saw_start(known: Progress, starts: int) -> Progress:
 
 def begun_again(known: Progress, step: int) -> Progress:
     """The training goes on from `step`, which it had left behind: what is known of its speed stays."""
+    known = _over(known, known.processes or ())
     return rested(replace(known, step=step, base=step, before=0, plain_done_s=0.0, processes=None))
+
+
+def _over(known: Progress, processes: tuple[str, ...]) -> Progress:
+    return replace(known, past=(*known.past, *processes)[-PAST_MOST:])
 
 
 def saw_process(known: Progress, process: str, alive: Set[str], *, fresh: bool) -> Progress:
@@ -141,6 +150,7 @@ def saw_process(known: Progress, process: str, alive: Set[str], *, fresh: bool) 
     if process in known.processes:
         return known
     others = tuple(other for other in known.processes if other in alive)
+    known = _over(known, tuple(other for other in known.processes if other not in alive))
     if not others and fresh:
         known = replace(known, before=known.step, base=known.step, blocks=Blocks())
         if known.told_total is not None:

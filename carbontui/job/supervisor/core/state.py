@@ -184,8 +184,8 @@ def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
 
 
 def hear_left(state: JobState, rank: Rank, seen: Inputs) -> JobState:
-    """The last count that a training process left in a file: its steps count, whatever has been started since."""
-    if rank.rank != 0:
+    """The last count that a training process left in a file: its steps count, unless another has been heard since."""
+    if rank.rank != 0 or rank.process in state.progress.past:
         return state
     work = progress.saw_process(state.progress, rank.process, seen.alive, fresh=not (rank.restart or rank.start_step))
     return replace(state, progress=progress.saw_step(work, rank.step, rank.start_step, rank.total))
