@@ -54,7 +54,7 @@ def test_two_jobs_share_a_budget_make_room_for_a_boost_and_for_one_that_nobody_s
     pids = a.pids()
     for role in ("keeper", "supervisor"):
         os.kill(pids[role], signal.SIGKILL)
-    b.until_state("paused", timeout=10)
+    b.until_state("paused", timeout=25)
     assert "counted in full" in house.cli("site", check=True).stdout
     os.kill(pids["child"], signal.SIGKILL)
     b.until_state("running", "throttled", timeout=10)
