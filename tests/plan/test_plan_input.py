@@ -123,7 +123,7 @@ def test_a_made_up_job_shows_its_frontier():
     assert "typical days of DE" in shown
     assert "Frontier" in shown
     assert "•" in shown
-    assert re.search(r"wait \d+ h \d\d · cap \d+ W \d+ h \d\d", shown), "how long each level is held, not how many slots"
+    assert re.search(r"wait \d+ h \d\d · cap \d+ W \d+ h \d\d", shown), "how long each level is held"
     answer = json.loads(CliRunner().invoke(verb, [*asked, "--json"]).stdout)
     assert answer["late_s"] == 0
     assert answer["certified"]

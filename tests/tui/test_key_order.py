@@ -27,7 +27,7 @@ from carbontui.tui.screens.plan import Course, PlanPage
 from carbontui.tui.screens.read import Page
 from carbontui.tui.target import Target
 
-BURSTS = int(os.environ.get("CARBONTUI_TEST_BURSTS", "60"))
+BURSTS = int(os.environ.get("CARBONTUI_TEST_BURSTS", "15"))
 """Of one seed; 1000 by hand, as many as time allows in every run."""
 KEYS = (
     *("up", "down", "left", "right", "home", "end", "pageup", "pagedown", "enter", "escape", "backspace"),
