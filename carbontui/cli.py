@@ -23,55 +23,76 @@ from click.shell_completion import CompletionItem  # noqa: E402
 from carbontui.verbs import streams  # noqa: E402
 from carbontui.verbs.failure import Failure  # noqa: E402
 
-# verb -> module of carbontui.verbs that defines a click command of that name (a dash becomes an underscore)
-VERBS: dict[str, str] = {
-    "allow": "overrule",
-    "attach": "attach",
-    "auto": "overrule",
-    "backtest": "backtest",
-    "boost": "overrule",
-    "budget": "overrule",
-    "calibrate": "calibrate",
-    "cap": "overrule",
-    "capd": "capd",
-    "compare": "compare",
-    "completion": "completion",
-    "demo": "demo",
-    "doctor": "doctor",
-    "estimate": "estimate",
-    "explain": "report",
-    "forbid": "overrule",
-    "grid": "grid",
-    "guess": "overrule",
-    "history": "report",
-    "hook": "hook",
-    "line": "line",
-    "log": "look",
-    "ls": "look",
-    "pause": "overrule",
-    "plan": "look",
-    "receipt": "report",
-    "rehearse": "rehearse",
-    "report": "report",
-    "restart": "restart",
-    "resume": "overrule",
-    "rm": "look",
-    "run": "run",
-    "serve": "serve",
-    "site": "site",
-    "solve": "solve",
-    "submit": "submit",
-    "status": "look",
-    "stop": "overrule",
-    "zones": "grid",
+# heading of the help -> verb -> module of carbontui.verbs that defines a click command of that name
+GROUPS: dict[str, dict[str, str]] = {
+    "Start": {
+        "run": "run",
+        "submit": "submit",
+        "demo": "demo",
+        "estimate": "estimate",
+        "rehearse": "rehearse",
+        "restart": "restart",
+    },
+    "Look": {
+        "attach": "attach",
+        "ls": "look",
+        "status": "look",
+        "plan": "look",
+        "log": "look",
+        "line": "line",
+        "rm": "look",
+    },
+    "Overrule": {
+        "pause": "overrule",
+        "boost": "overrule",
+        "cap": "overrule",
+        "resume": "overrule",
+        "auto": "overrule",
+        "budget": "overrule",
+        "forbid": "overrule",
+        "allow": "overrule",
+        "guess": "overrule",
+        "stop": "overrule",
+    },
+    "What a run came to": {
+        "report": "report",
+        "receipt": "report",
+        "explain": "report",
+        "history": "report",
+        "compare": "compare",
+    },
+    "Grid and plans": {
+        "grid": "grid",
+        "zones": "grid",
+        "solve": "solve",
+        "backtest": "backtest",
+    },
+    "This machine": {
+        "doctor": "doctor",
+        "hook": "hook",
+        "calibrate": "calibrate",
+        "capd": "capd",
+        "site": "site",
+        "completion": "completion",
+        "serve": "serve",
+    },
 }
+VERBS = {verb: module for verbs in GROUPS.values() for verb, module in verbs.items()}
 
 
 class Verbs(click.Group):
     """A group whose commands live in carbontui.verbs and are loaded on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(VERBS)
+        return list(VERBS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, verbs in GROUPS.items():
+            commands = [(verb, command) for verb in verbs if (command := self.get_command(ctx, verb)) is not None]
+            commands = [(verb, command) for verb, command in commands if command.name == verb]  # auto is resume
+            with formatter.section(heading):
+                room = formatter.width - 6 - max(map(len, VERBS))
+                formatter.write_dl([(verb, command.get_short_help_str(room)) for verb, command in commands])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         module = VERBS.get(cmd_name)

@@ -93,7 +93,7 @@ def cap(watts: str, job: str | None, for_text: str | None, until_text: str | Non
 @click.command()
 @_job
 def resume(job: str | None) -> None:
-    """Clear the override: back to the plan."""
+    """Back to the plan: clear the override (auto is the same)."""
     command(job, "resume", {})
 
 

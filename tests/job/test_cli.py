@@ -9,6 +9,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from house import until
 
+from carbontui.cli import VERBS
+
 WRONG = [
     (["run"], 2, "needs a command"),
     (["run", "--budget", "0.5x", "--", "true"], 2, "--budget"),
@@ -47,6 +49,7 @@ def test_help_says_what_every_verb_does_in_words_that_are_not_cut_off(house):
     text = house.cli("--help", check=True).stdout
     assert "carbontui demo" in text
     assert not [line for line in text.splitlines()[1:] if line.endswith(("...", "…"))]
+    assert [verb for verb in VERBS if f"\n  {verb} " not in text] == ["auto"]  # which is resume
 
 
 def test_settings_that_cannot_be_used_name_their_place(house):
