@@ -46,6 +46,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """ISO code of every price; never guessed."""
     price_per_kwh: float | None = None
     """A flat electricity price, where no provider gives one."""
+    intensity: Annotated[float, msgspec.Meta(gt=0, le=5000)] | None = None
+    """A carbon intensity of your own for all hours, gCO2/kWh; no source is asked then."""
+    gpu: str | None = None
+    """Name of the board, where no driver tells it; its published TDP counts where its power cannot be read."""
+    boards: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    """How many of them, where no driver shows any."""
+    board_w: Annotated[float, msgspec.Meta(gt=0, le=10000)] | None = None
+    """TDP of one board in watts, where its power cannot be read."""
+    utilisation: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    """The share of that TDP it draws at work; left out: as the driver tells it, else 1."""
     host_w: NonNegative = 0.0
     """Watts of the machine beside GPU and CPU, counted while the job exists."""
     pue: Annotated[float, msgspec.Meta(ge=1, le=10)] = 1.0
@@ -115,6 +125,7 @@ def _explain(message: str, origin: dict[str, str], source: Path) -> str:
     """One line that names where the bad value was set."""
     for field, where in origin.items():
         if f"$.{field}`" in message or f"`{field}`" in message:
-            place = {"config.toml": str(source), "environment": _ENV.get(field, field)}.get(where, f"--{field}")
+            option = f"--{field.replace('_', '-')}"
+            place = {"config.toml": str(source), "environment": _ENV.get(field, field)}.get(where, option)
             return f"{place}: {field}: {message.split(' - at ')[0]}"
     return f"{source}: {message}"

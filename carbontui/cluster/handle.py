@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 
 from carbontui.cluster.messages import LINE_MAX, FromNode, Line, Open, Shut, Up, decode_from_node
 from carbontui.cluster.relay import Relay
+from carbontui.power import declared
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import Done, Gone, Node, Outcome, Report, encode
 
@@ -125,8 +126,10 @@ class NodeHandle(AgentHandle):
         return Report(readings, samples)
 
     def _named(self, uuid: str) -> str:
-        """A board's own UUID; what other nodes call the same (host, simulated boards) with the node's name."""
-        return f"{uuid}@{self.name}" if uuid in HOST_PARTS or self._of_simulated else uuid
+        """A board's own UUID; what other nodes call the same (host, simulated and declared boards) with the node's
+        name."""
+        made_up = self._of_simulated or uuid.startswith(declared.UUID)
+        return f"{uuid}@{self.name}" if uuid in HOST_PARTS or made_up else uuid
 
     def _here(self, outcome: Outcome) -> Outcome:
         return structs.replace(outcome, uuid=self._named(outcome.uuid))

@@ -23,6 +23,7 @@ from msgspec import Struct, structs
 from carbontui import __version__, isolation, local_socket
 from carbontui.cluster.messages import BEAT_S, DEAF_S, LINE_MAX, Line, Open, Shut, Up, decode_to_node
 from carbontui.cluster.relay import Relay
+from carbontui.power.declared import DeclaredBoards
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import AgentLine, Bye, Done, Gone, Poke, Report, Wish, encode
 from carbontui.power.simulated import SimulatedSpec
@@ -205,7 +206,10 @@ async def _main(options: argparse.Namespace) -> None:
         if not writer.is_closing():
             writer.write(encode(AgentLine(text)))
 
-    boards = AgentHandle(simulated=simulated, log=log, cwd=Path("/"), job=options.job, monitor=options.monitor)
+    declared = msgspec.json.decode(options.declared, type=DeclaredBoards) if options.declared else None
+    boards = AgentHandle(
+        simulated=simulated, declared=declared, log=log, cwd=Path("/"), job=options.job, monitor=options.monitor
+    )
     await NodeAgent(Path(options.socket), boards, (reader, writer)).run()
 
 
@@ -215,6 +219,7 @@ def main() -> None:
     parser.add_argument("--socket", required=True)
     parser.add_argument("--job", required=True)
     parser.add_argument("--simulated", help="a SimulatedSpec as JSON")
+    parser.add_argument("--declared", help="DeclaredBoards as JSON")
     parser.add_argument("--monitor", action="store_true", help="never write a limit")
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGHUP):

@@ -50,7 +50,10 @@ EVERY = AVERAGE + MARGINAL + PRICE
 
 
 def carbon(zone: str, http: Http, settings: GridSettings) -> list[Provider]:
-    """Providers of the zone's intensity in the signal asked for, best first, also those whose key is missing."""
+    """Providers of the zone's intensity in the signal asked for, best first, also those whose key is missing; none
+    where a person has given a value."""
+    if settings.intensity_g_per_kwh is not None:
+        return []
     kinds = MARGINAL if settings.marginal else AVERAGE
     return [kind(http, settings) for kind in kinds if kind.covers(zone)]
 

@@ -15,7 +15,7 @@ from carbontui.grid import compose, fuels, prices, truth, typical
 from carbontui.grid.http import Http
 from carbontui.grid.live import Live, SourceState
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Accuracy, Outlook, Row, Series, Signal
+from carbontui.grid.types import YOURS, Accuracy, Outlook, Row, Series, Signal
 
 ADOPTED_FRESH_S = 3 * 3600.0
 """An own forecast older than this gives way to a newer source."""
@@ -40,16 +40,18 @@ class Feed:
         cache: Path | None = None,
         http: Http | None = None,
     ) -> None:
-        self.zone = zone or (recorded.zone if recorded else None)
+        self._yours = settings.intensity_g_per_kwh if recorded is None else None
+        self.zone = zone or (recorded.zone if recorded else None) or (None if self._yours is None else YOURS)
         self._settings = settings
         self._now = now
         self._recorded = recorded
         # typical days are averages: they never stand in for a marginal signal
         marginal = settings.marginal or (recorded is not None and recorded.signal == "marginal")
-        self._typical = typical.profile(self.zone) if self.zone and not marginal else None
+        known = self.zone is not None and not marginal and self._yours is None
+        self._typical = typical.profile(self.zone) if self.zone and known else None
         self._adopted: dict[str, Any] | None = None
         self._adopted_price: dict[str, Any] | None = None
-        live = self.zone is not None and recorded is None and not settings.offline
+        live = self.zone not in (None, YOURS) and recorded is None and not settings.offline
         self._live = Live(self.zone, settings, now, cache, http) if live and self.zone else None
 
     # --- what is known ---------------------------------------------------------------------------------------
@@ -67,6 +69,8 @@ class Feed:
             return "the recorded grid is over: what follows is expected, not recorded" if over else ""
         if self._live is not None and (said := "; ".join(filter(None, (self._live.note, self._settings.remark)))):
             return said
+        if self._yours is not None:
+            return ""
         if self._typical is None and (self._live is None or self._live.history is None):
             if self._settings.marginal:
                 return f"no marginal rates of {self.zone} are known; the setting signal = average has other sources"
@@ -86,7 +90,13 @@ class Feed:
             return self._recorded.signal
         if self._live is not None and self._live.source is not None:
             return self._live.source.signal
+        if self._yours is not None and self._settings.marginal:
+            return "marginal"
         return self._typical.signal if self._typical else "average_direct"
+
+    @property
+    def _yours_title(self) -> str:
+        return f"yours: {self._yours:g} gCO2/kWh at all hours"
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
@@ -94,6 +104,8 @@ class Feed:
         found = list(self._live.sources) if self._live else []
         if self._recorded is not None:
             found.append(SourceState("recorded", self._recorded.source, "answers", self._recorded.signal))
+        if self._yours is not None:
+            found.append(SourceState(YOURS, self._yours_title, "answers", self.signal))
         if self._typical is not None:
             found.append(SourceState("typical", self._typical.source, "fallback", self._typical.signal))
         return tuple(found)
@@ -146,7 +158,8 @@ class Feed:
         value has not come in yet show what was published for them.
         """
         actual = self._actual(now_s)
-        if self.zone is None or (self._typical is None and not actual and not self._published()):
+        known = self._yours is not None or self._typical is not None or actual or self._published()
+        if self.zone is None or not known:
             return None
         start_s = math.floor((now_s - back_s) / step_s) * step_s
         realised = max(0, int((now_s - start_s) // step_s))
@@ -157,7 +170,7 @@ class Feed:
         made_s = self._adopted["now_s"] if self._adopted and self._fresh(now_s) else now_s
         price = self._prices(start_s, step_s, realised + slots)
         return Outlook(
-            self.zone,
+            self.zone if self._yours is None else YOURS,
             self.signal,
             start_s,
             step_s,
@@ -180,6 +193,8 @@ class Feed:
         )
 
     def _past(self, actual: Sequence[Row], start_s: float, step_s: float, slots: int) -> list[compose.ValueAndBand]:
+        if self._yours is not None:
+            return [(self._yours, self._yours, self._yours)] * slots
         if not actual and not self._published():
             if self._typical is None:
                 return [compose.NOTHING] * slots
@@ -195,7 +210,10 @@ class Feed:
     def _expected(
         self, actual: Sequence[Row], start_s: float, step_s: float, slots: int, now_s: float
     ) -> tuple[list[compose.ValueAndBand], str, How]:
-        """The future slots: own forecast, else the published one, else typical days lifted to recent values."""
+        """The future slots: a person's value, own forecast, else the published one, else typical days lifted to recent
+        values."""
+        if self._yours is not None:
+            return [(self._yours, self._yours, self._yours)] * slots, self._yours_title, "estimated"
         beyond = compose.expectation(self._typical, actual, now_s) if self._typical else None
         cells = [beyond.slot(start_s + k * step_s, step_s) if beyond else compose.NOTHING for k in range(slots)]
         source = beyond.source if beyond else "no forecast"
@@ -240,6 +258,9 @@ class Feed:
         so nothing is decided on the answer, and of a recording the row in which it ended is told as well.
         """
         now_s = self._now()
+        if self._yours is not None:
+            first, last = math.floor(start_s / 3600.0), math.ceil(end_s / 3600.0)
+            return tuple(Row(hour * 3600.0, 3600.0, self._yours) for hour in range(first, last))
         end_s = min(end_s, now_s) if self._recorded is not None else end_s
         actual, published = self._actual(now_s), self._published()
         if closing and self._recorded is not None:

@@ -48,6 +48,7 @@ def settings(
     currency: str | None = None,
     price_zone: str | None = None,
     price_per_kwh: float | None = None,
+    intensity_g_per_kwh: float | None = None,
     forgiving: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> GridSettings:
@@ -74,6 +75,7 @@ def settings(
         currency=currency,
         price_zone=price_zone,
         price_per_kwh=price_per_kwh,
+        intensity_g_per_kwh=intensity_g_per_kwh,
         keys=keys,
         base_urls=urls,
         remark="; ".join(complaints),

@@ -37,6 +37,8 @@ class GridSettings:
     """The zone whose prices are used, where that is not the zone of the intensity."""
     price_per_kwh: float | None = None
     """A flat price, used where no provider gives one."""
+    intensity_g_per_kwh: float | None = None
+    """A person's own value for all hours: no source of intensity is asked then."""
     keys: Mapping[str, str] = field(default_factory=lambda: _NONE, repr=False)
     """Provider keys by name, e.g. ELECTRICITYMAPS_TOKEN."""
     base_urls: Mapping[str, str] = field(default_factory=lambda: _NONE)

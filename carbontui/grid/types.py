@@ -11,6 +11,8 @@ from typing import Literal, NamedTuple
 
 Signal = Literal["average_lifecycle", "average_direct", "marginal", "price"]
 Kind = Literal["actual", "estimated", "forecast"]
+YOURS = "yours"
+"""In place of a zone where a person gave the intensity: it is that of no zone we know of."""
 
 
 @dataclass(frozen=True, slots=True)

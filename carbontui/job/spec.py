@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from carbontui.job.clock import Clock
+from carbontui.power.declared import DeclaredBoards
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +75,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     gpu_price: float | None = None
     currency: str | None = None
     price_per_kwh: float | None = None
+    intensity_g_per_kwh: float | None = None
+    """A person's own value for all hours, in place of every source."""
+    declared: DeclaredBoards | None = None
+    """What a person says of boards whose power cannot be read."""
     host_w: float = 0.0
     pue: float = 1.0
     not_above_g: float | None = None

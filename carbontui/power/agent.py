@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from carbontui.power.core import Agent
+from carbontui.power.declared import DeclaredBackend, DeclaredBoards
 from carbontui.power.devices import Backend, NoBackend, SimulatedBackend
 from carbontui.power.leases import LeaseStore, stale_leases
 from carbontui.power.messages import Bye, Gone, Outcome, Poke, Wish, decode_to_agent, encode
@@ -158,6 +159,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="carbontui.power.agent")
     parser.add_argument("--fd", type=int)
     parser.add_argument("--simulated", help="a SimulatedSpec as JSON")
+    parser.add_argument("--declared", help="DeclaredBoards as JSON, for boards whose power cannot be read")
     parser.add_argument("--job", default="")
     parser.add_argument("--owner", help="pid and start time of the supervisor, for who looks at the process table")
     parser.add_argument("--apart", default="", help="of the jobs that keep their leases in a place of their own, which")
@@ -181,6 +183,8 @@ def main(argv: list[str] | None = None) -> int:
         backend = SimulatedBackend(msgspec.json.decode(options.simulated, type=SimulatedSpec), time.monotonic)
     else:
         backend = _nvml()
+        if options.declared is not None:
+            backend = DeclaredBackend(backend, msgspec.json.decode(options.declared, type=DeclaredBoards))
     host = Host(options.rapl) if options.rapl else Host()
     host.cpu_time.apart = options.apart.encode()
     store = None if simulated else LeaseStore()

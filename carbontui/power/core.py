@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from carbontui.power import leases, ownership, view
 from carbontui.power.board_use import BoardUse
-from carbontui.power.devices import Backend, DeviceError, DeviceInfo, Look, SimulatedBackend
+from carbontui.power.devices import Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.leases import LeaseStore
 from carbontui.power.limits import Limiter
 from carbontui.power.messages import (
@@ -188,7 +188,7 @@ class Agent:
                 uuid=info.uuid,
                 mono_s=mono,
                 wall_s=wall,
-                how="simulated" if info.simulated else "measured",
+                how="simulated" if info.simulated else "estimated" if look.kind == "model" else "measured",
                 energy_uj=look.energy_uj,
                 power_w=look.power_w,
                 kind=look.kind,
@@ -287,8 +287,8 @@ class Agent:
         with self._guard:
             before, self._wish = self._wish, wish
             self._last_wish_s = self._clock()
-            if isinstance(self._backend, SimulatedBackend):
-                self._backend.drive(wish.activity, wish.duty)
+            if (drive := getattr(self._backend, "drive", None)) is not None:
+                drive(wish.activity, wish.duty)
             if self._opened:
                 self._take(wish, fresh=before is None or wish.gen != before.gen)
         self.sampler.poke.set()
@@ -314,9 +314,10 @@ class Agent:
 
     def _resolve(self, wish: Wish) -> None:
         """Boards of the child: reported by its client, else those with its processes, else visible to CUDA."""
-        if wish.watch is not None:
+        stands_alone = getattr(self._backend, "stands_alone", False)
+        if wish.watch is not None and not stands_alone:
             self._boards.named(wish.watch, self._infos)
-        elif self._probing or self._backend.name == "simulated":
+        elif self._probing or stands_alone or self._backend.name == "simulated":
             self._boards.every(self._infos)
         else:
             now, sought = self._clock(), self._boards.seeking

@@ -23,6 +23,7 @@ from msgspec import structs
 
 from carbontui import isolation
 from carbontui.power import leases, orphans
+from carbontui.power.declared import DeclaredBoards
 from carbontui.power.messages import (
     BEAT_S,
     HUNG_S,
@@ -67,6 +68,7 @@ class AgentHandle:
         self,
         *,
         simulated: SimulatedSpec | None = None,
+        declared: DeclaredBoards | None = None,
         log: Callable[[str], None],
         cwd: Path,
         job: str,
@@ -78,6 +80,7 @@ class AgentHandle:
         self._silence = "the driver is not answering"
         """What its silence means."""
         self.simulated = simulated
+        self._declared = declared
         self.readings = Readings()
         self.outcomes: dict[str, Outcome] = {}
         """The latest outcome per GPU, unasked ones included (a cap without effect, a limit changed outside)."""
@@ -200,7 +203,7 @@ class AgentHandle:
             self._waiting.pop(gen, None)
 
     def drive_simulated(self, activity: float | None, duty: float = 1.0) -> None:
-        """What the child does (1: steps flow, 0: parked, None: it is not there); real devices ignore it."""
+        """What the child does (1: steps flow, 0: parked, None: it is not there); boards that are read ignore it."""
         if (activity, duty) != (self._wish.activity, self._wish.duty):
             self._change(activity=activity, duty=duty)
 
@@ -242,6 +245,8 @@ class AgentHandle:
         arguments = ["--fd", str(theirs.fileno()), "--job", self._job, "--owner", orphans.owner()]
         if self.simulated is not None:
             arguments += ["--simulated", msgspec.json.encode(self.simulated).decode()]
+        if self._declared is not None:
+            arguments += ["--declared", msgspec.json.encode(self._declared).decode()]
         if apart := os.environ.get("CARBONTUI_LEASE_DIR"):
             arguments += ["--apart", hashlib.sha256(os.fsencode(apart)).hexdigest()[:12]]
         if self._monitor:

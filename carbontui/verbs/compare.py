@@ -2,59 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-from importlib import resources
-
 import click
 
 from carbontui import __version__, units
 from carbontui.account import compare as comparing
-from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Throughput, Work
+from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
 from carbontui.reports import story
-from carbontui.verbs import talk
+from carbontui.verbs import tables, talk
 from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
 SHOWN = 15
 MOVES_NOTHING = "carbontui moves no job: this is what the same work would take elsewhere"
-
-
-def _rows(name: str) -> list[dict[str, str]]:
-    text = resources.files("carbontui.data").joinpath(name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
-
-
-def boards() -> list[BoardSpec]:
-    """The published figures that ship with carbontui."""
-    return [
-        BoardSpec(
-            row["device_name"],
-            row["short_name"],
-            float(row["memory_gb"]),
-            float(row["bandwidth_gbs"]),
-            float(row["fp32_tflops"]),
-            float(row["fp16_tflops"]) if row["fp16_tflops"] else None,
-            float(row["tdp_w"]),
-        )
-        for row in _rows("gpus.csv")
-    ]
-
-
-def _grids() -> dict[str, tuple[float, str]]:
-    """Lifecycle means of countries: one basis, so that they may be compared. Systems so small that the table has them
-    at 0 g are left out: nothing is built and run for nothing."""
-    return {
-        f"{row['code']} {row['name']}": (float(row["ci_gco2_per_kwh"]), f"mean of {row['ci_year']}, lifecycle (Ember)")
-        for row in _rows("countries.csv")
-        if row["kind"] == "country" and row["ci_basis"] == "lifecycle" and float(row["ci_gco2_per_kwh"] or 0) > 0
-    }
-
-
-def _rates() -> list[Throughput]:
-    return [
-        Throughput(row["task"], row["source"], row["precision"], row["gpu"], float(row["rate"]))
-        for row in _rows("throughput.csv")
-    ]
 
 
 def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
@@ -73,18 +32,7 @@ def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
         if board is None:
             raise Failure(f"--cloud-price: no board {name!r} in the table; --list shows them", 2)
         given.append(Rented(provider, "", board.short, value, "as given", None))
-    table = [
-        Rented(
-            row["provider"],
-            row["region"],
-            row["gpu"],
-            float(row["usd_per_gpu_hour"]),
-            f"USD, {row['date']}",
-            float(row["gco2_per_kwh"]) if row["gco2_per_kwh"] else None,
-        )
-        for row in _rows("cloud-prices.csv")
-    ]
-    return [*given, *table]
+    return [*given, *tables.cloud_prices()]
 
 
 def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float]:
@@ -131,12 +79,12 @@ def compare(
     as_json: bool,
 ) -> None:
     """Show what a job's work would take elsewhere."""
-    every = boards()
+    every = tables.boards()
     if show:
         for board in every:
             click.echo(board.short)
         return
-    told, rates = _speedups(speedup, every), _rates()
+    told, rates = _speedups(speedup, every), tables.throughputs()
     offers = _offers(cloud_price, every) if clouds or cloud_price else []
     if task is not None and task not in {rate.task for rate in rates}:
         names = ", ".join(sorted({rate.task for rate in rates}))
@@ -149,7 +97,7 @@ def compare(
         raise Failure(str(error), 3) from None
     work, own = _work(run), None
     if zones:
-        rows, here = comparing.on_grids(work, _grids()), None
+        rows, here = comparing.on_grids(work, tables.countries()), None
     else:
         here = _here(run, gpu, every)
         known = {} if task is None else comparing.published(rates, task, precision, here)

@@ -18,6 +18,7 @@ from carbontui.job import spec as job_spec
 from carbontui.tui import account_words
 from carbontui.verbs import overrule, run, run_values, talk
 from carbontui.verbs.failure import Failure, Finite
+from carbontui.verbs.overrides import overrides
 
 LONGEST_S = 90.0
 LEAST_S = 20.0
@@ -39,12 +40,14 @@ VARIABLE = "CARBONTUI_ESTIMATE"
 @click.option("--steps", type=click.IntRange(1), help="Optimizer steps of the whole run, where the script tells none.")
 @click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
+@overrides
 @click.option("--yes", is_flag=True, help="Do not ask before the command is started.")
 @click.option("--json", "as_json", is_flag=True, help="The job's status, with the estimate in it, as JSON.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def estimate(
     ctx: click.Context,
+    /,
     zone: str | None,
     grid_file: str | None,
     steps: int | None,
@@ -53,6 +56,7 @@ def estimate(
     yes: bool,
     as_json: bool,
     command: tuple[str, ...],
+    **overridden: Any,
 ) -> None:
     """Start a training for at most 90 s, tell what the whole of it would take, and stop it: carbontui estimate --
     python train.py
@@ -61,7 +65,7 @@ def estimate(
     """
     if not command:
         raise Failure("estimate needs a command: carbontui estimate -- python train.py ...", 2)
-    options = _options(command, zone, grid_file, steps, gpu_price, currency)
+    options = _options(command, grid_file, steps, zone=zone, gpu_price=gpu_price, currency=currency, **overridden)
     tty = sys.stdin.isatty()
     if not yes:
         if not tty:
@@ -82,23 +86,21 @@ def estimate(
     if tty and not yes and not as_json and click.confirm("Run it now as a job?", default=False):
         os.environ.pop(VARIABLE, None)
         given: dict[str, Any] = {"zone": zone, "grid_file": grid_file, "steps": steps, "gpu_price": gpu_price}
-        ctx.invoke(run.run, command=command, currency=currency, **given)
+        ctx.invoke(run.run, command=command, currency=currency, **given, **overridden)
 
 
 def _options(
     command: tuple[str, ...],
-    zone: str | None,
     grid_file: str | None,
     steps: int | None,
-    gpu_price: float | None,
-    currency: str | None,
+    **given: Any,
 ) -> job_spec.Options:
-    settings = run_values.settings_for(zone=zone, gpu_price=gpu_price, currency=currency).settings
+    loaded = run_values.settings_for(**given)
+    settings = loaded.settings
     if (settings.gpu_price is not None or settings.price_per_kwh is not None) and not settings.currency:
         raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
-    key, zone_why = run_values.zone_for(settings.zone, grid_file is not None)
-    if grid_file is not None:
-        run_values.check_grid(grid_file)
+    key, zone_why = run_values.place(loaded, grid_file)
+    declared = run_values.declared_boards(settings)
     cwd = run_values.current_directory()
     try:
         launch.executable(command)
@@ -122,6 +124,8 @@ def _options(
         gpu_price=settings.gpu_price,
         currency=settings.currency,
         price_per_kwh=settings.price_per_kwh,
+        intensity_g_per_kwh=settings.intensity,
+        declared=declared,
         host_w=settings.host_w,
         pue=settings.pue,
         cap=False,

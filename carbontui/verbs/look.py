@@ -13,6 +13,7 @@ import msgspec
 from rich.cells import set_cell_size
 
 from carbontui import protocol, units
+from carbontui.grid.types import YOURS
 from carbontui.job import runlog, store
 from carbontui.tui import account_words
 from carbontui.verbs import streams, talk
@@ -81,7 +82,8 @@ def report(status: protocol.Status) -> list[str]:
     rows += [(f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances]
     if status.intensity and live:
         signal = status.intensity.signal.replace("_", ", ")
-        value = f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh in {status.intensity.zone} ({signal})"
+        where = "yours" if status.intensity.zone == YOURS else f"in {status.intensity.zone} ({signal})"
+        value = f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh {where}"
         rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))
     if status.budget and status.budget.deadline:
         factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""

@@ -13,20 +13,21 @@ import click
 from carbontui import link
 from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure, Finite
+from carbontui.verbs.overrides import overrides
 from carbontui.verbs.run_values import (
     allowances,
-    check_grid,
     check_log,
     checked_name,
     current_directory,
+    declared_boards,
     duration,
     free_name,
     hour_limit,
     job_name,
     metrics_place,
+    place,
     settings_for,
     split_resume_args,
-    zone_for,
 )
 
 if TYPE_CHECKING:
@@ -86,9 +87,7 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @click.option("--not-above", help="Wait while the grid is above this intensity, like 300g (per kWh).")
 @click.option("--max-wait", help="But no longer than this at a time (default 6h).")
-@click.option("--price-per-kwh", type=Finite(), help="A flat electricity price, where no source gives one.")
-@click.option("--pue", type=Finite(1), help="Power usage effectiveness of the building (default 1).")
-@click.option("--host-w", type=Finite(0), help="Watts of the machine beside GPU and CPU.")
+@overrides
 @click.option("--max-pause", help="The longest single pause, like 4h.")
 @click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
 @click.option("--metrics", help="Figures for Prometheus: node-exporter's textfile folder, or a path ending in .sock.")
@@ -121,9 +120,6 @@ def run(
     currency: str | None,
     not_above: str | None,
     max_wait: str | None,
-    price_per_kwh: float | None,
-    pue: float | None,
-    host_w: float | None,
     max_pause: str | None,
     log_path: str | None,
     metrics: str | None,
@@ -137,6 +133,7 @@ def run(
     no_spool: bool,
     detach: bool,
     command: tuple[str, ...],
+    **overridden: Any,
 ) -> None:
     """Start a training command under a plan: carbontui run --budget 2x --work 8h -- python train.py
 
@@ -160,11 +157,9 @@ def run(
         "carbon_price": carbon_price,
         "gpu_price": gpu_price,
         "currency": currency,
-        "price_per_kwh": price_per_kwh,
-        "pue": pue,
-        "host_w": host_w,
         "max_pause": max_pause,
         "metrics": metrics,
+        **overridden,
     }
     loaded = settings_for(**given)
     settings = loaded.settings
@@ -182,9 +177,8 @@ def run(
         raise Failure("a price needs its currency: add --currency EUR (or set currency in the settings)", 2)
     if settings.objective == "cost" and not settings.currency:
         raise Failure("--objective cost needs --currency, like EUR", 2)
-    key, zone_why = zone_for(settings.zone, grid_file is not None)
-    if grid_file is not None:
-        check_grid(grid_file)
+    key, zone_why = place(loaded, grid_file)
+    declared = declared_boards(settings)
     # all checks come before anything of the job exists
     work_s = duration(work, "--work") if work else None
     if work_s == 0:
@@ -234,6 +228,8 @@ def run(
             gpu_price=settings.gpu_price,
             currency=settings.currency,
             price_per_kwh=settings.price_per_kwh,
+            intensity_g_per_kwh=settings.intensity,
+            declared=declared,
             host_w=settings.host_w,
             pue=settings.pue,
             max_pause_s=max_pause_s,

@@ -13,6 +13,7 @@ from carbontui.verbs.failure import Failure
 
 if TYPE_CHECKING:
     from carbontui.job.allowance import AllowanceKind
+    from carbontui.power.declared import DeclaredBoards
 
 NAME_MAX = 80
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
@@ -69,6 +70,40 @@ def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
 
     found, why = find_zone(wanted)
     return (found.key if found else None), why
+
+
+def place(loaded: config.Loaded, grid_file: str | None) -> tuple[str | None, str]:
+    """(zone key, why it is not known) of the grid a job is planned with and counted by. Raises Failure."""
+    if grid_file is not None:
+        if loaded.origin["intensity"] == "command line":
+            raise Failure("--grid and --intensity are two answers to one question; give one", 2)
+        check_grid(grid_file)
+    settings = loaded.settings
+    key, why = zone_for(settings.zone, grid_file is not None)
+    # a zone that is not known matters for prices alone then
+    return (key, "") if settings.intensity is not None else (key, why)
+
+
+def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
+    """What a person says of boards whose power cannot be read: their TDP, or a board that is known by name. Raises
+    Failure."""
+    from carbontui.power.declared import DeclaredBoards
+    from carbontui.verbs import tables
+
+    name, watts = settings.gpu, settings.board_w
+    if name is not None and watts is None:
+        spec = tables.board(name)
+        if spec is None:
+            known = "see carbontui compare --list"
+            raise Failure(f"--gpu: no published TDP of {name!r} here ({known}); give its watts with --board-w", 2)
+        name, watts = spec.short, spec.tdp_w
+    if watts is None:
+        if settings.utilisation is not None:
+            raise Failure("--utilisation is a share of a TDP: add --board-w 250, or the board's name with --gpu", 2)
+        return None
+    return DeclaredBoards(
+        tdp_w=watts, utilisation=settings.utilisation, name=name or "GPU as given", count=settings.boards
+    )
 
 
 def allowances(given: dict[AllowanceKind, str | None], settings: config.Settings) -> dict[str, Any]:

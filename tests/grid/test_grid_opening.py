@@ -118,3 +118,30 @@ def test_a_zone_the_clock_does_not_tell_is_asked_for_with_the_candidates(monkeyp
     assert zone is None and "--zone" in why and "CARBONTUI_ZONE" in why and "US-NY-NYIS" in why
     with pytest.raises(Failure, match="US-NY-NYIS"):
         sure_zone(None)
+
+
+async def test_a_persons_intensity_stands_at_all_hours_and_no_source_of_it_is_asked(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARBONTUI_GRID_URLS", f"neso=http://127.0.0.1:{site.port}")
+    now = time.time()
+    for zone, signal in (("GB", "average"), (None, "marginal")):
+        feed = job_feed(intensity_g_per_kwh=123.5, zone=zone, signal=signal)
+        await feed.refresh()
+        seen = feed.outlook(now, 7200.0, 7200.0, 900.0)
+        assert set(seen.mean) == set(seen.lo) == set(seen.hi) == {123.5}
+        assert (seen.zone, seen.how, feed.note) == ("yours", "estimated", "") and seen.source.startswith("yours: 123.5")
+        rows = feed.realised(now - 5000.0, now)
+        assert {row.value for row in rows} == {123.5} and rows[0].start_s <= now - 5000.0
+        assert rows[-1].start_s + rows[-1].dur_s >= now
+        assert feed.forecast_request(now, 8, 900.0) is None
+    assert not site.seen
+
+
+async def test_prices_are_still_those_of_the_zone_beside_a_persons_intensity(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARBONTUI_GRID_URLS", f"octopus-agile=http://127.0.0.1:{site.port}")
+    feed = job_feed(intensity_g_per_kwh=100.0, currency="GBP")
+    await feed.refresh()
+    assert site.seen and all("standard-unit-rates" in request.path for request in site.seen)

@@ -50,7 +50,8 @@ class SetLimit:
 
 @dataclass(frozen=True, slots=True)
 class Simulate:
-    """What a simulated board follows: None no process, 0 parked, 1 steps flow, for a share `duty` of the time."""
+    """What simulated boards follow, and those whose power cannot be read: None no process, 0 parked, 1 steps flow, for
+    a share `duty` of the time."""
 
     activity: float | None
     duty: float = 1.0
@@ -255,7 +256,17 @@ def _boards(after: JobState, seen: Inputs) -> tuple[Effect, ...]:
     )
     strangers = boards.strangers(after.boards, seen)
     disown = (Disown(strangers),) if strangers else ()
-    return (*disown, WatchBoards(after.boards.named, tuple(sorted(own)), elsewhere))
+    declared = () if after.spec.declared is None else (_at_work(after, seen),)
+    return (*disown, *declared, WatchBoards(after.boards.named, tuple(sorted(own)), elsewhere))
+
+
+def _at_work(after: JobState, seen: Inputs) -> Simulate:
+    """What boards do whose power cannot be read; without steps to go by, a command that runs is at work."""
+    if seen.child.state != "running":
+        return Simulate(None)
+    parked = bool(seen.ranks) and all(rank.state == "paused" for rank in seen.ranks)
+    active = not parked and after.decision.state in ("starting", "running", "throttled", "pausing")
+    return Simulate(1.0 if active else 0.0, after.asked.duty or 1.0)
 
 
 def _told_allowances(before: JobState, after: JobState, seen: Inputs) -> list[Effect]:

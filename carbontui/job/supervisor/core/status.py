@@ -185,16 +185,23 @@ def _provenance(
     board: How = "simulated" if state.spec.simulated is not None else "measured"
     found: dict[str, protocol.Provenance] = {}
     for index, (gpu, reading) in enumerate(zip(gpus, seen.devices, strict=True)):
-        found[f"gpus.{index}.power_w"] = p(board, f"{readings.backend} {reading.power_kind or 'power'}", age)
+        given = state.spec.declared if reading.power_kind == "model" else None
+        how, source = (board, f"{readings.backend} {reading.power_kind or 'power'}")
+        if given is not None:
+            how, source = "estimated", given.words
+        found[f"gpus.{index}.power_w"] = p(how, source, age)
         if reading.clocks_w is not None:
             found[f"gpus.{index}.limit_w"] = p("estimated", "watts that a clock lock is steered to")
         if gpu.own_w is not None:
             found[f"gpus.{index}.own_w"] = p("estimated", SPLIT, age)
         if gpu.parked_w is not None:
-            found[f"gpus.{index}.parked_w"] = p(board, "mean while paused on this job")
+            found[f"gpus.{index}.parked_w"] = p(how, given.words if given else "mean while paused on this job")
     host = readings.host
+    modelled = any(reading.power_kind == "model" for reading in seen.devices)
     if any(gpu.own_w is not None for gpu in gpus):
         found["power_w"] = p("estimated", f"{readings.backend}; {SPLIT}; CPU and memory {host.how}", age)
+    elif gpus and modelled and state.spec.declared is not None:
+        found["power_w"] = p("estimated", f"{state.spec.declared.words}; CPU and memory {host.how}", age)
     elif gpus:
         found["power_w"] = p(board, f"{readings.backend}; CPU and memory {host.how}", age)
     else:
@@ -203,7 +210,8 @@ def _provenance(
         found["power_w"] = p(board, f"unknown: {', '.join(unread)}", age)
     energy = _energy_how(state, seen)
     without = "; a board that cannot be read is not in it" if blind else ""
-    bound = f" ({SENSOR_BOUND})" if energy in ("measured", "integrated", "estimated") and totals.gpu_shares else ""
+    sensed = any(how != "model" for how in totals.gpu_shares)
+    bound = f" ({SENSOR_BOUND})" if energy in ("measured", "integrated", "estimated") and sensed else ""
     found["energy_gpu_kwh"] = p(energy, (_shares(totals.gpu_shares) or "nothing metered yet") + bound + without)
     wall = f"boards, CPU, host constant and PUE: {_shares(totals.shares) or 'nothing metered yet'}{bound}{without}"
     found["energy_wall_kwh"] = p(energy if gpus else "estimated", wall)
@@ -220,8 +228,9 @@ def _provenance(
     # grams are no better known than the energy they come from
     realised: How = "replay" if replay else "estimated" if grid == "default" else found["energy_wall_kwh"].how
     found["gco2_g"] = p(realised, source)
-    watts = "assumed" if machine.full_wall_w(state, seen) is None else "measured"
-    signal = "typical" if grid == "default" else "realised"
+    watts = "assumed" if machine.full_wall_w(state, seen) is None else "given" if modelled else "measured"
+    yours = state.spec.grid is None and state.spec.intensity_g_per_kwh is not None
+    signal = "your own" if yours else "typical" if grid == "default" else "realised"
     basis = f"flat out from the start at {watts} full watts, {signal} intensity"
     found["avoided_g"] = p("replay" if replay else "estimated", basis)
     if state.progress.guessed and state.progress.guess:
@@ -244,7 +253,7 @@ def _energy_how(state: JobState, seen: Inputs) -> How:
     if not seen.devices:
         return "measured" if seen.readings.host.how == "measured" else "estimated"
     by_how = state.totals.gpu_shares
-    if by_how.get("split", 0.0) > 0.5:
+    if by_how.get("split", 0.0) + by_how.get("model", 0.0) > 0.5:
         return "estimated"
     return "measured" if by_how.get("counter", 0.0) > 0.5 else "integrated"
 

@@ -27,7 +27,9 @@ def agent_of(spec: Options, clock: Clock) -> AgentHandle:
     simulated = SimulatedSpec(count=spec.simulated.count, points=spec.simulated.points) if spec.simulated else None
     # a replay on real boards never writes a limit
     monitor = (clock.replay and simulated is None) or not spec.cap
-    local = AgentHandle(simulated=simulated, log=say, cwd=Path(spec.dir), job=spec.job, monitor=monitor)
+    local = AgentHandle(
+        simulated=simulated, declared=spec.declared, log=say, cwd=Path(spec.dir), job=spec.job, monitor=monitor
+    )
     if spec.nodes is None or not spec.nodes.others:
         return local
     others = tuple(_on_node(name, spec.nodes, spec, simulated, monitor) for name in spec.nodes.others)
@@ -39,6 +41,8 @@ def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | 
     command += ["--socket", spec.socket, "--job", spec.job]
     if simulated is not None:
         command += ["--simulated", msgspec.json.encode(simulated).decode()]
+    if spec.declared is not None:
+        command += ["--declared", msgspec.json.encode(spec.declared).decode()]
     if monitor:
         command.append("--monitor")
     environment = slurm.step_environment(isolation.environment(os.environ))

@@ -37,6 +37,7 @@ def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Fee
         currency=options.currency,
         price_zone=options.price_zone,
         price_per_kwh=options.price_per_kwh,
+        intensity_g_per_kwh=options.intensity_g_per_kwh,
         forgiving=True,
     )
     if settings.remark:
