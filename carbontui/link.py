@@ -59,6 +59,9 @@ Answer = (
 News = protocol.Snap | protocol.Delta
 
 
+OLDER = "not known: the job's supervisor is of an older carbontui, which cannot be asked this"
+
+
 class LinkError(Exception):
     """Base class; the text is one line for people."""
 

@@ -652,7 +652,8 @@ class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
     kwh: float | None
     error: str | None = None
     text: str = ""
-    """What was understood: of forbidden hours the times that are meant."""
+    """What was understood: of forbidden hours the times that are meant, of a slot its time. Empty from a supervisor
+    that knows neither: its plan is then no answer to them."""
 
 
 class StatusAsk(Struct, tag_field="t", tag="status", frozen=True):

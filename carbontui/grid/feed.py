@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,6 +38,7 @@ class Feed:
         settings: GridSettings,
         now: Callable[[], float],
         recorded: Series | None = None,
+        recorded_price: Series | None = None,
         cache: Path | None = None,
         http: Http | None = None,
     ) -> None:
@@ -45,6 +47,8 @@ class Feed:
         self._settings = settings
         self._now = now
         self._recorded = recorded
+        same_money = recorded_price is not None and recorded_price.currency == settings.currency
+        self._recorded_price = recorded_price if same_money else None
         # typical days are averages: they never stand in for a marginal signal
         marginal = settings.marginal or (recorded is not None and recorded.signal == "marginal")
         known = self.zone is not None and not marginal and self._yours is None
@@ -62,11 +66,7 @@ class Feed:
         if self.zone is None:
             return "grid zone unknown: work is not shifted in time; set it with --zone (see `carbontui zones`)"
         if self._recorded is not None:
-            first, last = self._recorded.rows[0], self._recorded.rows[-1]
-            if self._now() < first.start_s:
-                return "the recorded grid has not begun: until then values are expected, not recorded"
-            over = self._now() >= last.start_s + last.dur_s
-            return "the recorded grid is over: what follows is expected, not recorded" if over else ""
+            return "; ".join(filter(None, (self._recorded_note(self._recorded), self._settings.remark)))
         if self._live is not None and (said := "; ".join(filter(None, (self._live.note, self._settings.remark)))):
             return said
         if self._yours is not None:
@@ -83,6 +83,13 @@ class Feed:
                 "" if asked else f"no live source for {self.zone} yet: {self._typical.source if self._typical else ''}"
             )
         return ""
+
+    def _recorded_note(self, recorded: Series) -> str:
+        first, last = recorded.rows[0], recorded.rows[-1]
+        if self._now() < first.start_s:
+            return "the recorded grid has not begun: until then values are expected, not recorded"
+        over = self._now() >= last.start_s + last.dur_s
+        return "the recorded grid is over: what follows is expected, not recorded" if over else ""
 
     @property
     def signal(self) -> Signal:
@@ -247,8 +254,16 @@ class Feed:
     def _prices(self, start_s: float, step_s: float, slots: int) -> prices.PriceOutlook:
         if self._settings.currency is None:
             return prices.PriceOutlook()
-        known = self._live.price if self._live else None
-        return prices.laid_out(known, self._adopted_price, self._settings.price_per_kwh, start_s, step_s, slots)
+        known, flat = self._known_price(), self._settings.price_per_kwh
+        return prices.laid_out(known, self._adopted_price, flat, start_s, step_s, slots)
+
+    def _known_price(self) -> Series | None:
+        """Published prices; of a recording those that the market would have published by now."""
+        if self._recorded_price is None:
+            return self._live.price if self._live else None
+        rows = self._recorded_price.rows
+        told = rows[: _first(rows, prices.published_until_s(self._now()))]
+        return replace(self._recorded_price, rows=told) if told else None
 
     def realised(self, start_s: float, end_s: float, *, closing: bool = False) -> tuple[Row, ...]:
         """Rows for accounting between two times, by kind: `actual` and `estimated` as the source says, `forecast` where
@@ -303,8 +318,7 @@ class Feed:
 
     def price_request(self, now_s: float, horizon_slots: int, step_s: float) -> dict[str, Any] | None:
         """The same for the prices beyond those that are published; None when there is nothing to ask."""
-        known = self._live.price if self._live else None
-        return prices.request(known, now_s + horizon_slots * step_s, str(self.zone))
+        return prices.request(self._known_price(), now_s + horizon_slots * step_s, str(self.zone))
 
     def adopt(self, answer: dict[str, Any]) -> None:
         """Take the worker's answer; following outlooks use it. An older or broken one is left aside."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from carbontui import paths
@@ -17,7 +18,7 @@ from carbontui.grid.choose import EVERY
 from carbontui.grid.feed import Feed
 from carbontui.grid.http import Http
 from carbontui.grid.settings import GridSettings, KeyFileError, keys_file, read_keys
-from carbontui.grid.types import Signal
+from carbontui.grid.types import Series, Signal
 
 ONLINE_WORDS = frozenset({"", "0", "false", "no", "off"})
 
@@ -97,6 +98,24 @@ def open_feed(
     Raises ValueError when `grid_file` cannot be used.
     """
     signal: Signal = "marginal" if settings.marginal else "average_direct"
-    series = recorded.load(Path(grid_file), zone=zone or "recorded", signal=signal) if grid_file is not None else None
+    series = price = None
+    if grid_file is not None:
+        path = Path(grid_file)
+        series, price = recorded.load(path, zone=zone or "recorded", signal=signal), recorded.load_price(path)
+        remark = _recorded_remark(path, price, settings.currency)
+        settings = replace(settings, remark="; ".join(filter(None, (settings.remark, remark))))
     cache = paths.cache_dir() / "grid" if cached else None
-    return Feed(zone, settings=settings, now=now, recorded=series, cache=cache, http=http)
+    return Feed(zone, settings=settings, now=now, recorded=series, recorded_price=price, cache=cache, http=http)
+
+
+def _recorded_remark(path: Path, price: Series | None, currency: str | None) -> str:
+    """What of the file is not used, and how it would be; '' where all of it is."""
+    told = []
+    if price is not None and currency is None:
+        told.append(f"the prices of {path.name} are not used: add --currency {price.currency}")
+    elif price is not None and price.currency != currency:
+        told.append(f"the prices of {path.name} are in {price.currency}, not in {currency}: they are not used")
+    if unread := recorded.unread_columns(path):
+        shown = ", ".join(name[:24] for name in unread[:3])
+        told.append(f"not read of {path.name}: {shown} (a price is a column like price_eur_per_kwh)")
+    return "; ".join(told)

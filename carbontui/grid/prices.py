@@ -16,6 +16,8 @@ DAY_S = 86400.0
 KEPT_S = 1.5 * DAY_S
 """An own forecast that began longer ago says little of the hours that are still beyond the horizon."""
 LEAST_ROWS = 96
+PUBLISHED_AT_S = 13 * 3600.0
+"""Of the UTC day: by then the day-ahead auctions of Europe have told the prices of tomorrow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,12 @@ class PriceOutlook:
     lo: tuple[float | None, ...] = ()
     hi: tuple[float | None, ...] = ()
     source: str = ""
+
+
+def published_until_s(now_s: float) -> float:
+    """The end of the last day whose prices a day-ahead market has told by now; epoch seconds."""
+    day = math.floor(now_s / DAY_S)
+    return (day + (2 if now_s - day * DAY_S >= PUBLISHED_AT_S else 1)) * DAY_S
 
 
 def request(known: Series | None, until_s: float, key: str) -> dict[str, Any] | None:

@@ -1,12 +1,15 @@
-"""A recorded grid: intensity from a CSV file, for replays, demos, backtests and sites with data of their own."""
+"""A recorded grid: intensity, and a price where the file has one, from CSV, for replays, demos, backtests and data of
+one's own."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import math
+import re
 import zlib
 from collections import Counter
+from collections.abc import Callable
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +21,7 @@ EXAMPLE_NAME = "example-grid-de-2020-april.csv"
 EXAMPLE_SOURCE = "recorded: Germany, April 2020 (computed from SMARD.de)"
 LONGEST_STEP_S = 3 * 3600.0  # a row holds for the file's own step, never across a longer gap
 HIGHEST_G_PER_KWH = 5000.0
+PRICE_COLUMN = re.compile(r"price_([a-z]{3})_per_(kwh|mwh)")
 
 
 def example_path() -> Path:
@@ -39,21 +43,59 @@ def load(
     Rows may come in any order; gaps stay gaps. Raises ValueError naming file, line and value.
     """
     path = Path(path)
+    header, lines = _cells(path)
+    rows = _rows(path, header, lines, 1, _intensity)
+    return Series(zone, signal, rows, source or f"recorded: {path.name}")
+
+
+def load_price(path: str | Path, *, zone: str = "recorded") -> Series | None:
+    """The column `price_eur_per_kwh` (or `_per_mwh`, any ISO code) as a series in currency/kWh; None without one.
+
+    Negative prices are prices; an empty cell is a gap. Raises ValueError naming file, line and value.
+    """
+    path = Path(path)
+    header, lines = _cells(path)
+    column = next((n for n, name in enumerate(header) if PRICE_COLUMN.fullmatch(name)), None)
+    if column is None:
+        return None
+    named = PRICE_COLUMN.fullmatch(header[column])
+    assert named is not None
+    currency, kwh = named[1].upper(), 1000.0 if named[2] == "mwh" else 1.0
+
+    def value(text: str, where: str) -> float:
+        return _number(text, where) / kwh
+
+    priced = [(line, cells) for line, cells in lines if len(cells) > column and cells[column].strip()]
+    rows = _rows(path, header, priced, column, value)
+    return Series(zone, "price", rows, f"recorded: {path.name}", currency=currency)
+
+
+def unread_columns(path: str | Path) -> tuple[str, ...]:
+    """Columns of the file that mean nothing here. Raises ValueError as `load` does."""
+    header, _ = _cells(Path(path))
+    return tuple(name for name in header[2:] if name and not PRICE_COLUMN.fullmatch(name))
+
+
+def _rows(
+    path: Path, header: list[str], lines: list[tuple[int, list[str]]], column: int, read: Callable[[str, str], float]
+) -> tuple[Row, ...]:
+    """A column by time; each row holds for the file's own step at most."""
     found: dict[float, float] = {}
-    columns, lines = _cells(path)
     for line, cells in lines:
         where = f"{path}, line {line}"
-        if len(cells) > columns and any(cell.strip() for cell in cells[columns:]):
+        if len(cells) > len(header) and any(cell.strip() for cell in cells[len(header) :]):
             # a decimal comma would otherwise lose its decimals in silence
             text = ",".join(cells)
-            raise ValueError(f"{where}: {text!r} has more cells than the header ({columns}); write 300.5, not 300,5")
-        if len(cells) < 2:
+            raise ValueError(
+                f"{where}: {text!r} has more cells than the header ({len(header)}); write 300.5, not 300,5"
+            )
+        if len(cells) <= column:
             raise ValueError(f"{where}: {','.join(cells)!r} has no second column")
         try:
             start_s = from_iso(cells[0])
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-        value = _value(cells[1], where)
+        value = read(cells[column], where)
         if start_s in found:
             raise ValueError(f"{where}: time {cells[0]!r} appears twice")
         found[start_s] = value
@@ -64,12 +106,11 @@ def load(
     if step_s > LONGEST_STEP_S:
         raise ValueError(f"{path}: rows are {step_s / 3600:g} h apart; at most 3 h can be used")
     durations = [min(step_s, b - a) for a, b in zip(starts, [*starts[1:], starts[-1] + step_s], strict=True)]
-    rows = tuple(Row(start, dur, found[start]) for start, dur in zip(starts, durations, strict=True))
-    return Series(zone, signal, rows, source or f"recorded: {path.name}")
+    return tuple(Row(start, dur, found[start]) for start, dur in zip(starts, durations, strict=True))
 
 
-def _cells(path: Path) -> tuple[int, list[tuple[int, list[str]]]]:
-    """How many columns the header names; line numbers and cells below it."""
+def _cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """The header's names; line numbers and cells below it."""
     try:
         if path.suffix == ".gz":
             with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
@@ -85,14 +126,21 @@ def _cells(path: Path) -> tuple[int, list[tuple[int, list[str]]]]:
     header = [cell.strip() for cell in lines[0]] if lines else []
     if header[:1] != ["time_utc"] or header[1:2] not in (["carbon_g_per_kwh"], ["value"]):
         raise ValueError(f"{path}, line 1: expected 'time_utc,carbon_g_per_kwh', found {','.join(header)[:60]!r}")
-    return len(header), [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
+    return header, [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
 
 
-def _value(text: str, where: str) -> float:
+def _number(text: str, where: str) -> float:
     try:
         value = float(text)
     except ValueError:
         raise ValueError(f"{where}: {text!r} is not a number") from None
-    if not math.isfinite(value) or not 0 <= value <= HIGHEST_G_PER_KWH:
+    if not math.isfinite(value):
+        raise ValueError(f"{where}: {text!r} is not a number")
+    return value
+
+
+def _intensity(text: str, where: str) -> float:
+    value = _number(text, where)
+    if not 0 <= value <= HIGHEST_G_PER_KWH:
         raise ValueError(f"{where}: {text!r} is no carbon intensity in gCO2/kWh (0 to {HIGHEST_G_PER_KWH:g})")
     return value

@@ -102,8 +102,8 @@ def summary(picture: Picture, *, spelt: bool = False) -> list[tuple[str, str]]:
         rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂{of('gco2_g')}"))
     if status.avoided_g is not None:
         said = words.avoided_share(status)
-        share = "" if said is None else f", {said:.1%} of it"
-        rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)} against run-now{share}{of('avoided_g')}"))
+        share = " against run-now" if said is None else f", {said:.1%} of run-now"
+        rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)}{of('avoided_g')}{share}"))
     if status.cost is not None:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
     ended = picture.now_s

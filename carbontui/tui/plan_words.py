@@ -118,7 +118,7 @@ def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: b
         rows.append([(f" {lead:<16}", "dim"), (f"{at}: {first.text.partition(': ')[2]}", "text")])
         end = picture.status.at_end
         if end is not None:
-            now = f"done {words.clock_iso(end.finish, picture.now_s)}, {units.fmt_grams(end.gco2_g)} in all"
+            now = f"done {words.finish(picture.status, picture.now_s)}, {units.fmt_grams(end.gco2_g)} in all"
             rows.append([(f" {'now expected':<16}", "dim"), (now, "text")])
     if events:
         rows += [[], [(" what happened, the newest first", "title")]]

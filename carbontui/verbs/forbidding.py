@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carbontui import protocol, units
+from carbontui import link, protocol, units
 from carbontui.job import store
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
@@ -20,6 +20,8 @@ def price(job: store.Job, hours: str) -> str:
         if known or found.error.startswith("hours "):
             raise Failure(found.error, 2)
         return f"{hours}: what it costs is not known ({found.error})"
+    if not found.text:
+        return f"{hours}: {link.OLDER}"
     return f"{found.text}: {words(snap, found)}"
 
 

@@ -185,5 +185,6 @@ def check_grid(path: str) -> None:
 
     try:
         recorded.load(Path(path))
+        recorded.load_price(Path(path))
     except ValueError as error:
         raise Failure(f"--grid: {error}", 2) from None

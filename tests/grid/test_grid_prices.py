@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timezone
+from pathlib import Path
 
 import pytest
 from grid_site import Answer, Request, Site, good, told
 from test_grid_live import NOW, Clock, feed_at
 
-from carbontui.grid import prices
+from carbontui.grid import opening, prices
 from carbontui.grid.forecast import answer
 from carbontui.grid.types import Row, Series
 
@@ -106,3 +107,43 @@ def test_a_stale_own_forecast_of_prices_is_not_used() -> None:
     old = {"now_s": stamp - 2 * DAY, "step_s": 3600.0, "mean": [0.5] * 96, "lo": [0.4] * 96, "hi": [0.6] * 96}
     laid = prices.laid_out(known, old, None, stamp, 3600.0, 48)
     assert laid.mean[30] == 0.1 and laid.lo[30] is None and "last known day" in laid.source
+
+
+def recording(path: Path, column: str, days: int = 3) -> Path:
+    """A CSV of hours from NOW's day on, whose price is its hour of the day."""
+    first_s = NOW // DAY * DAY
+    rows = [
+        f"{datetime.fromtimestamp(first_s + 3600 * k, timezone.utc):%Y-%m-%dT%H:%M:%SZ},300,{k % 24}"
+        for k in range(24 * days)
+    ]
+    path.write_text("\n".join([f"time_utc,carbon_g_per_kwh,{column}", *rows]))
+    return path
+
+
+@pytest.mark.parametrize("hour, known_days", [(9, 1), (14, 2)])
+def test_a_price_column_of_a_recording_is_known_as_far_as_a_market_tells_it(
+    tmp_path: Path, hour: int, known_days: int
+) -> None:
+    path, now_s = recording(tmp_path / "grid.csv", "price_eur_per_mwh"), NOW // DAY * DAY + hour * 3600
+    settings = opening.settings(currency="EUR")
+    feed = opening.open_feed("DE", settings=settings, now=lambda: now_s, grid_file=path)
+    seen = feed.outlook(now_s, 0.0, 60 * 3600.0, 3600.0)
+    assert seen is not None and seen.currency == "EUR" and feed.note == ""
+    published = [lo is not None for lo in seen.price_lo]
+    assert sum(published) == known_days * 24 - hour and seen.price[0] == pytest.approx(hour / 1000)
+
+
+@pytest.mark.parametrize(
+    "column, currency, said",
+    [
+        ("price_eur_per_kwh", None, "not used: add --currency EUR"),
+        ("price_eur_per_kwh", "USD", "in EUR, not in USD"),
+        ("Price", "EUR", "not read of grid.csv: Price"),
+    ],
+)
+def test_a_column_that_is_not_used_is_said(tmp_path: Path, column: str, currency: str | None, said: str) -> None:
+    path = recording(tmp_path / "grid.csv", column)
+    settings = opening.settings(currency=currency)
+    feed = opening.open_feed("DE", settings=settings, now=lambda: NOW, grid_file=path)
+    seen = feed.outlook(NOW, 0.0, DAY, 3600.0)
+    assert said in feed.note and seen is not None and not any(seen.price)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from states import outlook
 
 from carbontui import units
@@ -140,6 +141,21 @@ def test_sums_of_the_books_equal_the_plain_sum_to_the_last_bit(tmp_path_factory,
                 assert sums.avoided_g == units.joules_to_kwh(700.0 * flat_out) - grams
             if sums.cost is not None:
                 assert sums.cost.value == round(units.joules_to_kwh(plain(joules, account.price, None)) * 1.3, 9)
+
+
+def test_money_is_not_counted_from_the_start_where_no_price_is_known(tmp_path):
+    """It would stand at zero until the first joule, and then be gone."""
+    spec = options.Options(job="b", name="b", dir="", argv=(), cwd="", log="", socket="", created_s=0.0, currency="EUR")
+
+    def cost(given):
+        account = Accounting(given, Clock(), Journal(tmp_path / "none.db"), "boot")
+        before = account.totals(start_s=0.0, done_s=0.0, full_wall_w=None, nowcast=None, gpus=1).cost
+        account.ledger.bins[0.0] += 3.6e6
+        return before, account.totals(start_s=0.0, done_s=0.0, full_wall_w=None, nowcast=None, gpus=1).cost
+
+    assert cost(spec) == (None, None)
+    assert [found and found.value for found in cost(structs.replace(spec, price_per_kwh=0.3))] == [0.0, 0.3]
+    assert None not in cost(structs.replace(spec, gpu_price=2.0))
 
 
 def test_a_successor_goes_on_with_the_same_books():

@@ -324,6 +324,8 @@ class FakeSupervisor:
         self.result = p.Result(0, True, text="paused at step 1204")
         self.preview_error: str | None = None
         self.preview_plan: p.PlanView | None = None
+        self.older = False
+        """It knows no question about slots and hours, and leaves such fields out."""
         self.viewing = asyncio.Event()
         self.asked = asyncio.Event()
         self._seq = 0
@@ -402,7 +404,8 @@ class FakeSupervisor:
             if message.forbid or message.slot:
                 plan = self.snap.plan and structs.replace(self.snap.plan, gco2_g=self.snap.plan.gco2_g + 38.0)
             found = (plan.finish, plan.gco2_g, plan.cost, plan.kwh) if plan else (None, None, None, None)
-            text = "Thu 02:00 to 04:15" if message.forbid else ""
+            text = "Thu 02:00 to 04:15" if message.forbid else message.slot or ""
+            text = "" if self.older else text
             writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error, text)))
         elif isinstance(message, p.LogRead):
             size = len(self.log)

@@ -269,7 +269,7 @@ async def test_when_the_job_is_over_its_account_stays(stage: Any) -> None:
             "done, exit 0",
             "4.65 kWh ~",
             "865 g CO₂",
-            "234 g against run-now",
+            "234 g ~, 21.3% of run-now",
             "1.44 EUR",
             "before the deadline",
         ):

@@ -43,6 +43,14 @@ async def test_the_cursor_asks_what_its_slot_would_cost_otherwise(stage: Any) ->
         assert "pause" in s.text() and "dirtier than the" in s.text()
 
 
+async def test_the_plan_of_a_supervisor_that_left_out_the_question_is_not_taken_for_an_answer(stage: Any) -> None:
+    async with stage() as s:
+        s.fake.older = True
+        await s.pilot.press("w")
+        await s.until(lambda: "of an older carbontui" in s.text())
+        assert "+38 g" not in s.text()
+
+
 async def test_hours_are_marked_priced_and_forbidden_with_enter(stage: Any) -> None:
     async with stage() as s:
         await s.pilot.press("w", "shift+right", "space", "right", "right")

@@ -252,7 +252,7 @@ class Dashboard(OpensPages, Overruling):
             return
         width, height = self.size
         banner = bool(words.banner(picture.status, picture.series))
-        self.query_one(StateBar).styles.height = _state_rows(width, height) + banner
+        self.query_one(StateBar).styles.height = _state_rows(width, height) + banner - picture.over
         most = 16 if height >= 48 else 8 if height >= 34 else 2
         boards = self.query_one(WattRows)
         boards.with_heading = height >= 34
@@ -261,7 +261,9 @@ class Dashboard(OpensPages, Overruling):
         self.set_class(picture.over, "-over")
         # a job that was over before anyone looked has no series: its output is worth more than two empty charts
         self.set_class(picture.over and picture.series.watts is None, "-nocharts")
-        self.query_one(Summary).display = picture.over
+        summary = self.query_one(Summary)
+        summary.display, summary.brief = picture.over, height < 21
+        summary.styles.height = summary.wanted(picture, width)
 
     # --- the budget ---
 
@@ -339,10 +341,10 @@ class Dashboard(OpensPages, Overruling):
         over = self.picture is not None and self.picture.over
         if self.query("#prompt"):
             return False  # the keys are the question's
-        if keys.why_not(action, self.picture):
-            return None  # dim
         if action in keys.DANGEROUS and (self.readonly or over):
             return False
+        if keys.why_not(action, self.picture):
+            return None  # dim
         if action == "back":
             return self.choice is not None or self.from_table
         if action == "commit":

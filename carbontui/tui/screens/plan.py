@@ -208,7 +208,9 @@ class PlanPage(Screen[None]):
         else:
             assert isinstance(answer, protocol.Previewed)
             cost = plan_words.difference(answer, self._picture())
-            if asked.forbid is not None:
+            if answer.plan is not None and not answer.text:
+                self._answer = link.OLDER  # it left out what it does not know, and answered another question
+            elif asked.forbid is not None:
                 self._answer = f"not running {answer.text}: {cost}" if answer.plan else cost
             else:
                 self._answer = f"{self._otherwise()} here: {cost}"

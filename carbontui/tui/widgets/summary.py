@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from carbontui.tui.account_words import summary
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells
 
+_LABEL = 11
+_LEAST_OF_ALL = ("emitted", "avoided", "finish", "at")
+"""What stands where rows are scarce: how it ended is told above, its last words below."""
+
 
 class Summary(Cells):
-    """`show(picture)` once the job is over."""
+    """`show(picture)` once the job is over; `brief`: the least there is to say."""
 
     picture: Picture | None = None
+    brief = False
 
     def show(self, picture: Picture) -> None:
         self.picture = picture
         self.redraw()
+
+    def wanted(self, picture: Picture, width: int) -> int:
+        """Rows that it needs, the heading among them."""
+        return 1 + sum(len(self._folded(told, width)) for _, told in self._said(picture))
+
+    def _said(self, picture: Picture) -> list[tuple[str, str]]:
+        return [row for row in summary(picture) if not self.brief or row[0] in _LEAST_OF_ALL]
+
+    @staticmethod
+    def _folded(told: str, width: int) -> list[str]:
+        return textwrap.wrap(told, max(8, width - _LABEL)) or [""]
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         if self.picture is None:
             return []
         rows: list[CellRow] = [self.heading(width, "the job is over", "q leaves")]
         inks = {"avoided": "running"}
-        for label, told in summary(self.picture):
-            rows.append([(f" {label:<9} ", "dim"), (told, inks.get(label, "text"))])
+        for label, told in self._said(self.picture):
+            for index, line in enumerate(self._folded(told, width)):
+                shown = label if index == 0 else ""
+                rows.append([(f" {shown:<9} ", "dim"), (line, inks.get(label, "text"))])
         return rows

@@ -6,10 +6,12 @@ from dataclasses import replace
 import pytest
 from states import FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of
 
+from carbontui import units
 from carbontui.account import ending as account
 from carbontui.account.ending import Slots, Stretch
-from carbontui.job.supervisor.core import ending, machine
+from carbontui.job.supervisor.core import ending, finish, machine
 from carbontui.job.supervisor.core.control import Decision
+from carbontui.job.supervisor.core.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.protocol import Reason
@@ -58,3 +60,15 @@ def test_no_end_is_told_of_a_job_that_is_over_or_was_never_measured():
     assert ending.at_end(replace(known, measured=Measured()), SEEN) is None
     assert ending.at_end(replace(known, outlook=None), SEEN) is None
     assert ending.at_end(replace(known, decision=Decision("done", Reason("exited", "x"), "full")), SEEN) is None
+
+
+@pytest.mark.parametrize("from_h, parked_h", [(1.5, 1.0), (1.0, 1.0 - 400 / 3600), (20.0, 0.0)])
+def test_without_a_plan_the_end_waits_for_the_hours_that_must_not_run(from_h, parked_h):
+    hours = ForbiddenHours(NOW_S + 3600 * from_h, NOW_S + 3600 * (from_h + 1), by="ada@pts/3")
+    free = replace(job(outlook(*(300.0,) * 200)), plan=None)
+    held = replace(free, forbidden=(hours,))
+    told, before = ending.at_end(held, SEEN), ending.at_end(free, SEEN)
+    # it takes 5 s to go on afterwards, flat out
+    assert units.from_iso(told.finish) == pytest.approx(finish.finish_s(held, SEEN), abs=10.0)
+    parked_kwh = machine.machine(held, SEEN).parked_w * parked_h / 1000
+    assert told.energy_wall_kwh - before.energy_wall_kwh == pytest.approx(parked_kwh, abs=2e-3)

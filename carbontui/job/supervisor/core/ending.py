@@ -10,7 +10,7 @@ from carbontui import protocol, units
 from carbontui.account import ending as account
 from carbontui.account.ending import Stretch
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core import finish, levels, machine, plan, plan_request, problem, unloading
+from carbontui.job.supervisor.core import finish, forbidden, levels, machine, plan, plan_request, problem, unloading
 from carbontui.job.supervisor.core.levels import STILL, Level
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -104,20 +104,32 @@ def stretches(state: JobState, seen: Inputs, cap_w: float | None = None) -> tupl
 def _levels(state: JobState, seen: Inputs, now: dict[str, Level]) -> Iterator[tuple[float, Level | None]]:
     """(until, level) from now on: a person's word, then the plan, then flat out; at the watts measured by now. None
     stands for a cap whose speed nobody has measured."""
-    held, full = state.override, now["full"]
+    held = state.override
     if held.current is not None and held.until_s is None:
         yield math.inf, plan.level_under(held.current, now.values())
         return
     if state.plan is None or finish.why_no_shifting(state, seen) is not None:
+        at = seen.now_s
         if held.current is not None and held.until_s is not None:
-            yield max(seen.now_s, held.until_s), plan.level_under(held.current, now.values())
-        yield math.inf, full
+            at = max(at, held.until_s)
+            yield at, plan.level_under(held.current, now.values())
+        yield from _flat_out(state, at, now)
         return
     for name, (start, until) in zip(state.plan.names, itertools.pairwise(state.plan.edges_s), strict=True):
         level = now.get(name) or state.plan.table.get(name)
         if until > seen.now_s and start < until and level is not None:
             yield until, level
-    yield math.inf, full
+    yield from _flat_out(state, max(seen.now_s, state.plan.edges_s[-1]), now)
+
+
+def _flat_out(state: JobState, from_s: float, now: dict[str, Level]) -> Iterator[tuple[float, Level | None]]:
+    """Flat out to the end, but for the hours that a person has forbidden."""
+    until = forbidden.soonest_s(state.forbidden, from_s, state.progress.left_s or 0.0)
+    for start, end in forbidden.stretches(state.forbidden, from_s, until):
+        if start > from_s:
+            yield start, now["full"]
+        yield end, now.get("off") or now["pause"]
+    yield math.inf, now["full"]
 
 
 def _slots(outlook: Outlook, now_s: float, end_s: float) -> account.Slots:

@@ -259,8 +259,9 @@ class Accounting:
         if self.options.currency is None:
             return None
         money = self._money.total(self.options.price_per_kwh)
-        if money.weight and money.unknown >= money.weight and not self.options.gpu_price:
-            return None
+        priced = self.options.gpu_price or self.options.price_per_kwh is not None
+        if money.unknown >= money.weight and not priced:
+            return None  # from the start on: a row of the account that vanishes would be missed
         if self.carried_over.energy_cost is None:
             return None
         spent = self.carried_over.energy_cost + self._at_wall(money) + self._rent(gpus)

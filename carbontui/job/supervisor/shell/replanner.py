@@ -132,6 +132,7 @@ class Replanner:
                 hours = forbidden.parse(ask.forbid, seen.now_s)
                 state, text = replace(state, forbidden=forbidden.added(state.forbidden, hours)), hours.text(seen.now_s)
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
+            text = text or ("" if slot_s is None else units.fmt_clock(slot_s, seen.now_s))
             request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s)
             if request is None:
                 return refused("nothing is left to plan")
