@@ -19,9 +19,11 @@ from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import ForecastAsk
 
 BACK_LEAST_S, BACK_MOST_S = 6 * 3600.0, 36 * 3600.0
+"""How much of the past an outlook shows while the job lives."""
+WHOLE_MOST_S = 7 * 86400.0
+"""How much of it the outlook of a job that is over shows: all of it, unless it ran for longer."""
 REALISED_MOST_S = 60 * 86400.0
 """No grid value is revised later than this; a clock that was set by years must not ask for all that lie between."""
-"""How much of the past an outlook shows."""
 FORECAST_EVERY_S = 900.0
 
 
@@ -86,7 +88,8 @@ class GridReader:
     def look(self, now_s: float, *, closing: bool = False) -> Outlook | None:
         """Take a fresh outlook and book what has been realised; `closing` the account of a job that is over."""
         state = self._cell.state
-        back = max(BACK_LEAST_S, min(now_s - state.start_s + SLOT_S, BACK_MOST_S))
+        most_s = BACK_MOST_S if state.live and not closing else WHOLE_MOST_S
+        back = max(BACK_LEAST_S, min(now_s - state.start_s + SLOT_S, most_s))
         outlook = self._feed.outlook(now_s, back, plan_request.ahead_s(state, now_s), SLOT_S)
         self._cell.replace(outlook=outlook)
         if outlook is not None:

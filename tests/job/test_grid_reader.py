@@ -1,0 +1,32 @@
+"""What the screen gets to see of the grid: the hours around now while a job lives, all of them once it is over."""
+
+from pathlib import Path
+
+import pytest
+from states import NOW_S, job_state, spec
+
+from carbontui import units
+from carbontui.grid import opening
+from carbontui.job.clock import Clock
+from carbontui.job.journal import Journal
+from carbontui.job.supervisor.record.accounting import Accounting
+from carbontui.job.supervisor.shell.cell import StateCell
+from carbontui.job.supervisor.shell.grid import GridReader
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(("closing", "shown_h"), [(False, 36), (True, 60)])
+def test_a_job_of_sixty_hours_is_seen_whole_once_it_is_over(tmp_path: Path, closing: bool, shown_h: int) -> None:
+    hours = "".join(f"{units.iso(NOW_S + hour * HOUR)},{200 + hour % 24}\n" for hour in range(-24, 90))
+    (tmp_path / "grid.csv").write_text(f"time_utc,carbon_g_per_kwh\n{hours}")
+    now_s = NOW_S + 60 * HOUR
+    feed = opening.open_feed(
+        "DE", settings=opening.settings(asked_offline=True), now=lambda: now_s, grid_file=str(tmp_path / "grid.csv")
+    )
+    job = job_state(spec=spec(dir=str(tmp_path)))
+    accounts = Accounting(job.spec, Clock(), Journal(tmp_path / "j.db"), "boot")
+    reader = GridReader(StateCell(job), feed, accounts, worker=None, changed=lambda why: None)  # type: ignore[arg-type]
+    seen = reader.look(now_s, closing=closing)
+    assert seen is not None and None not in seen.mean[: seen.realised]
+    assert seen.realised * seen.step_s / HOUR == pytest.approx(shown_h, abs=0.5)
