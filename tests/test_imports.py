@@ -22,7 +22,7 @@ ROOMS = {
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
     "tui": {"protocol", "link"},
-    "backtest": {"grid", "plan"},
+    "backtest": {"account", "grid", "plan"},
     "job": {"cluster", "site", "grid", "power", "plan", "account", "protocol", "client"},
     "cluster": {"power"},
     "site": set(),

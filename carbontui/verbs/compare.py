@@ -1,19 +1,39 @@
-"""`compare`: the same work on other boards and in other countries. It moves no job."""
+"""`compare`: the same work on other boards, in other zones, in clouds, at other hours, under other budgets. It moves no
+job."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from dataclasses import dataclass
+
 import click
 
-from carbontui import __version__, units
+from carbontui import __version__, config, units
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
+from carbontui.grid.types import Outlook
 from carbontui.reports import story
-from carbontui.verbs import tables, talk
-from carbontui.verbs.completion import any_jobs
-from carbontui.verbs.failure import Failure
+from carbontui.verbs import compare_table as table
+from carbontui.verbs import run_values, tables, talk
+from carbontui.verbs.completion import any_jobs, zone_keys
+from carbontui.verbs.failure import Failure, Finite
 
-SHOWN = 15
 MOVES_NOTHING = "carbontui moves no job: this is what the same work would take elsewhere"
+BUDGETS = (1.0, 1.5, 2.0, 3.0)
+AHEAD_LEAST_S = 30 * 3600.0
+WORTH = 0.001
+"""Less than this share is no reason to wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows, the one that is the job's own, whether speeds differ, and what is said below."""
+
+    rows: list[Elsewhere]
+    own: Elsewhere | None = None
+    speeds: bool = False
+    said: tuple[str, ...] = ()
 
 
 def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
@@ -61,7 +81,17 @@ def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float
 )
 @click.option("--clouds", is_flag=True, help="Rented boards at dated example prices, cheapest first.")
 @click.option("--cloud-price", multiple=True, metavar="WHO:GPU=PRICE", help="A price per board and hour that you know.")
-@click.option("--zones", is_flag=True, help="Countries instead of boards.")
+@click.option(
+    "--zones", is_flag=True, help="Other zones by what their grids are at now, countries by their yearly mean."
+)
+@click.option("--hours", is_flag=True, help="The same work begun now, in 3 h, tonight ...")
+@click.option("--budgets", is_flag=True, help="The best plans within 1x, 1.5x, 2x and 3x of its time.")
+@click.option("--zone", shell_complete=zone_keys, help="The zone of --hours and --budgets (default: the job's).")
+@click.option("--intensity", type=Finite(0), help="Your own carbon intensity at all hours, gCO2/kWh.")
+@click.option("--board-w", type=Finite(0), help="TDP of one board, where its power was not measured.")
+@click.option("--utilisation", type=Finite(0), help="The share of the TDP that it draws at work, like 0.8.")
+@click.option("--sort", type=click.Choice(table.SORT_KEYS), help="Least first by this (default: what is compared).")
+@click.option("--only", metavar="TEXT", help="Rows whose name holds this.")
 @click.option("--all", "every_row", is_flag=True, help="Every row.")
 @click.option("--list", "show", is_flag=True, help="List the boards that are known.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, every row.")
@@ -74,30 +104,42 @@ def compare(
     clouds: bool,
     cloud_price: tuple[str, ...],
     zones: bool,
+    hours: bool,
+    budgets: bool,
+    zone: str | None,
+    intensity: float | None,
+    board_w: float | None,
+    utilisation: float | None,
+    sort: table.SortKey | None,
+    only: str | None,
     every_row: bool,
     show: bool,
     as_json: bool,
 ) -> None:
-    """Show what a job's work would take elsewhere."""
-    every = tables.boards()
+    """Show what a job's work would take elsewhere, or at another time."""
     if show:
-        for board in every:
+        for board in tables.boards():
             click.echo(board.short)
         return
-    told, rates = _speedups(speedup, every), tables.throughputs()
-    offers = _offers(cloud_price, every) if clouds or cloud_price else []
+    by_cloud = bool(clouds or cloud_price)
+    if sum((zones, by_cloud, hours, budgets)) > 1:
+        raise Failure("--zones, --clouds, --hours and --budgets are different questions; ask one", 2)
+    settings = run_values.settings_for(intensity=intensity, board_w=board_w, utilisation=utilisation).settings
+    every = tables.boards()
+    told, offers = _speedups(speedup, every), _offers(cloud_price, every) if by_cloud else []
+    rates = tables.throughputs()
     if task is not None and task not in {rate.task for rate in rates}:
         names = ", ".join(sorted({rate.task for rate in rates}))
         raise Failure(f"--task: nothing published of {task!r} here; there are {names}", 2)
-    if zones and offers:
-        raise Failure("--zones and --clouds are two questions; ask one", 2)
     try:
         run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
     except story.NoStory as error:
         raise Failure(str(error), 3) from None
-    work, own = _work(run), None
+    work = _work(run, settings, given=board_w is not None)
     if zones:
-        rows, here = comparing.on_grids(work, tables.countries()), None
+        made = _zones(run, work)
+    elif hours or budgets:
+        made = _times(run, work, zone, settings, hours=hours)
     else:
         here = _here(run, gpu, every)
         known = {} if task is None else comparing.published(rates, task, precision, here)
@@ -106,32 +148,39 @@ def compare(
                 f"carbontui: nothing published of {task} in {precision} on {here.short}: the rough rule", err=True
             )
         rows = comparing.on_boards(work, here, every, precision=precision, told=told, measured=known)
-        if offers:
-            own = next((row for row in rows if row.name == here.short), None)
-            rows = comparing.rented(work, rows, offers)
+        made = _clouds(work, rows, here, offers) if by_cloud else _boards(rows, here)
+    rows = table.chosen(made.rows, sort=sort, only=only)
     if as_json:
         click.echo(talk.as_json([row._asdict() for row in rows]))
         return
-    if offers:
-        _print_offers(rows, own, every_row=every_row)
-        return
-    _print(rows, here, run, every_row=every_row)
+    if not rows:
+        raise Failure(f"--only: no row holds {only!r}" if only else "nothing here holds this work", 3)
+    table.show(rows, made.own, every_row=every_row, speeds=made.speeds)
+    for line in (*made.said, MOVES_NOTHING):
+        click.echo(line)
 
 
-def _work(run: story.RunStory) -> Work:
-    """The whole work where it can be told, else what was done. Raises Failure."""
-    if run.full_wall_w is None:
-        raise Failure(f"job {run.status.job}: watts flat out were not measured, so nothing can be compared", 3)
-    wall, boards_kwh = run.energy_wall_kwh, run.energy_gpu_kwh * run.options.pue
-    share = boards_kwh / wall if wall > 0 else 1.0
+def _work(run: story.RunStory, settings: config.Settings, *, given: bool) -> Work:
+    """The whole work where it can be told, else what was done; at a person's watts where they are `given`, or none were
+    measured. Raises Failure."""
+    count, pue, tdp_w = max(1, len(run.status.gpus)), run.options.pue, settings.board_w
+    if tdp_w is not None and (given or run.full_wall_w is None):
+        of_boards = count * tdp_w * (settings.utilisation or 1.0) * pue
+        of_rest = run.options.host_w * pue
+    elif run.full_wall_w is None:
+        why = "watts flat out were not measured, so nothing can be compared"
+        raise Failure(f"job {run.status.job}: {why}; give the TDP of a board with --board-w", 3)
+    else:
+        wall, boards_kwh = run.energy_wall_kwh, run.energy_gpu_kwh * pue
+        share = boards_kwh / wall if wall > 0 else 1.0
+        of_boards, of_rest = run.full_wall_w * share, run.full_wall_w * (1 - share)
     estimate = run.status.estimate
     seconds = estimate.work_s if estimate is not None else run.done_s
     if seconds <= 0:
         raise Failure(f"job {run.status.job} has done no work yet: nothing can be compared", 3)
     used = [gpu.memory_used_b for gpu in run.status.gpus if gpu.memory_used_b]
-    count = max(1, len(run.status.gpus))
-    watts = run.full_wall_w
-    return Work(seconds, watts * share, watts * (1 - share), count, run.intensity_mean, sum(used) if used else None)
+    grams = run.intensity_mean if settings.intensity is None else settings.intensity
+    return Work(seconds, of_boards, of_rest, count, grams, sum(used) if used else None)
 
 
 def _here(run: story.RunStory, gpu: str | None, every: list[BoardSpec]) -> BoardSpec:
@@ -144,42 +193,91 @@ def _here(run: story.RunStory, gpu: str | None, every: list[BoardSpec]) -> Board
     return here
 
 
-def _print_offers(rows: list[Elsewhere], own: Elsewhere | None, *, every_row: bool) -> None:
-    if not rows:
+def _boards(rows: list[Elsewhere], here: BoardSpec) -> Comparison:
+    own = next((row for row in rows if row.name == here.short), None)
+    best = "staying is best: no board in the table takes less energy for this work"
+    return Comparison(rows, own, speeds=True, said=(best,) if own is not None and rows[0] == own else ())
+
+
+def _clouds(work: Work, rows: list[Elsewhere], here: BoardSpec, offers: list[Rented]) -> Comparison:
+    own = next((row for row in rows if row.name == here.short), None)
+    rented = comparing.rented(work, rows, offers)
+    if not rented:
         raise Failure("no offer is of a board that holds this work", 3)
-    shown = rows if every_row else rows[:SHOWN]
-    width = max(len(row.name) for row in shown)
-    click.echo(f"{'':<{width}}  {'price':>10}  {'time':>9}  {'energy':>9}  {'CO2':>8}")
-    for row in shown:
-        cells = f"{row.cost or 0.0:>10,.2f}  {units.fmt_duration(row.time_s):>9}  {units.fmt_kwh(row.kwh):>9}"
-        click.echo(f"{row.name:<{width}}  {cells}  {units.fmt_grams(row.gco2_g):>8}  {row.how}")
-    if len(shown) < len(rows):
-        click.echo(f"... {len(rows) - len(shown)} more with --all")
+    said = [
+        "example prices on demand age in weeks: ask the provider; regions by the yearly mean of their grid",
+        "spot prices are in no open table; give yours: --cloud-price 'aws spot:H100 SXM5 80GB=3.9'",
+    ]
     if own is not None and own.gco2_g is not None:
-        less = [row for row in rows if row.gco2_g is not None and row.gco2_g < own.gco2_g]
-        here = f"here: {units.fmt_kwh(own.kwh)}, {units.fmt_grams(own.gco2_g)}"
-        click.echo(f"{here}; {len(less)} of these emit less" if less else f"{here}; staying is best: none emits less")
-    click.echo("example prices age in weeks: ask the provider; regions by the yearly mean of their grid")
-    click.echo(MOVES_NOTHING)
+        less = [row for row in rented if row.gco2_g is not None and row.gco2_g < own.gco2_g]
+        stays = f"here: {units.fmt_kwh(own.kwh)}, {units.fmt_grams(own.gco2_g)}"
+        said.insert(
+            0, f"{stays}; {len(less)} of these emit less" if less else f"{stays}; staying is best: none emits less"
+        )
+    return Comparison(rented, speeds=True, said=tuple(said))
 
 
-def _print(rows: list[Elsewhere], here: BoardSpec | None, run: story.RunStory, *, every_row: bool) -> None:
-    shown = rows if every_row else rows[:SHOWN]
-    own = next((row for row in rows if here is not None and row.name == here.short), None)
-    if own is not None and own not in shown:
-        shown = [*shown, own]
-    width = max(len(row.name) for row in shown)
-    click.echo(f"{'':<{width}}  {'speed':>6}  {'time':>9}  {'energy':>9}  {'CO2':>8}")
-    for row in shown:
-        grams = units.fmt_grams(row.gco2_g)
-        cells = f"{row.speed:>5.2f}x  {units.fmt_duration(row.time_s):>9}  {units.fmt_kwh(row.kwh):>9}  {grams:>8}"
-        click.echo(f"{row.name:<{width}}  {cells}  {row.how}{'  <- here' if row is own else ''}")
-    if len(shown) < len(rows):
-        click.echo(f"... {len(rows) - len(shown)} more with --all")
-    if own is not None and rows[0] == own:
-        click.echo("staying is best: no board in the table takes less energy for this work")
-    if here is None:
-        signal = "" if run.status.intensity is None else run.status.intensity.signal
-        if signal != "average_lifecycle":
-            click.echo("yearly lifecycle means: compare them with each other, not with this job's own account")
-    click.echo(MOVES_NOTHING)
+def _zones(run: story.RunStory, work: Work) -> Comparison:
+    """Zones whose grid is known now come first: what now is, and a year's mean, are not one ranking."""
+    from carbontui.verbs import zones_now
+    from carbontui.verbs.grid import settings_of
+
+    live = zones_now.now_on(settings_of(run_values.settings_for().settings))
+    now, yearly = comparing.on_grids(work, live), comparing.on_grids(work, tables.countries())
+    own = next((row for row in now if row.name.split()[0] == run.options.zone), None)
+    said = ["yearly lifecycle means: compare them with each other, not with this job's own account"]
+    if now:
+        said.insert(0, "first the grids of now, then yearly means; direct and lifecycle values are two measures")
+    else:
+        said.insert(0, "no grid's value of now is known here (offline, or no source answers)")
+    if own is not None and own == now[0]:
+        said.insert(0, "staying is best: no grid that is known now is cleaner")
+    return Comparison(now + yearly, own, said=tuple(said))
+
+
+def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings, *, hours: bool) -> Comparison:
+    from carbontui.backtest import elsewhen
+    from carbontui.plan import ProblemError
+
+    now_s = time.time()
+    outlook = _outlook(run, work, zone, settings.intensity, now_s)
+    if hours:
+        rows = elsewhen.at_hours(work, outlook, elsewhen.start_hours(now_s), now_s)
+        best = "starting now is best: no hour in the table emits less"
+    else:
+        try:
+            rows = elsewhen.within_budgets(work, outlook, BUDGETS, now_s)
+        except ProblemError as error:
+            raise Failure(str(error), 3) from None
+        best = "more time saves nothing: the plan within 1x is the best"
+    own, said = rows[0], []
+    if all((row.gco2_g or 0.0) >= (own.gco2_g or 0.0) * (1 - WORTH) for row in rows):
+        said.append(best)
+    if not hours:
+        said.append("levels of public measurements, no board of yours: calibrate yours (carbontui calibrate)")
+    return Comparison(rows, own, said=tuple(said))
+
+
+def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float | None, now_s: float) -> Outlook:
+    """What is expected of the grid from now on. Raises Failure where nobody knows which it is, or nothing of it."""
+    from dataclasses import replace
+
+    from carbontui.grid import opening
+    from carbontui.verbs.grid import settings_of
+    from carbontui.verbs.place import sure_zone
+
+    options = run.options
+    value = intensity if intensity is not None else options.intensity_g_per_kwh if zone is None else None
+    key = None
+    if value is None:
+        if zone is None and options.grid is not None:
+            raise Failure(f"job {options.job} was counted on a recorded grid; name the zone of now with --zone", 2)
+        key = sure_zone(zone or options.zone).key
+    settings = settings_of(run_values.settings_for(signal=options.signal, currency=options.currency).settings)
+    settings = replace(settings, intensity_g_per_kwh=value)
+    feed = opening.open_feed(key, settings=settings, now=time.time)
+    asyncio.run(feed.refresh())
+    found = feed.outlook(now_s, 0.0, max(AHEAD_LEAST_S + work.work_s, BUDGETS[-1] * work.work_s + 3600.0), 900.0)
+    if found is None or all(mean is None for mean in found.mean):
+        raise Failure(feed.note or f"nothing is known of the grid of {key}", 3)
+    return found

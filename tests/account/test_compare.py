@@ -2,17 +2,22 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "grid"))
 import runs
+from grid_site import good, served
 
 from carbontui import cli
 from carbontui.account import compare
 from carbontui.account.compare import BoardSpec, Throughput, Work
+from carbontui.grid.settings import GridSettings
+from carbontui.verbs import zones_now
 from carbontui.verbs.tables import boards
 
 OLD = BoardSpec("Old", "old", 16, 500.0, 10.0, 50.0, 250.0)
@@ -110,12 +115,58 @@ def test_the_verb_knows_tasks_and_prices_and_refuses_what_it_does_not(tmp_path):
     assert done.exit_code == 0 and "resnet50, Lambda v1" in done.output and "rough rule" in done.output
     done = run("--gpu", "A100 SXM4 80GB", "--cloud-price", "crusoe:H100 SXM5 80GB=0.01")
     assert done.exit_code == 0 and "crusoe H100 SXM5 80GB" in done.output.splitlines()[1]
-    assert "ask the provider" in done.output and "moves no job" in done.output
+    assert "ask the provider" in done.output and "moves no job" in done.output and "spot" in done.output
     for words, said in (
         (["--task", "chess"], "nothing published of 'chess'"),
         (["--cloud-price", "crusoe:H100=-3"], "is not a price"),
         (["--cloud-price", "crusoe:Warp9=3"], "no board 'Warp9'"),
-        (["--zones", "--clouds"], "two questions"),
+        (["--zones", "--clouds"], "different questions"),
+        (["--only", "abacus"], "no row holds 'abacus'"),
+        (["--hours", "--zone", "Atlantis"], "is not known"),
     ):
         done = run("--gpu", "A100 SXM4 80GB", *words)
         assert done.exit_code != 0 and said in done.output and "Traceback" not in done.output
+
+
+def test_hours_and_budgets_stand_on_the_jobs_zone_or_a_persons_value_and_say_when_now_is_best(tmp_path):
+    job = runs.make(tmp_path)
+
+    def run(*words):
+        env = {"CARBONTUI_HOME": str(tmp_path), "CARBONTUI_OFFLINE": "1"}
+        return CliRunner().invoke(cli.cli, ["compare", job.id, *words], env=env)
+
+    flat = run("--hours", "--intensity", "300")
+    assert flat.exit_code == 0 and "starting now is best" in flat.output
+    assert "all rows: estimated: yours: 300" in flat.output
+    rows = json.loads(run("--budgets", "--json").output)
+    assert [row["name"] for row in rows] == ["1x", "1.5x", "2x", "3x"]
+    assert rows[-1]["gco2_g"] < rows[0]["gco2_g"] and "typical days of DE" in rows[0]["how"]
+    least = json.loads(run("--hours", "--sort", "co2", "--json").output)
+    assert [row["gco2_g"] for row in least] == sorted(row["gco2_g"] for row in least)
+    recorded = runs.make(tmp_path, job="bcdefg", grid="/a/grid.csv")
+    refused = CliRunner().invoke(cli.cli, ["compare", recorded.id, "--hours"], env={"CARBONTUI_HOME": str(tmp_path)})
+    assert refused.exit_code != 0 and "recorded grid; name the zone of now" in refused.output
+
+
+def test_watts_of_a_board_may_be_a_persons_where_none_were_measured(tmp_path):
+    job = runs.make(tmp_path)
+    env = {"CARBONTUI_HOME": str(tmp_path), "CARBONTUI_OFFLINE": "1"}
+
+    def energy(*words):
+        asked = ["compare", job.id, "--gpu", "T4", "--only", "T4", "--json", *words]
+        return json.loads(CliRunner().invoke(cli.cli, asked, env=env).output)[0]["kwh"]
+
+    half, whole = energy("--board-w", "250", "--utilisation", "0.5"), energy("--board-w", "250")
+    assert whole == pytest.approx(2 * half)
+    assert whole != pytest.approx(energy())
+
+
+def test_a_grid_of_now_is_asked_of_its_source_and_nothing_is_asked_offline(tmp_path, monkeypatch):
+    monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
+    with served(good("neso", time.time())) as url:
+        settings = GridSettings(base_urls={"neso": url})
+        found = zones_now.now_on(settings, ["GB", "AQ"])
+    assert list(found) == ["GB United Kingdom"]
+    value, how = found["GB United Kingdom"]
+    assert 0 < value < 1000 and how.startswith("now, average")
+    assert zones_now.now_on(GridSettings(offline=True)) == {}

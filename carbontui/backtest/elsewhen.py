@@ -1,0 +1,84 @@
+"""The same work begun at other hours, and under other budgets, on what is expected of its grid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import NamedTuple
+
+from carbontui import units
+from carbontui.account.compare import Elsewhere, Work
+from carbontui.account.ending import Slots, Stretch, flat_out, to_come
+from carbontui.backtest.assumed_job import AssumedJob, assumed, boundaries, slot_length_s
+from carbontui.backtest.signals import ExpectedSignal
+from carbontui.grid.types import Outlook
+from carbontui.plan import solve
+
+
+class StartHour(NamedTuple):
+    """A moment to begin at, epoch seconds, and what a person calls it."""
+
+    at_s: float
+    name: str
+
+
+def start_hours(now_s: float) -> list[StartHour]:
+    """Now, in a few hours, tonight at 22 and tomorrow at 6 and 12, local time, in order."""
+    found = [StartHour(now_s, "now")] + [StartHour(now_s + 3600.0 * h, f"in {h} h") for h in (1, 3, 6, 12)]
+    today = datetime.fromtimestamp(now_s)
+    tomorrow = today + timedelta(days=1)
+    named = ((today, 22, "tonight 22:00"), (tomorrow, 6, "tomorrow 06:00"), (tomorrow, 12, "tomorrow 12:00"))
+    for day, hour, name in named:
+        at_s = day.replace(hour=hour, minute=0, second=0, microsecond=0).timestamp()
+        if at_s > now_s:
+            found.append(StartHour(at_s, name))
+    return sorted(found)
+
+
+def at_hours(work: Work, outlook: Outlook, hours: Iterable[StartHour], now_s: float) -> list[Elsewhere]:
+    """The work begun at each hour, flat out; its time counts the waiting. Cost in the outlook's currency, where every
+    price is known."""
+    slots = Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi)
+    watts = work.boards_w + work.rest_w
+    found = []
+    for hour in hours:
+        part = Stretch(hour.at_s, hour.at_s + work.work_s, watts)
+        grams = flat_out(part, slots)
+        cost = to_come([part], outlook.start_s, outlook.step_s, outlook.price) if outlook.price else None
+        found.append(
+            Elsewhere(
+                hour.name,
+                1.0,
+                hour.at_s + work.work_s - now_s,
+                units.joules_to_kwh(watts * work.work_s),
+                None if grams is None else grams.value,
+                f"{outlook.how}: {outlook.source}",
+                cost,
+            )
+        )
+    return found
+
+
+def within_budgets(work: Work, outlook: Outlook, factors: Iterable[float], now_s: float) -> list[Elsewhere]:
+    """The best plan of the work, begun now or later, within each multiple of its time flat out. Levels are those that
+    public measurements let expect of any board. Raises ProblemError where the grid is not known for long enough."""
+    grid = ExpectedSignal(outlook)
+    found = []
+    for factor in factors:
+        edges = boundaries(now_s, now_s + factor * work.work_s, slot_length_s(now_s, now_s + factor * work.work_s))
+        plan = solve(_job(work).problem([b - a for a, b in pairwise(edges)], grid.slots(edges), work.work_s))
+        how = f"certified within {plan.gap:.2%}; {outlook.how}: {outlook.source}"
+        found.append(Elsewhere(f"{factor:g}x", work.work_s / plan.finish_s, plan.finish_s, plan.kwh, plan.gco2, how))
+    return found
+
+
+def _job(work: Work) -> AssumedJob:
+    """The rest of the machine draws its watts while the job is there, not before it has begun."""
+    shape = assumed(work.boards_w, caps=True, running=False).shape
+    levels = tuple(
+        level if level.name == "off" else replace(level, power_w=level.power_w + work.rest_w) for level in shape.levels
+    )
+    switch_w = tuple(tuple(watts + work.rest_w for watts in row) for row in shape.switch_w)
+    return AssumedJob(replace(shape, levels=levels, switch_w=switch_w))
