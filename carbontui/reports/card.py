@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
@@ -25,11 +26,15 @@ def lines(story: RunStory) -> list[tuple[str, str]]:
     return shown
 
 
-def _foot(story: RunStory) -> list[str]:
+def _told(story: RunStory) -> list[str]:
     told = [notice.split(":")[0] for notice in story.status.notices if notice.isupper() or "SIMULATED" in notice]
     told += [notice.split(",")[0] for notice in story.status.notices if notice.startswith("REPLAY")]
     metered = figures.shares(story.how[:1], figures.HOW_WORDS)
     return [*told, f"metered by {metered}", f"grid: {figures.zone(story) or 'not known'}", f"carbontui {story.version}"]
+
+
+def _foot(story: RunStory) -> list[str]:
+    return [line for text in _told(story) for line in textwrap.wrap(text, INSIDE)]
 
 
 def terminal(story: RunStory, *, ascii: bool = False) -> str:
@@ -91,4 +96,4 @@ def markdown(story: RunStory) -> str:
 
     rows = [f"| {cell(label)} | {cell(value)} |" for label, value in lines(story)]
     head = [f"| {cell(story.status.name)} | {units.iso(story.start_s)[:10]} |", "|---|---:|"]
-    return "\n".join([*head, *rows, "", f"*{'; '.join(_foot(story))}*", ""])
+    return "\n".join([*head, *rows, "", f"*{'; '.join(_told(story))}*", ""])

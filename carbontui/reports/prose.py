@@ -109,8 +109,8 @@ def decisions(story: RunStory) -> list[str]:
     for made in story.decisions:
         if made.kind == "state" and made.state == "pausing":
             continue  # the pause itself follows
-        what = figures.STATE_WORDS.get(made.state, made.state) if made.kind == "state" else "a person"
-        found.append(f"{figures.clock(made.at_s, story):>12}  {what}: {made.text}")
+        who = "" if made.kind == "state" else "a person: "
+        found.append(f"{figures.clock(made.at_s, story):>12}  {who}{made.text}")
     if len(found) <= SHOWN:
         return found
     half = SHOWN // 2

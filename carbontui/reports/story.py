@@ -257,7 +257,10 @@ def _events(
             spans.append(StateSpan(since, max(since, at), state))
             state, since = str(facts.get("state", state)), at
             over = state not in protocol.LIVE_STATES
-            decisions.append(_decision(at, "state", state, facts.get("reason", ""), facts.get("text", "")))
+            # a limit is set a moment after the training goes on: what was decided is the cap
+            capped = state == "running" and str(facts.get("level", "")).startswith("cap ")
+            decided = "throttled" if capped else state
+            decisions.append(_decision(at, "state", decided, facts.get("reason", ""), facts.get("text", "")))
         elif kind == "plan":
             plans += 1
             gap = facts.get("gap")
