@@ -16,6 +16,9 @@ J_PER_KWH = 3.6e6
 LONGEST_S = 10 * 366 * 86400.0
 """No duration a person means is longer; beyond it the calendar ends before the sum does."""
 
+LATEST_S = 2.5e11
+"""In the year 9892: times up to here can be told in every zone."""
+
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)", re.IGNORECASE)
 _SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0}
 

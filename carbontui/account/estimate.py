@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+from msgspec import Meta
 
 from carbontui.client.train.prediction import Prediction, remaining
 
 BLOCKS_MOST = 200
 """Blocks kept; of more, two become one."""
+NonNegative = Annotated[float, Meta(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """Times of equal blocks of steps, of a training of any length: when there are too many, two become one."""
 
-    size: int = 1
+    size: Annotated[int, Meta(ge=1)] = 1
     """Steps of a block."""
-    times: tuple[float, ...] = ()
-    open_steps: float = 0.0
-    open_s: float = 0.0
+    times: tuple[NonNegative, ...] = ()
+    open_steps: NonNegative = 0.0
+    open_s: NonNegative = 0.0
 
     def plus(self, steps: int, seconds: float) -> Blocks:
         """With `steps` that took `seconds` in all. A block is never shorter than what was timed as one: parts of one

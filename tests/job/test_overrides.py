@@ -1,3 +1,6 @@
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from carbontui.job.supervisor.core import override as overrides
@@ -24,3 +27,9 @@ def test_what_a_successor_reads_is_what_was_held():
     held = apply(Overrides(), "cap", by="a", expected_gen=0, until_s=9.0, value_w=300.0)
     assert restored(to_kept(held)) == held
     assert restored(to_kept(Overrides())) == Overrides() == restored(None)
+
+
+def test_an_override_until_beyond_the_calendar_is_not_taken_over():
+    held = apply(Overrides(), "boost", by="a", expected_gen=0, until_s=9.0)
+    with pytest.raises(msgspec.ValidationError):
+        restored(to_kept(replace(held, until_s=1e15)))

@@ -1,5 +1,8 @@
 """How much is done and left, in reference-speed seconds."""
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from carbontui.job.supervisor.core.progress import (
@@ -156,3 +159,40 @@ def test_a_script_may_correct_its_total():
     for total in (100, 250, 80):
         progress = saw_step(progress, 10, 0, total)
         assert progress.steps_total == total
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("plain_done_s", 1e15),
+        ("plain_done_s", -1.0),
+        ("ref_time_s", 1e15),
+        ("ref_time_s", -1.0),
+        ("ref_steps", -5.0),
+        ("given_rate", 0),
+        ("step", -1),
+        ("work_s", 1e15),
+        ("blocks", {"size": 0}),
+        ("blocks", {"size": 4, "times": [-1.0]}),
+    ],
+)
+def test_work_that_no_job_has_is_not_taken_over(field, value):
+    with pytest.raises(msgspec.ValidationError):
+        restored(Progress(), to_kept(run(Progress(), 10, 5)) | {field: value})
+
+
+def test_the_steps_of_another_jobs_checkpoint_are_no_work_of_this_one():
+    progress = saw_start(Progress(), 1)
+    progress = saw_step(progress, 0, 9000, 10000)
+    for made in range(5, 55, 5):
+        progress = ran(saw_step(progress, made, 9000, 10000), 1.0, 1.0, 1.0, reference=True)
+    assert (progress.step, progress.steps_total, progress.earlier) == (9050, 10000, 9000)
+    assert progress.ref_rate == pytest.approx(5.0)
+    assert (progress.done_s, progress.total_s) == (pytest.approx(10.0), pytest.approx(200.0))
+    assert progress.left_s == pytest.approx(190.0)
+
+
+def test_a_count_beyond_reason_is_no_work_of_ten_thousand_years():
+    progress = run(Progress(), 10, 5)
+    later = replace(progress, step=2**53)
+    assert later.done_s == progress.plain_done_s

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from carbontui import protocol, units
 
@@ -20,7 +21,7 @@ class Overrides:
 
     current: protocol.Override | None = None
     gen: int = 0
-    until_s: float | None = None
+    until_s: Annotated[float, Meta(ge=0, le=units.LATEST_S)] | None = None
 
     @property
     def open_pause(self) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from carbontui import units
 from carbontui.account.estimate import Blocks
@@ -29,45 +30,51 @@ PAST_MOST = 100
 REPORT_WALL_S = 1.0
 """A rank tells its steps about this often: in a fast replay that is an hour of work, so it is bridged."""
 
+Seconds = Annotated[float, Meta(ge=0, le=units.LONGEST_S)]
+Steps = Annotated[int, Meta(ge=0, le=2**53)]
+"""What a predecessor may have kept: run-now is laid under every five minutes of the work done, one by one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What is known of the work at one moment; everything but the spans being timed survives a respawn."""
 
-    work_s: float | None = None
-    steps_total: int | None = None
-    step: int = 0
-    base: int = 0
+    work_s: Seconds | None = None
+    steps_total: Steps | None = None
+    step: Steps = 0
+    base: Steps = 0
     """Steps done before the command was last started."""
-    starts: int = 0
-    before: int = 0
+    starts: Steps = 0
+    earlier: Steps = 0
+    """Steps of other jobs that the training went on from: it began at their checkpoint. No work of this job."""
+    before: Steps = 0
     """Steps of the trainings that ended before this one, where a command runs several one after the other."""
     processes: tuple[str, ...] | None = None
     """The training processes that count on from `before`; None before the first (or of an older journal)."""
     past: tuple[str, ...] = ()
     """The training processes that others came after: what they left in files has been counted."""
-    told_total: int | None = None
+    told_total: Steps | None = None
     """`steps_total` where it is the script's word; a person's --steps stands above it."""
-    guess: tuple[int, str] | None = None
+    guess: tuple[Steps, str] | None = None
     """Steps in all as the script's surroundings let guess, and the source; counted like `steps_total`."""
     agreed: str = ""
     """The source of the guess that a person agreed to plan with; ANY with `run --guess`, '' without."""
-    plain_done_s: float = 0.0
+    plain_done_s: Seconds = 0.0
     """Reference-speed seconds run, by the clock and the speeds of the levels."""
-    ref_steps: float = 0.0
-    ref_time_s: float = 0.0
-    ref_wall_s: float = 0.0
-    ahead_s: float = 0.0
+    ref_steps: Annotated[float, Meta(ge=0)] = 0.0
+    ref_time_s: Seconds = 0.0
+    ref_wall_s: Seconds = 0.0
+    ahead_s: Seconds = 0.0
     """Reference-speed seconds run since the last step that was reported."""
-    quiet_wall_s: float = 0.0
-    span_s: float | None = None
+    quiet_wall_s: Seconds = 0.0
+    span_s: Seconds | None = None
     """How long it ran flat out since a step was reported; None: not all the time since."""
-    span_wall_s: float = 0.0
-    given_rate: float | None = None
+    span_wall_s: Seconds = 0.0
+    given_rate: Annotated[float, Meta(gt=0)] | None = None
     """Reference steps per job second, when the caller measured it beforehand (demo)."""
     blocks: Blocks = field(default_factory=Blocks)
     """How long steps took flat out, for the interval of the estimate."""
-    fresh_steps: int = 0
+    fresh_steps: Steps = 0
     """Steps reported since `ran` or `rested` was last asked."""
 
     @property
@@ -82,7 +89,7 @@ class Progress:
     @property
     def ref_rate(self) -> float | None:
         """Reference-speed steps per second of the job's clock; None until measured."""
-        if self.ref_steps >= MIN_STEPS and self.ref_wall_s >= MIN_WALL_S:
+        if self.ref_steps >= MIN_STEPS and self.ref_wall_s >= MIN_WALL_S and self.ref_time_s > 0:
             return self.ref_steps / self.ref_time_s
         return self.given_rate
 
@@ -92,14 +99,15 @@ class Progress:
         if self.work_s is not None:
             return self.work_s
         if self.steps_total is not None and self.ref_rate:
-            return _believed(self.steps_total / self.ref_rate)
+            return _believed(max(0, self.steps_total - self.earlier) / self.ref_rate)
         return None
 
     @property
     def done_s(self) -> float:
         """How long the work done so far takes flat out, by the measured rate where there is one."""
         rate = self.ref_rate
-        return self.step / rate if rate and self.step else self.plain_done_s
+        by_steps = _believed((self.step - self.earlier) / rate) if rate and self.step else None
+        return self.plain_done_s if by_steps is None else max(0.0, by_steps)
 
     @property
     def left_s(self) -> float | None:
@@ -161,10 +169,13 @@ def saw_process(known: Progress, process: str, alive: Set[str], *, fresh: bool) 
 
 def saw_step(known: Progress, step: int, start_step: int, total: int | None) -> Progress:
     """A rank's newest count. The script's total counts where no person gave one."""
-    absolute = (known.before + start_step if start_step else known.base) + step
+    began = known.before + start_step if start_step else known.base
+    absolute = began + step
     new = max(0, absolute - known.step)
     if new:
-        known = replace(known, step=absolute, fresh_steps=known.fresh_steps + new)
+        made = min(new, step)
+        earlier = known.earlier + new - made
+        known = replace(known, step=absolute, fresh_steps=known.fresh_steps + made, earlier=earlier)
     if total and known.steps_total == known.told_total:
         told = known.before + total
         if len(known.processes or ()) > 1:  # a pair: the longer one
