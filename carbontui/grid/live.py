@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, overload
 from carbontui.grid import choose, clean, issues, opinions, truth
 from carbontui.grid.cache import Cache, Entry, Turn
 from carbontui.grid.faults import GridError, NoData, Unreachable
-from carbontui.grid.http import Http
+from carbontui.grid.http import Http, in_thread
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Outlook, Series, Signal
@@ -23,6 +23,8 @@ REFRESH_S = 30.0
 """However many sources are silent, a refresh ends."""
 QUESTION_S = 22.0
 """One question of several requests ends before that, so that a slow forecast never holds up the values of now."""
+GRACE_S = 1.0
+"""For a thread that does not come to its own deadline in time."""
 DAY_S = 86400.0
 AHEAD_S = 4 * DAY_S
 DEPTH_S = 56 * DAY_S
@@ -256,7 +258,8 @@ class Live:
         async def older(old: Entry) -> tuple[Series, tuple[str, ...]]:
             end_s = old.series.rows[0].start_s if old.series else known.rows[0].start_s
             try:
-                found, notes = await provider.history(zone, end_s - provider.reach_s, end_s, self._now())
+                question = provider.history(zone, end_s - provider.reach_s, end_s, self._now())
+                found, notes = await _in_time(provider, question)
             except GridError as error:
                 error.retry_after_s = max(error.retry_after_s or 0.0, DAY_S if isinstance(error, NoData) else 3600.0)
                 raise
@@ -304,10 +307,11 @@ class Live:
         return SourceState(provider.name, provider.title, "not asked", provider.signal, note=provider.limits)
 
 
-async def _in_time(provider: Provider, question: Awaitable[T]) -> T:
-    """The answer, or Unreachable after QUESTION_S."""
+async def _in_time(provider: Provider, question: Coroutine[Any, Any, T]) -> T:
+    """The answer, or Unreachable after QUESTION_S. It is asked, unpacked and read in a thread, on a loop of its own: a
+    server that sends byte by byte, or rows without end, must not hold up who renews leases on this one."""
     try:
-        return await asyncio.wait_for(question, QUESTION_S)
+        return await in_thread(asyncio.run, asyncio.wait_for(question, QUESTION_S), deadline_s=QUESTION_S + GRACE_S)
     except asyncio.TimeoutError:
         raise Unreachable(f"{provider.title} took longer than {QUESTION_S:g} s") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
+import threading
 from pathlib import Path
 
 import operators
@@ -13,6 +14,7 @@ from grid_site import SECRETS, ZONE_OF, Answer, Request, Site, good, level, told
 
 from carbontui.grid import cache, issues, live
 from carbontui.grid.choose import AVERAGE
+from carbontui.grid.faults import NoData
 from carbontui.grid.feed import Feed
 from carbontui.grid.forecast import answer
 from carbontui.grid.providers.neso import Neso
@@ -434,3 +436,22 @@ def answered_by(name: str, request: Request, real) -> Answer:
         **operators.MARKS,
     }  # fmt: skip
     return real(request) if any(mark in request.path for mark in marks[name].split("|")) else Answer(b"", 404)
+
+
+async def test_an_answer_that_takes_long_to_read_holds_up_nobody(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, free = threading.Event(), threading.Event()
+    waited = []
+
+    async def history(self: Neso, *asked: object) -> None:
+        reading.set()
+        waited.append(free.wait(10))
+        raise NoData("nothing")
+
+    monkeypatch.setattr(Neso, "history", history)
+    site.respond = good("neso", NOW)
+    refreshing = asyncio.ensure_future(feed_at(site).refresh())
+    while not reading.is_set():
+        await asyncio.sleep(0.001)
+    free.set()
+    await refreshing
+    assert waited == [True]
