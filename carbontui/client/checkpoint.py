@@ -139,11 +139,13 @@ def _sweep(path: str) -> None:
 
 
 def random_states() -> Dict[str, Any]:
-    """States of Python's, numpy's (the global one, if loaded) and torch's generators, as plain data and tensors."""
-    torch = _torch()
-    state: Dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state_all()
+    """States of the generators of Python, torch and numpy (its global one) where loaded; plain data and tensors."""
+    state: Dict[str, Any] = {"python": random.getstate()}
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        state["torch"] = torch.get_rng_state()
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            state["cuda"] = torch.cuda.get_rng_state_all()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         name, keys, place, has_gauss, gauss = numpy.random.get_state()
@@ -152,11 +154,12 @@ def random_states() -> Dict[str, Any]:
 
 
 def set_random_states(state: Dict[str, Any]) -> None:
-    torch = _torch()
     random.setstate(state["python"])
-    torch.set_rng_state(state["torch"])
-    if "cuda" in state and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    if "torch" in state:
+        torch = _torch()
+        torch.set_rng_state(state["torch"])
+        if "cuda" in state and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(state["cuda"])
     if "numpy" in state:
         import numpy
 

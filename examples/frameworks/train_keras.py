@@ -1,4 +1,4 @@
-"""Keras 3 on any backend: nothing of carbontui in it. Pausing and the total work as it stands.
+"""Keras 3 on any backend: nothing of carbontui in it. Pausing, the total and unloading work as it stands.
 
 KERAS_BACKEND=jax carbontui run -- python train_keras.py
 """
@@ -20,12 +20,17 @@ def main() -> None:
     import numpy as np
 
     keras.utils.set_random_seed(1)
-    inputs = np.random.default_rng(1).normal(size=(320, 8)).astype("float32")
-    model = keras.Sequential([keras.layers.Dense(16, activation="tanh"), keras.layers.Dense(8)])
+    inputs = np.random.default_rng(1).normal(size=(400, 8)).astype("float32")
+    layers = [keras.layers.Dense(16, activation="tanh"), keras.layers.Dropout(0.1), keras.layers.Dense(8)]
+    model = keras.Sequential(layers)
     model.compile(optimizer="adam", loss="mse", jit_compile=False)
-    model.fit(inputs, inputs, batch_size=4, epochs=args.epochs, verbose=0)
+    slower = keras.callbacks.ReduceLROnPlateau(monitor="val_loss", min_delta=0.05, patience=1)
+    told = model.fit(
+        inputs, inputs, batch_size=4, epochs=args.epochs, validation_split=0.2, callbacks=[slower], verbose=0
+    )
     print("weights", hashlib.sha256(b"".join(np.asarray(w).tobytes() for w in model.get_weights())).hexdigest())
     print("steps", int(model.optimizer.iterations))
+    print("losses", [round(loss, 6) for loss in told.history["loss"]])
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ LOOPS = HERE / "loops.py"
 GUESSED = "guessed, with its source, and planned with once a person agrees"
 NOTEBOOK = "the framework cannot: a kernel that its notebook holds does not leave, nor run the cells again"
 TRIAL = "the framework cannot: Optuna starts a trial that was interrupted over"
-FIT = "the framework cannot: fit() resumes at the beginning of an epoch only"
 
 
 def loop(name: str, kind: str, **more) -> Case:
@@ -101,16 +100,19 @@ CASES = (
     loop("Optuna study", "study", needs=("torch", "optuna"), leave_at=(), unload=TRIAL),
     loop("k-fold", "folds"),
     loop("ensemble", "ensemble", leave_at=(30,)),
-    example("Keras on torch", "train_keras.py", "--backend=torch", needs=("keras", "torch"), steps=240, unload=FIT),
-    example("Keras on jax", "train_keras.py", "--backend=jax", needs=("keras", "jax"), steps=240, unload=FIT),
+    example(
+        "Keras on torch",
+        "train_keras.py",
+        "--backend=torch",
+        needs=("keras", "torch"),
+        steps=240,
+        leave_at=(30, 50, 100),
+    ),
+    example(
+        "Keras on jax", "train_keras.py", "--backend=jax", needs=("keras", "jax"), steps=240, leave_at=(30, 50, 100)
+    ),
     example("JAX loop", "train_jax.py", needs=("jax",), steps=400, leave_at=(100,)),
     example("XGBoost", "train_xgboost.py", needs=("xgboost",), steps=400, leave_at=(100, 150)),
-    example(
-        "LightGBM",
-        "train_lightgbm.py",
-        needs=("lightgbm",),
-        steps=400,
-        unload="the framework cannot: train(init_model=) restores nothing of what bagging and early stopping know",
-    ),
+    example("LightGBM", "train_lightgbm.py", needs=("lightgbm",), steps=400, leave_at=(100, 150)),
     example("scikit-learn partial_fit", "train_sklearn.py", needs=("sklearn",), steps=400, leave_at=(100,)),
 )

@@ -1,16 +1,22 @@
 """Keras 3, on every backend: its optimizers are its own, so that only fit() knows where a step ends.
 
-It cannot be unloaded: fit() resumes at the beginning of an epoch only, and the steps of a half one would be done twice.
+fit() itself resumes at the beginning of an epoch only. Unloading therefore keeps the whole of it (keras_fit.py), and
+the next life of the command draws the epoch's data anew and passes over the batches that are done.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any
+import sys
+from typing import Any, Iterator, Optional
 
 from carbontui.client import api
-from carbontui.client.frameworks.base import Loop, quietly
+from carbontui.client.frameworks import keras_fit
+from carbontui.client.frameworks.base import Loop, left_behind, quietly
+
+_entering: Any = None
+"""The callback whose fit() begins an epoch: the next data that is gone through is its training data."""
 
 
 def callback() -> Any:
@@ -25,26 +31,55 @@ def callback() -> Any:
             self.loop = Loop()
             self.first_epoch = 0
             self.seen = -1
+            self.due = 0
+            """Steps that have ended, but for what belongs to the end of their epoch."""
+            self.fit: Optional[keras_fit.Fit] = None
 
         def on_train_begin(self, logs: Any = None) -> None:
             quietly(self._begin)
+            if self.fit is not None:
+                self.fit.begin(self.model, self.params.get("epochs"))
 
         def _begin(self) -> None:
             steps, epochs = self.params.get("steps"), self.params.get("epochs")
-            self.loop.begin(0, steps * (epochs - self.first_epoch) if steps and epochs else None)
+            done = self.fit.left["step"] if self.fit is not None and self.fit.left else 0
+            self.loop.begin(done, steps * (epochs - self.first_epoch) if steps and epochs else None)
 
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            global _entering
+            if self.fit is not None:
+                self.fit.epoch, self.fit.batch = epoch, 0
+            self._settle()
             self.seen = -1
             quietly(lambda: api.report(epoch=epoch))
+            _entering = self
+
+        def batches(self, data: Any, rest: Iterator[Any]) -> Iterator[Any]:
+            """The batches of the epoch that begins, of `data`, an EpochIterator of Keras."""
+            if self.fit is None:
+                return rest
+            if quietly(lambda: keras_fit.is_exact(data)):
+                self.loop.saves_with(self.fit.save, "keras")
+            return self.fit.batches(rest)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-            new, self.seen = batch - self.seen, batch  # more than one where steps_per_execution is
-            self.loop.ended(new)
+            self.due += batch - self.seen  # more than one where steps_per_execution is
+            self.seen = batch
+            if self.fit is not None:
+                self.fit.batch = batch + 1
+            if batch + 1 != self.params.get("steps"):  # to an epoch's last step belongs what the epoch's end brings
+                self._settle()
+
+        def _settle(self) -> None:
+            due, self.due = self.due, 0
+            self.loop.ended(due)
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             quietly(lambda: api.report(loss=(logs or {}).get("loss"), epoch=epoch + 1))
 
         def on_train_end(self, logs: Any = None) -> None:
+            self.loop.stays()
+            self._settle()
             self.loop.end()
 
     return Reporter()
@@ -59,13 +94,33 @@ def install(module: Any) -> None:
         added = quietly(lambda: _added(inner, self, args, kwargs))
         if added is None:
             return inner(self, *args, **kwargs)
-        mine, arguments, named = added
+        mine, bound = added
+        left = left_behind("keras") if mine.fit is not None else None
+        if left is not None:
+            mine.fit.left = keras_fit.load(left)
+            bound.arguments["initial_epoch"] = mine.fit.left["epoch"]
         try:
-            return inner(*arguments, **named)
+            return inner(*bound.args, **bound.kwargs)
         finally:
             mine.loop.end()
 
     module.Model.fit = fit
+    data = sys.modules.get("keras.src.trainers.epoch_iterator")
+    if data is not None:
+        quietly(lambda: _watch(data.EpochIterator))  # type: ignore[union-attr,unused-ignore]
+
+
+def _watch(iterator: Any) -> None:
+    """The beginning of an epoch's data, after on_epoch_begin of every callback and before the first batch."""
+    inner = iterator._enumerate_iterator
+
+    @functools.wraps(inner)
+    def _enumerate_iterator(self: Any) -> Any:
+        global _entering
+        mine, _entering = _entering, None
+        return inner(self) if mine is None else mine.batches(self, inner(self))
+
+    iterator._enumerate_iterator = _enumerate_iterator
 
 
 def _added(inner: Any, model: Any, args: Any, kwargs: Any) -> Any:
@@ -74,9 +129,11 @@ def _added(inner: Any, model: Any, args: Any, kwargs: Any) -> Any:
     given = bound.arguments.get("callbacks")
     if given is not None and not isinstance(given, (list, tuple)):
         return None  # a CallbackList of the script's own
-    if any(getattr(one, "is_carbontui", False) for one in given or ()):
-        return None
-    mine = callback()
+    mine = next((one for one in given or () if getattr(one, "is_carbontui", False)), None)
+    if mine is None:
+        mine = callback()
+        bound.arguments["callbacks"] = [*(given or ()), mine]
     mine.first_epoch = bound.arguments.get("initial_epoch", 0)
-    bound.arguments["callbacks"] = [*(given or ()), mine]
-    return mine, bound.args, bound.kwargs
+    if keras_fit.can_be_kept(given or ()):
+        mine.fit = keras_fit.Fit([one for one in given or () if one is not mine])
+    return mine, bound

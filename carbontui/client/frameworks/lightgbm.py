@@ -1,22 +1,56 @@
-"""LightGBM: a step is a boosting round. Unloading is not offered: train(init_model=) begins from the trees so far, and
-restores nothing of what bagging and early stopping know."""
+"""LightGBM: a step is a boosting round. Unloading saves the trees, and train() goes on from them.
+
+That is offered where they are all that decides the next round: nothing is drawn by chance, nothing is stopped early, no
+callback remembers anything.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any
+import os
+from typing import Any, Dict
 
-from carbontui.client.frameworks.base import Loop, quietly
+from carbontui.client.frameworks.base import Loop, left_behind, quietly
+
+EXACT = {
+    "boosting": "gbdt",
+    "data_sample_strategy": "bagging",
+    "bagging_freq": "0",
+    "feature_fraction": "1",
+    "feature_fraction_bynode": "1",
+    "extra_trees": "0",
+    "early_stopping_round": "0",
+    "linear_tree": "0",
+    "use_quantized_grad": "0",
+    "cegb_penalty_feature_lazy": "",
+    "cegb_penalty_feature_coupled": "",
+    "num_machines": "1",
+}
+"""Parameters, as a model tells them, with which train(init_model=) gives the trees of an undisturbed run bit for bit;
+with others a round needs what no model file holds (the state of a generator, which trees were dropped)."""
 
 
-def callback() -> Any:
-    """A callback for lightgbm.train that says where a round ends, and how many there are."""
+def callback(rounds: Any = None, done: int = 0, *, plain: bool = False) -> Any:
+    """A callback for lightgbm.train that says where a round ends; of `rounds`, `done` lie behind. `plain`: nothing but
+    the trees is to be kept at an unload."""
     loop = Loop()
+    state: Dict[str, Any] = {}
+
+    def save() -> str:
+        folder = os.path.dirname(os.environ["CARBONTUI_MARKER"])
+        path = os.path.join(folder, f"lightgbm-{state['done']}.txt")
+        state["model"].save_model(path)
+        return path
 
     def round_ended(env: Any) -> None:
         if not loop.under_way:
-            quietly(lambda: loop.begin(0, env.end_iteration - env.begin_iteration))
+            quietly(lambda: loop.begin(done, rounds or env.end_iteration - env.begin_iteration))
+            if plain and quietly(lambda: _is_exact(env.model)):
+                loop.saves_with(save, "lightgbm")
+        state["model"], state["done"] = env.model, done + env.iteration - env.begin_iteration + 1
+        if env.iteration + 1 >= env.end_iteration:
+            loop.stays()  # train() makes no model of no further round
         loop.ended(1)
 
     round_ended.order = 100  # type: ignore[attr-defined]
@@ -30,14 +64,61 @@ def install(module: Any) -> None:
 
     @functools.wraps(inner)
     def train(*args: Any, **kwargs: Any) -> Any:
-        bound = quietly(lambda: inspect.signature(inner).bind(*args, **kwargs))
-        if bound is None or any(hasattr(one, "loop") for one in bound.arguments.get("callbacks") or ()):
+        prepared = quietly(lambda: _prepared(inner, args, kwargs))
+        if prepared is None:
             return inner(*args, **kwargs)
-        mine = callback()
-        bound.arguments["callbacks"] = [*(bound.arguments.get("callbacks") or ()), mine]
+        mine, bound = prepared
         try:
             return inner(*bound.args, **bound.kwargs)
         finally:
             mine.loop.end()
 
     module.train = train
+
+
+def _prepared(inner: Any, args: Any, kwargs: Any) -> Any:
+    """The callback and train()'s arguments, with it and with what an unloaded life has left."""
+    bound = inspect.signature(inner).bind(*args, **kwargs)
+    bound.apply_defaults()
+    told = bound.arguments
+    given = list(told["callbacks"] or ())
+    if any(hasattr(one, "loop") for one in given):
+        return None
+    plain = bool(quietly(lambda: _is_plain(told, given)))
+    rounds, done = _rounds(told), 0
+    left = left_behind("lightgbm") if plain else None
+    if left is not None:
+        done = int(left.rpartition("-")[2].partition(".")[0])
+        told["params"] = {name: value for name, value in told["params"].items() if name not in _names()}
+        told["init_model"], told["num_boost_round"] = left, rounds - done
+    mine = callback(rounds, done, plain=plain)
+    told["callbacks"] = [*given, mine]
+    return mine, bound
+
+
+def _names() -> Any:
+    """What the number of rounds may be called among the parameters, where it stands before the argument."""
+    from lightgbm.basic import _ConfigAliases  # type: ignore[import-not-found,unused-ignore]
+
+    return _ConfigAliases.get("num_iterations")
+
+
+def _rounds(told: Any) -> int:
+    return int(next((told["params"][name] for name in _names() if name in told["params"]), told["num_boost_round"]))
+
+
+def _is_plain(told: Any, callbacks: Any) -> bool:
+    """Nothing but the trees is to be kept, and the data can be put behind them."""
+    data = told["train_set"]
+    watched = bool(told["valid_sets"])
+    idle = ("_LogEvaluationCallback",) if watched else ("_LogEvaluationCallback", "_RecordEvaluationCallback")
+    raw = data.data is not None and not isinstance(data.data, (str, os.PathLike))
+    return raw and data.init_score is None and all(type(one).__name__ in idle for one in callbacks)
+
+
+def _is_exact(model: Any) -> bool:
+    text = model.model_to_string(num_iteration=1).rpartition("\nparameters:")[2]
+    lines = [line[1:-1].partition(": ") for line in text.splitlines() if line.startswith("[")]
+    told = {name: value for name, _, value in lines}
+    drawn = "rank_xendcg" in told.get("objective", "")
+    return bool(told) and not drawn and all(told.get(name, value) == value for name, value in EXACT.items())
