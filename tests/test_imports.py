@@ -276,8 +276,8 @@ def test_a_process_never_loads_what_it_does_not_need(module, never):
 
 
 TWINS = {
-    "Allowance", "BadMessage", "Baseline", "Beat", "Checkpoint", "EndStart", "Figures", "ForbiddenHours", "Freeze",
-    "Frontier", "FrontierPoint", "Guess", "Hold", "Retry", "Server", "Thaw", "Want", "Welcome",
+    "Allowance", "BadMessage", "Baseline", "Beat", "Checkpoint", "EndStart", "FallBack", "Figures", "ForbiddenHours",
+    "Freeze", "Frontier", "FrontierPoint", "Guess", "Hold", "Retry", "Server", "Thaw", "Want", "Welcome",
 }  # fmt: skip
 """One notion in two forms: on the wire and inside, an effect and the message it becomes, at either end of a socket."""
 

@@ -27,6 +27,10 @@ class Child:
     """A resume that fails is begun again by the keeper."""
     retried: str = ""
     """How the last one failed that was."""
+    fall_back: bool = False
+    """A resume that fails is begun again by the keeper from an earlier checkpoint, where there is one."""
+    fell_back: str = ""
+    """How the last one failed that was."""
     trying: bool = False
     """This start is a try: the one for good is still to come."""
     budget: str = ""

@@ -159,6 +159,37 @@ async def test_a_keeper_that_dies_while_the_command_is_unloaded_is_named_as_the_
     assert decision.state == "lost" and "run it again" in decision.reason.text
 
 
+@pytest.mark.parametrize("order", [messages.FallBack(True), messages.Retry(True)])
+def test_a_resume_that_fails_goes_on_from_the_newest_checkpoint_that_is_there(tmp_path, order):
+    one, good = bare(tmp_path), tmp_path / "checkpoint-30"
+    good.mkdir()
+    (tmp_path / "resumed.json").write_text('{"step": 40}')
+    listed = [{"path": str(tmp_path / "gone"), "step": 39}, {"path": str(good), "step": 30}]
+    pointer = tmp_path / "resume.json.checkpoint"
+    pointer.write_text(json.dumps({"framework": "x", "path": "bad", "step": 40, "earlier": listed}))
+    one.obey(order)
+    one.trial.started(resumed=True)
+    one.child_ended(1)
+    assert one.facts().state == "unloaded" and one.facts().fell_back == "exit code 1" and not one.exit
+    assert json.loads(pointer.read_text()) == {"framework": "x", "path": str(good), "step": 30, "earlier": []}
+    assert (
+        resume.start_of(
+            {"argv": [], "job_dir": "", "socket": "", "job": "", "log": ""},
+            {},
+            one.marker,
+            json.loads((tmp_path / "resumed.json").read_text()),
+            trying=False,
+        )[1]["CARBONTUI_START_STEP"]
+        == "30"
+    )
+    one.trial.started(resumed=True)
+    one.child_ended(1)  # nothing is left to go on from
+    if isinstance(order, messages.Retry):
+        assert one.facts().state == "waiting" and one.trial.anew, "a rehearsal begins again, ten minutes at most"
+    else:
+        assert one.exit["code"] == 1, "hours of work are not done twice without a person's word"
+
+
 def test_an_unloaded_job_is_not_started_before_its_moment(tmp_path):
     held = bare(tmp_path)
     (tmp_path / "resume.json").write_text('{"step": 3, "not_before": "2026-01-01T00:00:01.750Z"}')

@@ -34,6 +34,32 @@ print("sum", state["done"], state["sum"], flush=True)
 """
 
 
+FRAMEWORK = """\
+import json, os, sys, time
+from carbontui.client.frameworks.base import Loop, left_behind
+folder, done = sys.argv[1], 0
+left = left_behind("own")
+print("life", left and os.path.basename(left), flush=True)
+if left:
+    done = json.load(open(left))
+def save(name):
+    path = os.path.join(folder, name)
+    with open(path, "w") as file:
+        file.write("{" if name == "unload" else str(done))
+    return path
+loop = Loop()
+loop.begin(done)
+loop.saves_with(lambda: save("unload"), "own", lambda: [(os.path.join(folder, f"{n}"), n) for n in range(10, done, 10)])
+while not os.path.exists(os.path.join(folder, "end")):
+    time.sleep(0.02)
+    done += 1
+    if done % 10 == 0:
+        save(f"{done}")
+    loop.ended()
+print("done", done, flush=True)
+"""
+
+
 def clean_in_two_hours():
     """Four weeks of days that are clean for eight hours, from two hours from now on."""
     now = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
@@ -95,6 +121,24 @@ def test_a_rehearsal_says_whether_an_unload_would_hold(house):
     _, steps, value = (job.dir / "run.log").read_text().splitlines()[-1].split()
     assert int(value) == undisturbed(int(steps)), "not a step lost or done twice"
     assert job.snapshot()["step"] == int(steps)
+
+
+def test_a_checkpoint_that_is_none_is_replaced_by_the_newest_of_the_script_s_own(house):
+    script = house.root / "framework.py"
+    script.write_text(FRAMEWORK)
+    job = Job(house, house.cli("run", "--detach", "--", sys.executable, script, house.root).stdout.strip(), None)
+    until(lambda: (s := job.served()) and s.step > 50, 30, "steps")
+    told = house.cli("rehearse", job.id, "--json")
+    verdict = json.loads(told.stdout)
+    assert told.returncode == 1 and "from an earlier checkpoint it goes on" in verdict["why"], told.stdout
+    lives = [line.split()[1] for line in (job.dir / "run.log").read_text().splitlines() if line.startswith("life ")]
+    newest = (verdict["step"] - 1) // 10 * 10
+    assert lives == ["None", "unload", f"{newest}"]
+    assert f"went on from step {newest}" in verdict["why"]
+    (house.root / "end").touch()
+    assert job.until_exit()["code"] == 0
+    job.until_over()
+    assert f"done {job.snapshot()['step']}" in (job.dir / "run.log").read_text(), "what is done twice counts once"
 
 
 @pytest.mark.parametrize("saves", [True, False])

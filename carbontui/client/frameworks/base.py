@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any, Callable, Optional
+import time
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from carbontui.client import api, marker
 
 gate = api.gate
+
+REPEAT_MOST_S = 600.0
+"""So much work at most is done twice where the checkpoint of an unload turns out to be none."""
 
 
 class Loop:
@@ -22,6 +26,7 @@ class Loop:
     """Loops of this process so far: only its first can be resumed, those before it would run again."""
 
     def __init__(self) -> None:
+        self.began_at = 0.0
         self.under_way = False
         self.counts = False
         self._saver: Optional[Callable[[], Any]] = None
@@ -36,6 +41,7 @@ class Loop:
             if not self.counts:
                 return
             Loop.loops += 1
+            self.began_at = time.time()
             if gate.counter.done() == 0:
                 gate.facts["start_step"], gate.facts["start_known"] = done, True
             if steps and steps > 0 and not gate.told_total:
@@ -46,19 +52,37 @@ class Loop:
         if self.counts and steps > 0 and gate.counter is gate.hooked:
             gate.hooked.step(steps)
 
-    def saves_with(self, save: Callable[[], str], framework: str) -> None:
-        """The loop can be left here: `save` writes a checkpoint and returns its path. A script that has a checkpoint
-        function of its own knows better."""
+    def saves_with(
+        self, save: Callable[[], str], framework: str, others: Callable[[], Iterable[Tuple[str, Optional[int]]]] = tuple
+    ) -> None:
+        """The loop can be left here: `save` writes a checkpoint and returns its path; `others` are paths and steps of
+        those that the script itself has written. A script that has a checkpoint function of its own knows better."""
         if not self.counts or Loop.loops != 1 or gate.savers or not os.environ.get("CARBONTUI_MARKER"):
             return
 
         def saver() -> None:
             path = os.path.abspath(save())
             if _env("LOCAL_RANK") in ("", "0"):
-                body = {"framework": framework, "path": path, "step": gate.step_total()}
+                earlier = quietly(lambda: self._earlier(others())) or []
+                body = {"framework": framework, "path": path, "step": gate.step_total(), "earlier": earlier}
                 marker.write_atomic(_pointer(), json.dumps(body).encode())
 
         self._saver = api.on_checkpoint(saver)
+
+    def _earlier(self, others: Iterable[Tuple[str, Optional[int]]]) -> List[Dict[str, Any]]:
+        """What the keeper goes back to where that of the unload cannot be resumed from: newest first, and none so old
+        that much would be done twice."""
+        oldest = max(self.began_at, time.time() - REPEAT_MOST_S)
+        found = [(_saved_at(path), os.path.abspath(path), step) for path, step in others if os.path.exists(path)]
+        newest_first = sorted((one for one in found if one[0] >= oldest), key=lambda one: one[0], reverse=True)
+        return [{"path": path, "step": step} for _, path, step in newest_first]
+
+    def stays(self) -> None:
+        """From here on it is not left any more: what comes after its last step could not be resumed."""
+        with gate.cond:
+            if self._saver in gate.savers:
+                gate.savers.remove(self._saver)
+        api.savers_changed()
 
     def end(self) -> None:
         """Training is over, or was given up."""
@@ -67,9 +91,7 @@ class Loop:
         with gate.cond:
             self.under_way = self.counts = False
             gate.framework -= 1
-            if self._saver in gate.savers:
-                gate.savers.remove(self._saver)
-        api.savers_changed()
+        self.stays()
 
 
 def left_behind(framework: str, given: Any = None) -> Optional[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any, Callable
+from typing import Any, Callable, Iterator, Tuple
 
 from carbontui.client import api
 from carbontui.client.frameworks.base import Loop, left_behind, quietly
@@ -36,7 +36,7 @@ def callback(base: Any) -> Any:
             self.seen = quietly(lambda: _steps(trainer, module)) or 0
             total = quietly(lambda: _total(trainer, module))
             self.loop.begin(self.seen, total)
-            self.loop.saves_with(lambda: _save(trainer), "lightning")
+            self.loop.saves_with(lambda: _save(trainer), "lightning", lambda: _others(trainer))
 
         def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
             quietly(lambda: api.report(epoch=trainer.current_epoch))
@@ -106,6 +106,17 @@ def _total(trainer: Any, module: Any) -> Any:
     if not isinstance(total, int) or total <= 0:
         return None
     return min(total, most // _optimizers(trainer, module)) if isinstance(most, int) and most > 0 else total
+
+
+def _others(trainer: Any) -> Iterator[Tuple[str, None]]:
+    """The checkpoints that the script's ModelCheckpoint has kept; Lightning itself says at which step they are."""
+    for one in trainer.checkpoint_callbacks:
+        kept = {
+            getattr(one, "best_model_path", ""),
+            getattr(one, "last_model_path", ""),
+            *getattr(one, "best_k_models", ()),
+        }
+        yield from ((path, None) for path in kept if path)
 
 
 def _save(trainer: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, List, Optional
+from typing import Any, Iterator, List, Optional, Tuple
 
 from carbontui.client import api
 from carbontui.client.frameworks.base import Loop, left_behind, quietly
@@ -38,7 +38,7 @@ def callback() -> Any:
             self.due = 0
             quietly(lambda: self.loop.begin(int(state.global_step), int(state.max_steps)))
             if self.trainer is not None:
-                self.loop.saves_with(lambda: _save(self.trainer), "transformers")
+                self.loop.saves_with(lambda: _save(self.trainer), "transformers", lambda: _others(self.trainer))
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.due, self.epoch_over = self.due + 1, False
@@ -100,6 +100,15 @@ def install(module: Any) -> None:
 def _mine(trainer: Any) -> Optional[Any]:
     handler: List[Any] = getattr(getattr(trainer, "callback_handler", None), "callbacks", [])
     return next((one for one in handler if getattr(one, "is_carbontui", False)), None)
+
+
+def _others(trainer: Any) -> Iterator[Tuple[str, int]]:
+    """The Trainer's own checkpoints, whole ones: the state is written last."""
+    for name in os.listdir(trainer.args.output_dir):
+        path, step = os.path.join(trainer.args.output_dir, name), name.rpartition("-")[2]
+        whole = name.startswith("checkpoint-") and os.path.exists(os.path.join(path, "trainer_state.json"))
+        if whole and step.isdigit() and int(step) <= trainer.state.global_step:
+            yield path, int(step)
 
 
 def _save(trainer: Any) -> str:

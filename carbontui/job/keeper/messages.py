@@ -51,6 +51,12 @@ class Retry(NamedTuple):
     on: bool = True
 
 
+class FallBack(NamedTuple):
+    """A start that resumes and fails is begun again from an earlier checkpoint, where there is one; or not any more."""
+
+    on: bool = True
+
+
 class EndStart(NamedTuple):
     """End the running start: a try, or one that is to be begun again without its checkpoint."""
 
@@ -66,7 +72,7 @@ class BooksClosed(NamedTuple):
     """The books are closed: the keeper may leave."""
 
 
-Order = Beat | Hold | Freeze | Thaw | Stop | Last | Retry | EndStart | RelayedSignal | BooksClosed
+Order = Beat | Hold | Freeze | Thaw | Stop | Last | Retry | FallBack | EndStart | RelayedSignal | BooksClosed
 
 _KINDS: dict[str, type[Order]] = {
     "beat": Beat,
@@ -76,6 +82,7 @@ _KINDS: dict[str, type[Order]] = {
     "stop": Stop,
     "last": Last,
     "retry": Retry,
+    "fall_back": FallBack,
     "end_start": EndStart,
     "signal": RelayedSignal,
     "done": BooksClosed,
@@ -106,6 +113,10 @@ class ChildFacts(NamedTuple):
     """A resume that fails is begun again."""
     retried: str = ""
     """How the last one failed that was: exit code 1, signal 9, no step."""
+    fall_back: bool = False
+    """A resume that fails is begun again from an earlier checkpoint, where there is one."""
+    fell_back: str = ""
+    """How the last one failed that was."""
     trying: bool = False
     """The running start is a try: the start for good is still to come."""
 
@@ -132,7 +143,7 @@ def decode_order(line: bytes) -> Order | None:
         return order if _finite(order.lease_s) and order.lease_s >= 0 else None
     if isinstance(order, Last):
         return order if isinstance(order.why, str) else None
-    if isinstance(order, Retry):
+    if isinstance(order, Retry | FallBack):
         return order if isinstance(order.on, bool) else None
     if isinstance(order, RelayedSignal):
         return order if type(order.number) is int and type(order.pid) is int else None

@@ -15,6 +15,7 @@ import selectors
 import signal
 import subprocess
 import time
+from functools import partial
 from typing import Any
 
 from carbontui import proc
@@ -26,6 +27,7 @@ from carbontui.job.keeper.messages import (
     BooksClosed,
     ChildFacts,
     EndStart,
+    FallBack,
     Freeze,
     Hold,
     Last,
@@ -170,8 +172,9 @@ class Keeper:
             return
         self.child = None
         self.child_start = None
-        if not self.stopped_by_person and self.trial.fails(code):
-            self.wait_again(None, f"the resume has failed ({self.trial.retried}): it begins without its checkpoint")
+        earlier = partial(resuming.earlier, self.marker, self.resumed)
+        if not self.stopped_by_person and (again := self.trial.begins_again(code, earlier)):
+            self.wait_again(None, again, unloaded=not self.trial.anew)
             return
         marker = resuming.not_before(self.marker) if code == 0 and not self.stopped_by_person else None
         if marker is None:
@@ -195,10 +198,10 @@ class Keeper:
         self.unloaded = marker is not None
         self.finish(code if code >= 0 else None, -code if code < 0 else None)
 
-    def wait_again(self, until: float | None, why: str) -> None:
-        """The command is to be started once more, as for the first time."""
+    def wait_again(self, until: float | None, why: str, *, unloaded: bool = False) -> None:
+        """The command is to be started once more, as for the first time or after an unload."""
         self.stopping.end()
-        self.unloaded = False
+        self.unloaded = unloaded
         self.hold_until, self.word_at = until, time.monotonic()
         log(why)
         self.publish()
@@ -261,8 +264,8 @@ class Keeper:
             self.stop(order.now)
         elif isinstance(order, Last):
             self.last_run = order.why
-        elif isinstance(order, Retry):
-            self.trial.retry = order.on
+        elif isinstance(order, Retry | FallBack):
+            self.trial.obey(order)
             self.publish()
         elif isinstance(order, EndStart):
             self.end_start()
@@ -284,9 +287,7 @@ class Keeper:
             freeze_why=self.freezer.why,
             exit=self.exit,
             keeper=os.getpid(),
-            retry=self.trial.retry,
-            retried=self.trial.retried,
-            trying=self.trial.trying,
+            **self.trial.facts(),
         )
 
     def publish(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -55,6 +56,28 @@ def start_of(
         if isinstance(left.get("step"), int):
             environment["CARBONTUI_START_STEP"] = str(left["step"])
     return argv, environment
+
+
+def earlier(marker: str, resumed: str) -> str:
+    """Make the next start go on from the checkpoint before the one that `marker` was written with: the path of it; ''
+    without one, and where that cannot be written down.
+
+    What there is was written down beside the marker, newest first, when the command left; its framework reads that.
+    """
+    pointer = f"{marker}.checkpoint"
+    body = files.read_json(pointer)
+    listed = body.get("earlier")
+    listed = listed if isinstance(listed, list) else []
+    for number, one in enumerate(listed):
+        path, step = (one.get("path"), one.get("step")) if isinstance(one, dict) else (None, None)
+        if isinstance(path, str) and os.path.exists(path):  # noqa: PTH110
+            try:
+                files.write_json(pointer, {**body, "path": path, "step": step, "earlier": listed[number + 1 :]})
+                files.write_json(resumed, {**files.read_json(resumed), "step": step})
+            except OSError:
+                return ""
+            return path
+    return ""
 
 
 class Rest:

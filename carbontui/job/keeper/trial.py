@@ -1,10 +1,15 @@
 """Starts that may fail: a try before the start for good, and a resume that nobody has seen hold.
 
-A command that fails in either is not over: after a try it waits for its start, and a resume that fails is begun again
-without its checkpoint. Decides only; the keeper starts and ends.
+A command that fails in either is not over: after a try it waits for its start, and a resume that fails is begun again,
+from an earlier checkpoint where there is one, else without. Decides only; the keeper starts and ends.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from carbontui.job.keeper.messages import FallBack, Retry
 
 TRY_MOST_S = 300.0
 """The supervisor ends a try; without one it ends by itself after this."""
@@ -19,13 +24,22 @@ class Trial:
         self.over = False
         """The try is being ended."""
         self.retry = False
-        """A resume that fails is begun again."""
+        """A resume that fails is begun again, without a checkpoint at last."""
         self.retried = ""
+        """How the last one failed that was."""
+        self.fall_back = False
+        """A resume that fails is begun again as long as there is an earlier checkpoint."""
+        self.fell_back = ""
         """How the last one failed that was."""
         self.anew = False
         """The next start begins without the checkpoint."""
         self.resumed = False
         """The running start goes on from a checkpoint."""
+
+    def facts(self) -> dict[str, Any]:
+        """What the supervisor is told."""
+        names = ("retry", "retried", "fall_back", "fell_back", "trying")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def kept(self) -> bool:
@@ -46,7 +60,7 @@ class Trial:
         """It has written a checkpoint and left: what resumes from that of a try may fail, and is begun again."""
         self.retry = self.retry or self.trying
         self.trying = self.over = False
-        self.retried = ""
+        self.retried = self.fell_back = ""
 
     def waits_again(self) -> bool:
         """It has ended: whether it was a try that was to, and the start for good is still to come."""
@@ -54,11 +68,24 @@ class Trial:
         self.trying = self.over = False
         return ended
 
-    def fails(self, code: int) -> bool:
-        """It has ended with exit code `code` (negative: of a signal): whether it is to begin again."""
-        if not (self.retry and self.resumed) or (code == 0 and not self.anew):
-            return False
-        self.retry = False
-        self.retried = "no step" if self.anew else f"exit code {code}" if code >= 0 else f"signal {-code}"
-        self.anew = True
-        return True
+    def obey(self, order: Retry | FallBack) -> None:
+        if isinstance(order, Retry):
+            self.retry = order.on
+        else:
+            self.fall_back = order.on
+
+    def begins_again(self, code: int, earlier: Callable[[], str]) -> str:
+        """It has ended with exit code `code` (negative: of a signal): why it begins again, '' where it does not.
+
+        From the checkpoint that `earlier` finds, else `anew`.
+        """
+        if not ((self.retry or self.fall_back) and self.resumed and (code != 0 or self.anew)):
+            return ""
+        how = "no step" if self.anew else f"exit code {code}" if code >= 0 else f"signal {-code}"
+        if path := earlier():
+            self.fell_back, self.anew = how, False
+            return f"the resume has failed ({how}): it goes on from {path}"
+        if not self.retry:
+            return ""
+        self.retry, self.retried, self.anew = False, how, True
+        return f"the resume has failed ({how}): it begins without its checkpoint"

@@ -149,6 +149,20 @@ def test_an_unload_by_the_plan_or_a_scheduler_that_comes_back_counts_as_held():
     assert state.unloading.held is True and not state.unloading.by
 
 
+def test_an_unload_by_the_plan_whose_resume_fails_goes_on_from_an_earlier_checkpoint_and_is_the_last():
+    gone = job_state(decision=RUNNING, progress=progress(500), asked=Asked("unload", 3, asked_mono_s=1000.0))
+    state, asked = told(gone, at(4, ranks=(), child=Child("unloaded"), starts=1))
+    assert effects.FallBack(True) in asked
+    tries = Child("running", fall_back=True, fell_back="signal 9")
+    state, _ = told(state, at(5, ranks=(), child=tries, starts=3))
+    back = rank(can_unload=True, step=3, start_step=450, start_known=True)
+    state, asked = told(state, at(25, ranks=(back,), child=tries, starts=3))
+    assert "ended with signal 9" in state.unloading.verdict and "went on from step 450" in state.unloading.verdict
+    assert not unload_rules.may(state) and effects.FallBack(False) in asked
+    state, _ = told(state, at(26, ranks=(replace(back, step=9),), child=tries, starts=3))
+    assert state.progress.step == 459, "what is done twice counts once"
+
+
 def test_what_is_kept_is_what_is_restored():
     state = away()
     assert unloading.restored(unloading.to_kept(state.unloading)) == state.unloading

@@ -123,6 +123,13 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class FallBack:
+    """The keeper begins a resume that fails again from an earlier checkpoint; or that is taken back."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
 class EndStart:
     """The keeper ends the running start: a try, or one that has not come back."""
 
@@ -150,6 +157,7 @@ Effect = (
     | StopChild
     | LastRun
     | Retry
+    | FallBack
     | EndStart
     | StartCalibration
 )
@@ -221,6 +229,9 @@ def _unloading(before: JobState, after: JobState, seen: Inputs, *, renew: bool) 
     known, was, guarded = after.unloading, before.unloading, unloading.guards(after.unloading)
     if guarded != seen.child.retry and (renew or guarded != unloading.guards(was)):
         found.append(Retry(guarded))
+    falls = unloading.falls_back(known)
+    if falls != seen.child.fall_back and (renew or falls != unloading.falls_back(was)):
+        found.append(FallBack(falls))
     if renew and (trying.ends(after, seen) or unload_rules.given_up(known, seen)):
         found.append(EndStart())
     if known.phase != was.phase:

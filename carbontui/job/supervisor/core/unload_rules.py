@@ -158,9 +158,11 @@ def _returning(state: JobState, seen: Inputs) -> JobState:
 def _back(state: JobState, seen: Inputs, leader: Rank) -> JobState:
     """It trains again: does it go on where it stopped?"""
     known, began = state.unloading, leader.start_step
-    if leader.start_known and began < known.step:
-        repeated = f"no: left at step {known.step}, it went on from step {began}"
-        return _over(state, False, repeated, anew=True, began=began)
+    failed = seen.child.fell_back
+    if failed or (leader.start_known and began < known.step):
+        where = f"left at step {known.step}, it went on from step {began}"
+        why = f"started again it ended with {failed}; from an earlier checkpoint it goes on: " if failed else ""
+        return _over(state, False, f"no: {why}{where}", anew=True, began=began)
     took_s = seen.mono_s - known.since_s
     joules, measured = _joules(state, known), state.measured
     measured = replace(measured, reload_j=measured.reload_j.plus(joules))

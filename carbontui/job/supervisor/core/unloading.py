@@ -79,6 +79,11 @@ def guards(known: Unloading) -> bool:
     return known.rehearsing
 
 
+def falls_back(known: Unloading) -> bool:
+    """Whether the keeper is to try an earlier checkpoint where the resume of a plan's unload fails."""
+    return known.phase in ("away", "returning") and not known.rehearsing
+
+
 def to_kept(known: Unloading) -> dict[str, Any]:
     kept: dict[str, Any] = msgspec.to_builtins(known)
     return kept

@@ -9,6 +9,7 @@ from carbontui.job.supervisor.core.effects import (
     Disown,
     Effect,
     EndStart,
+    FallBack,
     Freeze,
     Hold,
     Keep,
@@ -106,6 +107,8 @@ class Actuators:
                 self._keeper.last(why)
             case Retry(on):
                 self._keeper.retry(on=on)
+            case FallBack(on):
+                self._keeper.fall_back(on=on)
             case EndStart():
                 self._keeper.end_start()
             case StartCalibration(by):

@@ -18,6 +18,7 @@ from carbontui.job.keeper.messages import (
     BooksClosed,
     ChildFacts,
     EndStart,
+    FallBack,
     Freeze,
     Hold,
     Last,
@@ -150,6 +151,10 @@ class KeeperHandle:
         """A start that resumes and fails is begun again without its checkpoint; or that is taken back."""
         self._order(Retry(on))
 
+    def fall_back(self, *, on: bool) -> None:
+        """A start that resumes and fails is begun again from an earlier checkpoint; or that is taken back."""
+        self._order(FallBack(on))
+
     def end_start(self) -> None:
         """End the running start: a try, or one that is to be begun again without its checkpoint."""
         self._order(EndStart())
@@ -180,6 +185,8 @@ class KeeperHandle:
             frozen=frozen,
             retry=facts.retry,
             retried=facts.retried,
+            fall_back=facts.fall_back,
+            fell_back=facts.fell_back,
             trying=facts.trying,
             freeze_why=facts.freeze_why,
         )
