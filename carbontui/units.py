@@ -154,6 +154,18 @@ def fmt_clock(epoch_s: float, now_s: float) -> str:
     return f"{at.day} {at:%b %Y %H:%M}"
 
 
+def fmt_day(epoch_s: float) -> str:
+    """'24 Dec': the local day."""
+    at = datetime.fromtimestamp(epoch_s)
+    return f"{at.day} {at:%b}"
+
+
+def local_offset_s(epoch_s: float) -> float:
+    """Seconds that the local clock is ahead of UTC then."""
+    offset = datetime.fromtimestamp(epoch_s).astimezone().utcoffset()
+    return 0.0 if offset is None else offset.total_seconds()
+
+
 def clock_name(epoch_s: float) -> str:
     """'CET': the name of the local clock then, which is the clock of whoever states a time."""
     return datetime.fromtimestamp(epoch_s).astimezone().tzname() or ""

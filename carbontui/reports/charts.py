@@ -13,7 +13,7 @@ from carbontui import units
 from carbontui.reports.figures import STATE_WORDS
 from carbontui.reports.story import RunStory
 
-WIDTH, LEFT, RIGHT = 920.0, 62.0, 118.0
+WIDTH, LEFT, RIGHT = 920.0, 62.0, 130.0
 PLOT = WIDTH - LEFT - RIGHT
 STRIP = {
     "running": ("#dcebdd", ""),
@@ -25,6 +25,8 @@ STRIP = {
     "starting": ("#ffffff", ""),
 }
 """Fill and hatch of each state."""
+CROWDED, COLUMNS = 120, 75
+"""More states than this are drawn as their shares of so many equal times."""
 HATCHES = (
     '<defs><pattern id="h-pause" width="7" height="7" patternUnits="userSpaceOnUse">'
     '<path d="M0 7L7 0" stroke="#8a6d1d" stroke-width="1"/></pattern>'
@@ -40,6 +42,8 @@ def timeline(story: RunStory) -> str:
     chart = story.chart
     times = _Times(story)
     top, middle, bottom = (18.0, 150.0), (190.0, 306.0), 322.0
+    crowded = len(story.spans) > CROWDED
+    low = bottom + (36.0 if crowded else 18.0)
     watts = _Scale(chart.watts, *top)
     grams = _Scale(chart.intensity, *middle)
     body = [
@@ -49,10 +53,10 @@ def timeline(story: RunStory) -> str:
         grams.axis("g/kWh"),
         _line(chart.intensity, times, grams, "#333", "none"),
         _end(times, grams, chart.intensity, "intensity"),
-        _strip(story, times, bottom),
-        times.axis(bottom + 18, [top[0], bottom + 18]),
+        _shares(story, times, bottom, low) if crowded else _strip(story, times, bottom),
+        times.axis(low, [top[0], low]),
     ]
-    return _svg(bottom + 42, "Power, carbon intensity and state over time", body)
+    return _svg(low + (46.0 if crowded else 24.0), "Power, carbon intensity and state over time", body)
 
 
 def cumulated(story: RunStory) -> str:
@@ -122,13 +126,14 @@ class _Times:
             30 * 86400,
         )
         step = next((s for s in steps if length / s <= 8), 60 * 86400)
-        first = math.ceil(self.start_s / step) * step
+        ahead_s = units.local_offset_s(self.start_s)
+        first = math.ceil((self.start_s + ahead_s) / step) * step - ahead_s
         found = [f'<line x1="{LEFT}" x2="{LEFT + PLOT}" y1="{y}" y2="{y}" class="axis"/>']
         at = float(first)
         while at <= self.end_s:
             x = self.x(at)
             found.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{lines[0]}" y2="{lines[1]}" class="grid"/>')
-            text = units.fmt_clock(at, self.start_s)
+            text = units.fmt_day(at) if step >= 86400 else units.fmt_clock(at, self.start_s)
             found.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{escape(text)}</text>')
             at += step
         return "".join(found)
@@ -150,7 +155,7 @@ class _Scale:
         return self.bottom - (self.bottom - self.top) * (value - self.lo) / (self.hi - self.lo)
 
     def axis(self, unit: str, factor: float = 1.0) -> str:
-        found = [f'<text x="4" y="{self.top - 6:.1f}">{escape(unit)}</text>']
+        found = [f'<text x="4" y="{self.top - 9:.1f}">{escape(unit)}</text>']
         for index in range(round((self.hi - self.lo) / self.step) + 1):
             value = self.lo + index * self.step
             y = self.y(value)
@@ -217,6 +222,40 @@ def _apart(heights: list[float]) -> list[float]:
         middle = sum(heights) / 2
         return [middle + 7, middle - 7] if heights[0] >= heights[1] else [middle - 7, middle + 7]
     return heights
+
+
+def _shares(story: RunStory, times: _Times, top: float, bottom: float) -> str:
+    """The share of each state in equal times, stacked, with a legend below: hours of a month have no width."""
+    found, length = [HATCHES], (times.end_s - times.start_s) / COLUMNS
+    states = [state for state in STRIP if any(span.state == state for span in story.spans)]
+    for column in range(COLUMNS):
+        since = times.start_s + column * length
+        left, right, y = times.x(since), times.x(since + length), bottom
+        for state in states:
+            inside = (
+                min(span.end_s, since + length) - max(span.start_s, since)
+                for span in story.spans
+                if span.state == state and span.start_s < since + length and span.end_s > since
+            )
+            height = (bottom - top) * min(1.0, math.fsum(inside) / length)
+            y -= height
+            if height > 0.05:
+                found += _box(state, left, y, right - left, height)
+    left = LEFT
+    for state in states:
+        words = STATE_WORDS.get(state, state).split(",")[0]
+        found += _box(state, left, bottom + 25, 14.0, 12.0, stroke="#999")
+        found.append(f'<text x="{left + 19:.1f}" y="{bottom + 35:.1f}">{escape(words)}</text>')
+        left += 40.0 + 7.0 * len(words)
+    found.append(f'<text x="{LEFT + PLOT + 6:.1f}" y="{(top + bottom) / 2 + 4:.1f}">state, shares</text>')
+    return "".join(found)
+
+
+def _box(state: str, x: float, y: float, width: float, height: float, stroke: str = "none") -> list[str]:
+    fill, hatch = STRIP[state]
+    box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    drawn = [f'<rect {box} fill="{fill}" stroke="{stroke}" stroke-width="0.5"/>']
+    return [*drawn, f'<rect {box} fill="url(#{hatch})" opacity="0.5"/>'] if hatch else drawn
 
 
 def _strip(story: RunStory, times: _Times, y: float) -> str:

@@ -21,7 +21,7 @@ def html(story: RunStory) -> str:
     account = figures.figures(story)
     return template.render(
         story=story,
-        begun=figures.clock(story.start_s, story) if story.elapsed_s < 86400 else f"{_day(story.start_s)}",
+        begun=_day(story.start_s),
         ended=figures.clock(story.end_s, story) if story.over else "now, still running",
         clock_name=units.clock_name(story.start_s),
         zone=figures.zone(story),

@@ -1,10 +1,11 @@
 """Whether real trainings take as long as was estimated: ours from the running job, ours from a trial, and green-love's.
 
     pip install --target DIR --no-deps green-love==0.2.2 requests urllib3 idna charset-normalizer certifi
-    python tests/bench/bench_beside.py DIR [--repeats 3] [--seconds 80] [--json FILE]
+    python tests/bench/bench_beside.py DIR [--repeats 3] [--models mlp gru] >> rows.jsonl
+    python tests/bench/bench_beside.py --sum rows.jsonl > results/beside.json
 
-Four kinds of network on one thread of the CPU, each a real job of about `--seconds` under a real supervisor. For each
-repeat, one after the other:
+Four kinds of network on one thread of the CPU, each a real job of one to three minutes under a real supervisor. For
+each repeat, one after the other:
 
 - green-love estimates the training before it starts (its own 90 s of trials, all its defaults)
 - `carbontui.train.estimate` does the same in 20 s, for information
@@ -30,6 +31,8 @@ from pathlib import Path
 BATCH, CLASSES = 64, 10
 MODELS = ("mlp", "cnn", "gru", "transformer")
 SAMPLES = {"mlp": 20000, "cnn": 3000, "gru": 3000, "transformer": 2000}
+EPOCHS = {"mlp": 100, "cnn": 50, "gru": 70, "transformer": 60}
+"""One to two minutes on a quiet core, three where the neighbours are busy."""
 QUARTER = 0.25
 
 
@@ -87,15 +90,14 @@ def train(name, epochs, told):
 
     model, optimizer, criterion, data = build(name)
     loader = torch.utils.data.DataLoader(data, batch_size=BATCH, shuffle=True)
-    if epochs:
-        carbontui.report(total=epochs * len(loader))
+    carbontui.report(total=epochs * len(loader))
     began = time.perf_counter()
-    for _ in range(epochs or 3):
+    for _ in range(epochs):
         for inputs, targets in loader:
             optimizer.zero_grad()
             criterion(model(inputs), targets).backward()
             optimizer.step()
-    Path(told).write_text(json.dumps({"seconds": time.perf_counter() - began, "steps": (epochs or 3) * len(loader)}))
+    Path(told).write_text(json.dumps(time.perf_counter() - began))
 
 
 def green_love(name, epochs, told):
@@ -153,7 +155,7 @@ def job(name, epochs):
             if status.estimate is not None and status.steps_total:
                 found.append((status.step / status.steps_total, status.estimate))
         time.sleep(3)  # the job's processes leave their folder
-        return json.loads(told.read_text())["seconds"], found
+        return json.loads(told.read_text()), found
 
 
 def judged(value, lo, hi, true, **more):
@@ -168,9 +170,8 @@ def judged(value, lo, hi, true, **more):
     return row | more
 
 
-def case(name, seconds, folder):
-    timed = asked("train", name, 0)
-    epochs = max(8, round(seconds / (timed["seconds"] / 3)))
+def case(name, folder):
+    epochs = EPOCHS[name]
     loads = [os.getloadavg()[0]]
     theirs = asked("green-love", name, epochs, folder)
     loads.append(os.getloadavg()[0])
@@ -209,20 +210,8 @@ def summed(rows):
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("green_love", help="the folder that holds green_love")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=80.0)
-    parser.add_argument("--models", nargs="+", default=MODELS)
-    parser.add_argument("--json", dest="file", default="")
-    args = parser.parse_args()
-    rows = []
-    for _ in range(args.repeats):
-        for name in args.models:
-            rows.append(case(name, args.seconds, args.green_love))
-            print(json.dumps(rows[-1]), flush=True)
-    found = {
+def results(rows):
+    return {
         "bar": "running job, from at most the first quarter: covered >= 11 of 12, median error below green-love's",
         "summary": summed(rows),
         "rows": rows,
@@ -230,9 +219,22 @@ def main() -> None:
         "green_love": "0.2.2",
         "date": time.strftime("%Y-%m-%d"),
     }
-    print(json.dumps(found["summary"], indent=2))
-    if args.file:
-        Path(args.file).write_text(json.dumps(found, indent=2) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("green_love", nargs="?", help="the folder that holds green_love")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--sum", nargs="+", default=(), help="files of rows, summed up")
+    args = parser.parse_args()
+    if args.sum:
+        lines = [line for file in args.sum for line in Path(file).read_text().splitlines()]
+        print(json.dumps(results([json.loads(line) for line in lines]), indent=2))
+        return
+    for _ in range(args.repeats):
+        for name in args.models:
+            print(json.dumps(case(name, args.green_love)), flush=True)
 
 
 if __name__ == "__main__":

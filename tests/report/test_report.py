@@ -18,7 +18,7 @@ from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
 from carbontui.export import codecarbon, sacct
 from carbontui.job.journal import Journal
-from carbontui.reports import against, card, figures, forms, history, page, prose, story
+from carbontui.reports import against, card, charts, figures, forms, history, page, prose, story
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +102,19 @@ def test_the_page_holds_everything_and_asks_for_nothing(told):
     assert "paused by the plan" in html and prose.methods(told).split(":")[0] in html
     assert len(html.encode()) < 1_000_000
     assert html == page.html(told), "the same journal gives the same page"
+
+
+def test_a_month_of_short_states_is_drawn_as_their_shares_with_a_legend_and_days_on_its_axis(tmp_path):
+    month = tuple(phase for phase in runs.DAY if phase[0] != "starting") * 30
+    told = story.build(runs.make(tmp_path, phases=month, every=600), version="1.0")
+    drawn = charts.timeline(told)
+    assert "state, shares" in drawn and ">26 Jun<" in drawn and "Fri 00:00" not in drawn
+    for words in ("flat out", "under a cap", "paused", "unloaded"):
+        assert f">{words}</text>" in drawn
+    columns = {}
+    for x, height in re.findall(r'<rect x="([0-9.]+)" y="[0-9.]+" width="9.7" height="([0-9.]+)" fill="#', drawn):
+        columns[x] = columns.get(x, 0.0) + float(height)
+    assert len(columns) == charts.COLUMNS and all(height == pytest.approx(36, abs=0.3) for height in columns.values())
 
 
 def test_names_and_reasons_cannot_write_into_the_page_and_arguments_stay_home(tmp_path):

@@ -29,7 +29,9 @@ WARMUP_MADS = 6.0
 DRIFT_ALPHA = 0.03
 """How often a training without drift may be called drifting."""
 DRIFT_LEAST = 1e-3
-"""A change by less than this share of the mean is nobody's concern."""
+"""A change by less than this share is nobody's concern."""
+HALF_MOST = 0.95
+"""The end of a line through noise may lie below zero, where no time can: it is held at this share of the mean."""
 CORRELATED_ABOVE = 1.0
 """A correlation below so many standard errors (1 / sqrt(m)) of itself is taken for chance."""
 CORRELATION_MOST = 0.9
@@ -42,7 +44,7 @@ CONFIDENCE = 0.95
 @dataclass(frozen=True)
 class Prediction:
     """Seconds (or whatever unit the times had) for the amount left. `drift` is the change over what was seen, as a
-    share of the mean; where `drifting` is true the interval does not cover what the drift will go on to do."""
+    share of its beginning; where `drifting` is true the interval does not cover what the drift will go on to do."""
 
     value: float
     lo: float
@@ -124,7 +126,8 @@ def batches(times: Sequence[float]) -> Tuple[List[float], int]:
 
 
 def trend(means: Sequence[float]) -> Tuple[float, bool]:
-    """The change over the series as a share of its mean, by least squares, and whether it is more than chance."""
+    """The change from the first to the last as a share of the first, by least squares, and whether it is more than
+    chance."""
     count = len(means)
     middle, centre = statistics.fmean(means), (count - 1) / 2
     spread = math.fsum((k - centre) ** 2 for k in range(count))
@@ -132,7 +135,8 @@ def trend(means: Sequence[float]) -> Tuple[float, bool]:
     beside = [value - middle - slope * (k - centre) for k, value in enumerate(means)]
     if middle <= 0:
         return 0.0, False
-    change = slope * (count - 1) / middle
+    half = max(-HALF_MOST, min(HALF_MOST, slope * (count - 1) / 2 / middle))
+    change = (1 + half) / (1 - half) - 1
     wide = _widening(correlation(beside))
     error = math.sqrt(wide * math.fsum(value * value for value in beside) / (count - 2) / spread)
     real = abs(slope) > t_quantile(1 - DRIFT_ALPHA, count - 2) * error
