@@ -22,10 +22,10 @@ class Clock:
         return self.wall_origin_s != 0.0
 
     def at_wall(self, wall_s: float) -> float:
-        """The job's time at a wall time."""
+        """The job's time at a wall time. A replay stands still until its origin: the command is being loaded then."""
         if not self.replay:
             return wall_s
-        return self.job_origin_s + (wall_s - self.wall_origin_s) * self.speed
+        return self.job_origin_s + max(0.0, wall_s - self.wall_origin_s) * self.speed
 
     def to_wall(self, job_s: float) -> float:
         """The wall time at which the job's clock shows `job_s`."""

@@ -143,11 +143,11 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     end_s = last_s if status.state not in protocol.LIVE_STATES else max(last_s, units.from_iso(status.measured_at))
     cells = _cells(counted, options.pue)
     full_w = said.get("full_wall_w")
-    steps = _steps(db)
+    steps, before = _steps(db), int(said.get("earlier") or 0)
     found: Split | None = None
     if grams_of is not None and full_w is not None and said.get("avoided_g") is not None:
         found = split_avoided(
-            cells, spans, [(at, step) for at, step, _ in steps], grams_of, start_s=start_s, done_s=done_s,
+            cells, spans, [(at, step - before) for at, step, _ in steps], grams_of, start_s=start_s, done_s=done_s,
             full_w=full_w, parked_w=_parked_w(db, status, options), before_g=float(said.get("before_g") or 0.0),
         )  # fmt: skip
     kept = _thinned(decisions)

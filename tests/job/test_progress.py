@@ -196,3 +196,28 @@ def test_a_count_beyond_reason_is_no_work_of_ten_thousand_years():
     progress = run(Progress(), 10, 5)
     later = replace(progress, step=2**53)
     assert later.done_s == progress.plain_done_s
+
+
+def test_a_training_that_is_faster_under_a_cap_than_it_was_flat_out_has_another_reference():
+    progress = Progress(steps_total=2000)
+    for second in range(1, 101):
+        progress = ran(saw_step(progress, second, 0, None), 1.0, 1.0, 1.0, reference=True)
+    assert progress.ref_rate == pytest.approx(1.0)
+    slower = faster = progress
+    for second in range(1, 101):
+        slower = ran(saw_step(slower, 100 + second * 9 // 10, 0, None), 1.0, 1.0, 0.9, reference=False, capped=True)
+        faster = ran(saw_step(faster, 100 + 2 * second, 0, None), 1.0, 1.0, 0.9, reference=False, capped=True)
+    assert slower.ref_rate == pytest.approx(1.0)
+    assert faster.ref_rate == pytest.approx(2.0, rel=0.06)
+    assert faster.left_s == pytest.approx(1700 / 2.0, rel=0.06)
+    for second in range(1, 101):  # what is timed flat out stands above it
+        faster = ran(saw_step(faster, 300 + second, 0, None), 1.0, 1.0, 1.0, reference=True)
+    assert faster.ref_rate == pytest.approx(1.0)
+
+
+def test_the_same_work_flat_out_is_what_the_steps_say_whatever_a_person_had_guessed():
+    progress = Progress(work_s=8 * 3600.0, steps_total=4 * 3600)
+    for second in range(1, 101):
+        progress = ran(saw_step(progress, second, 0, None), 1.0, 1.0, 1.0, reference=True)
+    assert progress.total_s == 8 * 3600.0, "budgets are multiples of the person's word"
+    assert progress.whole_s == pytest.approx(4 * 3600.0)

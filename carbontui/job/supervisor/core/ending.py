@@ -19,14 +19,14 @@ from carbontui.power import curve as curves
 
 def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
     """None where it cannot be said honestly: watts flat out not measured, work or grid unknown, a pause without end."""
-    totals, outlook, total_s = state.totals, state.outlook, state.progress.total_s
+    totals, outlook, whole_s = state.totals, state.outlook, state.progress.whole_s
     full_w = machine.full_wall_w(state, seen)
-    if not state.live or totals.gco2_g is None or full_w is None or outlook is None or total_s is None:
+    if not state.live or totals.gco2_g is None or full_w is None or outlook is None or whole_s is None:
         return None
     rest = stretches(state, seen, state.allowances.cap_w)
     if rest is None:
         return None
-    run_now_end_s = state.start_s + total_s
+    run_now_end_s = state.start_s + whole_s
     found = account.ending(
         totals.gco2_g,
         rest,

@@ -23,6 +23,9 @@ MIN_WALL_S = 3.0
 MEMORY_WALL_S = 600.0
 MEMORY_STEPS = 20
 """The reference rate forgets what is older than about this much running time, and these many steps."""
+CAPPED_STEPS = 20
+FASTER = 1.05
+"""So many steps under a cap, this much faster than the reference, show that the reference is too slow."""
 ANY = "*"
 """Agreement with a guess of any source."""
 PAST_MOST = 100
@@ -33,6 +36,21 @@ REPORT_WALL_S = 1.0
 Seconds = Annotated[float, Meta(ge=0, le=units.LONGEST_S)]
 Steps = Annotated[int, Meta(ge=0, le=2**53)]
 """What a predecessor may have kept: run-now is laid under every five minutes of the work done, one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Steps, and how long they took on the job's clock and on the wall."""
+
+    steps: Annotated[float, Meta(ge=0)] = 0.0
+    time_s: Seconds = 0.0
+    wall_s: Seconds = 0.0
+
+    def plus(self, steps: float, time_s: float, wall_s: float) -> Pace:
+        """With what has just been timed; what is older than the memory is forgotten."""
+        memory_s = max(MEMORY_WALL_S, MEMORY_STEPS * wall_s / steps)
+        keep = max(0.0, 1.0 - wall_s / memory_s) if self.wall_s > memory_s else 1.0
+        return Pace(self.steps * keep + steps, self.time_s * keep + time_s, self.wall_s * keep + wall_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +86,12 @@ class Progress:
     """Reference-speed seconds run since the last step that was reported."""
     quiet_wall_s: Seconds = 0.0
     span_s: Seconds | None = None
-    """How long it ran flat out since a step was reported; None: not all the time since."""
+    """How long it ran flat out, or under caps, since a step was reported; None: not all the time since."""
     span_wall_s: Seconds = 0.0
+    span_capped: bool = False
+    """The span is one under a cap."""
+    capped: Pace = field(default_factory=Pace)
+    """Steps under caps since one was timed flat out."""
     given_rate: Annotated[float, Meta(gt=0)] | None = None
     """Reference steps per job second, when the caller measured it beforehand (demo)."""
     blocks: Blocks = field(default_factory=Blocks)
@@ -88,26 +110,45 @@ class Progress:
 
     @property
     def ref_rate(self) -> float | None:
-        """Reference-speed steps per second of the job's clock; None until measured."""
+        """Reference-speed steps per second of the job's clock; None until measured. No cap makes a training faster:
+        where it has been since it last ran flat out (others left the machine), that is the reference."""
+        rate = self.given_rate
         if self.ref_steps >= MIN_STEPS and self.ref_wall_s >= MIN_WALL_S and self.ref_time_s > 0:
-            return self.ref_steps / self.ref_time_s
-        return self.given_rate
+            rate = self.ref_steps / self.ref_time_s
+        under = self.capped
+        if rate and under.steps >= CAPPED_STEPS and under.wall_s >= MIN_WALL_S and under.time_s > 0:
+            return max(rate, under.steps / under.time_s / FASTER)
+        return rate
 
     @property
     def total_s(self) -> float | None:
-        """The whole work in reference-speed seconds; None while unknown."""
-        if self.work_s is not None:
-            return self.work_s
-        if self.steps_total is not None and self.ref_rate:
-            return _believed(max(0, self.steps_total - self.earlier) / self.ref_rate)
-        return None
+        """The whole work in reference-speed seconds, a person's word first: what a budget is a multiple of. None while
+        unknown."""
+        return self.work_s if self.work_s is not None else self._by_steps
+
+    @property
+    def whole_s(self) -> float | None:
+        """The whole work in reference-speed seconds as it turns out, by steps where they are known: what the same work
+        would take flat out. None while unknown."""
+        return self.work_s if self._by_steps is None else self._by_steps
+
+    @property
+    def _by_steps(self) -> float | None:
+        if self.steps_total is None or not self.ref_rate:
+            return None
+        return _believed(max(0, self.steps_total - self.earlier) / self.ref_rate)
+
+    @property
+    def steps_done(self) -> int:
+        """Steps that this job has done itself."""
+        return max(0, self.step - self.earlier)
 
     @property
     def done_s(self) -> float:
         """How long the work done so far takes flat out, by the measured rate where there is one."""
         rate = self.ref_rate
-        by_steps = _believed((self.step - self.earlier) / rate) if rate and self.step else None
-        return self.plain_done_s if by_steps is None else max(0.0, by_steps)
+        by_steps = _believed(self.steps_done / rate) if rate and self.step else None
+        return self.plain_done_s if by_steps is None else by_steps
 
     @property
     def left_s(self) -> float | None:
@@ -204,13 +245,18 @@ def _with_guess(known: Progress) -> Progress:
     return replace(known, steps_total=known.guess[0], told_total=known.guess[0])
 
 
-def ran(known: Progress, dt_s: float, dt_wall_s: float, speed: float, *, reference: bool) -> Progress:
-    """`dt_s` of the job's clock passed while running; `reference`: flat out, so it teaches the reference rate."""
+def ran(
+    known: Progress, dt_s: float, dt_wall_s: float, speed: float, *, reference: bool, capped: bool = False
+) -> Progress:
+    """`dt_s` of the job's clock passed while running. `reference`: flat out, which teaches the reference rate;
+    `capped`: under a cap all the time, which may show that the reference is too slow."""
     new = known.fresh_steps
     bridged = _bridge(replace(known, plain_done_s=known.plain_done_s + dt_s * speed), dt_s * speed, dt_wall_s)
     known = replace(bridged, fresh_steps=0)
-    if not reference:
+    if not (reference or capped):
         return replace(known, span_s=None)
+    if known.span_capped != capped:
+        known = replace(known, span_s=None, span_capped=capped)
     if known.span_s is not None:
         known = replace(known, span_s=known.span_s + dt_s, span_wall_s=known.span_wall_s + dt_wall_s)
         if new and known.span_s is not None:
@@ -219,15 +265,17 @@ def ran(known: Progress, dt_s: float, dt_wall_s: float, speed: float, *, referen
 
 
 def _learn(known: Progress, steps: int, time_s: float, wall_s: float) -> Progress:
-    """Steps between two reports that were both of running flat out, and how long they took."""
-    memory_s = max(MEMORY_WALL_S, MEMORY_STEPS * wall_s / steps)
-    keep = max(0.0, 1.0 - wall_s / memory_s) if known.ref_wall_s > memory_s else 1.0
+    """Steps between two reports that were both of running alike, and how long they took."""
+    if known.span_capped:
+        return replace(known, capped=known.capped.plus(steps, time_s, wall_s))
+    pace = Pace(known.ref_steps, known.ref_time_s, known.ref_wall_s).plus(steps, time_s, wall_s)
     return replace(
         known,
         blocks=known.blocks.plus(steps, time_s),
-        ref_steps=known.ref_steps * keep + steps,
-        ref_time_s=known.ref_time_s * keep + time_s,
-        ref_wall_s=known.ref_wall_s * keep + wall_s,
+        ref_steps=pace.steps,
+        ref_time_s=pace.time_s,
+        ref_wall_s=pace.wall_s,
+        capped=Pace(),
     )
 
 

@@ -135,7 +135,8 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
         level = None if state.decision.state == "pausing" else state.level_named(state.decision.level)
         speed = level.speed if level else 1.0
         reference = plain_full and settled
-        work = progress.ran(state.progress, seen.dt_s, seen.dt_wall_s, speed, reference=reference)
+        capped = settled and state.decision.state == "throttled" and state.asked.duty is None
+        work = progress.ran(state.progress, seen.dt_s, seen.dt_wall_s, speed, reference=reference, capped=capped)
     else:
         work = progress.rested(state.progress)
     known = state.measured

@@ -24,7 +24,7 @@ LEARN_S = 20.0
 def enough(state: JobState, seen: Inputs) -> bool:
     """Whether the try under way has shown what it can."""
     timed = state.progress.ref_rate is not None or seen.child.age_s >= LEARN_S
-    return seen.child.trying and ((state.progress.step >= STEPS and timed) or seen.child.age_s >= TRY_S)
+    return seen.child.trying and ((state.progress.steps_done >= STEPS and timed) or seen.child.age_s >= TRY_S)
 
 
 def ends(state: JobState, seen: Inputs) -> bool:
@@ -64,7 +64,7 @@ def _told(state: JobState, *, kept: bool) -> str:
     work = state.progress
     if not work.step:
         return "tried: it ran, and showed no training step"
-    parts = [f"tried: {work.step} steps"]
+    parts = [f"tried: {work.steps_done} steps"]
     if work.ref_rate:
         parts.append(f"{1 / work.ref_rate:.3g} s a step")
     watts = [mean.value for mean in state.measured.full_w.values() if mean.value is not None]

@@ -178,6 +178,7 @@ def basis(state: JobState, seen: Inputs, before_g: float | None) -> dict[str, ob
     return {
         "start_s": state.start_s,
         "done_s": state.progress.done_s,
+        "earlier": state.progress.earlier,
         "full_wall_w": machine.full_wall_w(state, seen),
         "pue": state.spec.pue,
         "energy_wall_kwh": state.totals.wall_kwh,

@@ -14,12 +14,12 @@ AVOIDED_FROM_S = 60.0
 def totals_so_far(accounting: Accounting, now: JobState, seen: Inputs) -> Totals:
     """Energy, grams, avoided and money at this moment."""
     enough = now.progress.done_s >= AVOIDED_FROM_S
-    total_s, elapsed_s = now.progress.total_s, max(0.0, seen.now_s - now.start_s)
+    whole_s, elapsed_s = now.progress.whole_s, max(0.0, seen.now_s - now.start_s)
     return accounting.totals(
         start_s=now.start_s,
         done_s=now.progress.done_s,
         full_wall_w=machine.full_wall_w(now, seen) if enough else None,
         nowcast=now.outlook.value_at(seen.now_s) if now.outlook else None,
         gpus=len(seen.devices),
-        past_s=None if total_s is None else min(total_s, elapsed_s),
+        past_s=None if whole_s is None else min(whole_s, elapsed_s),
     )
