@@ -209,3 +209,10 @@ def test_one_that_begins_again_counts_from_zero_and_keeps_what_it_learned():
     assert state.progress.step == 0 and state.progress.ref_rate == 2.0 and state.progress.steps_total == 1000
     assert "0.5 s a step" in state.tried.text and "begins again" in state.tried.text
     assert any(isinstance(one, effects.Replan) for one in asked)
+
+
+def test_a_try_tells_the_total_that_it_guesses():
+    done = rules.Progress(step=22, starts=1, guess=(3000, "max_iters"))
+    state = job_state(decision=RUNNING, progress=done, tried=Tried(under_way=True))
+    state, _ = told(state, at(0, child=Child("waiting"), ranks=(), starts=1))
+    assert "3000 steps in all are a guess, from max_iters" in state.tried.text

@@ -75,6 +75,8 @@ def _told(state: JobState, *, kept: bool) -> str:
     if work.steps_total is not None:
         takes = "" if work.total_s is None else f" ({units.fmt_duration(work.total_s)})"
         parts.append(f"{work.steps_total} steps in all{takes}")
+    elif work.work_s is None and work.guess is not None:
+        parts.append(f"{work.guess[0]} steps in all are a guess, from {work.guess[1]} (--guess plans with it)")
     elif work.work_s is None:
         parts.append("the total is not known")
     parts.append(f"unloaded at step {work.step} and kept" if kept else "it cannot be unloaded: it begins again")
