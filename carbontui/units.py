@@ -118,6 +118,10 @@ LEAST_G = 0.005
 """Less than this is shown as none."""
 
 
+NOT_METERED = "nothing was metered: it ended before the second reading"
+"""In place of the energy of a job that was too short to have any: not 0."""
+
+
 def fmt_grams(grams: float | None) -> str:
     """'0.52 g', '412 g', '1.24 kg', '3.10 t'."""
     if grams is None:

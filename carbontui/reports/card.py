@@ -30,7 +30,8 @@ def _told(story: RunStory) -> list[str]:
     told = [notice.split(":")[0] for notice in story.status.notices if notice.isupper() or "SIMULATED" in notice]
     told += [notice.split(",")[0] for notice in story.status.notices if notice.startswith("REPLAY")]
     metered = figures.shares(story.how[:1], figures.HOW_WORDS)
-    return [*told, f"metered by {metered}", f"grid: {figures.zone(story) or 'not known'}", f"carbontui {story.version}"]
+    told += [] if story.unmetered else [f"metered by {metered}"]
+    return [*told, f"grid: {figures.zone(story) or 'not known'}", f"carbontui {story.version}"]
 
 
 def _foot(story: RunStory) -> list[str]:

@@ -58,9 +58,13 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     """The account of the whole run."""
     status = story.status
     found = [Figure("energy at the wall", units.fmt_kwh(story.energy_wall_kwh), _how(story, "energy_wall_kwh"))]
+    if story.unmetered:
+        found = [Figure("energy at the wall", "not known", units.NOT_METERED)]
     if story.energy_gpu_kwh:
         found.append(Figure("boards alone", units.fmt_kwh(story.energy_gpu_kwh), _how(story, "energy_gpu_kwh")))
-    if story.gco2_g is None:
+    if story.unmetered:
+        found.append(Figure("emitted", "not known", "no energy was metered"))
+    elif story.gco2_g is None:
         found.append(Figure("emitted", "not known", "no value of the grid was known"))
     else:
         mean = "" if story.intensity_mean is None else f"{story.intensity_mean:.0f} g/kWh in the mean; "
@@ -172,7 +176,12 @@ def equivalences(grams: float | None) -> tuple[str, ...]:
     """What so many grams compare to; nothing for less than a gram."""
     if grams is None or abs(grams) < 1.0:
         return ()
-    return tuple(f"{abs(grams) / 1000 / kg:,.3g} {name}" for name, kg in EQUIVALENCES)
+    return tuple(f"{_three_digits(abs(grams) / 1000 / kg)} {name}" for name, kg in EQUIVALENCES)
+
+
+def _three_digits(value: float) -> str:
+    """'7.9', '156', '20,100'."""
+    return f"{value:.3g}" if value < 100 else f"{float(f'{value:.3g}'):,.0f}"
 
 
 def clock(at_s: float, story: RunStory) -> str:

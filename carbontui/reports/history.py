@@ -34,7 +34,7 @@ def totals(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[GroupTot
             was.energy_wall_kwh + status.energy_wall_kwh,
             was.gco2_g + (status.gco2_g or 0.0),
             was.avoided_g + (status.avoided_g or 0.0),
-            was.unknown + (status.gco2_g is None),
+            was.unknown + (status.gco2_g is None or status.energy_wall_kwh <= 0),
         )
     return sorted(found.values(), key=lambda total: total.name)
 

@@ -48,7 +48,7 @@ def _how(story: RunStory) -> str:
         longest = max(span.end_s - span.start_s for span in pauses)
         most = f", the longest for {units.fmt_duration(longest)}" if len(pauses) > 1 else ""
         said.append(f"The work stood still {_times(len(pauses))}, for {units.fmt_duration(total)} in all{most}.")
-    else:
+    elif not story.unmetered:
         said.append("The work never stood still.")
     if seconds.get("throttled"):
         said.append(f"It ran under a cap for {units.fmt_duration(seconds['throttled'])}")
@@ -62,6 +62,8 @@ def _how(story: RunStory) -> str:
 
 
 def _account(story: RunStory) -> str:
+    if story.unmetered:
+        return f"What it drew and emitted is not known: {units.NOT_METERED}."
     energy = f"It drew {units.fmt_kwh(story.energy_wall_kwh)} at the wall"
     if story.gco2_g is None:
         return f"{energy}; what that emitted is not known, for no value of the grid was."
@@ -97,6 +99,8 @@ def _account(story: RunStory) -> str:
 
 
 def _where_from(story: RunStory) -> str:
+    if story.unmetered:
+        return ""
     metered = figures.shares(story.how, figures.HOW_WORDS)
     grid = figures.shares(story.grid_kinds, figures.KIND_WORDS)
     source = f" ({'; '.join(story.sources)})" if story.sources else ""
@@ -120,6 +124,8 @@ def decisions(story: RunStory) -> list[str]:
 
 def methods(story: RunStory) -> str:
     """A paragraph for the methods section of a paper."""
+    if story.unmetered:
+        return f"Energy was not measured: {units.NOT_METERED}."
     pue = f", times a PUE of {story.options.pue:g}" if story.options.pue != 1.0 else ", without cooling (PUE 1)"
     host = f", with {story.options.host_w:g} W for the rest of the host" if story.options.host_w else ""
     text = (

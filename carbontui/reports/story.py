@@ -91,6 +91,11 @@ class RunStory:
         return self.status.state not in protocol.LIVE_STATES
 
     @property
+    def unmetered(self) -> bool:
+        """Whether it is over without a joule counted: what it drew is not known, and not 0."""
+        return self.over and self.energy_wall_kwh <= 0
+
+    @property
     def elapsed_s(self) -> float:
         return max(0.0, self.end_s - self.start_s)
 

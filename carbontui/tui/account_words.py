@@ -9,6 +9,11 @@ from carbontui.tui import words
 from carbontui.tui.picture import Picture
 
 
+def unmetered(status: protocol.Status) -> bool:
+    """Whether a job is over of which no joule was counted: what it drew is not known, and not 0."""
+    return status.state not in protocol.LIVE_STATES and status.energy_wall_kwh <= 0
+
+
 def at_end(end: protocol.AtEnd) -> str:
     """'1.24 kg CO2 (1.10 kg to 1.38 kg), 310 g or 20 % less than run-now (250 g to 370 g)'."""
     told = f"{units.fmt_grams(end.gco2_g)} CO2{_band(end.gco2_lo_g, end.gco2_hi_g)}"

@@ -55,6 +55,8 @@ def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
 
 def summary(status: protocol.Status) -> str:
     """The account of the job in one line, for its end."""
+    if account_words.unmetered(status):
+        return f"{status.state}: {units.NOT_METERED}"
     parts = [units.fmt_kwh(status.energy_wall_kwh)]
     if status.gco2_g is not None:
         parts.append(f"{units.fmt_grams(status.gco2_g)} CO2")

@@ -66,14 +66,16 @@ def report(status: protocol.Status) -> list[str]:
         rows.append((f"gpu {number}", f"{gpu.name}  {units.fmt_watts(gpu.power_w)}{cap}{parked}{how}"))
     if not status.gpus and live:
         rows.append(("power", f"{units.fmt_watts(status.power_w)}{_how(status, 'power_w')}"))
-    rows.append(("energy", f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"))
+    unmetered = account_words.unmetered(status)
+    energy = f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"
+    rows.append(("energy", units.NOT_METERED if unmetered else energy))
     so_far = " so far" if live else ""
     if status.estimate is not None:
         rows.append(("whole work", f"{account_words.estimate(status.estimate)}{_how(status, 'estimate')}"))
     if status.at_end is not None:
         # first: a shifted job is behind run-now until it is through
         rows.append(("at the end", f"{account_words.at_end(status.at_end)}{_how(status, 'at_end')}"))
-    if status.gco2_g is not None:
+    if status.gco2_g is not None and not unmetered:
         rows.append(("CO2", f"{units.fmt_grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
     if status.avoided_g is not None:
         rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)}{so_far} against run-now"))

@@ -19,6 +19,7 @@ from carbontui.account.accounts import BIN_S
 from carbontui.export import codecarbon, sacct
 from carbontui.job.journal import Journal
 from carbontui.reports import against, card, charts, figures, forms, history, page, prose, story
+from carbontui.verbs import foreground, look
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +214,18 @@ def test_a_job_that_crashed_before_its_first_step_is_reported_without_a_saving(t
     assert told.split is None and figures.parts(told) == () and "not known" in prose.story_of(told)[2]
     for text in (page.html(told), forms.markdown(told), card.terminal(told), forms.table(told)):
         assert text and "None" not in text
+
+
+def test_a_run_too_short_to_be_metered_is_not_said_to_have_drawn_nothing(tmp_path):
+    told = story.build(runs.make(tmp_path, phases=()), version="9.9")
+    assert told.unmetered and told.energy_wall_kwh == 0
+    for text in (page.html(told), forms.markdown(told), card.terminal(told), " ".join(prose.story_of(told))):
+        assert "not known" in text and "0 Wh" not in text and "0.00 g" not in text
+    said = " ".join(look.report(told.status))
+    assert units.NOT_METERED in said and "0.00 g" not in said
+    assert units.NOT_METERED in foreground.summary(told.status)
+    (total,) = history.totals([(told.status, "2026-06-21")], "month")
+    assert total.unknown == 1
 
 
 def test_a_run_whose_grid_nobody_knew_has_energy_and_no_grams(tmp_path):
