@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -46,8 +45,9 @@ def backtest(
     from carbontui.grid import recorded
 
     def progress(done: int) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r{done} of {starts}", file=sys.__stderr__, nl=done == starts)
+        streams.over_itself(f"{done} of {starts}")
+        if done == starts:
+            streams.over_itself("")
 
     try:
         grid = Grid(recorded.load(actual))

@@ -16,7 +16,7 @@ from carbontui import link, paths, protocol
 from carbontui.job import launch, store
 from carbontui.job import spec as job_spec
 from carbontui.tui import account_words
-from carbontui.verbs import overrule, run, run_values, talk
+from carbontui.verbs import overrule, run, run_values, streams, talk
 from carbontui.verbs.failure import Failure, Finite
 from carbontui.verbs.overrides import overrides
 
@@ -152,13 +152,11 @@ def _tried(options: job_spec.Options) -> protocol.Status:
                 # a short training has simply ended: what it was before is what there is to tell
                 return status if status.estimate is not None else now
             status = now
-            if sys.stderr.isatty():
-                click.echo(f"\r{progress(status, passed):<78.78}", err=True, nl=False)
+            streams.over_itself(progress(status, passed))
             if passed >= LEAST_S and narrow(status):
                 break
     finally:
-        if sys.stderr.isatty():
-            click.echo("", err=True)
+        streams.over_itself("")
         with contextlib.suppress(Failure):  # it has just ended by itself
             overrule.order_stop(found, now=True)
     return status

@@ -64,6 +64,14 @@ def repair() -> None:
             setattr(sys, name, Clean(stream))
 
 
+def over_itself(text: str, width: int = 78) -> None:
+    """Write a line of progress over the one before, where stderr is a terminal; '' ends it."""
+    out = sys.__stderr__  # what is cleaned lets no carriage return through
+    if out is not None and out.isatty():
+        out.write(f"\r{units.printable(text):<{width}.{width}}" if text else "\n")
+        out.flush()
+
+
 def console() -> Console:
     """A console of rich on stdout: its own styles, and nothing else that steers the terminal."""
     return _console_on(sys.stdout)

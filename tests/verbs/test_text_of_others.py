@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import pty
@@ -112,3 +113,18 @@ def test_the_log_of_a_job_holds_them_as_marks(capfd):
 def test_spaces_and_letters_of_any_language_are_no_codes():
     text = "für 4\u00a0h · 日本\u3000語 · −9 %"
     assert units.printable(text) == text
+
+
+def test_a_line_of_progress_is_written_over_the_one_before_on_a_terminal_alone(monkeypatch):
+    class Screen(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "__stderr__", screen := Screen())
+    streams.over_itself("12 s\x1b[2J")
+    streams.over_itself("13 s")
+    streams.over_itself("")
+    assert screen.getvalue().count("\r") == 2 and "\x1b" not in screen.getvalue() and screen.getvalue().endswith("\n")
+    monkeypatch.setattr(sys, "__stderr__", file := io.StringIO())
+    streams.over_itself("12 s")
+    assert file.getvalue() == ""
