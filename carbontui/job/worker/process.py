@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 import msgspec
@@ -70,9 +71,33 @@ def _chosen(
     """The problem that was solved, its plan, and whether that differs from the kept one."""
     if ask.soonest is None:
         return whole, *_replan(whole, ask, fixed, kept, uncertainty)
+    if ask.soonest.gco2_g is None and ask.soonest.cost is None:
+        return _least_energy(whole, ask, ask.soonest, fixed)
     problem = soonest(whole, ask.soonest, fixed, ask.pauses)
     # a plan of least time is as late as what is left allows: kept, it would use a little more every time
     return problem, *_replan(problem, ask, fixed)
+
+
+def _least_energy(
+    whole: plan.Problem, ask: PlanAsk | PreviewAsk, most: Most, fixed: Mapping[int, int]
+) -> tuple[plan.Problem, plan.Schedule, bool]:
+    """Where energy alone is allowed: plans weighed by it, for one of least grams runs faster in clean hours and uses
+    more. The proof is one of energy, and so is its gap; all figures are those of the problem itself."""
+    flat = replace(
+        whole,
+        alpha=1.0,
+        beta=0.0,
+        price_per_kwh=(1.0,) * len(whole.dur_s),
+        levels=tuple(replace(level, rent_per_h=0.0) for level in whole.levels),
+    )
+    cut = soonest(flat, most, fixed, ask.pauses)
+    found, changed = _replan(cut, ask, fixed)
+    problem = plan.shortened(whole, sum(cut.dur_s))
+    did = plan.evaluate(problem, found.levels)
+    own = replace(
+        found, objective=did.objective, lower_bound=did.objective * (1 - found.gap), cost=did.cost, baselines=()
+    )
+    return problem, own, changed
 
 
 def soonest(problem: plan.Problem, most: Most, fixed: Mapping[int, int], pauses: Pauses) -> plan.Problem:

@@ -208,6 +208,21 @@ def test_the_plan_of_least_time_ends_as_soon_as_what_is_allowed_permits():
     assert soon[600.0] == pytest.approx(7200.0, abs=60) and soon[600.0] < soon[400.0] < soon[270.0]
 
 
+def test_the_least_time_within_an_energy_budget_is_weighed_by_energy_whatever_the_grid_does():
+    """Grams alone would run flat out in clean hours, which takes more energy and so a later end."""
+    mixed = outlook(*([700.0, 20.0] * 48))
+    ends = {}
+    for kwh in (1.2, 1.0, 0.75):
+        state = replace(job(Allowance("energy", kwh), objective="time", budget="6x", curve=CURVE), outlook=mixed)
+        answer = solve_plan(plan_request.plan_request(state, SEEN).ask)
+        assert answer.plan.kwh <= kwh
+        assert answer.plan.gco2 == pytest.approx(20 * 0.5 * kwh + 700 * 0.5 * kwh, rel=0.35), "its real grams"
+        ends[kwh] = answer.plan.finish_s
+    # 250 W at 0.75, 400 W at 0.9 and 600 W at 1 are mixed so that just the energy is used
+    assert ends[1.2] == pytest.approx(7200.0, abs=60) and ends[1.2] < ends[1.0] < ends[0.75]
+    assert ends[0.75] == pytest.approx(9150.0, abs=450)
+
+
 def test_what_cannot_be_kept_to_is_planned_as_well_as_can_be():
     state = replace(job(Allowance("carbon", 1.0), objective="time", budget="3x"))
     answer = solve_plan(plan_request.plan_request(state, SEEN).ask)
