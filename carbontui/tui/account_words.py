@@ -100,8 +100,10 @@ def summary(picture: Picture, *, spelt: bool = False) -> list[tuple[str, str]]:
     energy = f"{units.fmt_kwh(status.energy_wall_kwh)}{of('energy_wall_kwh')}"
     if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9 and status.energy_gpu_kwh > 0:
         energy += f" (boards alone {units.fmt_kwh(status.energy_gpu_kwh)})"
-    rows.append(("energy", energy))
-    if status.gco2_g is None:
+    rows.append(("energy", units.NOT_METERED if unmetered(status) else energy))
+    if unmetered(status):
+        rows.append(("emitted", "not known: no energy was metered"))
+    elif status.gco2_g is None:
         rows.append(("emitted", "not known: no grid data"))
     else:
         rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂{of('gco2_g')}"))

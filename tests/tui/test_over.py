@@ -11,10 +11,12 @@ from acting import text_of
 from fake import scene
 from msgspec import structs
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.job import runlog
+from carbontui.tui import account_words
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.glyphs import BLOCKS
+from carbontui.tui.picture import offline
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.target import Target
@@ -83,3 +85,11 @@ async def test_when_it_fails_before_ones_eyes_its_last_words_are_seen(stage: Any
         s.fake.push(status=s.fake.status(state="failed", reason=reason, gpus=(), power_w=None))
         await s.until(lambda: "FAILED" in s.text() and "epoch 2:" in s.text())
         assert "the job is over" in s.text() and "pause by" not in s.text()
+
+
+def test_what_was_never_metered_is_not_said_to_have_drawn_nothing() -> None:
+    status = structs.replace(
+        scene("failed").status, energy_wall_kwh=0.0, energy_gpu_kwh=0.0, gco2_g=0.0, avoided_g=None
+    )
+    said = dict(account_words.summary(offline(status)))
+    assert said["energy"] == units.NOT_METERED and said["emitted"].startswith("not known")
