@@ -107,7 +107,7 @@ def fuzzed(seconds: float, seed: int) -> tuple[fuzz.Found, Rows]:
     found = fuzz.Found()
 
     def work(house: House) -> None:
-        job = house.start()
+        job = house.start("--budget", "20h", "--zone", "DE")
         job.until_steps()
         fuzz.supervisor(job, seconds, seed, found)
 

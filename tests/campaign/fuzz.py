@@ -34,6 +34,7 @@ VERBS = ["pause", "boost", "cap", "resume", "budget", "calibrate", "fly"]
 FIELDS = [
     *("id", "verb", "args", "override_gen", "budget", "carbon_price", "offset", "max", "span", "buckets", "rate_hz"),
     *("step", "state", "want_gen", "rate", "loss", "epoch", "total", "devices", "calls", "start_step", "timed", "v"),
+    *("metrics", "guess", "cannot_hold", "start_known", "saved_b", "trial", "captured", "can_unload"),
 ]
 ARGS = ["value_w", "until", "for_s", "budget", "show", "now"]
 
@@ -42,11 +43,24 @@ def value(dice: random.Random) -> object:
     return dice.choice(dice.choice([NUMBERS, TEXTS, OTHER]))
 
 
+def rank(dice: random.Random) -> dict[str, object]:
+    """Who says hello as a training process of the job."""
+    return {
+        "role": "rank",
+        "rank": dice.randrange(9),
+        "world": 9,
+        "host": dice.choice(["x", "\x1b[2J", "a" * 300]),
+        "start_time": 1,
+    }
+
+
 def message(dice: random.Random) -> bytes:
     """One line: an almost right message, garbage, or a cut-off one. Never a stop, and never a real override."""
     if dice.random() < 0.1:
         return dice.randbytes(dice.randrange(200)).replace(b"\n", b" ") + b"\n"
     said: dict[str, object] = {"t": dice.choice(KINDS)}
+    if dice.random() < 0.5:  # what a training says, wrong in few of its fields
+        said = {"t": "obs", "step": 1, "state": "running", "want_gen": 0}
     for name in dice.sample(FIELDS, dice.randrange(6)):
         said[name] = value(dice)
     if said["t"] == "cmd":
@@ -84,7 +98,7 @@ def supervisor(job: Job, seconds: float, seed: int, found: Found) -> None:
     logged = (job.dir / "carbontui.log").stat().st_size
     due = time.monotonic() + seconds
     while time.monotonic() < due:
-        connection, _ = job.connect()
+        connection, _ = job.connect(**(rank(dice) if dice.random() < 0.5 else {}))
         with connection, contextlib.suppress(OSError):
             connection.settimeout(5)
             for _ in range(90):
@@ -107,7 +121,8 @@ def supervisor(job: Job, seconds: float, seed: int, found: Found) -> None:
 def told(job: Job) -> dict[str, object]:
     """What a refused order must leave as it is."""
     status = job.status()
-    return {name: status[name] for name in ("override", "override_gen", "budget", "name")}
+    kept = {name: status[name] for name in ("override", "override_gen", "name")}
+    return kept | {name: status["budget"][name] for name in ("start", "deadline", "factor")}
 
 
 def client(seconds: float, seed: int, found: Found) -> None:

@@ -217,3 +217,8 @@ def test_orders_and_facts_of_another_version_are_read_by_name():
     )
     facts = messages.ChildFacts("unloaded", starts=2, hold_until=5.5, exit={"code": 0})
     assert messages.decode_child(messages.encode(facts)) == facts
+
+
+def test_a_name_with_escape_codes_steers_no_terminal_from_the_log(capfd):
+    keeper.log("ends odd\x1b[2J\u202ename\nforged")
+    assert capfd.readouterr().err.endswith("keeper: ends odd?[2J?name?forged\n")

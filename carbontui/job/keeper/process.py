@@ -52,8 +52,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def log(text: str) -> None:
-    """A line of carbontui.log (our stderr); a full disk must not hurt the job."""
+    """A line of carbontui.log (our stderr); a full disk must not hurt the job. Names of others steer no terminal."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
     with contextlib.suppress(OSError):
         os.write(2, f"{stamp} keeper: {text}\n".encode(errors="replace"))
 
