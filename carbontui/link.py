@@ -45,6 +45,7 @@ Request = (
     | protocol.JobsAsk
     | protocol.EventsAsk
     | protocol.AbilitiesAsk
+    | protocol.GridAsk
 )
 Answer = (
     protocol.Result
@@ -55,6 +56,7 @@ Answer = (
     | protocol.JobsAnswer
     | protocol.EventsAnswer
     | protocol.AbilitiesAnswer
+    | protocol.GridAnswer
 )
 News = protocol.Snap | protocol.Delta
 

@@ -359,6 +359,18 @@ class Band(Struct, frozen=True):
     how: How
 
 
+class PriceSlots(Struct, frozen=True):
+    """Electricity price per slot, `currency` per kWh; without `lo` and `hi` where it is published, not expected."""
+
+    start: Time
+    step_s: float
+    mean: tuple[float | None, ...]
+    lo: tuple[float | None, ...]
+    hi: tuple[float | None, ...]
+    currency: str
+    source: str
+
+
 class ChartSeries(Struct, frozen=True):
     """What the charts draw. `now` is the job's clock, which a replay runs faster than life."""
 
@@ -368,6 +380,8 @@ class ChartSeries(Struct, frozen=True):
     loss: tuple[float, ...] = ()
     """The loss so far, thinned to at most 240 values."""
     replay_speed: float | None = None
+    price: PriceSlots | None = None
+    """Null where no price of electricity is known."""
 
 
 class LevelInfo(Struct, frozen=True):
@@ -752,6 +766,32 @@ class AbilitiesAnswer(Struct, tag_field="t", tag="abilities", frozen=True):
     curve: tuple[str, ...] = ()
 
 
+class GridAsk(Struct, tag_field="t", tag="grid", frozen=True):
+    """viewer -> supervisor: where do intensity and price come from?"""
+
+    id: int
+
+
+class GridSource(Struct, frozen=True):
+    """One source of the zone, in the order they are tried. `state`: answers, stale, fails, needs key, not asked or
+    fallback; `note` says what is wrong, or what a key would add."""
+
+    title: str
+    state: str
+    signal: str
+    fetched: Time | None = None
+    note: str = ""
+
+
+class GridAnswer(Struct, tag_field="t", tag="grid", frozen=True):
+    """`note` is one line on what is wrong; `moved` says which fuels moved the intensity of late, where it is known."""
+
+    id: int
+    sources: tuple[GridSource, ...]
+    note: str = ""
+    moved: str = ""
+
+
 class Refused(Struct, tag_field="t", tag="refused", frozen=True):
     """supervisor -> peer: a message that could not be used, and why; `id` where it had one."""
 
@@ -760,7 +800,19 @@ class Refused(Struct, tag_field="t", tag="refused", frozen=True):
 
 
 FromPeer = (
-    Hello | Obs | Ack | View | Cmd | Preview | StatusAsk | LogRead | HistoryAsk | JobsAsk | EventsAsk | AbilitiesAsk
+    Hello
+    | Obs
+    | Ack
+    | View
+    | Cmd
+    | Preview
+    | StatusAsk
+    | LogRead
+    | HistoryAsk
+    | JobsAsk
+    | EventsAsk
+    | AbilitiesAsk
+    | GridAsk
 )
 Answers = (
     Result
@@ -771,6 +823,7 @@ Answers = (
     | JobsAnswer
     | EventsAnswer
     | AbilitiesAnswer
+    | GridAnswer
     | Refused
 )
 ToViewer = Welcome | Snap | Delta | Answers

@@ -115,6 +115,7 @@ FROM_PEER = [
     p.JobsAsk(12),
     p.AbilitiesAsk(14),
     p.EventsAsk(15, T, 20, True),
+    p.GridAsk(16),
 ]
 TO_RANK = [p.Want("pause", 3, 15.0), p.Want("run", 4, 15.0, duty=0.5), p.Want("unload", 5, 15.0, not_before=T)]
 TO_VIEWER = [
@@ -130,6 +131,7 @@ TO_VIEWER = [
     p.JobsAnswer(12, (STATUS,)),
     p.AbilitiesAnswer(14, (p.Ability("GPU 0 H100", "power limit", "no permission", "root", "sudo ..."),), ("full",)),
     p.EventsAnswer(15, (p.Event(T, "override", "ada@pts/1 paused it", "ada@pts/1"),)),
+    p.GridAnswer(16, (p.GridSource("Energy-Charts", "answers", "average_direct", T, ""),), "", "coal +2.1 GW"),
     p.Refused("not a JSON object", 13),
 ]
 

@@ -14,6 +14,7 @@ class Glyphs:
     bar: str
     gauge: str
     hatch: str
+    stipple: str
     pointer: str
     rule: str
     now: str
@@ -33,6 +34,7 @@ BLOCKS = Glyphs(
     bar=" ▁▂▃▄▅▆▇█",
     gauge=" ▏▎▍▌▋▊▉█",
     hatch="░",
+    stipple="·",
     pointer="▲",
     rule="─",
     now="│",
@@ -51,6 +53,7 @@ ASCII = Glyphs(
     bar=" ..::||##",
     gauge=" ....####",
     hatch="/",
+    stipple="'",
     pointer="^",
     rule="-",
     now="|",

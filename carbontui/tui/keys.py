@@ -47,7 +47,10 @@ BINDINGS: list[BindingType] = [
         "doctor",
         id="abilities",
         show=False,
-        tooltip="What can be measured and done here, and why not",
+        tooltip="Boards, and what can be measured and done here",
+    ),
+    Binding(
+        "G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, how good forecasts were"
     ),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
     Binding("P", "pause_for", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),

@@ -14,7 +14,10 @@ SAME_G_PER_KWH = 0.02
 
 def span(start: str, end: str, now_s: float) -> str:
     """'21:24 to Thu 02:00'."""
-    return f"{words.clock_iso(start, now_s)} to {words.clock_iso(end, now_s)}"
+    first, last = words.clock_iso(start, now_s), words.clock_iso(end, now_s)
+    day, _, at = last.rpartition(" ")
+    # the day is said once
+    return f"{first} to {at if day and first.startswith(day) else last}"
 
 
 def running_mean(plan: protocol.PlanView) -> float | None:
@@ -57,18 +60,25 @@ def course_rows(picture: Picture, width: int) -> list[CellRow]:
     plan = picture.plan
     if plan is None:
         return [[(f" no plan yet: {picture.status.reason.text}", "dim")]]
-    wide = width >= 84
-    head = f" {'WHEN':<23}{'LEVEL':<11}{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}" + ("  WHY" if wide else "")
+    wide, narrow = width >= 84, width < 58
+    figures = f"{'CO₂':>8}" if narrow else f"{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}"
+    cells, level = (20, 10) if narrow else (23, 11)
+    head = f" {'WHEN':<{cells}}{'LEVEL':<{level}}{figures}" + ("  WHY" if wide else "")
     rows: list[CellRow] = [[(head, "dim")]]
     infos = table(plan)
     for one in plan.windows:
         info = infos.get(one.level)
         ink = words.KIND_STYLE[info.kind] if info else "text"
         when = span(one.start, one.end, picture.now_s)
-        row: CellRow = [(f" {when:<23}", "text"), (f"{words.level_name(one.level, plan.table):<11}", ink)]
+        when = when.replace(" to ", "–") if narrow else when
+        row: CellRow = [(f" {when:<{cells}}", "text"), (f"{words.level_name(one.level, plan.table):<{level}}", ink)]
         gains = f"{units.fmt_grams(one.gain_g)}" if abs(one.gain_g) >= units.LEAST_G else "–"
-        row.append((f"{one.g_per_kwh:>6.0f}{units.fmt_grams(one.gco2_g):>9}", "text"))
-        row.append((f"{gains:>9}", "running" if one.gain_g >= units.LEAST_G else "dim"))
+        grams = units.fmt_grams(one.gco2_g)
+        if narrow:
+            row.append((f"{grams:>8}", "text"))
+        else:
+            row.append((f"{one.g_per_kwh:>6.0f}{grams:>9}", "text"))
+            row.append((f"{gains:>9}", "running" if one.gain_g >= units.LEAST_G else "dim"))
         if wide:
             row.append((f"  {why(one, picture)}", "dim"))
         rows.append(row)
@@ -91,7 +101,7 @@ def _total_rows(picture: Picture) -> list[CellRow]:
         rows.append([(" proof     ", "dim"), (gap, "text")])
     for base in plan.baselines:
         late = "" if base.feasible else ", late"
-        rows.append([(f" {base.name[:20]:<20} ", "dim"), (f"would emit {units.fmt_grams(base.gco2_g)}{late}", "dim")])
+        rows.append([(f" {base.name[:9]:<9} ", "dim"), (f"would emit {units.fmt_grams(base.gco2_g)}{late}", "dim")])
     return rows
 
 

@@ -54,6 +54,11 @@ ABILITIES = (
     p.Ability("training", "duty cycle", "supported", "in whole steps; saves watts, not energy"),
     p.Ability("training", "unload", "not supported", "it has no checkpoint function", "carbontui.on_checkpoint(save)"),
 )
+SOURCES = (
+    p.GridSource("Energy-Charts", "answers", "average_direct", "2020-04-15T21:20:00Z"),
+    p.GridSource("Electricity Maps", "needs key", "average_lifecycle", None, "ELECTRICITYMAPS_API_KEY adds a forecast"),
+    p.GridSource("typical days of DE 2020", "fallback", "average_direct"),
+)
 CURVE = (
     "NVIDIA H100 80GB HBM3 x 1: 3.70 steps/s flat out",
     "  cap 250 W     246.1 W ±1.9  speed  84.0 % ±0.8  79.2 J/step",
@@ -155,13 +160,25 @@ def windows_of(plan: p.PlanView) -> tuple[p.PlanWindow, ...]:
     return tuple(found)
 
 
+def prices() -> p.PriceSlots:
+    """Cheap at noon, dear in the evening, in the shape of the grid; published until the second midnight."""
+    known = tuple(round(0.05 + 0.0009 * (g - 150), 5) for g in GRID[: 4 * 72])
+    published = round((units.from_iso("2020-04-17T00:00:00Z") - START) / SLOT_S)
+    lo, hi = (tuple(v if i < published else round(v * k, 5) for i, v in enumerate(known)) for k in (0.8, 1.2))
+    return p.PriceSlots(units.iso(START), SLOT_S, known, lo, hi, "EUR", "day-ahead price")
+
+
 def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.Snap:
     """A whole picture. `name` is a key of `reasons`, or override or demo."""
     now = now or (IN_PEAK if name in ("paused", "override", "unloaded") else NOW)
     budget_s = 1.8 * WORK_S
     levels, grams, kwh = layout(budget_s, gpus)
     plan = plan_of(levels, grams, kwh, now, gpus)
-    plan = structs.replace(plan, windows=windows_of(plan))
+    windows = windows_of(plan)
+    rest_g, rest_kwh = sum(one.gco2_g for one in windows), sum(one.kwh for one in windows)
+    plan = structs.replace(plan, windows=windows, gco2_g=rest_g, kwh=rest_kwh, cost=rest_kwh * 0.31)
+    plan = structs.replace(plan, baselines=(structs.replace(plan.baselines[0], gco2_g=rest_g * 1.27),))
+    plan = structs.replace(plan, certificate=p.Certificate(rest_g * 0.9994, 0.0006, 2))
     gone = int((now - START) // SLOT_S)
     watts_of = {info.name: info.power_w for info in table(gpus)}
     state: Any = {
@@ -170,6 +187,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         "unguarded": "running",
         "demo": "running",
         "capped": "throttled",
+        "priced": "running",
     }.get(name, name)
     if name == "no_work":
         state = "running"
@@ -213,7 +231,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         "done": ("exited", "the command ended by itself"),
         "failed": ("exited", "the command failed"),
     }
-    code, text = reasons["throttled" if name == "capped" else name]
+    code, text = reasons[{"capped": "throttled", "priced": "running"}.get(name, name)]
     notices = {
         "feed_lost": ("carbonintensity feed silent for 42 min; using the forecast of 20:40",),
         "unguarded": ("unguarded: the keeper is gone, nothing restarts the supervisor or the command",),
@@ -274,6 +292,21 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         gco2_g=emitted,
         avoided_g=emitted * 0.27,
         cost=p.Cost(used * 0.31, "EUR"),
+        at_end=None
+        if over or not known
+        else p.AtEnd(
+            finish=plan.finish,
+            energy_wall_kwh=used + rest_kwh,
+            gco2_g=emitted + rest_g,
+            gco2_lo_g=emitted + rest_g * 0.93,
+            gco2_hi_g=emitted + rest_g * 1.08,
+            run_now_g=(emitted + rest_g) * 1.27,
+            avoided_g=(emitted + rest_g) * 0.27,
+            avoided_lo_g=emitted * 0.2,
+            avoided_hi_g=emitted * 0.4,
+            cost=p.Cost((used + rest_kwh) * 0.31, "EUR"),
+        ),
+        events=tuple(one for one in EVENTS if one.by) if name in ("running", "capped") else (),
         intensity=p.Intensity(mean[gone], "average_direct", "DE"),
         exit=p.Exit(0, None) if name == "done" else p.Exit(1, None) if name == "failed" else None,
         certificate=plan.certificate,
@@ -298,6 +331,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         ),
         loss=loss,
         replay_speed=2057.0 if name == "demo" else None,
+        price=prices() if name == "priced" else None,
     )
     frontier = None
     if known and not over:
@@ -305,8 +339,9 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         for i in range(41):
             budget = (1.0 + i * 0.04) * WORK_S
             lv, _, e = layout(budget, gpus)
-            g = grams * (1 + 0.42 * math.exp(-i / 7) - 0.42 * math.exp(-20 / 7) - 0.004 * (i - 20))
+            g = (emitted + rest_g) * (1 + 0.42 * math.exp(-i / 7) - 0.42 * math.exp(-20 / 7) - 0.004 * (i - 20))
             points.append(p.FrontierPoint(budget, g, e * 0.31, e, coded(lv[gone:])))
+        points[20] = structs.replace(points[20], cost=(used + rest_kwh) * 0.31, kwh=used + rest_kwh)
         frontier = p.Frontier(tuple(points), 20, WORK_S)
     return p.Snap(1, status, series, plan if known and not over else None, frontier)
 
@@ -401,9 +436,10 @@ class FakeSupervisor:
             self.previews.append(message)
             self.asked.set()
             plan = self.preview_plan
-            if message.forbid or message.slot:
-                plan = self.snap.plan and structs.replace(self.snap.plan, gco2_g=self.snap.plan.gco2_g + 38.0)
             found = (plan.finish, plan.gco2_g, plan.cost, plan.kwh) if plan else (None, None, None, None)
+            if (message.forbid or message.slot) and self.snap.plan and self.snap.frontier:
+                plan, held = self.snap.plan, self.snap.frontier.points[20]
+                found = (units.iso(START + held.finish_s), held.gco2_g + 38.0, held.cost, held.kwh)
             text = "Thu 02:00 to 04:15" if message.forbid else message.slot or ""
             text = "" if self.older else text
             writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error, text)))
@@ -420,6 +456,8 @@ class FakeSupervisor:
             writer.write(p.encode(p.EventsAnswer(message.id, self.events)))
         elif isinstance(message, p.AbilitiesAsk):
             writer.write(p.encode(p.AbilitiesAnswer(message.id, ABILITIES, CURVE)))
+        elif isinstance(message, p.GridAsk):
+            writer.write(p.encode(p.GridAnswer(message.id, SOURCES, "", "wind -3.1 GW, gas +2.4 GW since 18:00")))
         elif isinstance(message, p.StatusAsk):
             writer.write(p.encode(p.StatusAnswer(message.id, self.snap.status)))
 

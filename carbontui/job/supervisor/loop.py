@@ -121,6 +121,7 @@ class Supervisor:
             perform=self._perform,
             wake=self.wake,
             rank_left=self._hear_last_counts,
+            sources=lambda: self.grid.sources,
         )
         self.server = Server(Path(spec.socket), self.requests, say)
         self.sensors = Sensors(clock, self.keeper, self.server, self.agent, Onlooker(directory))

@@ -27,6 +27,7 @@ from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.messages import Connection, ConnectionChanged, LogArrived, PictureArrived
 from carbontui.tui.overruled import LastWord
 from carbontui.tui.picture import Choice, Picture, offline
+from carbontui.tui.screens import layout
 from carbontui.tui.screens.budget_choice import BudgetChoice
 from carbontui.tui.screens.overruling import Overruling
 from carbontui.tui.screens.pages import OpensPages
@@ -37,6 +38,8 @@ from carbontui.tui.widgets.frontier_chart import FrontierChart
 from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.log_tail import LogTail
 from carbontui.tui.widgets.numbers import Numbers
+from carbontui.tui.widgets.plan_brief import PlanBrief
+from carbontui.tui.widgets.price_strip import PriceStrip
 from carbontui.tui.widgets.state_bar import StateBar
 from carbontui.tui.widgets.status_line import StatusLine
 from carbontui.tui.widgets.summary import Summary
@@ -55,7 +58,7 @@ class Dashboard(OpensPages, Overruling):
 
     CSS_PATH = "dashboard.tcss"
     AUTO_FOCUS = None
-    HORIZONTAL_BREAKPOINTS = [(0, "-toonarrow"), (36, "-tiny"), (64, "-narrow"), (104, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-toonarrow"), (36, "-tiny"), (64, "-narrow"), (104, "-wide"), (160, "-vast")]
     VERTICAL_BREAKPOINTS = [(0, "-tooflat"), (12, "-short"), (21, "-medium"), (34, "-tall")]
     BINDINGS: ClassVar[list[BindingType]] = keys.BINDINGS
 
@@ -97,6 +100,7 @@ class Dashboard(OpensPages, Overruling):
         with Horizontal(id="top"):
             with Vertical(id="charts"):
                 yield ForecastChart(glyphs, id="forecast")
+                yield PriceStrip(glyphs, id="price")
                 yield WattChart(glyphs, id="watts")
             with Vertical(id="side"):
                 yield FrontierChart(glyphs, id="frontier")
@@ -104,7 +108,9 @@ class Dashboard(OpensPages, Overruling):
                 yield Numbers(glyphs, id="numbers")
         yield WattRows(glyphs, id="boards")
         yield Summary(glyphs, id="summary")
-        yield LogTail(glyphs, id="log")
+        with Horizontal(id="bottom"):
+            yield LogTail(glyphs, id="log")
+            yield PlanBrief(glyphs, id="brief")
         yield StatusLine(glyphs, id="status")
         yield Footer(compact=True, show_command_palette=False)
         yield Static("please enlarge the terminal\n(36×12 or more)", id="enlarge")
@@ -176,7 +182,7 @@ class Dashboard(OpensPages, Overruling):
         self._tell_overruled(picture)
         self._tell_elsewhere(before, picture)
         if not self._covered:
-            self._draw(picture, anew=before is None or _shape(before) != _shape(picture))
+            self._draw(picture, anew=before is None or layout.shape(before) != layout.shape(picture))
         self._ask_past(picture)
 
     def _tell_elsewhere(self, before: Picture | None, picture: Picture) -> None:
@@ -215,6 +221,8 @@ class Dashboard(OpensPages, Overruling):
                 self.refresh_bindings()
             self._show_state()
             self._show_charts()
+            self.query_one(PriceStrip).show(picture)
+            self.query_one(PlanBrief).show(picture)
             self.query_one(Numbers).show(picture)
             self.query_one(WattRows).show(picture.status)
             self.query_one(StatusLine).show(picture.status.notices, words.last_event(picture))
@@ -252,12 +260,14 @@ class Dashboard(OpensPages, Overruling):
             return
         width, height = self.size
         banner = bool(words.banner(picture.status, picture.series))
-        self.query_one(StateBar).styles.height = _state_rows(width, height) + banner - picture.over
-        most = 16 if height >= 48 else 8 if height >= 34 else 2
+        self.query_one(StateBar).styles.height = layout.state_rows(width, height) + banner - picture.over
+        most = layout.boards_most(height)
         boards = self.query_one(WattRows)
         boards.with_heading = height >= 34
         boards.styles.height = WattRows.wanted(len(picture.status.gpus), width, most) + boards.with_heading
-        self.query_one(ForecastChart).with_axis = width < 64 or height < 21
+        forecast = self.query_one(ForecastChart)
+        forecast.with_axis, forecast.with_legend = width < 64 or height < 21, height >= layout.LEGEND_FROM
+        self.query_one(PriceStrip).display = picture.series.price is not None and height >= layout.LEGEND_FROM
         self.set_class(picture.over, "-over")
         # a job that was over before anyone looked has no series: its output is worth more than two empty charts
         self.set_class(picture.over and picture.series.watts is None, "-nocharts")
@@ -383,19 +393,3 @@ class Dashboard(OpensPages, Overruling):
             return
         self.past = PastLevels.of(answer)
         self._show_charts()
-
-
-def _shape(picture: Picture) -> tuple[object, ...]:
-    """What the layout depends on."""
-    return (
-        picture.over,
-        len(picture.status.gpus),
-        bool(words.banner(picture.status, picture.series)),
-    )
-
-
-def _state_rows(width: int, height: int) -> int:
-    """Rows of the state bar: a narrow one needs more of them for the same words."""
-    if width >= 64 and height < (34 if width >= 104 else 21):
-        return 2
-    return 3 if width >= 64 else 4

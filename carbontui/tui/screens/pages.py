@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from carbontui.tui.widgets.cells import CellRow
 
 
+class PageQuestion:
+    """A question that is asked again and again while a page shows what is answered."""
+
+    def __init__(self, feed: JobFeed, question: link.Request) -> None:
+        self._feed, self._question = feed, question
+        self.answer: link.Answer | None = None
+        self.fault = ""
+
+    async def again(self) -> None:
+        try:
+            self.answer, self.fault = await self._feed.request(self._question), ""
+        except link.LinkError as error:
+            self.fault = str(error)
+
+
 class OpensPages(Screen[str | None]):
     """What the pages need of the dashboard is named here."""
 
@@ -59,25 +74,39 @@ class OpensPages(Screen[str | None]):
     def action_sources(self) -> None:
         from carbontui.tui.screens.page_rows import source_rows
 
-        if self.picture is not None:
-            self._read("where the numbers come from", source_rows(self.picture, self.age_s()))
+        self._read_live("where the numbers come from", lambda: source_rows(self._newest(), self.age_s()))
 
     def action_abilities(self) -> None:
-        # open before the answer is there, or the next key would still be the dashboard's
-        page = self._read("boards, and what can be measured and done here", [[(" asking the supervisor …", "dim")]])
-        page.run_worker(self._fill_abilities(page))
-
-    async def _fill_abilities(self, page: Read) -> None:
         from carbontui.tui.screens.page_rows import ability_rows, board_rows
 
-        try:
-            answer = await self.feed.request(protocol.AbilitiesAsk(0))
-        except link.LinkError as error:
-            page.fill([[(f" {error}", "fault")]])
-            return
-        assert isinstance(answer, protocol.AbilitiesAnswer)
-        boards = board_rows(self.picture, self.glyphs) if self.picture is not None else []
-        page.fill([*boards, *ability_rows(answer)])
+        asked = PageQuestion(self.feed, protocol.AbilitiesAsk(0))
+
+        def rows() -> list[CellRow]:
+            told: list[CellRow] = [
+                [(f" {asked.fault or 'asking the supervisor …'}", "fault" if asked.fault else "dim")]
+            ]
+            if isinstance(asked.answer, protocol.AbilitiesAnswer):
+                told = ability_rows(asked.answer)
+            return [*board_rows(self._newest(), self.glyphs), *told]
+
+        self._read_live("boards, and what can be measured and done here", rows, asked)
+
+    def action_grid(self) -> None:
+        from carbontui.tui.screens.grid_rows import grid_rows
+
+        asked = PageQuestion(self.feed, protocol.GridAsk(0))
+
+        def rows() -> list[CellRow]:
+            known = asked.answer if isinstance(asked.answer, protocol.GridAnswer) else None
+            return grid_rows(self._newest(), known, asked.fault, self.glyphs)
+
+        self._read_live("the grid", rows, asked)
+
+    def _read_live(self, title: str, rows: Callable[[], list[CellRow]], asked: PageQuestion | None = None) -> None:
+        """A page that is open before anything is answered, or the next key would still be the dashboard's."""
+        if self.picture is not None:
+            page = self._read(title, rows())
+            page.renew(rows, asked)
 
     def _read(self, title: str, rows: list[CellRow]) -> Read:
         from carbontui.tui.screens.read import Read

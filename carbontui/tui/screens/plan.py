@@ -57,12 +57,12 @@ class PlanChart(ForecastChart):
 
 
 class SlotWords(Cells):
-    """Two rows: what the plan does there, and what it would cost otherwise."""
+    """What the plan does there, and what it would cost otherwise: a row each, two where it is narrow."""
 
     rows: list[CellRow] = []
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        return self.rows[:height]
+        return [line for row in self.rows for line in folded(row, width)[: max(1, height // 2)]]
 
 
 class Course(Cells):
@@ -84,6 +84,7 @@ class PlanPage(Screen[None]):
 
     CSS_PATH = "plan.tcss"
     AUTO_FOCUS = None
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (96, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (22, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,w", "leave", "back", id="plan_back", key_display="q", tooltip="Return to the dashboard"),
@@ -254,7 +255,7 @@ class PlanPage(Screen[None]):
         chart.show(picture, self._past(), None)
         slot = self.query_one(SlotWords)
         slot.rows = [plan_words.slot_row(*pointed, picture)] if pointed else [[(" no plan to ask about", "dim")]]
-        slot.rows.append([(f" {self._answer}", "preview" if self.marked() else "text")])
+        slot.rows.append([(" ", "text"), (self._answer, "preview" if self.marked() else "text")])
         slot.redraw()
         course = self.query_one(Course)
         course.rows = plan_words.course_rows(picture, course.content_size.width)

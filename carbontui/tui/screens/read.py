@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, Protocol
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,8 +14,16 @@ from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 from carbontui.tui.widgets.prompt import AskText, Prompt
 
+ASK_EVERY_S = 15.0
+DRAW_EVERY_S = 1.0
 TEXT_WIDTH_MOST = 100
 """Lines longer than this are hard to read."""
+
+
+class Asks(Protocol):
+    """A question whose answer the rows of a page are made of."""
+
+    async def again(self) -> None: ...
 
 
 class Page(Cells):
@@ -71,6 +80,8 @@ class Read(Screen[None]):
         super().__init__()
         self._title, self._all, self.glyphs = title, rows, glyphs
         self._wanted = ""
+        self._rows_of_now: Callable[[], list[CellRow]] | None = None
+        self._asked: Asks | None = None
 
     def compose(self) -> ComposeResult:
         page = Page(self.glyphs, id="page")
@@ -82,6 +93,19 @@ class Read(Screen[None]):
         self._all = rows
         self._narrow(self._wanted)
 
+    def renew(self, rows: Callable[[], list[CellRow]], asked: Asks | None = None) -> None:
+        """Show what `rows` gives from now on; `asked` is asked at once and every `ASK_EVERY_S`."""
+        self._rows_of_now, self._asked = rows, asked
+
+    def _draw_again(self) -> None:
+        if self._rows_of_now is not None and self.is_current:
+            self.fill(self._rows_of_now())
+
+    async def _ask(self) -> None:
+        if self._asked is not None:
+            await self._asked.again()
+            self._draw_again()
+
     def _narrow(self, wanted: str) -> None:
         self._wanted = wanted.strip().lower()
         page = self.query_one(Page)
@@ -91,6 +115,11 @@ class Read(Screen[None]):
 
     def on_mount(self) -> None:
         self._narrow("")
+        if self._asked is not None:
+            self.run_worker(self._ask(), group="ask", exclusive=True)
+            self.set_interval(ASK_EVERY_S, lambda: self.run_worker(self._ask(), group="ask", exclusive=True))
+        if self._rows_of_now is not None:
+            self.set_interval(DRAW_EVERY_S, self._draw_again)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return not self.query(Prompt)

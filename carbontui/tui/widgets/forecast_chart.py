@@ -1,6 +1,7 @@
 """Carbon intensity: the realised past, now, and the forecast with its band, each column in the colour of its level.
 
-Eighth blocks, because a slot is a step; a pause is hatched as well as coloured, so that it shows without colour.
+Eighth blocks, because a slot is a step: the mean solid, dots above it up to the upper end of the band. A pause is
+hatched as well as coloured, so that it shows without colour.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import math
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells, Ink
+from carbontui.tui.widgets.cells import CellRow, Cells, Ink, width_of
 from carbontui.tui.widgets.levels import PastLevels, planned, table
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
+
+KIND_WORDS = {"full": "full", "cap": "capped", "duty": "part of the time", "pause": "stands still"}
 
 
 class ForecastChart(Cells):
@@ -23,6 +26,7 @@ class ForecastChart(Cells):
     past: PastLevels | None = None
     preview: protocol.PlanView | None = None
     with_axis = False
+    with_legend = False
 
     def show(self, picture: Picture, past: PastLevels | None, preview: protocol.PlanView | None) -> None:
         self.picture, self.past, self.preview = picture, past, preview
@@ -37,7 +41,7 @@ class ForecastChart(Cells):
             told = "no grid data" if self.picture.over else "no grid data, so no shifting"
             return [*rows, [], [(" " * GUTTER + told, "dim")]]
         view = window(self.picture, width - GUTTER)
-        space = height - 1 - self.with_axis
+        space = height - 1 - self.with_axis - self.with_legend
         if space < 1:
             return rows
         now = view.column(self.picture.now_s)
@@ -45,12 +49,35 @@ class ForecastChart(Cells):
         plotted = plot(columns, space, now, self.glyphs)
         self._deadline(plotted, view)
         rows += with_scale(plotted, top)
-        return [*rows, axis(view, now)] if self.with_axis else rows
+        rows += [axis(view, now)] if self.with_axis else []
+        return [*rows, self._legend(self.picture, width)] if self.with_legend else rows
+
+    def _legend(self, picture: Picture, width: int) -> CellRow:
+        """What the columns mean, of what there is to see."""
+        plan, glyphs = self.preview or picture.plan, self.glyphs
+        infos = table(plan)
+        kinds = [infos[name].kind for name, _ in (plan.levels if plan else ()) if name in infos]
+        full, still, block = KIND_WORDS["full"], KIND_WORDS["pause"], glyphs.bar[8]
+        parts: list[tuple[str, Ink, str]] = [(block, "past", "so far")] if self.past or picture.over else []
+        parts += [
+            (block, words.KIND_STYLE[kind], KIND_WORDS[kind]) for kind in ("full", "cap", "duty") if kind in kinds
+        ]
+        parts += [] if plan or picture.over else [(block, "running", full)]
+        parts += [(glyphs.hatch, "hatch", still)] if any(kind in words.STILL for kind in kinds) else []
+        band = picture.series.intensity
+        if band is not None and band.lo_g != band.hi_g and not picture.over:
+            parts.append((glyphs.stipple, "past", "80 % band"))
+        parts += [(glyphs.dotted, "dim", "deadline")] if plan else []
+        row: CellRow = [(" " * GUTTER, "dim")]
+        for shape, ink, word in parts:
+            if width_of(row) + len(word) + 4 <= width:
+                row += [(shape, ink), (f" {word}   ", "dim")]
+        return row
 
     def _columns(self, band: protocol.Band, view: TimeScale, space: int) -> tuple[list[Column], float]:
         assert self.picture is not None
         start = units.from_iso(band.start)
-        mean, low, high = (means(v, start, band.step_s, view) for v in (band.mean_g, band.lo_g, band.hi_g))
+        mean, high = (means(v, start, band.step_s, view) for v in (band.mean_g, band.hi_g))
         now = view.column(self.picture.now_s)
         future_high = [h for h in high[now:] if h is not None] if now >= 0 else []
         top = top_of([m for m in mean if m is not None] + future_high)
@@ -71,7 +98,7 @@ class ForecastChart(Cells):
             ink = words.KIND_STYLE[info.kind] if info else unplanned
             columns.append(
                 Column(
-                    eighths(low[x], top, space) if low[x] is not None else tall,
+                    tall,
                     tall,
                     eighths(high[x], top, space),
                     ink,

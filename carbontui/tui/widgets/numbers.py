@@ -41,7 +41,7 @@ class Numbers(Cells):
         account = self._account(status)
         training = self._training(picture, width)
         if height < 4:
-            return [self._brief(status), *account[:2]][:height]
+            return [self._brief(status), self._brief_grams(status), *account[1:]][:height]
         head = [self.heading(width, "CO₂ and energy", "i: where from")]
         if height >= len(account) + len(training) + 2:
             return [*head, *account, self.heading(width, "training"), *training]
@@ -50,12 +50,17 @@ class Numbers(Cells):
 
     _width = 0
 
-    def _line(self, label: str, value: str, mark: str = "", note: str = "", ink: str = "text") -> CellRow:
+    def _line(
+        self, label: str, value: str, mark: str = "", note: str = "", ink: str = "text", short: str = ""
+    ) -> CellRow:
+        """`short` stands where there is no room for the note."""
+        room = self._width - _LABEL - _VALUE - 4
+        note = note if len(note) <= room else short if len(short) <= room else ""
         return [
             (f" {label:<{_LABEL}}", "dim"),
             (f"{value:>{_VALUE}}", ink),
             (f" {mark:<1}", "dim"),
-            (f" {note}" if len(note) <= self._width - _LABEL - _VALUE - 4 else "", ink if ink != "text" else "dim"),
+            (f" {note}" if note else "", ink if ink != "text" else "dim"),
         ]
 
     def _account(self, status: protocol.Status) -> list[CellRow]:
@@ -65,17 +70,20 @@ class Numbers(Cells):
         if end is not None:
             rows.append(self._line("at end", units.fmt_grams(end.gco2_g), "F", _band(end)))
             if end.run_now_g is not None:
-                rows.append(self._line("run now", units.fmt_grams(end.run_now_g), "F", *_against(end)))
+                told, ink = _against(end)
+                short = told.rpartition(", ")[2]
+                rows.append(self._line("run now", units.fmt_grams(end.run_now_g), "F", told, ink, short))
         grams = "–" if status.gco2_g is None else units.fmt_grams(status.gco2_g)
         mark = m(status, "gco2_g") if status.gco2_g is not None else ""
         avoided = status.avoided_g
         if avoided is None or end is None:
             rows.append(self._line("so far", grams, mark, "CO₂ emitted"))
         else:
-            side = "ahead of" if avoided >= 0 else "behind"
-            even = abs(avoided) < units.LEAST_G
+            side, even = ("ahead of" if avoided >= 0 else "behind"), abs(avoided) < units.LEAST_G
             told = "as run-now" if even else f"{units.fmt_grams(abs(avoided))} {side} run-now"
-            rows.append(self._line("so far", grams, mark, told))
+            rows.append(
+                self._line("so far", grams, mark, told, short=told.removesuffix(" run-now").removesuffix(" of"))
+            )
             if not even and avoided < 0 and end.avoided_g is not None and end.avoided_g > 0:
                 rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses are paid first, gained back later", "dim")])
         if end is None:
@@ -113,6 +121,17 @@ class Numbers(Cells):
             done = f"step {words.count(status.step)}"
         watts = "" if status.power_w is None else f"{units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')}"
         return spread(self._width, [(f" {done}", "text")], [(watts.strip() + " ", "text")])
+
+    def _brief_grams(self, status: protocol.Status) -> CellRow:
+        """CO2 so far and at the end on one row."""
+        far = (
+            "–"
+            if status.gco2_g is None
+            else f"{units.fmt_grams(status.gco2_g)} {words.mark(status, 'gco2_g')}".rstrip()
+        )
+        end = status.at_end
+        last: CellRow = [] if end is None else [("at end ", "dim"), (f"{units.fmt_grams(end.gco2_g)} F ", "text")]
+        return spread(self._width, [(" CO₂ so far ", "dim"), (far, "text")], last)
 
     def _training(self, picture: Picture, width: int) -> list[CellRow]:
         status = picture.status

@@ -44,12 +44,11 @@ def _cell(column: Column, row: int, is_now: bool, glyphs: Glyphs) -> tuple[str, 
         ink = column.ink if column.solid > base else soft_ink
         if column.hatched:
             ink = f"{ink}/hatch-back"
-        elif column.band >= base + 4:
-            ink = f"{ink}/band"
     elif column.hatched:
         char, ink = glyphs.hatch, "hatch"
     elif column.band > base:
-        char, ink = (glyphs.bar[min(8, column.band - base)], "band") if glyphs.braille else ("'", "faint")
+        # dots, so that the height that is read is that of the mean
+        char, ink = (glyphs.stipple, "past") if column.band >= base + 4 else (" ", "text")
     else:
         char, ink = " ", "text"
     if is_now:

@@ -276,3 +276,22 @@ def band(outlook: Outlook) -> protocol.Band:
         source=outlook.source,
         how=outlook.how,
     )
+
+
+def prices(outlook: Outlook) -> protocol.PriceSlots | None:
+    """The prices of the outlook as charts draw them; None where none is known."""
+    if outlook.currency is None or all(value is None for value in outlook.price):
+        return None
+
+    def short(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
+        return tuple(None if value is None else round(value, 5) for value in values)
+
+    return protocol.PriceSlots(
+        start=units.iso(outlook.start_s),
+        step_s=outlook.step_s,
+        mean=short(outlook.price),
+        lo=short(outlook.price_lo),
+        hi=short(outlook.price_hi),
+        currency=outlook.currency,
+        source=outlook.price_source,
+    )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from carbontui.grid import opening
 from carbontui.grid.feed import Feed
+from carbontui.grid.live import SourceState
 from carbontui.grid.types import Outlook
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
@@ -73,6 +74,11 @@ class GridReader:
     def note(self) -> str:
         """One line on what is wrong with the grid's values, or ''."""
         return self._feed.note
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """Every source of the zone in the order it is tried."""
+        return self._feed.sources
 
     def _now_s(self) -> float:
         return self._cell.state.clock.at_wall(time.time())

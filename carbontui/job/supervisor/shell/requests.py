@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from carbontui import protocol, units
+from carbontui.grid.live import SourceState
 from carbontui.grid.types import Outlook
 from carbontui.job import runlog, store
 from carbontui.job.supervisor.core import capabilities, commands, shown, status
@@ -57,6 +58,7 @@ class Requests:
         perform: Callable[[Iterable[Effect]], None],
         wake: Callable[[], None],
         rank_left: Callable[[], None] = lambda: None,
+        sources: Callable[[], tuple[SourceState, ...]] = tuple,
     ) -> None:
         self._cell = cell
         self._history = history
@@ -72,8 +74,9 @@ class Requests:
         self._perform = perform
         self._wake = wake
         self._rank_left = rank_left
+        self._sources = sources
         self._losses = LossHistory()
-        self._band: tuple[Outlook | None, protocol.Band | None] = (None, None)
+        self._band: tuple[Outlook | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
         self._plan: protocol.PlanView | None = None
         self.told: protocol.Status | None = None
         """The Status of the last tick."""
@@ -110,7 +113,8 @@ class Requests:
         state, seen = self._cell.state, self._look()
         told = self.told or self._describe(state, seen)
         if self._band[0] is not state.outlook:
-            self._band = (state.outlook, status.band(state.outlook) if state.outlook else None)
+            known = state.outlook
+            self._band = (known, *((status.band(known), status.prices(known)) if known else (None, None)))
         self._losses.add(told.loss)
         series = protocol.ChartSeries(
             now=units.iso(seen.now_s),
@@ -118,6 +122,7 @@ class Requests:
             intensity=self._band[1],
             loss=self._losses.values(),
             replay_speed=state.clock.speed if state.clock.replay else None,
+            price=self._band[2],
         )
         view = shown.view(state, seen.now_s)
         if view != self._plan:
@@ -138,6 +143,20 @@ class Requests:
 
     def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
         return capabilities.answer(self._cell.state, self._look(), ask)
+
+    def grid(self, ask: protocol.GridAsk) -> protocol.GridAnswer:
+        outlook = self._cell.state.outlook
+        found = tuple(
+            protocol.GridSource(
+                source.title,
+                source.state,
+                source.signal,
+                None if source.fetched_at_s is None else units.iso(source.fetched_at_s),
+                units.printable(source.note),
+            )
+            for source in self._sources()
+        )
+        return protocol.GridAnswer(ask.id, found, *((outlook.note, outlook.moved) if outlook else ()))
 
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
         return runlog.read(Path(self._cell.state.spec.log), ask)

@@ -91,6 +91,7 @@ class Answering(Protocol):
     async def events(self, ask: protocol.EventsAsk) -> protocol.EventsAnswer | protocol.Refused: ...
 
     def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer: ...
+    def grid(self, ask: protocol.GridAsk) -> protocol.GridAnswer: ...
 
 
 class Server:
@@ -262,6 +263,8 @@ class Server:
             self._spawn(peer, self._events(peer, message))
         elif isinstance(message, protocol.AbilitiesAsk):
             peer.send(self.answers.abilities(message))
+        elif isinstance(message, protocol.GridAsk):
+            peer.send(self.answers.grid(message))
 
     def _spawn(self, peer: Peer, work: object) -> None:
         if len(peer.tasks) >= 32:

@@ -1,0 +1,134 @@
+"""What stands on the page of the grid: values so far and ahead, price, how good forecasts were, and every source."""
+
+from __future__ import annotations
+
+from carbontui import protocol, units
+from carbontui.tui import words
+from carbontui.tui.glyphs import Glyphs
+from carbontui.tui.picture import Picture
+from carbontui.tui.widgets.cells import CellRow
+from carbontui.tui.widgets.price_strip import trend_words, value_at
+
+CELLS = 42
+"""Columns of a row of values."""
+WINDOW_S = 4 * 3600.0
+"""How long a stretch the cleanest hours are looked for."""
+STATE_INK = {"answers": "running", "fallback": "dim", "not asked": "dim", "needs key": "dim"}
+
+
+def grid_rows(picture: Picture, answer: protocol.GridAnswer | None, fault: str, glyphs: Glyphs) -> list[CellRow]:
+    """`answer` is None while it is asked, or where it cannot be had: `fault` says why."""
+    return [
+        *_intensity_rows(picture, answer, glyphs),
+        *_price_rows(picture, glyphs),
+        *_error_rows(picture.status),
+        *_source_rows(answer, fault, picture.now_s),
+    ]
+
+
+def _label(text: str) -> tuple[str, str]:
+    return f"{text:<12} ", "dim"
+
+
+def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs: Glyphs) -> list[CellRow]:
+    band, status, now_s = picture.series.intensity, picture.status, picture.now_s
+    rows: list[CellRow] = [[("carbon intensity", "title")]]
+    if band is None:
+        return [*rows, [_label("now"), ("no grid data: work is not shifted in time", "warning")]]
+    signal = words.SIGNALS.get(band.signal, band.signal)
+    told = "–" if status.intensity is None else f"{status.intensity.value_g_per_kwh:.0f} g/kWh"
+    mark = words.mark(status, "intensity")
+    rows.append([_label("now"), (f"{told} {mark}".rstrip(), "strong"), (f"  {band.zone} · {signal}", "text")])
+    known = status.provenance.get("intensity")
+    if known is not None:
+        rows.append([_label("from"), (f"{known.how}: {known.source}", "text")])
+    start = units.from_iso(band.start)
+    past, ahead = band.mean_g[: band.realised], band.mean_g[band.realised :]
+    top = max((value for value in band.mean_g if value is not None), default=1.0)
+    day = round(86400.0 / band.step_s)
+    for label, values, begins in (
+        ("so far", past[-day:], start + max(0, len(past) - day) * band.step_s),
+        ("expected", ahead[:day], start + band.realised * band.step_s),
+    ):
+        if any(value is not None for value in values):
+            ends = begins + len(values) * band.step_s
+            when = f"{words.clock(begins, now_s)} to {words.clock(ends, now_s)}"
+            rows.append([_label(label), (_bars(values, top, glyphs), "past" if label == "so far" else "running")])
+            rows.append([_label(""), (f"{when}: {_spread(values)}", "text")])
+    if cleanest := _cleanest(band, now_s):
+        rows.append([_label("cleanest"), (cleanest, "text")])
+    if answer is not None and answer.moved:
+        rows.append([_label("moved by"), (answer.moved, "text")])
+    return rows
+
+
+def _bars(values: tuple[float | None, ...], top: float, glyphs: Glyphs) -> str:
+    """A row of bars from zero to `top`, a mean of equal time each."""
+    count = min(CELLS, len(values))
+    told = ""
+    for cell in range(count):
+        part = values[round(cell * len(values) / count) : round((cell + 1) * len(values) / count)]
+        held = [value for value in part if value is not None]
+        tall = max(1, min(8, round(sum(held) / len(held) / top * 8))) if held and top > 0 else 0
+        told += glyphs.bar[tall]
+    return told
+
+
+def _spread(values: tuple[float | None, ...]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{min(known):.0f} to {max(known):.0f}, mean {sum(known) / len(known):.0f} g/kWh"
+
+
+def _cleanest(band: protocol.Band, now_s: float) -> str:
+    """'Thu 12:00 to 16:00: 163 g/kWh': the cleanest hours that are expected."""
+    slots, start = max(1, round(WINDOW_S / band.step_s)), units.from_iso(band.start)
+    found: tuple[float, int] | None = None
+    for first in range(band.realised, len(band.mean_g) - slots + 1):
+        values = [value for value in band.mean_g[first : first + slots] if value is not None]
+        if len(values) == slots and (found is None or sum(values) / slots < found[0]):
+            found = sum(values) / slots, first
+    if found is None:
+        return ""
+    at = start + found[1] * band.step_s
+    hours = units.fmt_duration(slots * band.step_s)
+    return f"{hours} from {words.clock(at, now_s)} on: {found[0]:.0f} g/kWh expected"
+
+
+def _price_rows(picture: Picture, glyphs: Glyphs) -> list[CellRow]:
+    prices = picture.series.price
+    if prices is None:
+        return []
+    now = value_at(prices, picture.now_s)
+    told = "–" if now is None else f"{now:.3f} {prices.currency}/kWh"
+    return [
+        [],
+        [("price", "title")],
+        [_label("now"), (told, "strong"), (f"  {trend_words(prices, picture.now_s)}", "text")],
+        [_label("from"), (prices.source, "text")],
+    ]
+
+
+def _error_rows(status: protocol.Status) -> list[CellRow]:
+    """The forecasts of this machine against what came."""
+    rows: list[CellRow] = [[], [("forecasts here against what came", "title")]]
+    if not status.forecast_errors:
+        return [*rows, [(" too few have been judged yet", "dim")]]
+    for one in status.forecast_errors:
+        naive = "" if one.naive is None else f" (the same hour of the day before: {one.naive:.0%})"
+        held = "" if one.coverage is None else f"; the 80 % band held {one.coverage:.0%}"
+        rows.append([_label(f"{one.lead_h} h ahead"), (f"off by {one.error:.0%}", "strong")])
+        rows[-1].append((f"{naive}{held} of {one.hours} hours", "text"))
+    return rows
+
+
+def _source_rows(answer: protocol.GridAnswer | None, fault: str, now_s: float) -> list[CellRow]:
+    rows: list[CellRow] = [[], [("sources, in the order they are tried", "title")]]
+    if answer is None:
+        return [*rows, [(f" {fault or 'asking the supervisor …'}", "fault" if fault else "dim")]]
+    for one in answer.sources:
+        age = "" if one.fetched is None else f" {units.fmt_duration(max(0.0, now_s - units.from_iso(one.fetched)))} ago"
+        rows.append([(f"{one.title:<28} ", "text"), (f"{one.state}{age}", STATE_INK.get(one.state, "warning"))])
+        rows[-1].append((f"  {one.note}" if one.note else "", "dim"))
+    if answer.note:
+        rows.append([("! ", "warning"), (answer.note, "text")])
+    return rows

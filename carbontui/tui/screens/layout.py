@@ -1,0 +1,31 @@
+"""What the dashboard's layout depends on, and the heights that follow from it; the rest is in its sheet."""
+
+from __future__ import annotations
+
+from carbontui.tui import words
+from carbontui.tui.picture import Picture
+
+LEGEND_FROM = 34
+"""Rows of a terminal that has room for the legend of the chart and for the price."""
+
+
+def shape(picture: Picture) -> tuple[object, ...]:
+    """While this and the size stay, nothing moves."""
+    return (
+        picture.over,
+        len(picture.status.gpus),
+        bool(words.banner(picture.status, picture.series)),
+        picture.series.price is None,
+    )
+
+
+def state_rows(width: int, height: int) -> int:
+    """Rows of the state bar: a narrow one needs more of them for the same words."""
+    if width >= 64 and height < (34 if width >= 104 else 21):
+        return 2
+    return 3 if width >= 64 else 4
+
+
+def boards_most(height: int) -> int:
+    """Rows that the boards may take."""
+    return 16 if height >= 48 else 8 if height >= 34 else 2

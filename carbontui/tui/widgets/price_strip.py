@@ -1,0 +1,70 @@
+"""The price of electricity on the time axis of the charts above and below it: one row, and where it goes from here."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from carbontui import protocol, units
+from carbontui.tui.picture import Picture
+from carbontui.tui.widgets.cells import CellRow, Cells, Ink
+from carbontui.tui.widgets.scale import GUTTER, means, window
+
+TREND_S = 3 * 3600.0
+"""How far ahead is looked for the trend."""
+SAME = 0.05
+"""Of the day's spread: a smaller change is none."""
+
+
+class PriceStrip(Cells):
+    """`show(picture)`; the lowest price of the axis is the lowest bar, zero stands within where prices go below it."""
+
+    picture: Picture | None = None
+
+    def show(self, picture: Picture) -> None:
+        self.picture = picture
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        picture = self.picture
+        prices = picture.series.price if picture is not None else None
+        if picture is None or prices is None:
+            return []
+        now = value_at(prices, picture.now_s)
+        left = "price" if now is None else f"price  {now:.3f} {prices.currency}/kWh"
+        view = window(picture, width - GUTTER)
+        shown = means(prices.mean, units.from_iso(prices.start), prices.step_s, view)
+        known = [value for value in shown if value is not None]
+        low, high = min([0.0, *known]), max(known, default=1.0)
+        at = view.column(picture.now_s)
+        cells: list[tuple[str, Ink]] = []
+        for x, value in enumerate(shown):
+            tall = 0 if value is None else 1 + round((value - low) / ((high - low) or 1.0) * 7)
+            below = value is not None and value < 0
+            ink = "past" if x < at else "unloaded" if below else "warning"
+            cells.append((self.glyphs.now, "now") if x == at else (self.glyphs.bar[tall], ink))
+        told = self.heading(width, left, trend_words(prices, picture.now_s))
+        return [told, [(f"{high:>{GUTTER - 1}.2f} ", "dim"), *cells]]
+
+
+def value_at(prices: protocol.PriceSlots, at_s: float) -> float | None:
+    index = int((at_s - units.from_iso(prices.start)) // prices.step_s)
+    return prices.mean[index] if 0 <= index < len(prices.mean) else None
+
+
+def trend_words(prices: protocol.PriceSlots, now_s: float) -> str:
+    """'0.081 to 0.352 today, rising': the spread of the local day, and the next hours against now."""
+    midnight = datetime.fromtimestamp(now_s).replace(hour=0, minute=0, second=0, microsecond=0)
+    start_s, end_s = midnight.timestamp(), (midnight + timedelta(days=1)).timestamp()
+    begun, step = units.from_iso(prices.start), prices.step_s
+    today = [v for i, v in enumerate(prices.mean) if v is not None and start_s <= begun + i * step < end_s]
+    now = value_at(prices, now_s)
+    soon = [value_at(prices, now_s + i * step) for i in range(1, round(TREND_S / step) + 1)]
+    ahead = [value for value in soon if value is not None]
+    if not today or now is None:
+        return ""
+    told = f"{min(today):.3f} to {max(today):.3f} today"
+    if not ahead:
+        return told
+    change = sum(ahead) / len(ahead) - now
+    same = abs(change) <= SAME * ((max(today) - min(today)) or abs(now))
+    return f"{told}, {'steady' if same else 'rising' if change > 0 else 'falling'}"
