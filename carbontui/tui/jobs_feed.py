@@ -41,6 +41,8 @@ class JobsFeed:
         self._lost: set[str] = set()
         self._errors: dict[str, str] = {}
         self.seen: Seen | None = None
+        self.looked = asyncio.Event()
+        """Set once the jobs are known."""
 
     def jobs(self) -> tuple[ListedJob, ...]:
         """Every job with the newest that is known of it."""
@@ -58,6 +60,7 @@ class JobsFeed:
                 self.seen = await asyncio.to_thread(self._once)
                 self._follow({target.job: target for target in self.seen.jobs if not target.over})
                 self._changed()
+                self.looked.set()
                 await asyncio.sleep(LOOK_EVERY_S)
         finally:
             self._follow({})

@@ -11,6 +11,7 @@ from pathlib import Path
 from fake import FakeSupervisor, past_levels
 from textual.message import Message
 from textual.pilot import Pilot
+from textual.screen import Screen
 
 from carbontui import protocol, units
 from carbontui.tui.app import CarbonApp
@@ -25,8 +26,14 @@ def target(socket: Path) -> Target:
     return Target("k7q2mz", "charlm", socket)
 
 
-def app_on(socket: Path, glyphs: Glyphs = BLOCKS, readonly: bool = False, theme: str = "carbon-dark") -> CarbonApp:
-    app = CarbonApp(lambda: Dashboard(target(socket), glyphs, readonly=readonly, monotonic=lambda: 0.0))
+def app_on(
+    socket: Path,
+    glyphs: Glyphs = BLOCKS,
+    readonly: bool = False,
+    theme: str = "carbon-dark",
+    table: Callable[[], Screen[str | None]] | None = None,
+) -> CarbonApp:
+    app = CarbonApp(lambda: Dashboard(target(socket), glyphs, readonly=readonly, table=table, monotonic=lambda: 0.0))
     app.theme = theme
     return app
 

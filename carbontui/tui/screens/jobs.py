@@ -128,6 +128,10 @@ class Jobs(Screen[str | None]):
         """Whether the jobs are known by now."""
         return self.feed.seen is not None
 
+    async def settle(self) -> None:
+        """The jobs are known: the next key moves among them."""
+        await self.feed.looked.wait()
+
     # --- what arrives ---
 
     def _something_new(self) -> None:
