@@ -22,7 +22,9 @@ BINDINGS: list[BindingType] = [
     Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Every key, and what the marks say"),
     Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
     Binding("p", "pause", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
+    Binding("P", "pause_for", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
     Binding("b", "boost", "boost", id="boost", tooltip="Run flat out, whatever the plan says, until cleared"),
+    Binding("B", "boost_for", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
     Binding("r", "resume", "resume", id="resume", tooltip="Resume the plan: clear what a person said"),
     Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),
     Binding("left", "budget(-1)", "budget", id="tighter", key_display="←→", tooltip="A tighter budget"),
@@ -53,8 +55,6 @@ BINDINGS: list[BindingType] = [
         "G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, how good forecasts were"
     ),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
-    Binding("P", "pause_for", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
-    Binding("B", "boost_for", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
 ]
 
 

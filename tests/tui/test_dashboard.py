@@ -447,22 +447,6 @@ async def test_the_terminals_own_palette_never_paints_words_in_bright_black(stag
         assert not hidden, hidden
 
 
-async def test_no_panel_changes_place_while_the_state_and_the_size_stay(stage: Any) -> None:
-    """The frontier comes and goes with every plan made; what stands beneath it must not jump."""
-    async with stage() as s:
-        frontier = s.fake.snap.frontier
-
-        def places() -> dict[str | None, Any]:
-            return {widget.id: widget.region for widget in s.dashboard.walk_children() if widget.id}
-
-        before = places()
-        for shown in (None, structs.replace(frontier, points=frontier.points[:1], chosen=0), frontier):
-            s.fake.push(frontier=shown)
-            seen = s.dashboard.picture.seq
-            await s.until(lambda seen=seen: s.dashboard.picture.seq > seen)
-            assert places() == before
-
-
 async def test_a_flat_frontier_is_drawn_flat_and_its_axis_names_times(stage: Any) -> None:
     async with stage() as s:
         frontier = s.fake.snap.frontier

@@ -154,6 +154,26 @@ async def test_a_second_of_a_running_job_costs_at_most_two_kilobytes(tmp_path: P
         assert 100 < spent <= 2000
 
 
+async def test_a_page_opens_for_twelve_kilobytes_and_then_costs_what_changes(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (fake, terminal):
+        await settled(terminal)
+        assert len(terminal.seen) <= 25_000
+        for n, key in enumerate(("?", "w", "d"), 1):
+            before = len(terminal.seen)
+            os.write(terminal.master, key.encode())
+            await terminal.until(lambda before=before: len(terminal.seen) > before + 1000)
+            await terminal.quiet(1.5)
+            opened = len(terminal.seen)
+            tick(fake, n)
+            await terminal.quiet(1.5)
+            assert opened - before <= 12_000 and len(terminal.seen) - opened <= 1500, key
+            before = len(terminal.seen)
+            os.write(terminal.master, b"\x1b")
+            await terminal.until(lambda before=before: len(terminal.seen) > before + 1000)
+            await terminal.quiet(1.5)
+            assert len(terminal.seen) - before <= 12_000, f"back from {key}"
+
+
 async def test_nothing_new_costs_nothing(tmp_path: Path) -> None:
     async with shown(tmp_path) as (fake, terminal):
         await settled(terminal)

@@ -36,6 +36,8 @@ def _shapes(glyphs: Glyphs) -> list[tuple[str, str, str]]:
         (glyphs.hatch * 3, "hatch", "the training stands still: paused, unloaded or not started"),
         (glyphs.bar[8], "running", "flat out"),
         (glyphs.bar[8], "capped", "capped, or running a share of the time"),
+        (glyphs.bar[8], "beyond", "hours after the work is done"),
+        (glyphs.stipple, "past", "from the mean up to the upper end of the forecast's 80 % band"),
         (glyphs.dotted, "dim", "the deadline"),
         (glyphs.dash * 2, "capped", "watts: the cap"),
         (glyphs.dash * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),

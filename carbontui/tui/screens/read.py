@@ -39,8 +39,11 @@ class Page(Cells):
         self.top = max(0, min(self.top, len(lines) - (height - 2)))
         shown = lines[self.top : self.top + height - 2]
         last = self.top + len(shown)
-        part = f"{self.top + 1}-{last} of {len(lines)} · up and down" if len(lines) > len(shown) else ""
-        right = " · ".join(filter(None, (self.found, part, "esc returns")))
+        part = f"{self.top + 1}-{last} of {len(lines)}" if len(lines) > len(shown) else ""
+        moves = f"{part} · up and down" if part else ""
+        room = width - len(self.title) - 4
+        rights = (" · ".join(filter(None, (self.found, moves, "esc returns"))), part or "esc returns", "")
+        right = next(words for words in rights if len(words) <= room or not words)
         return [spread(width, [(f" {self.title}", "strong")], [(f"{right} ", "dim")]), [], *shown]
 
     def lines(self, width: int) -> list[CellRow]:

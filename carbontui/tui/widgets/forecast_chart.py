@@ -68,6 +68,8 @@ class ForecastChart(Cells):
         if band is not None and band.lo_g != band.hi_g and not picture.over:
             parts.append((glyphs.stipple, "past", "80 % band"))
         parts += [(glyphs.dotted, "dim", "deadline")] if plan else []
+        if plan and band is not None and units.from_iso(plan.finish) < window(picture, width - GUTTER).end_s:
+            parts.append((block, "beyond", "after the end"))
         row: CellRow = [(" " * GUTTER, "dim")]
         for shape, ink, word in parts:
             if width_of(row) + len(word) + 4 <= width:

@@ -29,6 +29,10 @@ class TimeScale:
     def time(self, column: int) -> float:
         return self.start_s + column * self.span_s
 
+    @property
+    def end_s(self) -> float:
+        return self.time(self.columns)
+
 
 def window(picture: Picture, columns: int) -> TimeScale:
     """The whole job from its start to its deadline; without a plan, what is known of the grid."""
