@@ -73,6 +73,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "calibrate": "calibrate",
         "capd": "capd",
         "site": "site",
+        "fleet": "fleet",
         "completion": "completion",
         "serve": "serve",
     },

@@ -26,7 +26,7 @@ ROOMS = {
     "job": {"cluster", "site", "grid", "power", "plan", "account", "protocol", "client"},
     "cluster": {"power"},
     "site": set(),
-    "fleet": set(),
+    "fleet": {"cluster"},
     "grid": set(),
     "power": set(),
     "plan": set(),

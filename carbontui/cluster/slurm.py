@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 ASK_S = 20.0
 KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF"})
@@ -16,11 +16,31 @@ class SlurmError(RuntimeError):
 
 def ask(*command: str, environment: Mapping[str, str] | None = None) -> str:
     """The standard output of a command of Slurm. Raises SlurmError."""
+    done = _run(command, environment=environment)
+    if done.returncode:
+        said = " ".join(done.stderr.split())[:300] or f"ended with {done.returncode}"
+        raise SlurmError(f"{command[0]}: {said}")
+    return done.stdout
+
+
+def orders(lines: Iterable[str]) -> list[str]:
+    """Give scontrol many orders at once; what it said of those that it refused. Raises SlurmError where none can have
+    been carried out."""
+    done = _run(("scontrol",), stdin="".join(f"{line}\n" for line in lines))
+    refused = [" ".join(line.split()) for line in done.stderr.splitlines() if line.strip()]
+    if any("contact slurm controller" in line or "authentication" in line.lower() for line in refused):
+        raise SlurmError(f"scontrol: {refused[0][:300]}")
+    return refused
+
+
+def _run(
+    command: Sequence[str], *, environment: Mapping[str, str] | None = None, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             text=True,
             errors="replace",
@@ -31,10 +51,6 @@ def ask(*command: str, environment: Mapping[str, str] | None = None) -> str:
         raise SlurmError(f"{command[0]}: not found; this needs a machine with Slurm's commands") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmError(f"{command[0]}: {error}") from None
-    if done.returncode:
-        said = " ".join(done.stderr.split())[:300] or f"ended with {done.returncode}"
-        raise SlurmError(f"{command[0]}: {said}")
-    return done.stdout
 
 
 def in_step(environment: Mapping[str, str]) -> bool:

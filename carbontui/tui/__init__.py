@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from carbontui.tui.glyphs import Glyphs
     from carbontui.tui.jobs_feed import Seen
+    from carbontui.tui.queue_list import QueueSeen
     from carbontui.tui.screens.dashboard import Dashboard
     from carbontui.tui.screens.jobs import Jobs
+    from carbontui.tui.screens.queue import Queue
     from carbontui.tui.target import Target
 
 
@@ -55,6 +57,29 @@ def jobs(look: Callable[[], Seen], *, readonly: bool = False, ascii: bool = Fals
     from carbontui.tui.app import CarbonApp
 
     CarbonApp(_table(look, terminal.glyphs(ascii), readonly=readonly)).run(mouse=mouse)
+    return 0
+
+
+def queue(look: Callable[[], QueueSeen], *, readonly: bool = False, ascii: bool = False) -> int:
+    """The queue of a cluster until the person leaves it; a job is opened from it and returns to it. Returns 0."""
+    from carbontui.tui import terminal
+
+    terminal.prefer_still()
+    from carbontui.tui.app import CarbonApp
+
+    glyphs = terminal.glyphs(ascii)
+
+    def page(target: Target) -> Dashboard:
+        from carbontui.tui.screens.dashboard import Dashboard
+
+        return Dashboard(target, glyphs, readonly=readonly, from_table=True)
+
+    def first() -> Queue:
+        from carbontui.tui.screens.queue import Queue
+
+        return Queue(look, glyphs, page)
+
+    CarbonApp(first).run()
     return 0
 
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from carbontui import units
+from carbontui.verbs import ahead as ahead_of
 from carbontui.verbs.failure import Failure
-from carbontui.verbs.place import sure_zone
+from carbontui.verbs.site import watts as watts_of
 
 if TYPE_CHECKING:
     from carbontui.fleet.window import StartWindow
@@ -34,6 +33,7 @@ AT_ONCE_S = 60.0
 @click.option("--budget", default="2x", show_default=True, help='When it must be done: 1.8x, 18h or "fri 09:00".')
 @click.option("--zone", help="Grid zone of the cluster, like DE.")
 @click.option("--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV instead.")
+@click.option("--watts", help="What it draws while it runs, all its nodes, like 2.8kW: for `carbontui fleet`.")
 @click.option("--strict", is_flag=True, help="Have Slurm remove or end it at the deadline (sbatch --deadline).")
 @click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
@@ -43,6 +43,7 @@ def submit(
     budget: str,
     zone: str | None,
     grid_file: str | None,
+    watts: str | None,
     strict: bool,
     dry_run: bool,
     as_json: bool,
@@ -79,7 +80,10 @@ def submit(
         "deadline": units.iso(deadline),
         "mean_g_per_kwh": round(window.mean_g, 1),
         "now_g_per_kwh": round(window.now_g, 1),
+        "work_s": round(work_s),
     }
+    if watts:
+        noted["watts"] = watts_of(watts, "--watts")
     options.append(f"--comment=carbontui:{json.dumps(noted)}")
     command = [*options, *arguments]
     job = ""
@@ -105,43 +109,11 @@ def _window(
 
     ahead = min(AHEAD_MOST_S, max(deadline_s - now, work_s) + window.STEP_S)
     start = now // window.STEP_S * window.STEP_S
-    mean, start, source = (
-        _recorded(grid_file, start, start + ahead) if grid_file else _expected(zone, now, ahead, window.STEP_S)
-    )
+    mean, start, source = ahead_of.intensity(zone, grid_file, start, ahead, window.STEP_S)
     found = window.best(mean, start, window.STEP_S, now_s=now, work_s=work_s, deadline_s=deadline_s)
     if found is None:
         raise Failure(f"nothing is known of the grid until then ({source}); submit it with sbatch", 3)
     return found, source
-
-
-def _recorded(path: str, start_s: float, end_s: float) -> tuple[Sequence[float | None], float, str]:
-    """The rows of a file as slots from `start_s` on."""
-    from carbontui.backtest.assumed_job import Grid
-    from carbontui.fleet.window import STEP_S
-    from carbontui.grid import recorded
-
-    try:
-        grid = Grid(recorded.load(Path(path)))
-        edges = [start_s + i * STEP_S for i in range(int((min(end_s, grid.end_s) - start_s) // STEP_S) + 1)]
-        return grid.slots(edges), start_s, path
-    except (ValueError, IndexError) as error:
-        raise Failure(f"--grid: {path}: does not tell of the hours from now on ({error})", 2) from None
-
-
-def _expected(zone: str | None, now: float, ahead_s: float, step_s: float) -> tuple[Sequence[float | None], float, str]:
-    """What is expected of the zone."""
-    from carbontui.grid import opening, settings
-
-    place = sure_zone(zone or os.environ.get("CARBONTUI_ZONE"))
-    try:
-        feed = opening.open_feed(place.key, settings=opening.settings(), now=time.time)
-    except (settings.KeyFileError, ValueError) as error:
-        raise Failure(str(error), 2) from None
-    asyncio.run(feed.refresh())
-    seen = feed.outlook(now, 0.0, ahead_s, step_s)
-    if seen is None:
-        raise Failure(f"nothing is known of the grid of {place.key}; submit it with sbatch", 3)
-    return seen.mean, seen.start_s, f"{seen.source} ({seen.how})"
 
 
 def _words(

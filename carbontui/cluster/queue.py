@@ -1,0 +1,209 @@
+"""Slurm's queue and machine, read with its commands; what a job of ours says of itself in its comment."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import re
+import time
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from carbontui import units
+from carbontui.cluster import slurm
+
+MARK = "carbontui:"
+"""Begins the comment of a job that carbontui submitted."""
+SEPARATOR = "\x1f"
+COLUMNS = ("%i", "%T", "%u", "%D", "%C", "%b", "%S", "%e", "%l", "%Q", "%r", "%N", "%j", "%k")
+RUNS = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
+OUT = ("down", "drain", "fail", "maint", "unknown", "power")
+DAY_S = 86400.0
+
+
+class JobNote(NamedTuple):
+    """What `submit` noted in a job's comment; `fault` says why a comment of ours cannot be used."""
+
+    work_s: float | None = None
+    deadline_s: float | None = None
+    watts: float | None = None
+    """Of all its boards and nodes while it runs."""
+    chain: str | None = None
+    fault: str = ""
+
+    @property
+    def movable(self) -> bool:
+        """Whether it asked to be begun when that is best."""
+        return self.work_s is not None and self.deadline_s is not None
+
+
+class QueuedJob(NamedTuple):
+    """A row of squeue. Times are epoch seconds."""
+
+    id: str
+    state: str
+    user: str
+    nodes: int
+    cpus: int
+    gpus: int
+    start_s: float | None
+    """When it began; of one that waits when it is to begin, or is expected to."""
+    end_s: float | None
+    limit_s: float | None
+    priority: float
+    reason: str
+    node_list: str
+    name: str
+    asked: JobNote | None
+    """None: not submitted by carbontui."""
+
+    @property
+    def runs(self) -> bool:
+        return self.state in RUNS
+
+
+class ClusterSize(NamedTuple):
+    """All nodes that can run something."""
+
+    nodes: int
+    cpus: int
+    gpus: int
+
+
+def queue() -> list[QueuedJob]:
+    """Everything that waits or runs, each task of an array by itself. Raises SlurmError."""
+    told = slurm.ask(
+        *("squeue", "--noheader", "--array", "--all", "--states=PENDING,RUNNING,COMPLETING,SUSPENDED,CONFIGURING"),
+        f"--format={SEPARATOR.join(COLUMNS)}",
+        # a time without a zone could not be read on another machine
+        environment={**os.environ, "SLURM_TIME_FORMAT": "%s"},
+    )
+    return rows(told)
+
+
+def rows(told: str) -> list[QueuedJob]:
+    """squeue's answer; a line that is none of it (a name with a line break in it) is left out."""
+    found = []
+    for line in told.splitlines():
+        fields = line.split(SEPARATOR)
+        if len(fields) < len(COLUMNS):
+            continue
+        comment = SEPARATOR.join(fields[len(COLUMNS) - 1 :])
+        nodes = _whole(fields[3])
+        found.append(
+            QueuedJob(
+                id=fields[0],
+                state=fields[1],
+                user=units.printable(fields[2]),
+                nodes=nodes,
+                cpus=_whole(fields[4]),
+                gpus=max(nodes, 1) * gpus_of(fields[5]),
+                start_s=_time(fields[6]),
+                end_s=_time(fields[7]),
+                limit_s=limit_s(fields[8]),
+                priority=float(_whole(fields[9])),
+                reason=units.printable(fields[10]),
+                node_list=units.printable(fields[11]),
+                name=units.printable(fields[12]),
+                asked=asked(comment),
+            )
+        )
+    return found
+
+
+@functools.lru_cache(maxsize=4096)  # the tasks of an array have one comment
+def asked(comment: str) -> JobNote | None:
+    """A comment as it was noted, or may have been edited by its owner."""
+    if not comment.startswith(MARK):
+        return None
+    try:
+        noted = json.loads(comment[len(MARK) :])
+        work, watts, deadline = noted.get("work_s"), noted.get("watts"), noted.get("deadline")
+        chain = noted.get("chain")
+        found = JobNote(
+            work_s=None if work is None else _above_zero(work),
+            deadline_s=None if deadline is None else units.from_iso(str(deadline)),
+            watts=None if watts is None else _above_zero(watts),
+            chain=None if chain is None else str(chain),
+        )
+    except (ValueError, TypeError, AttributeError):
+        return JobNote(fault=f"its comment cannot be read: {units.printable(comment)[:80]}")
+    return found
+
+
+def _above_zero(value: object) -> float:
+    number = float(value)  # type: ignore[arg-type]  # whatever is no number is refused here
+    if not (math.isfinite(number) and number > 0):
+        raise ValueError(f"{value!r} is not above zero")
+    return number
+
+
+class NodeState(NamedTuple):
+    """A node as sinfo lists it."""
+
+    name: str
+    state: str
+    cpus: int
+    gpus: int
+
+
+def nodes() -> list[NodeState]:
+    """All nodes of the cluster. Raises SlurmError."""
+    told = slurm.ask("sinfo", "--noheader", "--Node", f"--format=%N{SEPARATOR}%T{SEPARATOR}%c{SEPARATOR}%G")
+    found = {}
+    for line in told.splitlines():
+        fields = line.split(SEPARATOR)
+        if len(fields) == 4:
+            # a node is listed once per partition
+            found[fields[0]] = NodeState(fields[0], fields[1], _whole(fields[2]), gpus_of(fields[3]))
+    return list(found.values())
+
+
+def size(all_nodes: Iterable[NodeState]) -> ClusterSize:
+    """What can run something at all."""
+    up = [node for node in all_nodes if not node.state.startswith(OUT)]
+    return ClusterSize(len(up), sum(node.cpus for node in up), sum(node.gpus for node in up))
+
+
+@functools.lru_cache(maxsize=1024)
+def gpus_of(gres: str) -> int:
+    """GPUs named by 'gres:gpu:a100:4', 'gpu:4(S:0-1)', 'gres/gpu=2', ...; 0 of anything else."""
+    count = 0
+    for part in gres.split(","):
+        found = re.match(r"(?:gres[:/])?gpu(?::[^:=(]*[^\d:=(][^:=(]*)?(?:[:=](\d+))?(?:\(|$)", part.strip())
+        if found:
+            count += int(found[1] or 1)
+    return count
+
+
+@functools.lru_cache(maxsize=1024)
+def limit_s(text: str) -> float | None:
+    """'2-03:00:00', '3:00:00', '30:00', '30' as seconds; None of no limit."""
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
+    if not found:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return days * DAY_S + hours * 3600.0 + minutes * 60.0 + seconds
+
+
+def move(starts: Iterable[tuple[str, float]]) -> list[str]:
+    """Set when jobs that wait may begin (epoch seconds), through one scontrol; what it said of those that it refused:
+    they have begun or gone meanwhile, or are another user's. Raises SlurmError."""
+    lines = [f"update JobId={job} StartTime={_local(at)}" for job, at in starts]
+    return slurm.orders(lines) if lines else []
+
+
+def _local(at_s: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_s))
+
+
+def _whole(text: str) -> int:
+    """A count; '2K' and '1-4' as Slurm writes them."""
+    found = re.match(r"\s*(\d+)", text)
+    return int(found[1]) if found else 0
+
+
+def _time(text: str) -> float | None:
+    return float(text) if text.strip().isdigit() else None

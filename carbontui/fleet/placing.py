@@ -1,0 +1,169 @@
+"""Jobs put into the slots within their watts and GPUs, at the prices of the dual: large ones first, in rounds.
+
+After each round the rest is priced anew within what is left: what the large ones could not use exactly is then dear or
+cheap as it should be, and the small ones fill it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from carbontui.fleet.prices import Priced, priced
+from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints
+
+CANDIDATES = 24
+"""Choices of a job that are tried in their order before all of its choices are looked at."""
+ROUND_SHARE = 0.3
+"""Of the work that is left, what one round puts in."""
+ROUND_LEAST = 200
+"""Fewer jobs than this are no round of their own: too few for prices to mean much."""
+ROUND_PASSES = 20
+SEVERAL_MOST = 1000
+"""Up to so many jobs are put in in several orders, of which the best is taken."""
+TOLERANCE = 1e-6
+
+
+class FleetPlan(NamedTuple):
+    """Per job its first slot (NEVER: not within the slots) and its level; `prices` are those of the whole problem, and
+    no plan costs less than their bound."""
+
+    start: Ints
+    level: Ints
+    prices: Priced
+    total_g: float
+    """What was minimised: grams, and what is left undone at its worth."""
+    watts: Floats
+    gpus: Floats
+
+    @property
+    def gap(self) -> float:
+        """The share of the total by which a better plan could be better at most."""
+        return max(0.0, 1.0 - self.prices.bound_g / self.total_g) if self.total_g > 0 else 0.0
+
+
+def planned(problem: FleetProblem) -> FleetPlan:
+    """A plan of all jobs. The same problem gives the same plan; where there is time for it, the best of several orders.
+    What runs already may draw more than there is: the
+    slots are then as large as that, and nothing is begun in them."""
+    jobs, count = problem.jobs, len(problem.jobs)
+    runs = np.isinf(jobs.undone_g)
+    least = np.argmin(np.where(problem.touched > 0, jobs.watts, np.inf), axis=1)
+    watts, gpus = problem.loads(np.where(runs, 0, NEVER), least)
+    site = problem.site
+    problem = FleetProblem(FleetSite(site.weight, np.maximum(site.power_w, watts), np.maximum(site.gpus, gpus)), jobs)
+    whole = priced(problem)
+    size = jobs.gpus * jobs.length.min(axis=1, initial=np.inf)
+    shortest = np.maximum(jobs.length.min(axis=1, initial=np.inf), 1e-9)
+    slack = (jobs.end - jobs.first - shortest) / shortest
+    large = np.lexsort((np.arange(count), -jobs.undone_g, -size, -jobs.gpus, ~runs))
+    orders = [large]
+    if count <= SEVERAL_MOST:
+        # among few jobs it matters more who comes late than who is large
+        orders += [np.lexsort((-size, slack, ~runs)), np.lexsort((-size, jobs.end, ~runs))]
+    return min((_in_order(problem, whole, order, size, least) for order in orders), key=lambda plan: plan.total_g)
+
+
+def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats, least: Ints) -> FleetPlan:
+    """All jobs put in, in an order, round by round. `least`: the levels at which what runs is there from the first."""
+    placed, price, count = _Placed(problem), whole, len(left)
+    runs = np.isinf(problem.jobs.undone_g)
+    for job in np.nonzero(runs)[0]:
+        placed.put(int(job), 0, int(least[job]))
+    while len(left):
+        part = _rest(problem, placed, left)
+        if len(left) < count:
+            price = priced(part, passes=ROUND_PASSES, start=price)
+        done = np.cumsum(size[left])
+        many = max(ROUND_LEAST, int(np.searchsorted(done, ROUND_SHARE * done[-1])) + 1, int(runs[left].sum()))
+        if len(left) - many < ROUND_LEAST:
+            many = len(left)
+        starts, levels, costs = part.cheapest(price.watt, price.gpu, CANDIDATES)
+        for row in range(many):
+            placed.place(int(left[row]), starts[row], levels[row], costs[row], price)
+        left = left[many:]
+    total = problem.total_g(placed.start, placed.level)
+    return FleetPlan(placed.start, placed.level, whole, total, *problem.loads(placed.start, placed.level))
+
+
+def _rest(problem: FleetProblem, placed: _Placed, left: Ints) -> FleetProblem:
+    """What is left to plan, within what is left of the slots."""
+    jobs, site = problem.jobs, problem.site
+    return FleetProblem(
+        FleetSite(site.weight, np.maximum(placed.room_w, 0.0), np.maximum(placed.room_gpus, 0.0)),
+        FleetJobs(**{field.name: getattr(jobs, field.name)[left] for field in fields(jobs)}),
+    )
+
+
+class _Placed:
+    """Who is where by now, and what is left of every slot. A job that runs is there from the beginning, at its lowest
+    level: it draws that whatever fits."""
+
+    def __init__(self, problem: FleetProblem) -> None:
+        self._problem = problem
+        self.room_w = problem.site.power_w.copy()
+        self.room_gpus = problem.site.gpus.copy()
+        self.start = np.full(len(problem.jobs), NEVER)
+        self.level = np.zeros(len(problem.jobs), dtype=np.int64)
+
+    def put(self, job: int, start: int, level: int) -> None:
+        self._occupy(job, start, level, 1.0)
+        self.start[job], self.level[job] = start, level
+
+    def place(self, job: int, starts: Ints, levels: Ints, costs: Floats, price: Priced) -> None:
+        """The cheapest choice that fits; a job that none fits stays where it is, or out."""
+        before = int(self.start[job]), int(self.level[job])
+        if before[0] >= 0:
+            self._occupy(job, *before, -1.0)
+        chosen = self._first_that_fits(job, starts, levels, costs, price)
+        start, level = before if chosen is None else chosen
+        if start >= 0:
+            self.put(job, start, level)
+
+    def _first_that_fits(
+        self, job: int, starts: Ints, levels: Ints, costs: Floats, price: Priced
+    ) -> tuple[int, int] | None:
+        worth = self._problem.jobs.undone_g[job]
+        for start, level, cost in zip(starts.tolist(), levels.tolist(), costs.tolist(), strict=True):
+            if start < 0 or cost > worth:
+                return None
+            span = slice(start, start + int(self._problem.touched[job, level]))
+            if self._fits(job, level, self.room_w[span].min(), self.room_gpus[span].min()):
+                return start, level
+        return self._any_that_fits(job, price)
+
+    def _any_that_fits(self, job: int, price: Priced) -> tuple[int, int] | None:
+        """The cheapest of all choices that fit."""
+        problem, first = self._problem, int(self._problem.jobs.first[job])
+        best, found = float(problem.jobs.undone_g[job]), None
+        for level, n in enumerate(problem.touched[job].tolist()):
+            last = int(problem.last_start[job, level])
+            if last < first:
+                continue
+            span = slice(first, last + n)
+            least_w = sliding_window_view(self.room_w[span], n).min(axis=1)
+            least_gpus = sliding_window_view(self.room_gpus[span], n).min(axis=1)
+            fits = self._fits(job, level, least_w, least_gpus)
+            if fits.any():
+                cost = np.where(fits, problem.cost_of(job, level, price.watt, price.gpu), np.inf)
+                at = int(cost.argmin())
+                if cost[at] <= best:
+                    best, found = float(cost[at]), (first + at, level)
+        return found
+
+    def _fits(self, job: int, level: int, least_w: Floats, least_gpus: Floats) -> NDArray[np.bool_]:
+        jobs = self._problem.jobs
+        fits: NDArray[np.bool_] = (least_w >= jobs.watts[job, level] - TOLERANCE) & (
+            least_gpus >= jobs.gpus[job] - TOLERANCE
+        )
+        return fits
+
+    def _occupy(self, job: int, start: int, level: int, sign: float) -> None:
+        jobs = self._problem.jobs
+        span = slice(start, start + int(self._problem.touched[job, level]))
+        self.room_w[span] -= sign * jobs.watts[job, level]
+        self.room_gpus[span] -= sign * jobs.gpus[job]

@@ -1,0 +1,194 @@
+"""Which jobs of a cluster may begin when, and at which level: what is known of them, and every choice there is.
+
+A job begins once, at the beginning of a slot, and runs in one piece at one level to its end. It occupies its GPUs and
+its watts in every slot that it touches, so that what holds for slots holds at every moment; what it emits is counted to
+its end. Watts are those of all its boards. Shapes: n jobs, l levels, t slots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NEVER = -1
+"""The start of a job that is not begun within the slots."""
+
+
+@dataclass(frozen=True)
+class FleetSite:
+    """What there is per slot; `weight` is the cost of a watt for a slot, in grams."""
+
+    weight: Floats
+    power_w: Floats
+    gpus: Floats
+
+    @property
+    def slots(self) -> int:
+        return len(self.weight)
+
+
+@dataclass(frozen=True)
+class FleetJobs:
+    """`watts` and `length` (in slots) are n x l; an infinite length is a level that a job does not have. A job that
+    runs has `first` and `last` at slot 0 and an infinite `undone_g`: only its level is open."""
+
+    gpus: Floats
+    watts: Floats
+    length: Floats
+    first: Ints
+    """First slot in which it may begin."""
+    end: Floats
+    """By when it must be done, in slots from the beginning of the first."""
+    undone_g: Floats
+    """What leaving it undone is worth avoiding, in grams."""
+    last: Ints
+    """Last slot in which it may begin."""
+
+    def __len__(self) -> int:
+        return len(self.gpus)
+
+
+class FleetChoice(NamedTuple):
+    """Per job: its first slot (NEVER), its level, and what it costs at the prices it was chosen with."""
+
+    start: Ints
+    level: Ints
+    cost: Floats
+
+
+class _OfLength(NamedTuple):
+    """All choices that touch the same number of slots: who (job * l + level), and rows of factors (watts, watts of
+    the last slot, gpus)."""
+
+    slots: int
+    who: Ints
+    factors: Floats
+    barred: NDArray[np.bool_]
+    """Starts that the window of a job rules out."""
+
+
+@dataclass(frozen=True)
+class FleetProblem:
+    site: FleetSite
+    jobs: FleetJobs
+
+    @cached_property
+    def touched(self) -> Ints:
+        """Slots that each level of each job touches, n x l; 0: it does not have it."""
+        length = self.jobs.length
+        whole = np.ceil(np.where(np.isfinite(length), length, 0.0) - 1e-9)
+        return np.where(np.isfinite(length), np.maximum(1, whole), 0).astype(np.int64)
+
+    @cached_property
+    def last_start(self) -> Ints:
+        """The last slot in which each level can begin and be in time, n x l; before `first`: none."""
+        length = np.where(np.isfinite(self.jobs.length), self.jobs.length, 0.0)
+        in_time = np.floor(np.minimum(self.jobs.end, 1e9)[:, None] - length + 1e-9).astype(np.int64)
+        last = np.minimum(np.minimum(in_time, self.site.slots - self.touched), self.jobs.last[:, None])
+        return np.where(self.touched > 0, last, -1)
+
+    @cached_property
+    def _by_length(self) -> list[_OfLength]:
+        levels = self.jobs.watts.shape[1]
+        open_ = self.last_start >= self.jobs.first[:, None]
+        found = []
+        for slots in np.unique(self.touched[open_]):
+            job, level = np.nonzero(open_ & (self.touched == slots))
+            watts = self.jobs.watts[job, level]
+            rest = self.jobs.length[job, level] - (slots - 1)
+            starts = np.arange(self.site.slots - slots + 1)
+            late = starts[None, :] > self.last_start[job, level][:, None]
+            barred = late | (starts[None, :] < self.jobs.first[job][:, None])
+            factors = np.stack([watts, watts * rest, self.jobs.gpus[job]], axis=1)
+            found.append(_OfLength(int(slots), job * levels + level, factors, barred))
+        return found
+
+    def _cost_rows(self, slots: int, watt_price: Floats, gpu_price: Floats) -> Floats:
+        """Per start of a choice that touches so many slots: of a watt (emitted but for the last slot, and priced), of a
+        watt emitted through the last slot, of a GPU."""
+        n, weight = slots, self.site.weight
+        spent, priced, held = (np.concatenate([[0.0], np.cumsum(of)]) for of in (weight, watt_price, gpu_price))
+        watt = spent[n - 1 : -1] - spent[: len(spent) - n] + priced[n:] - priced[:-n]
+        return np.stack([watt, weight[n - 1 :], held[n:] - held[:-n]])
+
+    def _costs(self, of: _OfLength, watt_price: Floats, gpu_price: Floats) -> Floats:
+        """Cost of every choice of one length at every start; infinite where it is barred."""
+        cost: Floats = of.factors @ self._cost_rows(of.slots, watt_price, gpu_price)
+        np.copyto(cost, np.inf, where=of.barred)
+        return cost
+
+    def cost_of(self, job: int, level: int, watt_price: Floats, gpu_price: Floats) -> Floats:
+        """Cost of one level of one job at every start that its window allows, from its first on."""
+        n = int(self.touched[job, level])
+        watts, rest = self.jobs.watts[job, level], self.jobs.length[job, level] - (n - 1)
+        factors = np.array([watts, watts * rest, self.jobs.gpus[job]])
+        starts = slice(int(self.jobs.first[job]), int(self.last_start[job, level]) + 1)
+        cost: Floats = factors @ self._cost_rows(n, watt_price, gpu_price)[:, starts]
+        return cost
+
+    def best(self, watt_price: Floats, gpu_price: Floats) -> FleetChoice:
+        """The cheapest choice of every job for itself, at a price per watt and slot and per GPU and slot."""
+        shape = self.jobs.watts.shape
+        cost, start = np.full(shape, np.inf), np.full(shape, NEVER)
+        for of in self._by_length:
+            costs = self._costs(of, watt_price, gpu_price)
+            at = costs.argmin(axis=1)
+            cost.flat[of.who] = costs[np.arange(len(at)), at]
+            start.flat[of.who] = at
+        level = cost.argmin(axis=1)
+        rows = np.arange(len(self.jobs))
+        least = cost[rows, level]
+        undone = self.jobs.undone_g < least
+        return FleetChoice(
+            np.where(undone, NEVER, start[rows, level]), level, np.where(undone, self.jobs.undone_g, least)
+        )
+
+    def cheapest(self, watt_price: Floats, gpu_price: Floats, count: int) -> tuple[Ints, Ints, Floats]:
+        """The `count` cheapest choices of every job, cheapest first: starts, levels, costs, each n x count."""
+        rows, levels = self.jobs.watts.shape
+        starts, cost = np.full((rows, levels, count), NEVER), np.full((rows, levels, count), np.inf)
+        for of in self._by_length:
+            costs = self._costs(of, watt_price, gpu_price)
+            keep = min(count, costs.shape[1])
+            at = np.argpartition(costs, keep - 1, axis=1)[:, :keep]
+            job, level = of.who // levels, of.who % levels
+            cost[job, level, :keep] = np.take_along_axis(costs, at, axis=1)
+            starts[job, level, :keep] = at
+        flat, begins = cost.reshape(rows, -1), starts.reshape(rows, -1)
+        order = np.argsort(flat, axis=1)[:, :count]
+        taken = np.take_along_axis(flat, order, axis=1)
+        begin = np.where(np.isfinite(taken), np.take_along_axis(begins, order, axis=1), NEVER)
+        return begin, order // count, taken
+
+    def loads(self, start: Ints, level: Ints) -> tuple[Floats, Floats]:
+        """Watts and GPUs in every slot of what is begun."""
+        on = np.nonzero(start >= 0)[0]
+        begin, n = start[on], self.touched[on, level[on]]
+        edges = np.zeros((2, self.site.slots + 1))
+        for row, amount in enumerate((self.jobs.watts[on, level[on]], self.jobs.gpus[on])):
+            edges[row] += np.bincount(begin, amount, self.site.slots + 1)
+            edges[row] -= np.bincount(begin + n, amount, self.site.slots + 1)
+        watts, gpus = np.cumsum(edges, axis=1)[:, :-1]
+        return watts, gpus
+
+    def grams(self, start: Ints, level: Ints) -> Floats:
+        """What every job emits; 0 of one that is not begun."""
+        spent = np.concatenate([[0.0], np.cumsum(self.site.weight)])
+        rows = np.arange(len(self.jobs))
+        length, begin = self.jobs.length[rows, level], np.maximum(start, 0)
+        length = np.where(start >= 0, length, 0.0)
+        end = begin + length
+        whole = np.minimum(end.astype(np.int64), self.site.slots - 1)
+        done = spent[whole] + (end - whole) * self.site.weight[whole]
+        return np.where(start >= 0, self.jobs.watts[rows, level] * (done - spent[begin]), 0.0)
+
+    def total_g(self, start: Ints, level: Ints) -> float:
+        """What is minimised: grams, and what is left undone at its worth."""
+        return float(self.grams(start, level).sum() + self.jobs.undone_g[start < 0].sum())

@@ -1,0 +1,212 @@
+"""Slurm's queue as a problem of the fleet, and its plan as the starts that are moved: pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from carbontui import units
+from carbontui.cluster.queue import ClusterSize, QueuedJob
+from carbontui.fleet.placing import FleetPlan
+from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats
+
+SLOTS = 96
+SLOT_S = 1800.0
+UNDONE = 20.0
+"""Leaving a job undone counts as so many times its own CO2: it is done wherever it can be."""
+EARLIER = 1e-6
+"""Each later slot counts as this much dirtier: of equals the earliest is taken."""
+LEAD_S = 60.0
+"""So long before a slot begins it is planned and told to Slurm."""
+
+
+class Assumed(NamedTuple):
+    """Watts of what no comment states: per GPU and per node that runs."""
+
+    gpu_w: float
+    node_w: float
+
+
+class Move(NamedTuple):
+    """A job that is to begin at another time."""
+
+    job: QueuedJob
+    at_s: float
+
+
+class QueueProblem(NamedTuple):
+    """The problem, the jobs that it moves in its order, and what runs or waits beside them."""
+
+    problem: FleetProblem
+    jobs: tuple[QueuedJob, ...]
+    start_s: float
+    slot_s: float
+    fixed_w: Floats
+    """Watts per slot of everything that runs."""
+    others: int
+    """Jobs that wait without having asked: Slurm begins them when it likes, and nobody knows when."""
+    faults: tuple[str, ...]
+
+    def price_g_per_kwh(self, plan: FleetPlan) -> list[float]:
+        """What a kWh counts for beside its own CO2, slot by slot: the price of the budget."""
+        prices: list[float] = (plan.prices.watt * 3.6e6 / self.slot_s).tolist()
+        return prices
+
+
+def watts(job: QueuedJob, assumed: Assumed) -> float:
+    """What a job draws while it runs: as its comment says, else as assumed."""
+    if job.asked is not None and job.asked.watts is not None:
+        return job.asked.watts
+    return job.gpus * assumed.gpu_w + job.nodes * assumed.node_w
+
+
+def problem(
+    queue: Sequence[QueuedJob],
+    machine: ClusterSize,
+    intensity: Sequence[float],
+    cap_w: Sequence[float],
+    assumed: Assumed,
+    *,
+    start_s: float,
+    slot_s: float = SLOT_S,
+    due: frozenset[str] = frozenset(),
+) -> QueueProblem:
+    """All that waits and has asked, within what the rest leaves. `intensity` (g/kWh) and `cap_w` are per slot from
+    `start_s` on. Jobs that are `due` were to begin by now: Slurm is about to, and they count as running. Of two jobs
+    that cannot both be done, that with the higher priority in Slurm (its fair share) is."""
+    slots = len(cap_w)
+    by_gpu = machine.gpus > 0
+    room = np.full(slots, float(machine.gpus if by_gpu else machine.cpus))
+    power = np.array(cap_w, dtype=float)
+    weight = np.array(intensity, dtype=float) * slot_s / 3.6e6 * (1.0 + EARLIER * np.arange(slots))
+    fixed = np.zeros(slots)
+    mine, faults = [], []
+    for job in queue:
+        if job.runs or job.id in due:
+            n = min(slots, math.ceil(max(1.0, _end_s(job, start_s) - start_s) / slot_s))
+            fixed[:n] += watts(job, assumed)
+            room[:n] -= job.gpus if by_gpu else job.cpus
+        elif job.asked is not None and job.asked.fault:
+            faults.append(f"job {job.id} is left as it is: {job.asked.fault}")
+        elif job.asked is not None and job.asked.movable and job.reason != "Dependency":
+            if watts(job, assumed) > 0:
+                mine.append(job)
+            else:
+                faults.append(f"job {job.id} is left as it is: nothing says what it draws (--gpu-w, --node-w)")
+    work = np.array([_work_s(job) for job in mine]) / slot_s
+    drawn = np.array([watts(job, assumed) for job in mine])
+    by = np.array([(job.asked.deadline_s or 0.0) - start_s for job in mine if job.asked]) / slot_s
+    # what is late whenever it begins has no deadline to keep: it is begun where there is room
+    by = np.where(by < work, slots, np.minimum(by, slots))
+    most = max((job.priority for job in mine), default=0.0) or 1.0
+    urgency = np.array([1.0 + job.priority / most for job in mine])
+    jobs = FleetJobs(
+        gpus=np.array([float(job.gpus if by_gpu else job.cpus) for job in mine]),
+        watts=drawn[:, None],
+        length=work[:, None],
+        first=np.zeros(len(mine), dtype=np.int64),
+        end=by,
+        undone_g=UNDONE * urgency * drawn * work * float(weight.mean()),
+        last=np.full(len(mine), slots, dtype=np.int64),
+    )
+    power = np.minimum(power, fixed + drawn.sum() + 1.0)  # an hour without a budget
+    site = FleetSite(weight, np.maximum(power - fixed, 0.0), np.maximum(room, 0.0))
+    others = sum(not job.runs and job.id not in due and (job.asked is None or not job.asked.movable) for job in queue)
+    return QueueProblem(FleetProblem(site, jobs), tuple(mine), start_s, slot_s, fixed, others, tuple(faults))
+
+
+def _work_s(job: QueuedJob) -> float:
+    work = (job.asked.work_s if job.asked else None) or 0.0
+    return work if job.limit_s is None else min(work, job.limit_s)
+
+
+def _end_s(job: QueuedJob, now_s: float) -> float:
+    """When a job that runs is over: as it said, else at its time limit."""
+    end = math.inf if job.end_s is None else job.end_s
+    if job.asked is not None and job.asked.work_s is not None:
+        begun = job.start_s if job.runs and job.start_s is not None else now_s
+        end = min(end, begun + job.asked.work_s)
+    return now_s + SLOTS * SLOT_S if math.isinf(end) else end
+
+
+def expected_w(
+    queue: Sequence[QueuedJob], assumed: Assumed, *, now_s: float, start_s: float, slot_s: float, slots: int
+) -> tuple[float, ...]:
+    """Mean watts per slot of what runs, and of what waits from when it is to begin, as far as that is known."""
+    known = [(job, now_s if job.runs else job.start_s) for job in queue]
+    spans = [
+        (
+            begin,
+            _end_s(job, now_s) if job.runs else begin + (_work_s(job) or job.limit_s or slot_s),
+            watts(job, assumed),
+        )
+        for job, begin in known
+        if begin is not None
+    ]
+    if not spans:
+        return (0.0,) * slots
+    begins, ends, drawn = np.array(spans).T
+    edges = start_s + slot_s * np.arange(slots + 1)
+    within = np.clip(edges[None, :], begins[:, None], np.maximum(begins, ends)[:, None])
+    return tuple((drawn @ np.diff(within, axis=1) / slot_s).tolist())
+
+
+def next_slot_s(now_s: float, slot_s: float) -> float:
+    """When the slots of a plan that is made now begin."""
+    lead = min(LEAD_S, slot_s / 4)
+    return math.ceil((now_s + lead) / slot_s) * slot_s
+
+
+def next_plan_s(start_s: float, slot_s: float) -> float:
+    """When to plan again after the plan whose slots begin at `start_s`: once its first jobs have begun."""
+    return start_s + slot_s - 2 * min(LEAD_S, slot_s / 4)
+
+
+def starts_s(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
+    """When each job begins that has a place in the plan."""
+    placed = zip(made.jobs, plan.start.tolist(), strict=True)
+    return {job.id: made.start_s + start * made.slot_s for job, start in placed if start != NEVER}
+
+
+def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
+    """The starts that differ from what Slurm has. A job without room within the slots is put behind them."""
+    found = []
+    for job, start in zip(made.jobs, plan.start.tolist(), strict=True):
+        slot = made.problem.site.slots if start == NEVER else start
+        wanted = made.start_s + slot * made.slot_s
+        held = job.reason == "BeginTime" and job.start_s is not None
+        if abs(job.start_s - wanted) >= 1.0 if held and job.start_s is not None else slot > 0:
+            found.append(Move(job, wanted))
+    return found
+
+
+def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
+    """What is planned, in lines."""
+    jobs = len(made.jobs)
+    begun = int((plan.start != NEVER).sum())
+    peak, cap = float((plan.watts + made.fixed_w).max(initial=0.0)), made.problem.site.power_w + made.fixed_w
+    lines = [f"{jobs} jobs wait and may be moved; {begun} begin within {units.fmt_duration(_span_s(made))}"]
+    if begun:
+        grams = float(made.problem.grams(plan.start, plan.level).sum())
+        at_once_g = float(made.problem.grams(np.where(plan.start == NEVER, NEVER, 0), plan.level).sum())
+        lines.append(
+            f"planned {units.fmt_grams(grams)}; all begun at once, budget or not: {units.fmt_grams(at_once_g)}; "
+            f"highest {units.fmt_watts(peak)} of {units.fmt_watts(float(cap.max()))}"
+        )
+        lines.append(f"certificate: no plan of these is better by more than {plan.gap:.2%}")
+    if begun < jobs:
+        lines.append(f"{jobs - begun} have no room before their deadline: they are put behind the others")
+    if made.others:
+        lines.append(
+            f"{made.others} other jobs wait that did not ask: Slurm begins them when it likes, beyond this plan"
+        )
+    if np.any(made.fixed_w > cap + 1e-6) or np.any(made.problem.site.power_w <= 0):
+        lines.append("what runs already draws more than the budget: it cannot be kept until that ends")
+    return [*lines, *made.faults]
+
+
+def _span_s(made: QueueProblem) -> float:
+    return made.problem.site.slots * made.slot_s

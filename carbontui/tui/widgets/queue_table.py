@@ -1,0 +1,149 @@
+"""The table of a cluster's queue, and above it the site's watts against its budget over the intensity of the hours."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len, set_cell_size
+
+from carbontui import units
+from carbontui.tui import words
+from carbontui.tui.queue_list import QueueList, QueueRow, QueueSeen
+from carbontui.tui.widgets.cells import CellRow, Cells, Ink, spread
+from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means
+from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
+
+_COLUMNS = (
+    ("USER", 9, 90),
+    ("NODES", 11, 76),
+    ("WATTS", 9, 0),
+    ("CO₂", 9, 66),
+    ("FINISH", 11, 50),
+    ("DEADLINE", 11, 60),
+)
+"""Title, cells, and the width from which it has a place."""
+ID_CELLS, NAME_CELLS, TOLD_LEAST = 9, 18, 14
+
+
+class QueueTable(Cells):
+    """`show(listed, now_s)`; only the rows that are seen are drawn."""
+
+    listed = QueueList()
+    now_s = 0.0
+    _top = 0
+
+    def show(self, listed: QueueList, now_s: float) -> None:
+        self.listed, self.now_s = listed, now_s
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        listed, room = self.listed, height - 1
+        if not listed.rows:
+            return [[(f"  {'nothing has the word' if listed.wanted else 'nothing waits and nothing runs'}", "dim")]]
+        self._top = max(0, min(self._top, listed.place, len(listed.rows) - room), listed.place - room + 1)
+        columns = [(title, cells) for title, cells, least in _COLUMNS if width >= least]
+        left = width - 4 - ID_CELLS - sum(cells for _, cells in columns)
+        name = max(1, min(NAME_CELLS, left))
+        told = left - name - 2
+        head: CellRow = [("    ", "dim"), (f"{'NODE' if listed.nodes else 'JOB':<{ID_CELLS}}", "dim")]
+        head.append((set_cell_size("" if listed.nodes else "NAME", name), "dim"))
+        head += [(f"{title:>{cells}}", "dim") for title, cells in columns]
+        rows = [[*head, ("  STATE", "dim")] if told >= TOLD_LEAST else head]
+        for at in range(self._top, min(len(listed.rows), self._top + room)):
+            rows.append(self._row(listed.rows[at], columns, name, told, width, pointed=at == listed.place))
+        return rows
+
+    def _row(
+        self, row: QueueRow, columns: list[tuple[str, int]], name: int, told: int, width: int, *, pointed: bool
+    ) -> CellRow:
+        ink = words.STATE_STYLE[row.state]
+        cells: CellRow = [(self.glyphs.now if pointed else " ", "preview"), (f" {self.glyphs.states[row.state]} ", ink)]
+        cells.append((_cut(row.id, ID_CELLS - 1, self.glyphs.ellipsis) + " ", "text"))
+        cells.append((_cut(row.name, name, self.glyphs.ellipsis), "strong" if row.ours or pointed else "text"))
+        for title, wide in columns:
+            text, how = _value(title, row, self.now_s)
+            cells.append((" " + _cut(text, wide - 1, self.glyphs.ellipsis, right=True), how))
+        if told >= TOLD_LEAST:
+            cells.append((f"  {_cut(row.told, told, self.glyphs.ellipsis)}", ink if row.ours else "dim"))
+        if pointed:
+            cells = [(text, f"{how}/cursor" if isinstance(how, str) and "/" not in how else how) for text, how in cells]
+            cells.append((" " * width, "text/cursor"))
+        return cells
+
+
+def _value(title: str, row: QueueRow, now_s: float) -> tuple[str, Ink]:
+    if title == "USER":
+        return row.user, "text"
+    if title == "NODES":
+        return row.where, "text"
+    if title == "WATTS":
+        if row.watts is None:
+            return ("not ours", "dim") if not row.ours else ("unknown", "warning")
+        return f"{units.fmt_watts(row.watts).replace(' ', '')}{row.mark}", "text" if not row.mark else "dim"
+    if title.startswith("CO"):
+        return ("–", "dim") if row.grams is None else (units.fmt_grams(row.grams), "text")
+    if title == "FINISH":
+        late = row.ends_s is not None and row.deadline_s is not None and row.ends_s > row.deadline_s
+        return _clock(row.ends_s, now_s), "warning" if late else "text"
+    return _clock(row.deadline_s, now_s), "text"
+
+
+def _clock(at_s: float | None, now_s: float) -> str:
+    return "–" if at_s is None else units.fmt_clock(at_s, now_s)
+
+
+def _cut(text: str, cells: int, ellipsis: str, *, right: bool = False) -> str:
+    if cell_len(text) > cells:
+        text = set_cell_size(text, max(0, cells - 1)) + ellipsis
+    fill = " " * max(0, cells - cell_len(text))
+    return fill + text if right else text + fill
+
+
+class SiteChart(Cells):
+    """`show(seen, now_s)`: the site's watts over the hours to come, its budget as a line, and a strip of intensity."""
+
+    seen = QueueSeen()
+    now_s = 0.0
+
+    def show(self, seen: QueueSeen, now_s: float) -> None:
+        self.seen, self.now_s = seen, now_s
+        self.redraw()
+
+    def draw(self, width: int, height: int) -> list[CellRow]:
+        seen = self.seen
+        rows = [spread(width, *self._title())]
+        space = height - 3
+        if not seen.watts or space < 1:
+            return rows
+        columns = width - GUTTER
+        view = TimeScale(seen.start_s, max(1.0, len(seen.watts) * seen.slot_s / columns), columns)
+        watts, cap = (means(values, seen.start_s, seen.slot_s, view) for values in (seen.watts, seen.cap_w))
+        kilo = [None if value is None else value / 1e3 for value in watts]
+        top = top_of([value for value in kilo if value is not None] + [value / 1e3 for value in cap if value])
+        bars = []
+        for drawn, most in zip(kilo, cap, strict=True):
+            tall = eighths(drawn, top, space)
+            over = most is not None and drawn is not None and drawn * 1e3 > most * (1 + 1e-6)
+            bars.append(Column(tall, tall, 0, "warning" if over else "running"))
+        plotted = plot(bars, space, None, self.glyphs)
+        for x, most in enumerate(cap):
+            if most:
+                y = space - 1 - min(space - 1, max(0, round(most / 1e3 / top * space - 0.5)))
+                if plotted[y][x][0] == " ":
+                    plotted[y][x] = (self.glyphs.dash, "capped")
+        return [*rows, *with_scale(plotted, top), self._strip(view), axis(view, None)]
+
+    def _title(self) -> tuple[CellRow, CellRow]:
+        seen = self.seen
+        left: CellRow = [(" carbontui", "title"), ("  queue", "text")]
+        if seen.start_s:
+            most = f" of {units.fmt_watts(seen.cap_w[0])}" if seen.cap_w and seen.cap_w[0] else ""
+            left.append((f" · site {units.fmt_watts(seen.now_w)}~{most}", "text"))
+        if seen.intensity:
+            left.append((f" · {seen.intensity[0]:.0f} g/kWh", "text"))
+        return left, [(f"{seen.source[-48:]} ", "dim")]
+
+    def _strip(self, view: TimeScale) -> CellRow:
+        """The intensity in one row: the taller, the dirtier."""
+        values = means(self.seen.intensity, self.seen.start_s, self.seen.slot_s, view)
+        top = top_of([value for value in values if value is not None])
+        row: CellRow = [(f"{'g/kWh':>{GUTTER - 1}} ", "dim")]
+        return row + [(self.glyphs.bar[eighths(value, top, 1)], "past") for value in values]

@@ -1,0 +1,173 @@
+"""`fleet`: moves the starts of Slurm jobs that asked for it: a site keeps its power budget with the least CO2."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from carbontui import units
+from carbontui.verbs import ahead
+from carbontui.verbs.failure import Failure
+from carbontui.verbs.site import watts as watts_of
+
+if TYPE_CHECKING:
+    from carbontui.fleet.caps import Cap
+    from carbontui.fleet.placing import FleetPlan
+    from carbontui.fleet.queue import Assumed, Move, QueueProblem
+
+RETRY_S = 60.0
+
+
+@click.command(short_help="Begin a cluster's jobs within a power budget, when it is clean.")
+@click.option("--cap", "caps", multiple=True, help="Like 120kW, and again for hours: 80kW 17:00-20:00.")
+@click.option("--zone", help="Grid zone of the cluster, like DE.")
+@click.option("--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV instead.")
+@click.option("--gpu-w", default="0", help="Watts of a GPU at work, for jobs that state none (submit --watts).")
+@click.option("--node-w", default="0", help="Watts of a node at work beside its GPUs, for jobs that state none.")
+@click.option("--slot", default="30m", show_default=True, help="Jobs begin at its multiples; 96 of them are planned.")
+@click.option("--once", is_flag=True, help="Plan and move once, not slot after slot.")
+@click.option("--dry-run", is_flag=True, help="Print the plan once, and move nothing.")
+@click.option("--look", is_flag=True, help="Open the page of the queue, and move nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Each plan as a line of JSON.")
+def fleet(
+    caps: tuple[str, ...],
+    zone: str | None,
+    grid_file: str | None,
+    gpu_w: str,
+    node_w: str,
+    slot: str,
+    once: bool,
+    dry_run: bool,
+    look: bool,
+    as_json: bool,
+) -> None:
+    """Keep a site's power budget with the least CO2: carbontui fleet --cap 120kW --zone DE --gpu-w 400W
+
+    It moves when jobs begin that `carbontui submit` has submitted, and nothing else: it holds no job and starts none.
+    If it ends, they begin at the times last set. Slurm lets you move your own jobs; an operator moves everyone's.
+    """
+    from carbontui.fleet import caps as caps_of
+    from carbontui.fleet.queue import Assumed, next_plan_s, next_slot_s
+
+    try:
+        budget = [caps_of.parse(text) for text in caps]
+        slot_s = units.parse_duration(slot)
+        if not 10.0 <= slot_s <= 86400.0:
+            raise ValueError(f"--slot {slot}: from 10 s to one day")
+    except ValueError as error:
+        raise Failure(str(error), 2) from None
+    if not budget and not look:
+        raise Failure("fleet needs the site's budget: carbontui fleet --cap 120kW, or --look for the page alone", 2)
+    assumed = Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
+    if look:
+        sys.exit(_page(budget, zone or os.environ.get("CARBONTUI_ZONE"), grid_file, assumed))
+    told: dict[str, float] = {}
+    while True:
+        start = next_slot_s(time.time(), slot_s)
+        try:
+            told |= _round(budget, zone, grid_file, assumed, start, slot_s, told, dry_run=dry_run, as_json=as_json)
+        except Failure as failure:
+            if once or dry_run:
+                raise
+            # nothing is lost: every job has its start, and the next round looks again
+            click.echo(f"carbontui: {failure.message}; looking again in {units.fmt_duration(RETRY_S)}", err=True)
+            time.sleep(RETRY_S)
+            continue
+        if once or dry_run:
+            return
+        time.sleep(max(1.0, next_plan_s(start, slot_s) - time.time()))
+
+
+def _watts(text: str, option: str) -> float:
+    return 0.0 if text == "0" else watts_of(text, option)
+
+
+def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: Assumed) -> int:
+    from carbontui import tui
+    from carbontui.tui import terminal
+    from carbontui.verbs.queue_watch import QueueWatch
+
+    if why := terminal.why_plain():
+        raise Failure(f"{why}: the page of the queue needs a terminal; --dry-run --json prints the plan", 2)
+    with QueueWatch(budget, zone, grid_file, assumed) as watch:
+        return tui.queue(watch.look)
+
+
+def _round(
+    budget: list[Cap],
+    zone: str | None,
+    grid_file: str | None,
+    assumed: Assumed,
+    start_s: float,
+    slot_s: float,
+    told: dict[str, float],
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> dict[str, float]:
+    """Read the queue, plan, move; when each job is to begin. `told`: as earlier rounds have set it. Raises Failure."""
+    from carbontui.cluster import queue as slurm_queue
+    from carbontui.cluster.slurm import SlurmError
+    from carbontui.fleet import caps as caps_of
+    from carbontui.fleet import queue as fleet_queue
+    from carbontui.fleet.placing import planned
+
+    slots, now = fleet_queue.SLOTS, time.time()
+    due = frozenset(job for job, at in told.items() if at <= now)
+    mean, source = ahead.filled(zone, grid_file, start_s, slot_s, slots)
+    try:
+        cap_w = caps_of.per_slot(budget, start_s, slot_s, slots)
+        machine, jobs = slurm_queue.size(slurm_queue.nodes()), slurm_queue.queue()
+        made = fleet_queue.problem(jobs, machine, mean, cap_w, assumed, start_s=start_s, slot_s=slot_s, due=due)
+        plan = planned(made.problem)
+        moves = fleet_queue.moves(made, plan)
+        refused = [] if dry_run else slurm_queue.move((move.job.id, move.at_s) for move in moves)
+    except SlurmError as error:
+        raise Failure(str(error), 1) from None
+    _tell(made, plan, moves, source, refused, dry_run=dry_run, as_json=as_json)
+    return fleet_queue.starts_s(made, plan)
+
+
+def _tell(
+    made: QueueProblem,
+    plan: FleetPlan,
+    moves: list[Move],
+    source: str,
+    refused: list[str],
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from carbontui.fleet import queue as fleet_queue
+
+    now = time.time()
+    if as_json:
+        begins = fleet_queue.starts_s(made, plan)
+        starts = {job.id: units.iso(begins[job.id]) if job.id in begins else None for job in made.jobs}
+        told = {
+            "at": units.iso(now),
+            "starts": starts,
+            "moved": [move.job.id for move in moves],
+            "planned_g": float(made.problem.grams(plan.start, plan.level).sum()),
+            "gap": plan.gap,
+            "slot_s": made.slot_s,
+            "first_slot": units.iso(made.start_s),
+            "watts": [round(value, 1) for value in (plan.watts + made.fixed_w).tolist()],
+            "price_g_per_kwh": [round(value, 2) for value in made.price_g_per_kwh(plan)],
+            "faults": list(made.faults),
+        }
+        click.echo(json.dumps(told))
+        return
+    done = "would move" if dry_run else "moved"
+    click.echo(f"{units.fmt_named_clock(now, now)}  {done} {len(moves)} starts ({source})")
+    for move in moves if dry_run else ():
+        click.echo(f"  {move.job.id}  {move.job.name:<24} begins {units.fmt_clock(move.at_s, now)}")
+    for line in fleet_queue.told(made, plan):
+        click.echo(f"  {line}")
+    for line in sorted({units.printable(line) for line in refused})[:5]:
+        click.echo(f"  Slurm: {line}")

@@ -1,0 +1,131 @@
+"""A cluster's jobs within one power budget: no slot is exceeded, and the certificate holds against an exact optimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import LinearConstraint, milp
+
+from carbontui.fleet.placing import planned
+from carbontui.fleet.prices import bound_g, priced
+from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
+
+SPEED = np.array([1.0, 0.9, 0.6])
+WATTS = np.array([650.0, 448.0, 270.0])
+
+
+def problem(seed: int, jobs: int = 12, slots: int = 10, room: float = 0.6) -> FleetProblem:
+    """Random work of 1 to 8 GPUs of which some has no room, and some runs already."""
+    dice = np.random.default_rng(seed)
+    gpus = dice.choice([1.0, 2.0, 4.0, 8.0], jobs)
+    work = dice.uniform(0.3, slots / 2, jobs)
+    first = dice.integers(0, slots // 2, jobs)
+    runs = dice.random(jobs) < 0.1
+    first[runs] = 0
+    length = work[:, None] / SPEED[None, :]
+    weight = dice.uniform(0.05, 0.5, slots)
+    watts = gpus[:, None] * WATTS[None, :]
+    undone = np.where(runs, np.inf, 20 * watts[:, 0] * work * weight.mean())
+    end = np.where(runs, length.max(axis=1), first + work * dice.uniform(1.0, 3.0, jobs))
+    last = np.where(runs, 0, slots)
+    site = FleetSite(weight, np.full(slots, room * gpus.sum() * 650 / 2), np.full(slots, gpus.sum() * 0.6))
+    return FleetProblem(site, FleetJobs(gpus, watts, length, first, end, undone, last))
+
+
+def optimum(p: FleetProblem) -> float:
+    """The least total by HiGHS, over every choice of every job written out."""
+    costs, rows, jobs = [], [], []
+    for job in range(len(p.jobs)):
+        for level in range(len(SPEED)):
+            for start in range(int(p.jobs.first[job]), int(p.last_start[job, level]) + 1):
+                n = int(p.touched[job, level])
+                end = start + p.jobs.length[job, level]
+                shares = np.clip(end - np.arange(p.site.slots), 0, 1) * (np.arange(p.site.slots) >= start)
+                costs.append(p.jobs.watts[job, level] * (shares @ p.site.weight))
+                on = (np.arange(p.site.slots) >= start) & (np.arange(p.site.slots) < start + n)
+                rows.append(np.concatenate([on * p.jobs.watts[job, level], on * p.jobs.gpus[job]]))
+                jobs.append(job)
+        if np.isfinite(p.jobs.undone_g[job]):
+            costs.append(p.jobs.undone_g[job])
+            rows.append(np.zeros(2 * p.site.slots))
+            jobs.append(job)
+    once = (np.array(jobs)[None, :] == np.arange(len(p.jobs))[:, None]).astype(float)
+    room = np.concatenate([p.site.power_w, p.site.gpus])
+    found = milp(
+        np.array(costs),
+        constraints=[LinearConstraint(once, 1, 1), LinearConstraint(np.array(rows).T, -np.inf, room)],
+        integrality=np.ones(len(costs)),
+    )
+    return float(found.fun) if found.success else np.inf
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_bound_is_below_the_optimum_and_the_plan_is_not(seed):
+    p = problem(seed)
+    best, plan = optimum(p), planned(p)
+    assert plan.prices.bound_g <= best * (1 + 1e-9)
+    if np.isfinite(best):
+        assert plan.total_g >= best * (1 - 1e-9)
+
+
+def test_the_bound_is_tight_where_everything_fits_where_it_is_best():
+    p = problem(3, room=100.0)
+    p = FleetProblem(FleetSite(p.site.weight, p.site.power_w, p.site.gpus * 100), p.jobs)
+    plan = planned(p)
+    assert plan.gap == pytest.approx(0.0, abs=1e-12)
+    assert plan.total_g == pytest.approx(optimum(p))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 40), st.integers(4, 24), st.floats(0.05, 1.5))
+def test_no_slot_is_exceeded_and_every_job_is_in_time(seed, jobs, slots, room):
+    p = problem(seed, jobs, slots, room)
+    plan = planned(p)
+    runs = np.isinf(p.jobs.undone_g)
+    assert (plan.start[runs] == 0).all()
+    begun = plan.start != NEVER
+    rows = np.arange(jobs)
+    length = p.jobs.length[rows, plan.level]
+    assert (plan.start[begun] >= p.jobs.first[begun]).all()
+    assert (plan.start + length <= p.jobs.end + 1e-6)[begun].all()
+    # written out slot by slot, and beside what runs already and cannot be moved
+    watts, gpus, least_w, least_gpus = (np.zeros(slots) for _ in range(4))
+    for job in np.nonzero(begun)[0]:
+        span = slice(plan.start[job], plan.start[job] + int(np.ceil(length[job] - 1e-9)))
+        watts[span] += p.jobs.watts[job, plan.level[job]]
+        gpus[span] += p.jobs.gpus[job]
+        if runs[job]:
+            level = int(p.jobs.watts[job].argmin())
+            span = slice(0, int(np.ceil(p.jobs.length[job, level] - 1e-9)))
+            least_w[span] += p.jobs.watts[job, level]
+            least_gpus[span] += p.jobs.gpus[job]
+    assert (watts <= np.maximum(p.site.power_w, least_w) + 1e-3).all()
+    assert (gpus <= np.maximum(p.site.gpus, least_gpus) + 1e-6).all()
+    assert watts == pytest.approx(plan.watts)
+    assert plan.prices.bound_g <= plan.total_g * (1 + 1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0, 3), st.floats(0, 50))
+def test_any_prices_give_a_bound_and_the_best_found_is_no_worse(seed, watt, gpu):
+    p = problem(seed)
+    prices = np.full(p.site.slots, watt), np.full(p.site.slots, gpu)
+    assert bound_g(p, *prices) <= planned(p).total_g * (1 + 1e-9)
+    assert priced(p).bound_g >= bound_g(p, np.zeros(p.site.slots), np.zeros(p.site.slots)) - 1e-9
+
+
+def test_what_cannot_all_be_done_leaves_out_what_is_worth_least():
+    weight = np.full(4, 0.1)
+    jobs = FleetJobs(
+        gpus=np.array([1.0, 1.0]),
+        watts=np.array([[500.0], [500.0]]),
+        length=np.array([[3.0], [3.0]]),
+        first=np.array([0, 0]),
+        end=np.array([4.0, 4.0]),
+        undone_g=np.array([1000.0, 9000.0]),
+        last=np.array([4, 4]),
+    )
+    plan = planned(FleetProblem(FleetSite(weight, np.full(4, 600.0), np.full(4, 8.0)), jobs))
+    assert plan.start.tolist()[0] == NEVER and plan.start[1] >= 0

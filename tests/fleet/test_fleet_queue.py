@@ -1,0 +1,148 @@
+"""Slurm's queue as a problem, its plan as moves: what is read, what is left alone, what is said."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from carbontui.cluster import queue as slurm_queue
+from carbontui.cluster.queue import SEPARATOR, ClusterSize
+from carbontui.fleet import caps
+from carbontui.fleet import queue as fleet_queue
+from carbontui.fleet.placing import planned
+from carbontui.fleet.queue import Assumed
+
+NOW = 1_800_000_000.0
+ASSUMED = Assumed(gpu_w=400.0, node_w=100.0)
+MACHINE = ClusterSize(nodes=4, cpus=128, gpus=16)
+
+
+def comment(**noted: object) -> str:
+    return "carbontui:" + json.dumps({"deadline": "2027-01-16T08:00:00Z", "work_s": 3600, **noted})
+
+
+def row(job: str, state: str = "PENDING", gres: str = "gres:gpu:4", told: str | None = None, **more: str) -> str:
+    fields = {
+        "id": job, "state": state, "user": "ann", "nodes": "1", "cpus": "8", "gres": gres, "start": "N/A", "end": "N/A",
+        "limit": "8:00:00", "priority": "100", "reason": "BeginTime", "nodelist": "", "name": "train",
+        "comment": comment() if told is None else told,
+    }  # fmt: skip
+    return SEPARATOR.join((fields | more).values())
+
+
+def made(rows: list[str], intensity=None, cap_w: float = 20_000.0, slots: int = 96):
+    jobs = slurm_queue.rows("\n".join(rows))
+    mean = intensity or [400.0] * 20 + [100.0] * 20 + [400.0] * (slots - 40)
+    return fleet_queue.problem(jobs, MACHINE, mean, [cap_w] * slots, ASSUMED, start_s=NOW)
+
+
+def test_jobs_that_asked_are_moved_into_clean_hours_within_the_budget():
+    rows = [row(str(job)) for job in range(1, 9)]
+    found = made(rows, cap_w=5200.0)  # 1700 W each: three at a time
+    plan = planned(found.problem)
+    moves = fleet_queue.moves(found, plan)
+    assert len(moves) == 8 and (plan.watts <= 5200.0).all()
+    clean = [20 <= (move.at_s - NOW) / 1800.0 < 40 for move in moves]
+    assert all(clean)
+    assert found.price_g_per_kwh(plan)[50] == 0.0
+    lines = "\n".join(fleet_queue.told(found, plan))
+    assert "8 jobs wait" in lines and "certificate: no plan of these is better by more than 0.00%" in lines
+
+
+def test_what_runs_counts_and_what_did_not_ask_is_left_alone():
+    rows = [
+        row("1", "RUNNING", start=str(int(NOW - 600)), end=str(int(NOW + 7200)), told=""),
+        row("2", told="", reason="Priority"),
+        row("3", reason="Dependency"),
+        row("4"),
+    ]
+    found = made(rows, cap_w=2000.0, intensity=[100.0] * 96)
+    assert [job.id for job in found.jobs] == ["4"] and found.others == 1
+    assert found.fixed_w[:5].tolist() == [1700.0] * 4 + [0.0]
+    plan = planned(found.problem)
+    assert fleet_queue.moves(found, plan)[0].at_s == NOW + 4 * 1800.0
+    assert any("1 other jobs wait that did not ask" in line for line in fleet_queue.told(found, plan))
+
+
+def test_a_start_that_is_right_is_not_moved_and_one_without_room_is_put_behind():
+    rows = [row("1", start=str(int(NOW + 20 * 1800)))]
+    found = made(rows)
+    plan = planned(found.problem)
+    assert plan.start.tolist() == [20] and fleet_queue.moves(found, plan) == []
+    found = made(rows, cap_w=100.0)
+    plan = planned(found.problem)
+    assert fleet_queue.moves(found, plan)[0].at_s == NOW + 96 * 1800.0
+    assert any("no room before their deadline" in line for line in fleet_queue.told(found, plan))
+
+
+def test_of_two_without_room_for_both_the_one_with_the_higher_priority_is_begun():
+    told = comment(deadline=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW + 5000)))
+    rows = [row("1", told=told, priority="10"), row("2", told=told, priority="1000")]
+    found = made(rows, cap_w=2000.0)
+    plan = planned(found.problem)
+    assert [int(start) >= 0 for start in plan.start] == [False, True]
+
+
+def test_a_job_that_is_late_whenever_it_begins_is_begun_all_the_same():
+    found = made([row("1", told=comment(deadline="2020-01-01T00:00:00Z"))])
+    assert planned(found.problem).start[0] >= 0
+
+
+def test_an_empty_queue_is_a_plan_of_nothing():
+    found = made([])
+    plan = planned(found.problem)
+    assert fleet_queue.moves(found, plan) == [] and plan.gap == 0.0
+    assert fleet_queue.told(found, plan)[0].startswith("0 jobs wait")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "carbontui:", "carbontui:{", "carbontui:[1]", 'carbontui:{"work_s": "long"}', 'carbontui:{"work_s": -1}',
+        'carbontui:{"work_s": 1e999}', 'carbontui:{"deadline": 5}', 'carbontui:{"deadline": "soon", "work_s": 60}',
+        'carbontui:{"watts": {}}',
+    ],
+)  # fmt: skip
+def test_a_comment_edited_by_hand_is_one_line_and_the_job_is_left_as_it_is(told):
+    found = made([row("7", told=told), row("8")])
+    assert [job.id for job in found.jobs] == ["8"]
+    assert len(found.faults) == 1 and found.faults[0].startswith("job 7 is left as it is: its comment cannot be read")
+    assert "\n" not in found.faults[0]
+
+
+def test_lines_that_are_none_and_names_with_escapes_do_no_harm():
+    jobs = slurm_queue.rows("garbage\n" + row("1", name="a\x1b[31mred") + "\nslurm_load_jobs error\n")
+    assert [job.id for job in jobs] == ["1"] and "\x1b" not in jobs[0].name
+
+
+@pytest.mark.parametrize(
+    ("gres", "count"),
+    [
+        ("gres:gpu:4", 4), ("gpu:a100:8", 8), ("gpu:a100:8(S:0-1)", 8), ("gres/gpu=2", 2), ("N/A", 0), ("(null)", 0),
+        ("gpu", 1), ("gpu:a100", 1), ("nic:2,gpu:v100-32:3", 3), ("gpu:1g.5gb:7", 7), ("", 0),
+    ],
+)  # fmt: skip
+def test_gpus_are_counted_as_slurm_writes_them(gres, count):
+    assert slurm_queue.gpus_of(gres) == count
+
+
+def test_a_budget_may_be_lower_in_some_hours_of_the_day(monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    parsed = [caps.parse("120kW"), caps.parse("80 kW 17:00-20:00"), caps.parse("50000 23:30-00:30")]
+    midnight = NOW // 86400 * 86400
+    day = caps.per_slot(parsed, midnight, 1800.0, 48)
+    assert (day[0], day[1], day[33], day[34], day[39], day[40], day[47]) == (5e4, 1.2e5, 1.2e5, 8e4, 8e4, 1.2e5, 5e4)
+    assert caps.per_slot(parsed[1:2], midnight, 1800.0, 1) == [float("inf")]
+    for wrong in ("", "much", "0", "80kW 25:00-26:00", "80kW 17:00", "80kW 17:00-17:00"):
+        with pytest.raises(ValueError, match=r"kW|hours"):
+            caps.parse(wrong)
+
+
+def test_slots_begin_at_their_multiples_with_time_to_tell_slurm():
+    assert fleet_queue.next_slot_s(1000.0, 900.0) == 1800.0
+    assert fleet_queue.next_slot_s(1745.0, 900.0) == 2700.0
+    assert np.isclose(fleet_queue.next_slot_s(1000.0, 20.0), 1020.0)

@@ -1,0 +1,59 @@
+"""`carbontui fleet` on a real Slurm: it moves the starts of jobs that asked, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from test_slurm_submit import grid, shown
+
+pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(180)]
+
+
+def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, house, tmp_path):
+    if cluster.proctrack != "linuxproc":
+        pytest.skip("the same with any process tracking")
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\n#SBATCH --output=/dev/null\nsleep 1\n")
+    clean = grid(tmp_path / "grid.csv", [400] * 9 + [100] * 8 + [400] * 80)
+    house.env |= cluster.env | {"CARBONTUI_HOME": house.env["CARBONTUI_HOME"]}
+    asked = ("submit", "--grid", clean, "--work", "30m", "--budget", "40x", "--watts", "1kW", "--json")
+    jobs = [
+        json.loads(house.cli(*asked, "--", "--begin=now+1hour", str(script), check=True).stdout)["job"]
+        for _ in range(3)
+    ]
+    stranger = cluster.submit("sleep 1\n", "--begin=now+1hour")
+    before = shown(cluster, stranger)["StartTime"]
+    steps = ("fleet", "--cap", "1500W", "--grid", clean, "--slot", "15m")
+
+    looked = house.cli(*steps, "--dry-run", check=True).stdout
+    assert "would move 3 starts" in looked and "certificate" in looked and "1 other jobs wait" in looked
+    assert shown(cluster, stranger)["StartTime"] == before
+
+    told = json.loads(house.cli(*steps, "--once", "--json", check=True).stdout)
+    begins = {job: shown(cluster, job)["StartTime"] for job in jobs}
+    # one at a time, half an hour each, as many in the clean hours as have room there
+    at = sorted(time.mktime(time.strptime(begin, "%Y-%m-%dT%H:%M:%S")) for begin in begins.values())
+    assert all(later - earlier >= 1800 for earlier, later in zip(at, at[1:], strict=False))
+    assert set(told["starts"]) == set(jobs) and max(told["watts"]) == 1000.0
+    assert shown(cluster, stranger)["StartTime"] == before
+
+    again = json.loads(house.cli(*steps, "--once", "--json", check=True).stdout)
+    assert again["moved"] == []
+
+    # its owner has edited one comment, another is gone: each is one line, the rest is planned
+    cluster.run("scontrol", "update", f"JobId={jobs[0]}", "Comment=carbontui:{oops")
+    cluster.run("scancel", jobs[1])
+    once = house.cli(*steps, "--once", check=True).stdout
+    assert f"job {jobs[0]} is left as it is: its comment cannot be read" in once and "1 jobs wait" in once
+    for job in (*jobs, stranger):
+        cluster.run("scancel", job, check=False)
+
+
+def test_without_slurm_fleet_says_so(house, tmp_path):
+    clean = grid(tmp_path / "grid.csv", [400] * 90)
+    house.env["PATH"] = str(tmp_path)
+    done = house.cli("fleet", "--once", "--cap", "1kW", "--grid", clean)
+    assert done.returncode == 1 and "sinfo: not found" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert house.cli("fleet", "--once", "--cap", "much", "--grid", clean).returncode == 2
