@@ -44,6 +44,7 @@ PreemptMode=REQUEUE
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=8
+MinJobAge=86400
 InactiveLimit=0
 MpiDefault=none
 {nodes}
