@@ -65,7 +65,10 @@ class Loop:
             if _env("LOCAL_RANK") in ("", "0"):
                 earlier = quietly(lambda: self._earlier(others())) or []
                 body = {"framework": framework, "path": path, "step": gate.step_total(), "earlier": earlier}
+                before = quietly(_pointed)
                 marker.write_atomic(_pointer(), json.dumps(body).encode())
+                if before and before != path and before == in_job_directory(os.path.basename(before)):
+                    marker.remove(before)  # ours, and nothing points to it any more
 
         self._saver = api.on_checkpoint(saver)
 
@@ -103,12 +106,7 @@ def left_behind(framework: str, given: Any = None) -> Optional[str]:
     """
     if not os.environ.get("CARBONTUI_RESUME") or Loop.loops:
         return None
-    try:
-        with open(_pointer()) as file:
-            body = json.load(file)
-    except (OSError, ValueError):
-        return None
-    path = body.get("path") if isinstance(body, dict) and body.get("framework") == framework else None
+    path = quietly(lambda: _pointed(framework))
     if path is None or not os.path.exists(path):
         return None
     if isinstance(given, (str, os.PathLike)) and os.path.exists(given) and _saved_at(given) > _saved_at(path):
@@ -129,6 +127,20 @@ def quietly(call: Callable[[], Any]) -> Any:
         return call()
     except Exception:
         return None
+
+
+def in_job_directory(name: str) -> str:
+    """Where a checkpoint lies that has no better place: beside the job's journal."""
+    return os.path.join(os.path.dirname(os.environ["CARBONTUI_MARKER"]), name)
+
+
+def _pointed(framework: Optional[str] = None) -> Optional[str]:
+    """The path that the last unload has left, by this framework if one is named. Raises OSError, ValueError."""
+    with open(_pointer()) as file:
+        body = json.load(file)
+    mine = isinstance(body, dict) and framework in (None, body.get("framework"))
+    path = body.get("path") if mine else None
+    return path if isinstance(path, str) else None
 
 
 def _pointer() -> str:

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from carbontui.client import api, marker
 from carbontui.client.checkpoint import random_states, set_random_states
+from carbontui.client.frameworks.base import in_job_directory
 
 BACKENDS = ("torch", "jax")
 """tensorflow draws the order of its data from states that cannot be set."""
@@ -112,7 +113,7 @@ class Fit:
             "callbacks": [_plain(vars(one)) for one in self.callbacks],
             "history": _plain(vars(self.model.history)),
         }
-        path = os.path.join(os.path.dirname(os.environ["CARBONTUI_MARKER"]), "keras.pickle")
+        path = in_job_directory("keras.pickle")
         marker.write_atomic(path, pickle.dumps(kept))
         return path
 

@@ -11,7 +11,7 @@ import inspect
 import os
 from typing import Any, Dict
 
-from carbontui.client.frameworks.base import Loop, left_behind, quietly
+from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly
 
 EXACT = {
     "boosting": "gbdt",
@@ -38,8 +38,7 @@ def callback(rounds: Any = None, done: int = 0, *, plain: bool = False) -> Any:
     state: Dict[str, Any] = {}
 
     def save() -> str:
-        folder = os.path.dirname(os.environ["CARBONTUI_MARKER"])
-        path = os.path.join(folder, f"lightgbm-{state['done']}.txt")
+        path = in_job_directory(f"lightgbm-{state['done']}.txt")
         state["model"].save_model(path)
         return path
 

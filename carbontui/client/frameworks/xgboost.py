@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from typing import Any
 
-from carbontui.client.frameworks.base import Loop, left_behind, quietly
+from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly
 
 
 def callback(rounds: Any = None, done: int = 0) -> Any:
@@ -85,7 +84,6 @@ def _prepared(inner: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _save(mine: Any) -> str:
-    folder = os.path.dirname(os.environ["CARBONTUI_MARKER"])
-    path = os.path.join(folder, f"xgboost-{mine.model.num_boosted_rounds()}.ubj")
+    path = in_job_directory(f"xgboost-{mine.model.num_boosted_rounds()}.ubj")
     mine.model.save_model(path)
     return path
