@@ -15,7 +15,7 @@ def main() -> NoReturn:
         from carbontui.line import quickly
 
         told = quickly(sys.argv[2:])
-        if told is not None:
+        if told is not None and sys.stdout is not None:  # None: started with it closed
             try:
                 print(told) if told else None
                 sys.stdout.flush()

@@ -58,6 +58,11 @@ def test_streams_that_are_closed_or_full_are_no_crash(house):
         return subprocess.run(["sh", "-c", command], env=house.env, capture_output=True, text=True, check=False)
 
     assert shell("ls >&- 2>&- <&-").returncode == 0
+    begun = "import sys; from carbontui.start import main; sys.argv[1:] = ['line']; main()"
+    line = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-c", begun], env=house.env, stderr=subprocess.PIPE, check=False
+    )
+    assert (line.returncode, line.stderr) == (0, b"")
     if os.path.exists("/dev/full"):
         full = shell("zones >/dev/full")
         assert full.returncode == 1 and full.stderr.strip() == "carbontui: No space left on device"
