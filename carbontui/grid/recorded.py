@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import math
 import re
 import zlib
@@ -19,6 +20,8 @@ from carbontui.units import from_iso
 
 EXAMPLE_NAME = "example-grid-de-2020-april.csv"
 EXAMPLE_SOURCE = "recorded: Germany, April 2020 (computed from SMARD.de)"
+FILE_MOST = 2**26
+"""Letters of a file: a device has no end, and a packed one may unpack to anything."""
 LONGEST_STEP_S = 3 * 3600.0  # a row holds for the file's own step, never across a longer gap
 HIGHEST_G_PER_KWH = 5000.0
 PRICE_COLUMN = re.compile(r"price_([a-z]{3})_per_(kwh|mwh)")
@@ -114,15 +117,18 @@ def _cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     try:
         if path.suffix == ".gz":
             with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:
-                lines = list(csv.reader(file))
+                text = file.read(FILE_MOST + 1)
         else:
             with path.open(encoding="utf-8-sig", newline="") as file:
-                lines = list(csv.reader(file))
+                text = file.read(FILE_MOST + 1)
+        lines = list(csv.reader(io.StringIO(text if len(text) <= FILE_MOST else "", newline="")))
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ValueError(f"{path}: cannot be read ({reason})") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path}: is not a CSV text file ({error})") from error
+    if len(text) > FILE_MOST:
+        raise ValueError(f"{path}: has more than {FILE_MOST} letters; ten years of five-minute values have fewer")
     header = [cell.strip() for cell in lines[0]] if lines else []
     if header[:1] != ["time_utc"] or header[1:2] not in (["carbon_g_per_kwh"], ["value"]):
         raise ValueError(f"{path}, line 1: expected 'time_utc,carbon_g_per_kwh', found {','.join(header)[:60]!r}")

@@ -182,12 +182,19 @@ class Problem:
         return json.dumps(self.to_dict(), allow_nan=False)
 
 
+FILE_MOST = 2**26
+"""Letters; a year of quarter hours with a hundred levels is a tenth of it, and a device has no end."""
+
+
 def load_problem(path: str | Path) -> Problem:
     """The problem in the JSON file at `path`. Raises ProblemError (bad content) or OSError (no such file)."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open(encoding="utf-8") as file:
+            text = file.read(FILE_MOST + 1)
     except UnicodeDecodeError:
         raise ProblemError("problem", f"{path} is not UTF-8 text") from None
+    if len(text) > FILE_MOST:
+        raise ProblemError("problem", f"{path} has more than {FILE_MOST} letters: no problem file")
     return Problem.from_json(text)
 
 

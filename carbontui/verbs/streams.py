@@ -53,10 +53,13 @@ class Clean(io.TextIOWrapper):
 
 
 def repair() -> None:
-    """A closed stream becomes /dev/null; what is written as text to stdout and stderr is cleaned."""
+    """A closed stream becomes /dev/null, for what we start as well; what is written as text to stdout and stderr is
+    cleaned."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123
+            number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free, which is the closed one's
+            os.set_inheritable(number, True)
+            setattr(sys, name, open(number, mode))  # noqa: SIM115, PTH123
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):

@@ -16,6 +16,8 @@ REFUSED = [
     (["run", "--name", "two\nlines", "--", "true"], "--name"),
     (["run", "--log", "/no/such/folder/run.log", "--", "true"], "--log"),
     (["solve", "--zone", "DE", "--work", "8h", "--watts", "nan"], "finite"),
+    (["solve", "/dev/zero"], "more than"),
+    (["backtest", "--actual", "/dev/zero", "--work", "8h"], "more than"),
     (["pause", "--for", "0s"], "is not longer than zero"),
     (["--readonly", "pause"], "--readonly"),
 ]
@@ -63,6 +65,8 @@ def test_streams_that_are_closed_or_full_are_no_crash(house):
         ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-c", begun], env=house.env, stderr=subprocess.PIPE, check=False
     )
     assert (line.returncode, line.stderr) == (0, b"")
+    doctor = shell("doctor >&- <&-")  # which starts an agent
+    assert doctor.stderr == ""
     if os.path.exists("/dev/full"):
         full = shell("zones >/dev/full")
         assert full.returncode == 1 and full.stderr.strip() == "carbontui: No space left on device"
