@@ -66,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether an idle GPU before a delayed start is charged to the job."""
     cap: bool = True
     """Whether power limits may be set where the machine permits it."""
+    site_cap: str | None = None
+    """One power budget for all jobs of a machine, like "1200W"; `carbontui site --cap` goes before it."""
     metrics: str | None = None
     """Where figures are told for Prometheus: node-exporter's textfile folder, or a path ending in .sock."""
     forecast: Literal["mean", "cautious"] = "mean"

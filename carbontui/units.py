@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 
 J_PER_KWH = 3.6e6
 
+POWER_MAX_W = 1e9
 LONGEST_S = 10 * 366 * 86400.0
 """No duration a person means is longer; beyond it the calendar ends before the sum does."""
 
@@ -78,6 +79,15 @@ def parse_watts(text: str) -> float:
     if not match or not 0 < float(match[1]) < 1e5:
         raise ValueError(f"{text!r} is not a power; write it like 300W (watts per GPU)")
     return float(match[1])
+
+
+def parse_power(text: str) -> float:
+    """Watts of '1200W', '1.2kW' or '1200', for a machine or a site. Raises ValueError naming the value and the form."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|m)?w?", text.strip(), re.IGNORECASE)
+    watts = float(match[1]) * {"": 1.0, "k": 1e3, "m": 1e6}[(match[2] or "").lower()] if match else 0.0
+    if not 0 < watts <= POWER_MAX_W:
+        raise ValueError(f"{text[:40]!r} is no power; write it like 1200W or 1.2kW")
+    return watts
 
 
 def _trim(number: float, digits: int) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from carbontui import paths, proc
+from carbontui import config, paths, proc, units
 from carbontui.site.core import Claim, Ramp, Share, SiteBudget, settle
 
 SILENT_S = 6.0
@@ -75,10 +75,11 @@ class Ledger:
     # --- the budget ---
 
     def budget(self, now_s: float) -> SiteBudget | None:
-        """The budget in force: the lower of this user's own and the administrator's. Raises LedgerError."""
+        """The budget in force: the lower of this user's own (as set, else as configured) and the administrator's.
+        Raises LedgerError."""
         own = self._own()
-        if own is not None and own.until_s is not None and own.until_s <= now_s:
-            own = None
+        if own is None or (own.until_s is not None and own.until_s <= now_s):
+            own = self._configured()
         given = self._of_administrator()
         if own is None or (given is not None and given.cap_w <= own.cap_w):
             return given
@@ -107,6 +108,16 @@ class Ledger:
             return None
         except (OSError, msgspec.DecodeError) as error:
             raise LedgerError(f"{self._budget_file}: {error}; set the budget again: carbontui site --cap") from None
+
+    def _configured(self) -> SiteBudget | None:
+        """That of config.toml or the environment."""
+        try:
+            text = config.load().settings.site_cap
+            return SiteBudget(cap_w=units.parse_power(text), by="site_cap of the settings") if text else None
+        except config.ConfigError as error:
+            raise LedgerError(str(error)) from None
+        except ValueError as error:
+            raise LedgerError(f"{paths.config_file()} or CARBONTUI_SITE_CAP: site_cap: {error}") from None
 
     def _of_administrator(self) -> SiteBudget | None:
         """Counted where nobody but root can have written it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 
 import click
@@ -11,16 +10,13 @@ import click
 from carbontui import link, units
 from carbontui.verbs.failure import Failure
 
-CAP_MAX_W = 1e9
-
 
 def watts(text: str, option: str) -> float:
     """'1200W', '1.2kW' or '1200' as watts. Raises Failure."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(k?w)?\s*", text.lower())
-    value = float(found[1]) * (1000.0 if found[2] == "kw" else 1.0) if found else 0.0
-    if not 0 < value <= CAP_MAX_W:
-        raise Failure(f"{option}: {text!r} is no power; write it like 1200W or 1.2kW", 2)
-    return value
+    try:
+        return units.parse_power(text)
+    except ValueError as error:
+        raise Failure(f"{option}: {error}", 2) from None
 
 
 @click.command(short_help="One power budget for all jobs of this machine.")

@@ -103,3 +103,15 @@ def test_what_is_no_claim_is_passed_over_and_a_damaged_budget_is_said(house_of):
     (ledger.directory / "budget.json").write_text("no")
     with pytest.raises(LedgerError, match="carbontui site --cap"):
         ledger.budget(0.0)
+
+
+def test_a_budget_of_the_settings_holds_where_none_is_set(house_of, monkeypatch):
+    ledger = house_of[0]()
+    monkeypatch.setenv("CARBONTUI_SITE_CAP", "1.2kW")
+    assert ledger.budget(0.0).cap_w == 1200.0
+    ledger.set_budget(SiteBudget(cap_w=2000.0, until_s=50.0))
+    assert ledger.budget(0.0).cap_w == 2000.0
+    assert ledger.budget(60.0).cap_w == 1200.0  # the set one has ended
+    monkeypatch.setenv("CARBONTUI_SITE_CAP", "much")
+    with pytest.raises(LedgerError, match=r"site_cap: 'much' is no power"):
+        ledger.budget(60.0)

@@ -57,3 +57,27 @@ def test_without_slurm_fleet_says_so(house, tmp_path):
     done = house.cli("fleet", "--once", "--cap", "1kW", "--grid", clean)
     assert done.returncode == 1 and "sinfo: not found" in done.stderr and len(done.stderr.splitlines()) == 1
     assert house.cli("fleet", "--once", "--cap", "much", "--grid", clean).returncode == 2
+
+
+def test_a_controller_or_munge_that_is_down_is_one_line_and_the_rest_goes_on(cluster, house, tmp_path):
+    """What a login node meets: each a line that names the command, no traceback, and the jobs as they were."""
+    if cluster.proctrack != "linuxproc":
+        pytest.skip("the same with any process tracking")
+    clean = grid(tmp_path / "grid.csv", [400] * 90)
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\nsleep 1\n")
+    conf = (cluster.dir / "slurm.conf").read_text()
+    port = next(line for line in conf.splitlines() if line.startswith("SlurmctldPort="))
+    away = conf.replace(port, "SlurmctldPort=1\nMessageTimeout=2")
+    deaf = conf.replace("munge/socket", "munge/none")
+    for name, text in (("away", away), ("deaf", deaf)):
+        (tmp_path / name).write_text(text)
+        house.env |= cluster.env | {"CARBONTUI_HOME": house.env["CARBONTUI_HOME"], "SLURM_CONF": str(tmp_path / name)}
+        for asked in (
+            ("fleet", "--once", "--cap", "1kW", "--grid", clean),
+            ("submit", "--grid", clean, "--work", "1h", "--", str(script)),
+        ):
+            done = house.cli(*asked)
+            assert done.returncode == 1, (name, done.stdout)
+            assert len(done.stderr.strip().splitlines()) == 1 and "Traceback" not in done.stderr, done.stderr
+            assert done.stderr.startswith(("carbontui: sinfo: ", "carbontui: sbatch: ")), done.stderr

@@ -18,8 +18,10 @@ def holds(state: JobState, seen: Inputs) -> tuple[Level, protocol.Reason] | None
     ends_s, leader = state.spec.ends_s, seen.leader
     if ends_s is None or state.clock.replay or leader is None or not leader.can_unload:
         return None
+    measured = state.measured.unload_s.value
+    takes_s = DEFAULT_UNLOAD_S if measured is None else measured
     # a step that takes long must end first
-    if seen.now_s < ends_s - LEAD_S - DEFAULT_UNLOAD_S - 2.0 * leader.quiet_s:
+    if seen.now_s < ends_s - LEAD_S - takes_s - 2.0 * leader.quiet_s:
         return None
     text = f"unloaded before its time limit ends it at {units.fmt_clock(ends_s, seen.now_s)}"
     return LEAVE, protocol.Reason("plan", text)
