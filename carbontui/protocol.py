@@ -10,7 +10,7 @@ files in tests/golden hold both ends to the same form.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeGuard, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -70,6 +70,10 @@ ReasonCode = Literal[
 ]
 How = Literal["measured", "integrated", "estimated", "default", "forecast", "simulated", "replay"]
 LevelKind = Literal["off", "unload", "pause", "duty", "cap", "full"]
+
+
+def is_level_kind(word: str) -> TypeGuard[LevelKind]:
+    return word in get_args(LevelKind)
 
 
 # --- what `status --json` prints -------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ FILES = {
         "clock",
         "journal",
         "launch",
+        "past",
         "restart",
         "runlog",
         "spec",

@@ -27,6 +27,10 @@ class Clock:
             return wall_s
         return self.job_origin_s + max(0.0, wall_s - self.wall_origin_s) * self.speed
 
+    def speed_at(self, wall_s: float) -> float:
+        """Seconds of the job per second of the machine."""
+        return 0.0 if self.replay and wall_s < self.wall_origin_s else self.speed
+
     def to_wall(self, job_s: float) -> float:
         """The wall time at which the job's clock shows `job_s`."""
         if not self.replay:

@@ -16,7 +16,7 @@ import msgspec
 
 from carbontui import paths, proc, protocol, units
 from carbontui.job import child as children
-from carbontui.job import runlog, spool
+from carbontui.job import past, runlog, spool
 
 LAST_S = 32_503_680_000.0
 """The year 3000: no job has begun later, and the calendar still knows it."""
@@ -93,6 +93,10 @@ class Job:
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
         """A piece of run.log, straight from the file."""
         return runlog.read(self.log, ask)
+
+    def whole_run(self, columns: int) -> protocol.HistoryAnswer | None:
+        """What the charts show of a job that is over; None where nothing was booked. Raises past.HistoryError."""
+        return past.whole(self.dir / "journal.db", self.status(), columns)
 
     def status(self) -> protocol.Status:
         """The last known status, corrected by what can be seen from outside."""

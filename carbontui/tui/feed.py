@@ -21,6 +21,7 @@ REPLAY_HZ = 4.0
 """In a replay an hour may pass between two looks at 1 Hz: a pause must be seen to begin and to end."""
 
 ReadLog = Callable[[protocol.LogRead], protocol.LogAnswer]
+WholeRun = Callable[[int], protocol.HistoryAnswer | None]
 Post = Callable[[PictureArrived | ConnectionChanged | LogArrived], object]
 
 
@@ -32,15 +33,17 @@ class JobFeed:
         socket: Path,
         post: Post,
         read_log: ReadLog | None = None,
+        whole_run: WholeRun | None = None,
         rate_hz: float = 1.0,
         *,
         with_log: bool = True,
     ) -> None:
-        """`read_log` reads the file of a job that is over: nobody answers for it any more. `with_log` False: its
-        output is of no interest."""
+        """`read_log` and `whole_run` read the files of a job that is over: nobody answers for it any more. `with_log`
+        False: its output is of no interest."""
         self._socket = socket
         self._post = post
         self._read_file = read_log
+        self._whole_run = whole_run
         self._rate_hz = rate_hz
         self._with_log = with_log
         self._link: link.ViewerLink | None = None
@@ -52,10 +55,21 @@ class JobFeed:
         if self._link is None and self.over:
             if isinstance(message, protocol.LogRead) and self._read_file is not None:
                 return self._read_file(message)
+            if isinstance(message, protocol.HistoryAsk) and self._whole_run is not None:
+                return await self._past_of_one_over(self._whole_run, message.buckets)
             raise link.NoSupervisor("the job is over: nobody answers for it any more")
         if self._link is None:
             raise link.NoSupervisor("not connected just now; the training goes on")
         return await self._link.request(message, timeout_s)
+
+    async def _past_of_one_over(self, whole_run: WholeRun, columns: int) -> protocol.HistoryAnswer:
+        try:
+            answer = await asyncio.to_thread(whole_run, columns)
+        except RuntimeError as error:
+            raise link.RequestRefused(str(error)) from None
+        if answer is None:
+            raise link.NoSupervisor("nothing was booked")
+        return answer
 
     async def run(self) -> None:
         """Connect, follow, and connect again until the job is over."""

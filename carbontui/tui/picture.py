@@ -105,6 +105,20 @@ class Choice:
         return structs.replace(picture.plan, levels=self.point.levels, finish=finish, deadline=finish)
 
 
-def offline(status: protocol.Status) -> Picture:
-    """The picture of a job that is over, from its last status."""
-    return Picture(0, status, protocol.ChartSeries(now=status.measured_at), None, None)
+def offline(status: protocol.Status, run: protocol.HistoryAnswer | None = None) -> Picture:
+    """The picture of a job that is over, from its last status and its journal."""
+    series = protocol.ChartSeries(now=status.measured_at)
+    if run is not None:
+        series = structs.replace(series, watts=run.watts, intensity=_realised(status, run))
+    return Picture(0, status, series, None, None)
+
+
+def _realised(status: protocol.Status, run: protocol.HistoryAnswer) -> protocol.Band | None:
+    values, known = run.intensity_g, status.intensity
+    if known is None or not any(value is not None for value in values):
+        return None
+    source = status.provenance.get("intensity", protocol.Provenance("integrated", ""))
+    return protocol.Band(
+        run.watts.start, run.watts.step_s, values, values, values, len(values),
+        known.zone, known.signal, source.source, source.how,
+    )  # fmt: skip

@@ -25,11 +25,13 @@ class JobRecord(Protocol):
     def started_s(self) -> float: ...
     def status(self) -> protocol.Status: ...
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer: ...
+    def whole_run(self, columns: int) -> protocol.HistoryAnswer | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One job to look at. `status` and `read_log` come from its files: all there is once the job is over."""
+    """One job to look at. `status`, `read_log` and `whole_run` (RuntimeError with a line to show) come from its files:
+    all there is once the job is over."""
 
     job: str
     name: str
@@ -39,13 +41,23 @@ class Target:
     started_s: float = 0.0
     host: str = ""
     """Another machine, as it was named to ssh; '' for this one."""
+    whole_run: Callable[[int], protocol.HistoryAnswer | None] | None = None
     last_look: Path | None = None
     """Where the screen notes how the job stood when it was last looked at."""
 
     @classmethod
     def of(cls, job: JobRecord) -> Target:
         look = job.dir / "last-look.json"
-        return cls(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s, last_look=look)
+        return cls(
+            job.id,
+            job.name,
+            job.socket,
+            job.status(),
+            job.read_log,
+            job.started_s,
+            whole_run=job.whole_run,
+            last_look=look,
+        )
 
     @property
     def over(self) -> bool:

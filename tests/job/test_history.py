@@ -5,8 +5,10 @@ from contextlib import closing
 
 import pytest
 
+from carbontui import protocol, units
 from carbontui.job import journal
 from carbontui.job.journal import Journal
+from carbontui.job.past import HistoryError, read, whole
 from carbontui.job.supervisor.record import history
 
 START = 1_800_000_123.0
@@ -39,7 +41,7 @@ def book(tmp_path):
 
 
 def row_by_row(book, *span):
-    return history.read(book.path, *span, short_s=1e9)[0].watts
+    return read(book.path, *span, short_s=1e9)[0].watts
 
 
 SPANS = [
@@ -55,7 +57,7 @@ SPANS = [
 def test_a_long_span_is_the_same_from_sums_as_from_rows(book, span):
     drawn(book)
     assert book.commit()
-    past, rollup = history.read(book.path, *span)
+    past, rollup = read(book.path, *span)
     assert rollup is None, "the journal has its sums"
     expected = row_by_row(book, *span)
     assert [watts is None for watts in past.watts] == [watts is None for watts in expected]
@@ -71,7 +73,7 @@ async def test_a_journal_without_sums_is_summed_once_and_has_them_from_then_on(b
     past = history.History(book)
     for _ in range(2):
         assert (await past.past(*SPANS[0])).watts == pytest.approx(expected, rel=1e-6)
-    assert history.read(book.path, *SPANS[0])[1] is None
+    assert read(book.path, *SPANS[0])[1] is None
     drawn(book, boards=1, days=0.1)
     assert book.commit()
     assert (await past.past(*SPANS[0])).watts == pytest.approx(row_by_row(book, *SPANS[0]), rel=1e-6)
@@ -82,11 +84,11 @@ async def test_rows_that_come_or_are_taken_back_while_it_is_summed_are_not_lost_
     drawn(book)
     assert book.commit()
     begun_before_there_were_sums(book.path)
-    _, rollup = history.read(book.path, *SPANS[0])
+    _, rollup = read(book.path, *SPANS[0])
     book.energy(START + 10, START + 20, "GPU-0", 5000.0, "counter", "running")
     assert book.fill(rollup)
     assert book.disown("GPU-1")
-    assert history.read(book.path, *SPANS[0])[0].watts == pytest.approx(row_by_row(book, *SPANS[0]), rel=1e-6)
+    assert read(book.path, *SPANS[0])[0].watts == pytest.approx(row_by_row(book, *SPANS[0]), rel=1e-6)
 
 
 def test_a_supervisor_of_before_writes_rows_that_are_in_the_sums(book):
@@ -100,7 +102,7 @@ async def test_a_journal_that_cannot_be_read_is_said_and_not_shown_as_an_empty_p
     past = history.History(book)
     book.close()
     (tmp_path / "journal.db").write_bytes(b"not a database at all" * 400)
-    with pytest.raises(history.HistoryError, match=r"journal\.db cannot be read"):
+    with pytest.raises(HistoryError, match=r"journal\.db cannot be read"):
         await past.past(*SPANS[0])
     past.close()
 
@@ -109,7 +111,29 @@ def test_levels_are_those_in_force_at_the_middle_of_each_column(book):
     for at, state, level in [(-900, "running", "full"), (250, "throttled", "cap 200 W"), (650, "paused", "full")]:
         book.event(START + at, 0.0, "state", state=state, level=level)
     assert book.commit()
-    past, _ = history.read(book.path, START, 1000.0, 5)
+    past, _ = read(book.path, START, 1000.0, 5)
     assert past.levels == ("full", "cap 200 W", "cap 200 W", "pause", "pause")
-    past, _ = history.read(book.path, START - 2000.0, 3000.0, 3)
+    past, _ = read(book.path, START - 2000.0, 3000.0, 3)
     assert past.levels == (None, "full", "cap 200 W")
+
+
+def test_a_job_that_is_over_is_seen_from_its_first_joule_to_its_last_word(book):
+    drawn(book, days=1.0)
+    hours = [(START + 3600.0 * n, 3600.0, 100.0 + n, "actual", "average_direct", "test") for n in range(24)]
+    book.grid([*hours, (START, 3600.0, 0.3, "actual", "price", "test")])
+    assert book.commit()
+    status = protocol.Status(
+        job="t", name="t", host="h", measured_at=units.iso(START + DAY_S), state="done",
+        reason=protocol.Reason("exited", "it ended"), intensity=protocol.Intensity(123.0, "average_direct", "DE"),
+    )  # fmt: skip
+    run = whole(book.path, status, 48)
+    assert units.from_iso(run.watts.start) == pytest.approx(START, abs=1.0)
+    assert run.watts.step_s == pytest.approx(1800.0, rel=1e-3)
+    assert run.intensity_g == tuple(100.0 + n // 2 for n in range(48))
+    assert run.watts.total_w[25] is None and run.watts.total_w[10] > 400
+
+
+def test_of_a_job_that_booked_nothing_there_is_no_past(book):
+    reason = protocol.Reason("exited", "it ended")
+    status = protocol.Status(job="t", name="t", host="h", measured_at=units.iso(START), state="failed", reason=reason)
+    assert whole(book.path, status, 48) is None

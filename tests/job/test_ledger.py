@@ -18,6 +18,7 @@ from carbontui.job.journal import Journal
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.energy_ledger import EnergyLedger
 from carbontui.job.supervisor.record.watt_history import WattHistory
+from carbontui.power.messages import Sample
 
 pieces = st.lists(
     st.tuples(st.floats(0.1, 2000.0), st.floats(0.0, 1e7), st.sampled_from(["running", "paused"])),
@@ -231,3 +232,17 @@ def test_the_host_constant_is_shared_by_the_jobs_of_a_machine(tmp_path) -> None:
     for second in range(11):
         account.host(1e9 + second, 1.0, "running", held=True, jobs=2)
     assert account.ledger.wall_kwh * units.J_PER_KWH == pytest.approx(500.0)
+
+
+def test_a_replay_stands_still_until_its_origin(tmp_path) -> None:
+    """While the command is loaded, no hours pass and no joules of them are booked."""
+    clock = Clock(speed=1000.0, wall_origin_s=2e9, job_origin_s=1.5e9)
+    assert (clock.at_wall(2e9 - 5.0), clock.at_wall(2e9 + 5.0)) == (1.5e9, 1.5e9 + 5000.0)
+    spec = options.Options(job="b", name="b", dir=str(tmp_path), argv=(), cwd="", log="", socket="", created_s=2e9)
+    account = Accounting(spec, clock, Journal(tmp_path / "j.db"), "boot")
+    samples = [
+        Sample(uuid="GPU-a", mono_s=float(second), wall_s=2e9 - 10.0 + second, energy_uj=second * 200_000_000)
+        for second in range(21)
+    ]
+    account.meter_samples(samples, "running", frozenset({"GPU-a"}))
+    assert account.ledger.gpu_kwh == pytest.approx(units.joules_to_kwh(10 * 1000.0 * 200.0), rel=1e-6)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from carbontui import protocol, units
 from carbontui.job import runlog
 from carbontui.tui import account_words
 from carbontui.tui.app import CarbonApp
+from carbontui.tui.feed import WholeRun
 from carbontui.tui.glyphs import BLOCKS
 from carbontui.tui.picture import offline
 from carbontui.tui.screens.dashboard import Dashboard
@@ -24,11 +27,12 @@ from carbontui.tui.target import Target
 TRACE = "step 60\nTraceback (most recent call last):\nRuntimeError: out of memory\n"
 
 
-def opened(tmp_path: Path) -> CarbonApp:
+def opened(tmp_path: Path, whole_run: WholeRun | None = None) -> CarbonApp:
     log = tmp_path / "run.log"
     log.write_text(TRACE)
     status = structs.replace(scene("failed").status, loss=2.5)
     target = Target("k7q2mz", "charlm", tmp_path / "gone.sock", status, lambda ask: runlog.read(log, ask))
+    target = replace(target, whole_run=whole_run)
     return CarbonApp(lambda: Dashboard(target, BLOCKS))
 
 
@@ -93,3 +97,35 @@ def test_what_was_never_metered_is_not_said_to_have_drawn_nothing() -> None:
     )
     said = dict(account_words.summary(offline(status)))
     assert said["energy"] == units.NOT_METERED and said["emitted"].startswith("not known")
+
+
+async def test_who_comes_back_after_the_end_sees_the_run(tmp_path: Path) -> None:
+    status = scene("failed").status
+    end_s = units.from_iso(status.measured_at)
+    watts = protocol.Watts(units.iso(end_s - 7200.0), 60.0, (480.0,) * 60 + (90.0,) * 60)
+    levels = ("cap 300 W",) * 60 + ("pause",) * 60
+    run = protocol.HistoryAnswer(0, watts, levels, (350.0,) * 120)
+    app = opened(tmp_path, lambda columns: run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        due = time.monotonic() + 20
+        while "peak 480 W" not in text_of(app) and time.monotonic() < due:
+            await pilot.pause(0.02)
+        text = text_of(app)
+        assert "peak 480 W" in text and "carbon intensity" in text and "░" in text, text
+        assert "out of memory" in text and "865 g" in text
+
+
+async def test_a_journal_that_cannot_be_read_leaves_what_the_run_came_to(tmp_path: Path) -> None:
+    asked = Event()
+
+    def whole_run(columns: int) -> None:
+        asked.set()
+        raise RuntimeError("the past cannot be shown")
+
+    app = opened(tmp_path, whole_run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        due = time.monotonic() + 20
+        while not (asked.is_set() and "865 g" in text_of(app)) and time.monotonic() < due:
+            await pilot.pause(0.02)
+        await pilot.pause()
+        assert "865 g" in text_of(app) and "peak" not in text_of(app)

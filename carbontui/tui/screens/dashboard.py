@@ -79,7 +79,7 @@ class Dashboard(OpensPages, Overruling):
         self.target = target
         self.glyphs = glyphs
         self.readonly = readonly
-        self.feed = JobFeed(target.socket, self.post_message, target.read_log)
+        self.feed = JobFeed(target.socket, self.post_message, target.read_log, target.whole_run)
         self.picture: Picture | None = None
         self.connection = Connection("connecting", f"connecting to {target.name or target.job}")
         self.budget = BudgetChoice(self.feed.request, self._choice_changed)
@@ -121,6 +121,7 @@ class Dashboard(OpensPages, Overruling):
             self.connection = Connection("over")
             self._show(offline(self.target.status))
             self.feed.read_over()
+            self.run_worker(self._learn_past(1.0), group="past")
             return
         self.query_one(StateBar).show(None, self.connection, 0.0)
         self.run_worker(self.feed.run(), name="feed", group="feed")
@@ -269,7 +270,7 @@ class Dashboard(OpensPages, Overruling):
         forecast.with_axis, forecast.with_legend = width < 64 or height < 21, height >= layout.LEGEND_FROM
         self.query_one(PriceStrip).display = picture.series.price is not None and height >= layout.LEGEND_FROM
         self.set_class(picture.over, "-over")
-        # a job that was over before anyone looked has no series: its output is worth more than two empty charts
+        # of a job without a journal there is no series: its output is worth more than two empty charts
         self.set_class(picture.over and picture.series.watts is None, "-nocharts")
         summary = self.query_one(Summary)
         summary.display, summary.brief = picture.over, height < 21
@@ -388,8 +389,10 @@ class Dashboard(OpensPages, Overruling):
         except link.LinkError:
             return
         assert isinstance(answer, protocol.HistoryAnswer)
-        if not any(answer.level):
+        if any(answer.level):
+            self.past = PastLevels.of(answer)
+        else:
             self._asked_past = None  # this supervisor keeps no levels: do not ask again
-            return
-        self.past = PastLevels.of(answer)
+        if self.target.over and self.target.status is not None:
+            self._show(offline(self.target.status, answer))
         self._show_charts()

@@ -13,6 +13,7 @@ def shape(picture: Picture) -> tuple[object, ...]:
     """While this and the size stay, nothing moves."""
     return (
         picture.over,
+        picture.series.watts is None,
         len(picture.status.gpus),
         bool(words.banner(picture.status, picture.series)),
         picture.series.price is None,

@@ -12,7 +12,7 @@ from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink, width_of
-from carbontui.tui.widgets.levels import PastLevels, planned, table
+from carbontui.tui.widgets.levels import PastLevels, level_named, planned, table
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
@@ -84,7 +84,6 @@ class ForecastChart(Cells):
         future_high = [h for h in high[now:] if h is not None] if now >= 0 else []
         top = top_of([m for m in mean if m is not None] + future_high)
         ahead = planned(self.preview or self.picture.plan, view, self.picture.now_s)
-        infos = table(self.picture.plan)
         # without a plan nothing is held back: the job runs through whatever comes
         unplanned = "running" if self.picture.plan is None and not self.picture.over else "beyond"
         columns = []
@@ -92,7 +91,7 @@ class ForecastChart(Cells):
             tall = eighths(value, top, space)
             if x < now:
                 name = self.past.at(view.time(x) + view.span_s / 2) if self.past else None
-                known = infos.get(name) if name else None
+                known = level_named(self.picture.plan, name)
                 still = known is not None and known.kind in words.STILL
                 columns.append(Column(tall, tall, 0, "past", still))
                 continue

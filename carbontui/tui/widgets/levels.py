@@ -31,6 +31,15 @@ def table(plan: protocol.PlanView | None) -> dict[str, protocol.LevelInfo]:
     return {info.name: info for info in plan.table} if plan else {}
 
 
+def level_named(plan: protocol.PlanView | None, name: str | None) -> protocol.LevelInfo | None:
+    """Also of a level that an earlier plan had: its name begins with its kind."""
+    if not name:
+        return None
+    kind = name.split()[0]
+    told = protocol.LevelInfo(name, kind, 0.0, 0.0) if protocol.is_level_kind(kind) else None
+    return table(plan).get(name, told)
+
+
 def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> list[protocol.LevelInfo | None]:
     """The level at the middle of each column from now on; None in the past and after the end of the plan."""
     found: list[protocol.LevelInfo | None] = [None] * view.columns

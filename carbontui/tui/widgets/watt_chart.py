@@ -6,7 +6,7 @@ from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink
-from carbontui.tui.widgets.levels import PastLevels, planned, table
+from carbontui.tui.widgets.levels import PastLevels, level_named, planned
 from carbontui.tui.widgets.scale import GUTTER, eighths, means, window
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
@@ -65,7 +65,7 @@ class WattChart(Cells):
     def _was(self, at_s: float, level: str | None) -> str:
         """The colour of a metered column: of the level that held then, where that is known."""
         name = level or (self.past.at(at_s) if self.past else None)
-        info = table(self.picture.plan if self.picture else None).get(name or "")
+        info = level_named(self.picture.plan if self.picture else None, name)
         return words.KIND_STYLE[info.kind] if info else "running"
 
     def _line(self, plotted: list[list[tuple[str, Ink]]], watts: float | None, top: float, ink: str) -> None:

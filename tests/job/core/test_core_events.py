@@ -6,6 +6,7 @@ import pytest
 from states import NOW_S
 
 from carbontui.job.journal import Journal
+from carbontui.job.past import HistoryError
 from carbontui.job.supervisor.core import events
 from carbontui.job.supervisor.record import history
 from carbontui.plan import Problem, ProblemLevel, evaluate, solve, windows
@@ -45,7 +46,7 @@ def test_the_past_is_told_from_the_journal_the_newest_kept(tmp_path):
     found = history.read_events(tmp_path / "journal.db", NOW_S + 1, 3, False)
     assert [one.text for one in found] == [f"ada set the budget to {n}x" for n in (4, 5, 6)]
     assert len(history.read_events(tmp_path / "journal.db", NOW_S + 1, 99, True)) == 10
-    with pytest.raises(history.HistoryError):
+    with pytest.raises(HistoryError):
         history.read_events(tmp_path / "gone.db", 0.0, 3, False)
     assert sqlite3.connect(tmp_path / "journal.db").execute("select count(*) from event").fetchone() == (18,)
 

@@ -157,7 +157,8 @@ class Accounting:
             # a replay's second lasts `speed` seconds of the job: watts x replayed seconds
             t0, t1 = self.clock.at_wall(got.t0_s), self.clock.at_wall(got.t1_s)
             share = self._share.get(got.uuid)
-            joules = got.joules * self.clock.speed * (1.0 if share is None else share)
+            speed = (t1 - t0) / (got.t1_s - got.t0_s) if got.t1_s > got.t0_s else self.clock.speed_at(got.t1_s)
+            joules = got.joules * speed * (1.0 if share is None else share)
             how = got.method if share is None or got.method == "model" else SPLIT
             self.ledger.add(got.uuid, t0, t1, joules, how, state, wall, gpu=is_board(got.uuid))
             self.watts.add(got.uuid, t0, t1, joules)

@@ -13,11 +13,12 @@ from carbontui import protocol, units
 from carbontui.grid.live import SourceState
 from carbontui.grid.types import Outlook
 from carbontui.job import runlog, store
+from carbontui.job.past import HistoryError
 from carbontui.job.supervisor.core import capabilities, commands, shown, status
 from carbontui.job.supervisor.core.effects import Effect, want_of
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState, hear
-from carbontui.job.supervisor.record.history import History, HistoryError
+from carbontui.job.supervisor.record.history import History
 from carbontui.job.supervisor.record.loss_history import LossHistory
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.watt_history import WattHistory

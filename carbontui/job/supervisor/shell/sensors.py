@@ -35,10 +35,11 @@ class Sensors:
 
     def advance(self) -> None:
         """A new tick begins: measure the time since the last one."""
-        now, mono = self._clock.at_wall(time.time()), time.monotonic()
+        wall, mono = time.time(), time.monotonic()
+        now = self._clock.at_wall(wall)
         dt_wall = mono - self._last_mono
         # time that passed, not what a clock that was set makes of it
-        dt = dt_wall * self._clock.speed
+        dt = dt_wall * self._clock.speed_at(wall)
         self._spans = (dt, dt_wall, now - self._last_now - dt)
         self._last_now, self._last_mono = now, mono
 

@@ -1,0 +1,178 @@
+"""Watts, levels and intensity of any span of a job's past, from its journal.
+
+A week of ten boards is 600,000 rows. So a long span is answered from energy_10min, with the rows themselves only where
+the edge of a column cuts ten minutes in two: exact all the same.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from carbontui import protocol, units
+from carbontui.job import journal
+from carbontui.job.journal import ROLLUP_S, Rollup
+
+SHORT_S = 6 * 3600.0
+"""A span up to this is read row by row: some 2,000 rows a board."""
+TOUCHED_S = 1e-6
+"""Less of a column than this is the rounding of sums, not a reading."""
+LEVEL_OF_STATE: dict[str, str | None] = {"paused": "pause", "unloaded": "unload", "waiting": "off", "starting": None}
+"""What stands still is that, whatever the plan calls the slot."""
+
+
+class HistoryError(RuntimeError):
+    """The journal cannot be read; the text says why, and that the job goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Columns of equal time: mean watts of all devices (None where nothing was read), and the level at each middle."""
+
+    watts: tuple[float | None, ...]
+    levels: tuple[str | None, ...]
+
+
+class Sum(NamedTuple):
+    """Joules of all devices, and device-seconds read."""
+
+    joules: float = 0.0
+    seconds: float = 0.0
+
+
+def read(
+    path: Path, start_s: float, span_s: float, columns: int, short_s: float = SHORT_S
+) -> tuple[Past, Rollup | None]:
+    """The past, and the sums of a journal that has none yet if they had to be made. Raises HistoryError."""
+    try:
+        with journal.read(path) as db:
+            edges = [start_s + span_s * index / columns for index in range(columns + 1)]
+            rollup = None
+            if span_s <= short_s:
+                watts = _from_rows(db, edges)
+            else:
+                rollup = None if _has_sums(db) else _summed(db)
+                bins = (
+                    rollup.bins if rollup else db.execute("select start, joules, seconds from energy_10min").fetchall()
+                )
+                watts = _from_sums(db, edges, sorted(map(tuple, bins)))
+            return Past(tuple(watts), _levels(db, edges)), rollup
+    except (sqlite3.Error, OSError, msgspec.DecodeError) as error:
+        raise _unreadable(path, error) from error
+
+
+def whole(path: Path, status: protocol.Status, columns: int) -> protocol.HistoryAnswer | None:
+    """A job that is over, from its first joule to its last status; None where nothing was booked.
+
+    Raises HistoryError."""
+    end_s, signal = units.from_iso(status.measured_at), status.intensity.signal if status.intensity else ""
+    try:
+        with journal.read(path) as db:
+            first_s = db.execute("select min(t0) from energy").fetchone()[0]
+            rows = db.execute("select start, dur, value from grid where signal = ? order by start", (signal,))
+            grid = [tuple(row) for row in rows]
+    except (sqlite3.Error, OSError) as error:
+        raise _unreadable(path, error) from error
+    if first_s is None or first_s >= end_s:
+        return None
+    found, _ = read(path, first_s, end_s - first_s, columns)
+    step_s = (end_s - first_s) / columns
+    starts = [start for start, _, _ in grid]
+
+    def value(at_s: float) -> float | None:
+        index = bisect.bisect_right(starts, at_s) - 1
+        return grid[index][2] if index >= 0 and at_s < starts[index] + grid[index][1] else None
+
+    intensity = tuple(value(first_s + (index + 0.5) * step_s) for index in range(columns))
+    return protocol.HistoryAnswer(0, protocol.Watts(units.iso(first_s), step_s, found.watts), found.levels, intensity)
+
+
+def _unreadable(path: Path, error: Exception) -> HistoryError:
+    return HistoryError(f"the past cannot be shown, {path.name} cannot be read: {error}")
+
+
+def _has_sums(db: sqlite3.Connection) -> bool:
+    return db.execute("select 1 from sqlite_master where name='energy_10min'").fetchone() is not None
+
+
+def _summed(db: sqlite3.Connection) -> Rollup:
+    """The sums of every row there is now."""
+    last = db.execute("select max(rowid) from energy").fetchone()[0] or 0
+    bins = db.execute(
+        f"select cast(t0 / {ROLLUP_S} as integer) * {ROLLUP_S}, sum(joules), sum(t1 - t0)"
+        " from energy where rowid <= ? group by 1",
+        (last,),
+    )
+    return Rollup(tuple((int(start), float(joules), float(seconds)) for start, joules, seconds in bins), last)
+
+
+def _from_rows(db: sqlite3.Connection, edges: Sequence[float]) -> list[float | None]:
+    start, end, columns = edges[0], edges[-1], len(edges) - 1
+    step = (end - start) / columns
+    totals: list[float | None] = [None] * columns
+    rows = db.execute(
+        "select t0, t1, joules from energy where t0 > ? and t0 < ? and t1 > ?", (start - ROLLUP_S, end, start)
+    )
+    for t0, t1, joules in rows:
+        first, last = int((max(t0, start) - start) // step), int((min(t1, end) - start) // step)
+        for index in range(first, min(last, columns - 1) + 1):
+            a, b = max(t0, edges[index]), min(t1, edges[index + 1])
+            if b > a and t1 > t0:
+                totals[index] = (totals[index] or 0.0) + joules * (b - a) / (t1 - t0) / step
+    return totals
+
+
+def _from_sums(
+    db: sqlite3.Connection, edges: Sequence[float], bins: Sequence[tuple[float, float, float]]
+) -> list[float | None]:
+    """Each column is what was drawn up to its end, less what was drawn up to its start."""
+    starts = [start for start, _, _ in bins]
+    joules = list(itertools.accumulate((each[1] for each in bins), initial=0.0))
+    seconds = list(itertools.accumulate((each[2] for each in bins), initial=0.0))
+
+    def until(edge: float) -> Sum:
+        whole = bisect.bisect_right(starts, edge - ROLLUP_S)
+        if whole == len(starts) or starts[whole] >= edge:
+            return Sum(joules[whole], seconds[whole])
+        cut = _cut(db, starts[whole], edge)
+        return Sum(joules[whole] + cut.joules, seconds[whole] + cut.seconds)
+
+    found: list[float | None] = []
+    for (a, before), (b, after) in itertools.pairwise((edge, until(edge)) for edge in edges):
+        read_s = after.seconds - before.seconds
+        found.append((after.joules - before.joules) / (b - a) if read_s > TOUCHED_S else None)
+    return found
+
+
+def _cut(db: sqlite3.Connection, start: float, edge: float) -> Sum:
+    """The rows of ten minutes from `start` as far as `edge`."""
+    joules, seconds = db.execute(
+        "select sum(joules * (min(t1, ?1) - t0) / (t1 - t0)), sum(min(t1, ?1) - t0)"
+        " from energy where t0 >= ?2 and t0 < ?1 and t1 > t0",
+        (edge, start),
+    ).fetchone()
+    return Sum(joules or 0.0, seconds or 0.0)
+
+
+def _levels(db: sqlite3.Connection, edges: Sequence[float]) -> tuple[str | None, ...]:
+    """The level observed in the middle of each column, from the journal's changes of state."""
+    rows = db.execute(
+        "select at, data from event where kind='state' and at <= ?2 and at >="
+        " coalesce((select max(at) from event where kind='state' and at <= ?1), 0) order by at",
+        (edges[0], edges[-1]),
+    )
+    at: list[float] = []
+    levels: list[str | None] = [None]
+    for moment, data in rows:
+        facts = msgspec.json.decode(data)
+        at.append(moment)
+        levels.append(LEVEL_OF_STATE.get(facts["state"], facts["level"]))
+    middles = ((a + b) / 2 for a, b in itertools.pairwise(edges))
+    return tuple(levels[bisect.bisect_right(at, middle)] for middle in middles)
