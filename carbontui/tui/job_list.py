@@ -3,6 +3,7 @@ every key and every look; a job keeps its mark and the cursor its job, however t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -90,6 +91,11 @@ class JobList:
         word = self.wanted.lower()
         found = [job for job in self.jobs if word in f"{job.name} {job.id} {job.status.state} {job.why}".lower()]
         return tuple(sorted(found, key=SORTS[self.sort]))
+
+    def labels(self) -> Callable[[ListedJob], str]:
+        """What names a job: its name, with the id behind it where another one has the same."""
+        named = Counter(job.name for job in self.jobs)
+        return lambda job: f"{job.name} {job.id}" if named[job.name] > 1 else job.name
 
     def place(self) -> int:
         """The row of the cursor; 0 where nothing is shown."""

@@ -52,6 +52,13 @@ def test_the_cursor_keeps_its_job_however_the_rows_move() -> None:
     assert gone.cursor == "c" and JobList().now((A,)).now(()).cursor is None
 
 
+def test_jobs_of_one_name_are_told_apart_by_their_ids() -> None:
+    twin = listed("d", "done")
+    twin = ListedJob(twin.target, structs.replace(twin.status, name=C.name))
+    label = JobList().now((A, C, twin)).labels()
+    assert [label(job) for job in (A, C, twin)] == ["name of a", "name of c c", "name of c d"]
+
+
 def test_marks_stay_with_their_jobs_and_what_is_hidden_is_not_meant() -> None:
     jobs = JobList().now((A, B, C)).toggled().toggled()
     assert [job.id for job in jobs.meant()] == ["a", "b"] and jobs.cursor == "c"

@@ -34,7 +34,8 @@ class JobTable(Cells):
         self._top = max(0, min(self._top, place, len(shown) - room), place - room + 1)
         columns = _fitting(width)
         fixed = sum(cells for _, cells, _ in columns) + 4
-        longest = max(cell_len(job.name) for job in shown)
+        label = self.listed.labels()
+        longest = max(cell_len(label(job)) for job in shown)
         left = width - fixed
         # the name first: the reason can be read on the job's own page, a name cut short names nothing
         name = min(longest + 1, left) if left - longest - 2 < WHY_LEAST else longest + 1
@@ -43,7 +44,7 @@ class JobTable(Cells):
         why = why if why >= WHY_LEAST else 0
         rows = [self._head(columns, name, why)]
         for job in shown[self._top : self._top + room]:
-            rows.append(self._row(job, columns, name, why, width, pointed=job is shown[place]))
+            rows.append(self._row(job, label(job), columns, name, why, width, pointed=job is shown[place]))
         return rows
 
     def _head(self, columns: list[tuple[str, int, str]], name: int, why: int) -> CellRow:
@@ -53,13 +54,21 @@ class JobTable(Cells):
         return [*row, ("  WHY", "dim")] if why else row
 
     def _row(
-        self, job: ListedJob, columns: list[tuple[str, int, str]], name: int, why: int, width: int, *, pointed: bool
+        self,
+        job: ListedJob,
+        label: str,
+        columns: list[tuple[str, int, str]],
+        name: int,
+        why: int,
+        width: int,
+        *,
+        pointed: bool,
     ) -> CellRow:
         status = job.status
         ink = words.STATE_STYLE[status.state]
         mark = self.glyphs.point if job.id in self.listed.marked else self.glyphs.now if pointed else " "
         row: CellRow = [(mark, "preview"), (f" {self.glyphs.states[status.state]} ", ink)]
-        row.append((_cut(job.name, name, self.glyphs.ellipsis), "strong" if job.live or pointed else "text"))
+        row.append((_cut(label, name, self.glyphs.ellipsis), "strong" if job.live or pointed else "text"))
         for title, cells, _ in columns:
             told, how = _value(title, job, self.now_s)
             row.append((f"{told:>{cells}}", how if told != "–" else "dim"))
