@@ -20,6 +20,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 import clocks
+import cycles
 import extremes
 import fuzz
 import kills
@@ -34,6 +35,8 @@ Rows = list[tuple[str, str, str]]
 LONG_MIN = 60.0
 """Minutes of a run that reaches every number of the bars."""
 FAULTS = 1000
+SITE = "2400W"
+"""Of four boards of 700 W: a boost fits, all of them do not."""
 
 
 def in_a_house(work: Callable[[House], Any]) -> Any:
@@ -48,7 +51,8 @@ def in_a_house(work: Callable[[House], Any]) -> Any:
 
 
 def killed(seconds: float, seed: int, faults: int = 40) -> tuple[kills.Found, Rows]:
-    """About `faults` faults: of jobs that train, of jobs at rest beside them, and of trainings without a keeper."""
+    """About `faults` faults: of jobs that train, of jobs at rest beside them, under a site budget, in rehearsals and
+    tries, and of trainings without a keeper."""
     found = kills.Found()
     jobs = 4 if faults > 100 else 2
     resting = threading.Thread(
@@ -58,6 +62,9 @@ def killed(seconds: float, seed: int, faults: int = 40) -> tuple[kills.Found, Ro
     resting.start()
     in_a_house(lambda house: kills.running(house, seconds, seed, found, jobs, faults))
     resting.join()
+    in_a_house(lambda house: kills.running(house, seconds / 8, seed, found, jobs, faults // 8, SITE))
+    for part in (cycles.rehearsing, cycles.trying):
+        in_a_house(lambda house, part=part: part(house, seconds / 10, seed, found))
     in_a_house(lambda house: kills.orphaned(house, max(1, faults // 50), seed, found))
     wrong = f"{found.wrong_steps} of {found.steps:,} steps"
     return found, [
@@ -94,13 +101,13 @@ def provided(every: int) -> tuple[providers.Found, Rows]:
     seen = f"{found.answers}; {len(found.faults)}"
     return found, [
         ("hostile answers of a provider; faults", "40; 0", seen),
-        ("loop's longest stall; supervisor's memory", "0.5 s; 150 MB", _of(found)),
+        ("loop's longest stall (a bare server's beside it); supervisor's memory", "0.5 s; 150 MB", _of(found)),
         ("lines said of it", "1", str(found.most_lines)),
     ]
 
 
 def _of(found: providers.Found) -> str:
-    return f"{found.longest_stall_s:.2f} s; {found.most_mb:.0f} MB"
+    return f"{found.longest_stall_s:.2f} s ({found.longest_bare_s:.2f} s); {found.most_mb:.0f} MB"
 
 
 def fuzzed(seconds: float, seed: int) -> tuple[fuzz.Found, Rows]:

@@ -112,11 +112,16 @@ def simulated_boards(house: House, count: int) -> Sim | None:
     return sim
 
 
-def running(house: House, seconds: float, seed: int, found: Found, jobs: int = 4, most: int = 10**9) -> None:
-    """Faults of jobs that train under caps, amid orders; then each ends in its own way. Every other job is never
-    paused by a person: its standstills are ours."""
+def running(
+    house: House, seconds: float, seed: int, found: Found, jobs: int = 4, most: int = 10**9, site: str = ""
+) -> None:
+    """Faults of jobs that train under caps, amid orders, and under a budget of the `site`; then each ends in its own
+    way. Every other job is never paused by a person: its standstills are ours."""
     dice = random.Random(seed)
     sim = simulated_boards(house, jobs)
+    if site:
+        house.cli("site", "--cap", site, "--ramp", "5kW", check=True)
+    most += found.faults
     some: list[Job] = []
     for n in range(jobs):
         house.env["CUDA_VISIBLE_DEVICES"] = str(n)
@@ -133,7 +138,7 @@ def running(house: House, seconds: float, seed: int, found: Found, jobs: int = 4
         role = dice.choice(sorted(FAULTS))
         number = dice.choice(FAULTS[role])
         if inject(some[n], role, number):
-            found.fault(f"{role} {number.name}")
+            found.fault(f"{role} {number.name}{', under a site budget' if site else ''}")
         time.sleep(dice.uniform(0.05, 0.8))
     for n, job in enumerate(some):
         _end(job, found, paused=bool(n % 2))

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +29,16 @@ PATIENCE_S = 60.0
 AT_ONCE = 3
 
 Sender = Callable[[socket.socket], None]
+BARE = """\
+import asyncio, sys
+async def answer(reader, writer):
+    writer.write(await reader.readline())
+    writer.close()
+async def serve():
+    await (await asyncio.start_unix_server(answer, sys.argv[1])).serve_forever()
+asyncio.run(serve())
+"""
+"""A server with nothing else to do, asked beside each supervisor: what the machine itself makes one wait."""
 
 
 def body(data: bytes, *headers: str, status: str = "200 OK", length: int | None = None) -> Sender:
@@ -157,6 +168,8 @@ class Found:
 
     answers: int = 0
     longest_stall_s: float = 0.0
+    longest_bare_s: float = 0.0
+    """The same of a server that has nothing else to do."""
     most_mb: float = 0.0
     most_lines: int = 0
     faults: list[str] = field(default_factory=list)
@@ -177,6 +190,7 @@ def run(found: Found, every: int = 1) -> None:
 def _one(name: str, send: Sender, now_s: float, found: Found) -> list[str]:
     root, runtime = Path(tempfile.mkdtemp(prefix="ctc-")), Path(tempfile.mkdtemp(prefix="ct-"))
     house, door = House(root, runtime), Door(send, now_s)
+    bare = subprocess.Popen([sys.executable, "-c", BARE, str(root / "bare.sock")], stdin=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{door.port}"
     house.env["CARBONTUI_GRID_URLS"] = f"energy-charts={url}/bad,eco2mix={url}/good"
     house.env["CARBONTUI_OFFLINE"] = "0"
@@ -187,8 +201,19 @@ def _one(name: str, send: Sender, now_s: float, found: Found) -> list[str]:
     finally:
         house.end()
         door.close()
+        bare.kill()
+        bare.wait()
         for folder in (root, runtime):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _bare(path: Path) -> float:
+    begun = time.monotonic()
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(path))
+        peer.sendall(b"\n")
+        peer.recv(1)
+    return time.monotonic() - begun
 
 
 def _watched(house: House, door: Door, found: Found) -> Iterator[str]:
@@ -201,6 +226,7 @@ def _watched(house: House, door: Door, found: Found) -> Iterator[str]:
         connection, _ = job.connect()  # hello and welcome: a turn of its loop
         connection.close()
         stall_s = max(stall_s, time.monotonic() - begun)
+        found.longest_bare_s = max(found.longest_bare_s, _bare(house.root / "bare.sock"))
         status = job.served()
         told = status.provenance.get("intensity") if status else None
         # its values, or our own forecast from them; never typical days
