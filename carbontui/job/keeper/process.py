@@ -187,10 +187,9 @@ class Keeper:
             patience_s = 0.0 if self.supervisor.over else FIRST_HOLD_S
             self.hold_until, self.word_at = resuming.at(marker, patience_s), time.monotonic()
             self.stopping.end()
+            rests = "" if self.trial.asked else self.rest.after(self.started_mono, time.monotonic())
             self.trial.left()
-            if said := self.rest.after(time.monotonic() - self.started_mono, time.monotonic()):
-                log(said)
-            log("child unloaded")
+            log(rests or "child unloaded")
             self.publish()
             return
         if not self.stopped_by_person and self.trial.waits_again():

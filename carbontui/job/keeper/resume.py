@@ -88,10 +88,10 @@ class Rest:
         self.until = 0.0
         """Monotonic time before which it is not started again."""
 
-    def after(self, lived_s: float, now: float) -> str:
-        """It has unloaded after so long; what is to be said of the rest it gets, '' without one."""
-        self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
+    def after(self, started: float, now: float) -> str:
+        """It has unloaded (both monotonic); what is to be said of the rest it gets, '' without one."""
+        self._short_lives = self._short_lives + 1 if now - started < SHORT_LIFE_S else 0
         wait_s = min(REST_MAX_S, 2.0**self._short_lives) if self._short_lives > 1 else 0.0
         self.until = now + wait_s
-        often = f"unloaded {self._short_lives} times within {SHORT_LIFE_S:.0f} s of its start"
+        often = f"child unloaded, {self._short_lives} times now within {SHORT_LIFE_S:.0f} s of its start"
         return f"{often}: rests {wait_s:.0f} s" if wait_s else ""

@@ -35,6 +35,8 @@ class Trial:
         """The next start begins without the checkpoint."""
         self.resumed = False
         """The running start goes on from a checkpoint."""
+        self.rehearsing = False
+        """A rehearsal was asked for since the running start."""
 
     def facts(self) -> dict[str, Any]:
         """What the supervisor is told."""
@@ -46,6 +48,11 @@ class Trial:
         """An unload is ours to bring back, whatever a scheduler would do."""
         return self.trying or self.retry
 
+    @property
+    def asked(self) -> bool:
+        """An unload is one that was asked for on trial: no child that leaves at every start, and has to rest."""
+        return self.trying or self.rehearsing
+
     def ends(self) -> bool:
         """The running start is to end: whether it is one that may."""
         if self.over or self.anew or not (self.trying or (self.retry and self.resumed)):
@@ -54,7 +61,7 @@ class Trial:
         return True
 
     def started(self, *, resumed: bool) -> None:
-        self.resumed, self.anew = resumed, False
+        self.resumed, self.anew, self.rehearsing = resumed, False, False
 
     def left(self) -> None:
         """It has written a checkpoint and left: what resumes from that of a try may fail, and is begun again."""
@@ -70,6 +77,8 @@ class Trial:
 
     def obey(self, order: Retry | FallBack) -> None:
         if isinstance(order, Retry):
+            # a new supervisor repeats the order of the one before: what was asked for once is no second rehearsal
+            self.rehearsing = self.rehearsing or (order.on and not self.retry)
             self.retry = order.on
         else:
             self.fall_back = order.on
