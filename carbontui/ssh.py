@@ -53,6 +53,13 @@ def place(text: str) -> SshPlace:
     return SshPlace(match["host"], match["job"])
 
 
+def begins_there(host: str, ssh: str = "ssh") -> tuple[str, ...]:
+    """The start of a command whose pipes are to be those of one on another machine, for as long as both live. Nobody
+    is asked for a password: there is no terminal."""
+    options = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "LogLevel=ERROR")
+    return (ssh, "-T", *(word for option in options for word in ("-o", option)), "--", host)
+
+
 class SshHost:
     """One machine. Use it as a context: leaving it closes the shared connection."""
 

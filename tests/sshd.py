@@ -17,10 +17,10 @@ WHY_NOT = "" if SSHD and shutil.which("ssh") else "no openssh-server here"
 class Sshd:
     """A server that knows one key; `ssh` is a client that knows this server as any host name, `near` as well."""
 
-    def __init__(self, root: Path, environment: dict[str, str]) -> None:
-        """`environment`: what a login finds set there."""
+    def __init__(self, root: Path, environment: dict[str, str], prefix: tuple[str, ...] = ()) -> None:
+        """`environment`: what a login finds set there; `prefix` begins the server, in namespaces of its own."""
         assert SSHD is not None
-        self.root = root
+        self.root, self.prefix = root, prefix
         for name in ("host", "user"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(root / name)], check=True)
         (root / "authorized").write_bytes((root / "user.pub").read_bytes())
@@ -51,7 +51,7 @@ class Sshd:
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self.process = subprocess.Popen(
-            [SSHD, "-D", "-e", "-f", str(self.root / "sshd_config")],
+            [*self.prefix, SSHD, "-D", "-e", "-f", str(self.root / "sshd_config")],
             stdin=subprocess.DEVNULL,
             stderr=(self.root / "sshd.log").open("ab"),
             start_new_session=True,

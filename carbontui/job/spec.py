@@ -34,6 +34,8 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[str, ...]
     reach: dict[str, tuple[str, ...]] = {}
     """By name of a machine: the command before ours that runs it there."""
+    by_shell: bool = False
+    """That command takes ours as one line for a shell, as ssh does."""
     fault: str = ""
     """Why the others are not known by name."""
 

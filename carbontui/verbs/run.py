@@ -96,6 +96,7 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--sigstop", is_flag=True, help="A program without training steps may be paused by SIGSTOP.")
 @click.option("--requeue", is_flag=True, help="On unload exit 85, for a scheduler that starts the job again.")
 @click.option("--resubmit", is_flag=True, help="On unload submit this Slurm script again, for its clean hours.")
+@click.option("--hosts", help="Other machines the command runs on, like a,b: over your own ssh.")
 @click.option("--resume-args", help='Added to the command when it resumes, like "--init_from=resume".')
 @click.option("--try", "try_first", is_flag=True, help="Run it now for 20 steps or two minutes, then let it wait.")
 @click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
@@ -128,6 +129,7 @@ def run(
     sigstop: bool,
     requeue: bool,
     resubmit: bool,
+    hosts: str | None,
     resume_args: str | None,
     try_first: bool,
     no_spool: bool,
@@ -183,7 +185,7 @@ def run(
     work_s = duration(work, "--work") if work else None
     if work_s == 0:
         raise Failure("--work: must be longer than zero; leave it out when it is not known", 2)
-    from carbontui.verbs import within_slurm
+    from carbontui.verbs import other_machines, within_slurm
 
     if resubmit:
         within_slurm.check_resubmit()
@@ -197,7 +199,7 @@ def run(
     before = requeuing.earlier(scheduled, command, cwd) if scheduled else None
     try:
         launch.executable(command)
-        nodes = within_slurm.nodes()
+        nodes = other_machines.nodes(hosts) if hosts else within_slurm.nodes()
         job, directory, title = (before.id, before.dir, before.name) if before else claim(title, command)
         from carbontui import paths
 

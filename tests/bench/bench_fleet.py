@@ -71,6 +71,7 @@ def bench_synthetic(seed: int, gpus: int) -> dict[str, object]:
         "work_of_gpu_slots": round(float(work.sum() / gpus / slots), 3),
         "wall_s": round(wall, 1),
         "cpu_s": round(cpu, 1),
+        "load_average": round(os.getloadavg()[0], 1),
         "above_bound": round(plan.gap, 5),
         "undone": round(share(plan.start), 6),
         "undone_fifo_backfill": round(share(starts), 4),

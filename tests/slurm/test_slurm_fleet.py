@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import pytest
+from cluster import Cluster, missing
+from house import until
 from test_slurm_submit import grid, shown
+
+from carbontui import link, protocol
+from carbontui.fleet import caps
+from carbontui.fleet.queue import Assumed
+from carbontui.verbs.queue_watch import QueueWatch
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(180)]
 
@@ -81,3 +89,35 @@ def test_a_controller_or_munge_that_is_down_is_one_line_and_the_rest_goes_on(clu
             assert done.returncode == 1, (name, done.stdout)
             assert len(done.stderr.strip().splitlines()) == 1 and "Traceback" not in done.stderr, done.stderr
             assert done.stderr.startswith(("carbontui: sinfo: ", "carbontui: sbatch: ")), done.stderr
+
+
+def test_the_queue_page_knows_our_job_and_opens_it_on_its_node(house, tmp_path, monkeypatch):
+    if why := missing():
+        pytest.skip(why)
+    nodes = Cluster(nodes=2)
+    try:
+        nodes.start()
+        house.env |= nodes.env | {"CARBONTUI_HOME": house.env["CARBONTUI_HOME"]}
+        command = f"{sys.executable} {house.script} 100000 0.02 0 {tmp_path}/marks"
+        line = f"{sys.executable} -m carbontui.cli run --name ours -- {command}\n"
+        job = nodes.submit(line, "--nodelist=n2", "--export=ALL", env=house.env)
+        stranger = nodes.submit("sleep 600\n", "--nodelist=n1", "--job-name=theirs")
+        for name, value in house.env.items():
+            monkeypatch.setenv(name, value)
+        with QueueWatch([caps.parse("4kW")], None, None, Assumed(0.0, 500.0)) as watch:
+
+            def rows():
+                return {row.id: row for row in watch.look().jobs}
+
+            ours = until(lambda: (row := rows().get(job)) and row.open and row.watts is not None and row, 60, "our job")
+            assert ours.ours and ours.mark == "" and ours.where == "n2" and ours.state == "running"
+            theirs = rows()[stranger]
+            assert (theirs.watts, theirs.ours, theirs.open) == (None, False, None)
+            seen = watch.look()
+            assert seen.now_w == 1000.0 and seen.cap_w[0] == 4000.0 and [node.told for node in seen.nodes] != []
+            target = ours.open()
+            assert target.host == "n2"  # not this machine: its socket leads there through srun
+            answer = link.ask(target.socket, protocol.StatusAsk(1), 30)
+            assert answer.status.name == "ours" and answer.status.host == "n2"
+    finally:
+        nodes.end()

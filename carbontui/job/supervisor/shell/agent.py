@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -37,14 +38,14 @@ def agent_of(spec: Options, clock: Clock) -> AgentHandle:
 
 
 def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | None, monitor: bool) -> NodeHandle:
-    command = [*nodes.reach[name], sys.executable, "-m", "carbontui.cluster.node"]
-    command += ["--socket", spec.socket, "--job", spec.job]
+    command = [sys.executable, "-m", "carbontui.cluster.node", "--socket", spec.socket, "--job", spec.job]
     if simulated is not None:
         command += ["--simulated", msgspec.json.encode(simulated).decode()]
     if spec.declared is not None:
         command += ["--declared", msgspec.json.encode(spec.declared).decode()]
     if monitor:
         command.append("--monitor")
+    command = [*nodes.reach[name], *([shlex.join(command)] if nodes.by_shell else command)]
     environment = slurm.step_environment(isolation.environment(os.environ))
     return NodeHandle(
         name,
