@@ -144,8 +144,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     grams_of = intensity_of(bins, nowcast) if bins or nowcast is not None else None
     start_s, done_s = float(said["start_s"]), float(said["done_s"])
     first_s = min([row.bin_s for row in rows], default=start_s)
-    spans, decisions, plans, worst_gap, last_s = _events(db, start_s, float(units.from_iso(status.measured_at)))
-    end_s = last_s if status.state not in protocol.LIVE_STATES else max(last_s, units.from_iso(status.measured_at))
+    spans, decisions, plans, worst_gap, end_s = _events(db, start_s, float(units.from_iso(status.measured_at)))
     cells = _cells(counted, options.pue)
     full_w = said.get("full_wall_w")
     steps, before = _steps(db), int(said.get("earlier") or 0)
@@ -247,7 +246,8 @@ def _shares(parts: list[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
 def _events(
     db: sqlite3.Connection, start_s: float, now_s: float
 ) -> tuple[list[StateSpan], list[PastDecision], int, float | None, float]:
-    """Spans of states, decisions, plans made, the widest gap of a certificate, and when the last of it happened."""
+    """Spans of states, decisions, plans made, the widest gap of a certificate, and when it ended: by the journal, else
+    `now_s` (its status may say that it is over a moment before the journal does)."""
     spans: list[StateSpan] = []
     decisions: list[PastDecision] = []
     plans, worst = 0, None
@@ -277,6 +277,7 @@ def _events(
             last = max(last, at)
     if not over:
         spans.append(StateSpan(since, max(since, now_s), state))
+        last = max(last, now_s)
     return spans, decisions, plans, worst, last
 
 

@@ -216,6 +216,15 @@ def test_a_job_that_crashed_before_its_first_step_is_reported_without_a_saving(t
         assert text and "None" not in text
 
 
+def test_a_run_whose_end_the_journal_has_not_written_yet_lasted_until_its_status(tmp_path):
+    job = runs.make(tmp_path)
+    whole = story.build(job, version="9.9").elapsed_s
+    with sqlite3.connect(job.dir / "journal.db") as db:
+        db.execute("delete from event where kind = 'end' or data like '%\"done\"%'")
+    told = story.build(job, version="9.9")
+    assert told.over and told.elapsed_s == pytest.approx(whole, abs=5)
+
+
 def test_a_run_too_short_to_be_metered_is_not_said_to_have_drawn_nothing(tmp_path):
     told = story.build(runs.make(tmp_path, phases=()), version="9.9")
     assert told.unmetered and told.energy_wall_kwh == 0
