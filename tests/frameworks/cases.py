@@ -55,7 +55,7 @@ CASES = (
     loop("GAN", "gan"),
     loop("compiled step", "compiled"),
     loop("in the manner of nanoGPT", "nanogpt"),
-    example("transformers Trainer", "train_transformers.py", needs=HF, leave_at=(25, 40)),
+    example("transformers Trainer", "train_transformers.py", needs=HF, leave_at=(25,)),
     example(
         "transformers, accumulation", "train_transformers.py", "--accumulate=2", needs=HF, steps=60, leave_at=(25,)
     ),
