@@ -24,7 +24,7 @@ def main() -> None:
     layers = [keras.layers.Dense(16, activation="tanh"), keras.layers.Dropout(0.1), keras.layers.Dense(8)]
     model = keras.Sequential(layers)
     model.compile(optimizer="adam", loss="mse", jit_compile=False)
-    slower = keras.callbacks.ReduceLROnPlateau(monitor="val_loss", min_delta=0.05, patience=1)
+    slower = keras.callbacks.ReduceLROnPlateau(monitor="val_loss", factor=0.5, patience=1, min_lr=1e-4)
     told = model.fit(
         inputs, inputs, batch_size=4, epochs=args.epochs, validation_split=0.2, callbacks=[slower], verbose=0
     )

@@ -53,7 +53,8 @@ class Auto(lightning.LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(self.parameters(), lr=1e-2)
-        return [optimizer], [{"scheduler": torch.optim.lr_scheduler.StepLR(optimizer, 20), "interval": "step"}]
+        schedule = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 50)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
 
 class Manual(lightning.LightningModule):

@@ -30,7 +30,7 @@ from carbontui.job.keeper.resume import SHORT_LIFE_S
 EXAMPLES = HERE.parent / "examples" / "frameworks"
 KINDS = {
     "transformers": ("train_transformers.py", "--samples=1600", "--epochs=20"),
-    "lightning": ("train_lightning.py", "--epochs=800"),
+    "lightning": ("train_lightning.py", "--epochs=600"),
     "accelerate": ("train_accelerate.py", "--epochs=600"),
     "keras": ("train_keras.py", "--backend=torch", "--epochs=300"),
     "xgboost": ("train_xgboost.py", "--rounds=8000"),
@@ -38,7 +38,7 @@ KINDS = {
 }
 """A script of examples/frameworks and how long it is to be: the twentieth unload must come before its end."""
 CYCLES = 20
-LONG_S = 600.0
+LONG_S = 3000.0
 
 
 def outlive(job: Job) -> None:

@@ -106,11 +106,9 @@ CASES = (
         "--backend=torch",
         needs=("keras", "torch"),
         steps=240,
-        leave_at=(30, 50, 100),
+        leave_at=(80, 100),
     ),
-    example(
-        "Keras on jax", "train_keras.py", "--backend=jax", needs=("keras", "jax"), steps=240, leave_at=(30, 50, 100)
-    ),
+    example("Keras on jax", "train_keras.py", "--backend=jax", needs=("keras", "jax"), steps=240, leave_at=(80, 100)),
     example("JAX loop", "train_jax.py", needs=("jax",), steps=400, leave_at=(100,)),
     example("XGBoost", "train_xgboost.py", needs=("xgboost",), steps=400, leave_at=(100, 150)),
     example("LightGBM", "train_lightgbm.py", needs=("lightgbm",), steps=400, leave_at=(100, 150)),
