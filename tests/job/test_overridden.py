@@ -4,14 +4,32 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from house import until
 
 from carbontui import cli
 
 
 def test_a_persons_intensity_and_boards_are_counted_with_and_called_theirs(house):
-    given = ["--intensity", "250", "--gpu", "T4", "--boards", "2", "--utilisation", "0.5", "--no-cap"]
+    given = [
+        "--intensity",
+        "250",
+        "--gpu",
+        "T4",
+        "--boards",
+        "2",
+        "--utilisation",
+        "0.5",
+        "--no-cap",
+        "--steps",
+        "100000",
+    ]
     job = house.start(*given, name="mine")
-    job.until_steps(200)
+
+    def flat_out_is_known():
+        told = job.served()
+        return told and told.estimate and told.estimate.energy_wall_kwh
+
+    until(flat_out_is_known, 60, "the watts flat out")
     job.let_end()
     job.until_over()
     status = json.loads(house.cli("status", "mine", "--json").stdout)
