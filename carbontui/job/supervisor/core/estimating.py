@@ -85,6 +85,7 @@ def _money(state: JobState, seen: Inputs, found: Prediction, full_w: float | Non
 
 
 def provenance(state: JobState) -> protocol.Provenance:
-    """Where the estimate comes from."""
+    """Where the estimate comes from. What else will run on the machine, nothing that was timed can tell."""
     work = state.progress.blocks
-    return protocol.Provenance("estimated", f"{len(work.times)} timings of {work.size} steps flat out; 95 % interval")
+    timed = f"{len(work.times)} timings of {work.size} steps flat out"
+    return protocol.Provenance("estimated", f"{timed}; 95 % interval while the machine is as busy as it was")
