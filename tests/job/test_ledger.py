@@ -246,3 +246,27 @@ def test_a_replay_stands_still_until_its_origin(tmp_path) -> None:
     ]
     account.meter_samples(samples, "running", frozenset({"GPU-a"}))
     assert account.ledger.gpu_kwh == pytest.approx(units.joules_to_kwh(10 * 1000.0 * 200.0), rel=1e-6)
+
+
+def test_a_start_by_the_scheduler_does_not_book_what_others_drew_in_the_meantime(tmp_path) -> None:
+    def life(attempt: int, seconds: range) -> Accounting:
+        spec = options.Options(
+            job="c", name="c", dir=str(tmp_path), argv=(), cwd="", log="", socket="", created_s=2e9, attempt=attempt
+        )
+        account = Accounting(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
+        account.restore()
+        counted = [
+            Sample(uuid="GPU-a", mono_s=float(at), wall_s=2e9 + at, energy_uj=at * 200_000_000, power_w=200.0)
+            for at in seconds
+        ]
+        account.meter_samples(counted, "running", frozenset({"GPU-a"}))
+        account.write(everything=True)
+        account.keep()
+        account.journal.commit()
+        return account
+
+    life(0, range(11))
+    # its supervisor is another one: the counter fills the time in between
+    assert life(0, range(20, 31)).ledger.gpu_j == pytest.approx(30 * 200.0)
+    # an hour in the queue, on the same node again: the boards were others'
+    assert life(1, range(3630, 3641)).ledger.gpu_j == pytest.approx(40 * 200.0)

@@ -12,6 +12,7 @@ from house import until
 from test_slurm_submit import grid, shown
 
 from carbontui import link, protocol
+from carbontui.cluster import queue as slurm_queue
 from carbontui.fleet import caps
 from carbontui.fleet.queue import Assumed
 from carbontui.verbs.queue_watch import QueueWatch
@@ -65,6 +66,19 @@ def test_without_slurm_fleet_says_so(house, tmp_path):
     done = house.cli("fleet", "--once", "--cap", "1kW", "--grid", clean)
     assert done.returncode == 1 and "sinfo: not found" in done.stderr and len(done.stderr.splitlines()) == 1
     assert house.cli("fleet", "--once", "--cap", "much", "--grid", clean).returncode == 2
+
+
+def test_orders_for_jobs_that_have_gone_are_refused_one_by_one_and_the_rest_is_carried_out(cluster, monkeypatch):
+    if cluster.proctrack != "linuxproc":
+        pytest.skip("the same with any process tracking")
+    for name, value in cluster.env.items():
+        monkeypatch.setenv(name, value)
+    job = cluster.submit("sleep 1\n", "--begin=now+1hour")
+    at = time.time() // 60 * 60 + 7200
+    refused = slurm_queue.move([("999999", at), (job, at), ("888888", at)])
+    assert len(refused) == 2 and all("nvalid job id" in line for line in refused)
+    assert shown(cluster, job)["StartTime"] == time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at))
+    cluster.run("scancel", job)
 
 
 def test_a_controller_or_munge_that_is_down_is_one_line_and_the_rest_goes_on(cluster, house, tmp_path):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
+import sqlite3
 import sys
 import time
 
 import pytest
 from house import until
 from outcomes import SCRIPT, weights
+
+from carbontui.job import store
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(300)]
 
@@ -78,9 +82,26 @@ def test_a_training_leaves_before_its_time_limit_and_its_successor_ends_it_bit_i
     until(lambda: one.state(first) == "COMPLETED", 115, "the end of the first before its limit")
     assert time.monotonic() - since < 115
     assert "goes on as Slurm job" in one.output(first)
+    (directory,) = [path.parent for path in house.home.glob("jobs/*/job.json")]
+    before = store.snapshot(directory)
     got = lambda: (folder / "got").read_text().splitlines()  # noqa: E731
     until(lambda: any(line.startswith("weights") for line in got()), 150, "the end of the work")
     assert got()[-1] == f"weights {weights(steps)}"
     assert len([line for line in got() if line.startswith("life")]) >= 2
     counted = [line for line in got() if line.isdigit()]
     assert counted == [str(step) for step in range(1, steps + 1)], "no step lost, none made twice"
+
+    # the account is that of one job over both: every joule of either is in the one journal, and in the sum
+    assert len(list(house.home.glob("jobs/*/job.json"))) == 1
+    after = until(lambda: (s := store.snapshot(directory)) and s.state == "done" and s, 30, "the account of the end")
+    assert before.energy_wall_kwh > 0 and after.energy_wall_kwh > before.energy_wall_kwh
+    assert after.step == steps
+
+    def booked() -> float:
+        with contextlib.closing(sqlite3.connect(f"file:{directory}/journal.db?mode=ro", uri=True)) as journal:
+            return (
+                float(journal.execute("select sum(joules) from energy where state != 'waiting'").fetchone()[0]) / 3.6e6
+            )
+
+    # the last rows come with the supervisor's leaving
+    until(lambda: booked() == pytest.approx(store.snapshot(directory).energy_wall_kwh, rel=1e-4), 20, "the last rows")

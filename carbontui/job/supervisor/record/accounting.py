@@ -77,7 +77,8 @@ class Accounting:
         self.first_counts = FirstCounts(Path(self.options.dir))
 
     def restore(self) -> None:
-        """Go on where a predecessor stopped: the counter of the boards fills the time in between."""
+        """Go on where a predecessor stopped: the counter of the boards fills the time in between, unless the scheduler
+        has started the job again: until then boards and machine were others'."""
         kept = self.journal.recall("books")
         if not kept:
             return
@@ -87,6 +88,8 @@ class Accounting:
         rows = self.journal.grid_rows()
         self.intensity.update_all([row[:3] for row in rows if row[3] != PRICE])
         self.price.update_all([row[:3] for row in rows if row[3] == PRICE])
+        if kept.get("attempt", self.options.attempt) != self.options.attempt:
+            return
         try:
             self.meter = Meter.from_dict(kept["meter"], self.boot_id)
         except ValueError:
@@ -95,6 +98,7 @@ class Accounting:
     def keep(self) -> None:
         """Into the journal, in one transaction with the rows: what a successor cannot read from them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
+        facts["attempt"] = self.options.attempt
         before = (self.carried_over.gco2_g, self.carried_over.energy_cost)
         self.journal.keep("books", {**facts, "before": before})
 

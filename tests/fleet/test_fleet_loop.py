@@ -1,0 +1,73 @@
+"""`carbontui fleet` slot after slot: a controller that is away for a while is said, and looked for again."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from click.testing import CliRunner
+
+from carbontui.verbs.failure import Failure
+
+verb = importlib.import_module("carbontui.verbs.fleet")
+
+
+class Ended(Exception):
+    pass
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """What each round does, and how long is slept between."""
+    plan, slept, told = [], [], []
+
+    def one(*args, **kwargs):
+        told.append(dict(args[6]))
+        done = plan.pop(0) if plan else Ended()
+        if isinstance(done, Exception):
+            raise done
+        return done
+
+    monkeypatch.setattr(verb, "_round", one)
+    monkeypatch.setattr(verb.time, "sleep", slept.append)
+    return plan, slept, told
+
+
+def test_an_hour_without_a_controller_is_said_and_the_next_round_plans_again(rounds):
+    plan, slept, told = rounds
+    away = Failure("squeue: slurm_load_jobs error: Unable to contact slurm controller (connect failure)", 1)
+    plan += [{"12": 50.0}, *[away] * 60, {"13": 70.0}]
+    done = CliRunner().invoke(verb.fleet, ["--cap", "1kW", "--slot", "15m"])
+    assert isinstance(done.exception, Ended)
+    said = [line for line in done.stderr.splitlines() if line]
+    assert len(said) == 60 and all(line.endswith("looking again in 60 s") for line in said)
+    assert slept[1:61] == [60.0] * 60
+    # what the first round has set is still known: those jobs are about to begin
+    assert told[0] == {} and told[1] == {"12": 50.0} and told[-1] == {"12": 50.0, "13": 70.0}
+
+
+def test_once_and_a_dry_run_end_with_the_failure(rounds):
+    plan, slept, _ = rounds
+    for option in ("--once", "--dry-run"):
+        plan.append(Failure("sinfo: not found", 1))
+        done = CliRunner().invoke(verb.fleet, ["--cap", "1kW", option], standalone_mode=False)
+        assert isinstance(done.exception, Failure) and done.exception.message == "sinfo: not found" and slept == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "needs the site's budget"),
+        (["--cap", "1kW", "--slot", "1s"], "from 10 s to one day"),
+        (["--cap", "1kW", "--slot", "soon"], "is not a duration"),
+        (["--cap", "1kW 25:00-26:00"], "hours are from 00:00 to 24:00"),
+        (["--cap", "1kW", "--gpu-w", "hot"], "--gpu-w: 'hot' is no power"),
+        (["--look"], "needs a terminal"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(rounds, options, said):
+    done = CliRunner().invoke(verb.fleet, options, standalone_mode=False)
+    failure = done.exception
+    assert (
+        isinstance(failure, Failure) and failure.code == 2 and said in failure.message and "\n" not in failure.message
+    )
