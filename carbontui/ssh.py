@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
+import selectors
 import shlex
 import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +29,8 @@ from carbontui import protocol, units
 
 CHUNK_B = 65536
 ANSWER_S = 20.0
+ANSWER_B = 16 * 2**20
+"""Of one answer; the table of a thousand jobs is a tenth of it."""
 LINGER_S = 60
 """How long the shared connection outlives a program that could not close it."""
 PLACE = re.compile(r"(?P<host>[^\s:/]+)(?::(?P<job>.+))?")
@@ -91,7 +96,8 @@ class SshHost:
             subprocess.run(
                 [self._ssh, "-o", f"ControlPath={self._shared}", "-O", "exit", "--", self.name],
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 timeout=ANSWER_S,
                 check=False,
             )
@@ -142,18 +148,14 @@ class SshHost:
 
     def _run(self, words: list[str], *, ask: bool) -> str:
         try:
-            done = subprocess.run(
-                self._command(words, ask=ask),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                # who is asked for a password may take their time
-                timeout=None if ask else ANSWER_S,
-                check=False,
-            )
+            # who is asked for a password may take their time
+            done = _answer(self._command(words, ask=ask), None if ask else ANSWER_S)
         except FileNotFoundError:
             raise SshError(f"{self._ssh} is not installed here") from None
         except subprocess.TimeoutExpired:
             raise SshError(f"{self.name} has not answered for {ANSWER_S:.0f} s") from None
+        except OverflowError:
+            raise SshError(f"{self.name} answers without an end: more than {ANSWER_B // 2**20} MiB") from None
         if done.returncode == 127:
             raise SshError(
                 f"{self.name} does not find {units.printable(self._there)!r}: name it with --there, "
@@ -212,6 +214,32 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
         while data := await source.read(CHUNK_B):
             target.write(data)
             await target.drain()
+
+
+def _answer(command: list[str], within_s: float | None) -> subprocess.CompletedProcess[bytes]:
+    """What a command says, to a bound: the far end is not ours. Raises TimeoutExpired, OverflowError or OSError."""
+    due = None if within_s is None else time.monotonic() + within_s
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with process, selectors.DefaultSelector() as waiting:
+        said = [bytearray(), bytearray()]
+        for stream, text in zip((process.stdout, process.stderr), said, strict=True):
+            assert stream is not None
+            waiting.register(stream, selectors.EVENT_READ, text)
+        try:
+            while waiting.get_map():
+                ready = waiting.select(None if due is None else max(0.0, due - time.monotonic()))
+                if not ready:
+                    raise subprocess.TimeoutExpired(command, within_s or 0.0)
+                for key, _ in ready:
+                    key.data.extend(piece := os.read(key.fd, CHUNK_B))
+                    if not piece:
+                        waiting.unregister(key.fileobj)
+                    if len(key.data) > ANSWER_B:
+                        raise OverflowError
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, *map(bytes, said))
 
 
 def _last_line(said: bytes) -> str:

@@ -72,6 +72,15 @@ def test_what_a_host_says_cannot_move_the_cursor(tmp_path: Path) -> None:
     assert str(caught.value) == "box: no?[2Jway"
 
 
+def test_an_answer_without_an_end_is_given_up(tmp_path: Path) -> None:
+    bad = tmp_path / "ssh"
+    bad.write_text("#!/bin/sh\nexec cat /dev/zero\n")
+    bad.chmod(0o755)
+    host = ssh.SshHost("box", ssh=str(bad))
+    with pytest.raises(ssh.SshError, match="answers without an end"):
+        host.statuses()
+
+
 @pytest.mark.parametrize("text", ["-oProxyCommand=true@x", "u@-oProxyCommand=true", "-x:job", "a b", "", "u@h\x1b[2J"])
 def test_an_option_is_no_host(text: str) -> None:
     with pytest.raises(ValueError):
