@@ -99,9 +99,11 @@ def _total_rows(picture: Picture) -> list[CellRow]:
     if plan.certificate is not None:
         gap = f"at most {plan.certificate.gap:.2%} above the best plan of this forecast"
         rows.append([(" proof     ", "dim"), (gap, "text")])
+    if plan.baselines:
+        rows += [[], [(" otherwise the rest would emit", "title")]]
     for base in plan.baselines:
         late = "" if base.feasible else ", late"
-        rows.append([(f" {base.name[:9]:<9} ", "dim"), (f"would emit {units.fmt_grams(base.gco2_g)}{late}", "dim")])
+        rows.append([(f" {base.name:<20}", "dim"), (f"{units.fmt_grams(base.gco2_g)}{late}", "text")])
     return rows
 
 
