@@ -67,7 +67,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "solve": "solve",
         "backtest": "backtest",
     },
-    "This machine": {
+    "Machine and cluster": {
         "doctor": "doctor",
         "hook": "hook",
         "calibrate": "calibrate",

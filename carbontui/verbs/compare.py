@@ -116,7 +116,7 @@ def compare(
     show: bool,
     as_json: bool,
 ) -> None:
-    """Show what a job's work would take elsewhere, or at another time."""
+    """Show what the same work would take elsewhere, or later."""
     if show:
         for board in tables.boards():
             click.echo(board.short)
