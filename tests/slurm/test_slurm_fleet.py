@@ -108,7 +108,7 @@ def test_a_controller_or_munge_that_is_down_is_one_line_and_the_rest_goes_on(clu
 def test_the_queue_page_knows_our_job_and_opens_it_on_its_node(house, tmp_path, monkeypatch):
     if why := missing():
         pytest.skip(why)
-    nodes = Cluster(nodes=2)
+    nodes = Cluster(nodes=2, conf="Licenses=kw:100\n")
     try:
         nodes.start()
         house.env |= nodes.env | {"CARBONTUI_HOME": house.env["CARBONTUI_HOME"]}
@@ -133,5 +133,20 @@ def test_the_queue_page_knows_our_job_and_opens_it_on_its_node(house, tmp_path, 
             assert target.host == "n2"  # not this machine: its socket leads there through srun
             answer = link.ask(target.socket, protocol.StatusAsk(1), 30)
             assert answer.status.name == "ours" and answer.status.host == "n2"
+
+            # the recipe with licences: Slurm itself keeps the site's power, lowered by a reservation as the hour asks
+            power = (
+                "ReservationName=powercap",
+                "StartTime=now",
+                "Duration=infinite",
+                "Flags=LICENSE_ONLY",
+                "Users=root",
+            )
+            nodes.run("scontrol", "create", "reservation", *power, "Licenses=kw:50")
+            waits = nodes.submit("sleep 600\n", "-L", "kw:60")
+            until(lambda: rows()[waits].told == "waits for watts or licences", 30, "the wait for watts")
+            nodes.run("scontrol", "update", "ReservationName=powercap", "Licenses=kw:20")
+            until(lambda: nodes.state(waits) == "RUNNING", 60, "its watts")
+            assert "Used=60" in nodes.run("scontrol", "show", "licenses")
     finally:
         nodes.end()
