@@ -25,7 +25,14 @@ ROUND_LEAST = 200
 ROUND_PASSES = 20
 SEVERAL_MOST = 1000
 """Up to so many jobs are put in in several orders, of which the best is taken."""
+AGAIN_ROUNDS, AGAIN_MOST = 600, 6
+"""How often some jobs are put in again, and how many at most at a time: half a second for a hundred jobs."""
+GAP_ENOUGH = 0.002
 TOLERANCE = 1e-6
+
+
+_NO_CHOICE = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+"""None is to be tried first: all choices are looked at."""
 
 
 class FleetPlan(NamedTuple):
@@ -45,11 +52,14 @@ class FleetPlan(NamedTuple):
         """The share of the total by which a better plan could be better at most."""
         return max(0.0, 1.0 - self.prices.bound_g / self.total_g) if self.total_g > 0 else 0.0
 
+    def _with_loads(self, problem: FleetProblem) -> FleetPlan:
+        watts, gpus = problem.loads(self.start, self.level)
+        return self._replace(watts=watts, gpus=gpus)
+
 
 def planned(problem: FleetProblem) -> FleetPlan:
-    """A plan of all jobs. The same problem gives the same plan; where there is time for it, the best of several orders.
-    What runs already may draw more than there is: the
-    slots are then as large as that, and nothing is begun in them."""
+    """A plan of all jobs. The same problem gives the same plan; few jobs are put in in several orders, and again. What
+    runs already may draw more than there is: the slots are then as large as that, and nothing is begun in them."""
     jobs, count = problem.jobs, len(problem.jobs)
     runs = np.isinf(jobs.undone_g)
     least = np.argmin(np.where(problem.touched > 0, jobs.watts, np.inf), axis=1)
@@ -65,7 +75,40 @@ def planned(problem: FleetProblem) -> FleetPlan:
     if count <= SEVERAL_MOST:
         # among few jobs it matters more who comes late than who is large
         orders += [np.lexsort((-size, slack, ~runs)), np.lexsort((-size, jobs.end, ~runs))]
-    return min((_in_order(problem, whole, order, size, least) for order in orders), key=lambda plan: plan.total_g)
+    best = min((_in_order(problem, whole, order, size, least) for order in orders), key=lambda plan: plan.total_g)
+    return _put_again(problem, best) if count <= SEVERAL_MOST and best.gap > GAP_ENOUGH else best
+
+
+def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
+    """A few jobs at a time are taken out and put in again, kept where that is better (ruin and recreate, Schrimpf et
+    al. 2000, 10.1006/jcph.1999.6413). Among few jobs whole gaps decide, of which prices know nothing."""
+    dice = np.random.default_rng(0)
+    placed = _Placed(problem)
+    for job in np.nonzero(plan.start != NEVER)[0]:
+        placed.put(int(job), int(plan.start[job]), int(plan.level[job]))
+    movable = np.nonzero(np.isfinite(problem.jobs.undone_g))[0]
+    total, level = plan.total_g, float(problem.site.weight.mean())
+    free = np.zeros(problem.site.slots)
+    for _ in range(AGAIN_ROUNDS if len(movable) else 0):
+        out = dice.choice(movable, min(len(movable), int(dice.integers(1, AGAIN_MOST + 1))), replace=False)
+        missing = np.nonzero(placed.start == NEVER)[0]
+        if len(missing) and dice.integers(0, 2):
+            # one without room comes first: what had its room looks for another
+            first = dice.choice(missing, 1)
+            out = np.concatenate([first, out[out != first]])
+        before = placed.start.copy(), placed.level.copy(), placed.room_w.copy(), placed.room_gpus.copy()
+        for job in out:
+            placed.take(int(job))
+        # prices at random, every second time: another place than the best of one may be the best for all
+        watt = level * dice.exponential(0.3, len(free)) * dice.integers(0, 2)
+        for job in out:
+            placed.place(int(job), *_NO_CHOICE, Priced(watt, free, 0.0))
+        found = problem.total_g(placed.start, placed.level)
+        if found <= total:
+            total = found
+        else:
+            placed.start, placed.level, placed.room_w, placed.room_gpus = before
+    return plan._replace(start=placed.start, level=placed.level, total_g=total)._with_loads(problem)
 
 
 def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats, least: Ints) -> FleetPlan:
@@ -113,6 +156,11 @@ class _Placed:
     def put(self, job: int, start: int, level: int) -> None:
         self._occupy(job, start, level, 1.0)
         self.start[job], self.level[job] = start, level
+
+    def take(self, job: int) -> None:
+        if self.start[job] >= 0:
+            self._occupy(job, int(self.start[job]), int(self.level[job]), -1.0)
+            self.start[job] = NEVER
 
     def place(self, job: int, starts: Ints, levels: Ints, costs: Floats, price: Priced) -> None:
         """The cheapest choice that fits; a job that none fits stays where it is, or out."""

@@ -129,3 +129,10 @@ def test_what_cannot_all_be_done_leaves_out_what_is_worth_least():
     )
     plan = planned(FleetProblem(FleetSite(weight, np.full(4, 600.0), np.full(4, 8.0)), jobs))
     assert plan.start.tolist()[0] == NEVER and plan.start[1] >= 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_few_jobs_are_planned_within_one_per_cent_of_the_optimum(seed):
+    """Where the bound is far away since whole jobs do not fill the slots, the plan itself must not be."""
+    p = problem(seed, jobs=8, slots=16, room=0.9)
+    assert planned(p).total_g <= optimum(p) * 1.01
