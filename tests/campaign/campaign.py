@@ -162,7 +162,11 @@ def soaked(seconds: float, seed: int) -> tuple[soak.Found, Rows]:
     in_a_house(work)
     seen = f"{found.viewers:,} viewers, {found.previews:,} previews, {found.agent_kills} agent kills"
     grown = f"{found.growth_kb / 1000:.2f} MB, {found.descriptors:+d}, {found.threads:+d} ({seen})"
-    return found, [(f"growth after warm-up in {seconds / 60:.0f} min; descriptors; threads", "1 MB; 0; 0", grown)]
+    sizes = " ".join(f"{kb / 1000:.1f}" for kb in found.sizes_kb)
+    return found, [
+        (f"growth after warm-up in {seconds / 60:.0f} min; descriptors; threads", "1 MB; 0; 0", grown),
+        ("resident, once a twentieth of the time", "", f"{sizes} MB"),
+    ]
 
 
 def parts(minutes: float, seed: int) -> dict[str, Callable[[], tuple[Any, Rows]]]:
