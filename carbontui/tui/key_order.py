@@ -26,6 +26,13 @@ class Settles(Protocol):
     async def settle(self) -> None: ...
 
 
+async def answered(screen: Screen[Any], group: str) -> None:
+    """Until what the screen has asked for in this group of workers is there: the next key moves through it."""
+    reading = [worker.wait() for worker in screen.workers if worker.group == group and worker.node is screen]
+    if reading:
+        await asyncio.wait([asyncio.ensure_future(one) for one in reading])
+
+
 class KeyOrder:
     """A queue of keys before `dispatch`, which hands one to the app. Lives as long as `run()` runs."""
 

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
 from carbontui import protocol, units
 from carbontui.tui.picture import Picture
@@ -112,6 +113,11 @@ def why_not(action: str, picture: Picture | None) -> str:
     if action == "guess" and (picture.status.guess is None or picture.status.guess.agreed):
         return "no guess of the steps in all to agree to"
     return ""
+
+
+def asking(screen: Screen[Any]) -> bool:
+    """Whether a question is open: the keys are its own then. Asked for every key of the page, so no query."""
+    return any(child.id == "prompt" for child in screen.children)
 
 
 def farewell(target: Target, picture: Picture | None) -> str:

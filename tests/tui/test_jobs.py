@@ -154,7 +154,9 @@ async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(
         assert app.screen.target.job == "bbbbbb"
         await pilot.press("q")
         await shows(app, pilot, "2 live")
-        await pilot.press("end", "enter", "escape")  # what is over returns here, too
+        await pilot.press("end")  # where there is no room for reasons, that of the row under the cursor is told
+        await shows(app, pilot, "CUDA out of memory")
+        await pilot.press("enter", "escape")  # what is over returns here, too
         await shows(app, pilot, "2 live")
         await pilot.press("q")
     assert app.return_value is None and not app.is_running

@@ -18,6 +18,7 @@ from msgspec import structs
 from textual.events import Key
 from textual.widgets import Input, OptionList
 
+from carbontui import protocol
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.glyphs import BLOCKS
 from carbontui.tui.jobs_feed import Seen
@@ -37,6 +38,8 @@ KEYS = (
     *"pbrclidtSPBegGjknsy/2hx1wwf",
     *("question_mark", "shift+right", "space", "enter", "escape"),
 )
+ASKS = frozenset({"command", "log", "ask", "events"})
+"""Groups of workers that end once they are answered."""
 JOBS = tuple(structs.replace(scene("done").status, job=f"job{n}", name=f"n{n}") for n in range(6))
 
 
@@ -57,7 +60,9 @@ async def handled(app: CarbonApp) -> None:
     """Until every key has acted, and what it sent or asked to read has been answered."""
     while True:
         await asyncio.wait_for(app.key_order.done(), 60)  # an app that a key has ended handles no more
-        busy = [w for w in app.workers if w.group in ("command", "log") and not w.is_finished and w._task]
+        busy = [
+            w for w in app.workers if w.group in ("command", "log", "ask", "events") and not w.is_finished and w._task
+        ]
         if not busy:
             return
         await asyncio.wait([w._task for w in busy if w._task], timeout=60)
@@ -124,7 +129,8 @@ async def frozen(path: Path, look_s: float = 0.0) -> AsyncIterator[tuple[FakeSup
     async with FakeSupervisor(path, scene()) as fake:
         fake.levels = past_levels()
         fake.log = "".join(f"line {n}\n" for n in range(9000)).encode()
-        seen = Seen(jobs=tuple(Target(status.job, status.name, Path("/gone"), status) for status in JOBS))
+        said = protocol.LogAnswer(0, 0, 5, 5, "done\n")
+        seen = Seen(jobs=tuple(Target(one.job, one.name, Path("/gone"), one, lambda ask: said) for one in JOBS))
 
         def look() -> Seen:
             time.sleep(look_s)

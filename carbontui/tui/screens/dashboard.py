@@ -18,7 +18,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Key, ScreenResume, ScreenSuspend
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from carbontui import link, protocol, units
 from carbontui.tui import away, keys, notify, words
@@ -35,6 +35,7 @@ from carbontui.tui.target import Target
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
+from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.log_tail import LogTail
 from carbontui.tui.widgets.numbers import Numbers
@@ -112,7 +113,7 @@ class Dashboard(OpensPages, Overruling):
             yield LogTail(glyphs, id="log")
             yield PlanBrief(glyphs, id="brief")
         yield StatusLine(glyphs, id="status")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine(self.glyphs, id="keys")
         yield Static("please enlarge the terminal\n(36×12 or more)", id="enlarge")
 
     def on_mount(self) -> None:
@@ -344,13 +345,13 @@ class Dashboard(OpensPages, Overruling):
         """A dim key says why it is dim."""
         active = self.active_bindings.get(event.key)
         why = keys.why_not(active.binding.action, self.picture) if active and not active.enabled else ""
-        if why and not self.query("#prompt"):
+        if why and not keys.asking(self):
             self.answer(why, ok=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A dangerous key does not exist on a read-only screen, nor when the job is over."""
         over = self.picture is not None and self.picture.over
-        if self.query("#prompt"):
+        if keys.asking(self):
             return False  # the keys are the question's
         if action in keys.DANGEROUS and (self.readonly or over):
             return False

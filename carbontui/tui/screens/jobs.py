@@ -12,9 +12,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import ScreenResume, ScreenSuspend
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from carbontui import link, protocol, units
+from carbontui.tui import keys
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.job_list import SORTS, JobList, ListedJob
 from carbontui.tui.jobs_feed import JobsFeed, Seen
@@ -23,6 +23,7 @@ from carbontui.tui.screens.read import folded
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 from carbontui.tui.widgets.job_table import JobTable, counted, summed_w
+from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.status_line import StatusLine
 
 ANSWER_SHOWN_S = 10.0
@@ -40,7 +41,10 @@ class MachineFacts(Cells):
     def show(self, seen: Seen, jobs: tuple[ListedJob, ...], sort: str, wanted: str) -> None:
         watts = seen.power_w if seen.power_w is not None else summed_w(jobs)
         parts = [counted(jobs), "" if watts is None else units.fmt_watts(watts), seen.headline]
-        left: CellRow = [(" carbontui", "title"), (f"  {' · '.join(filter(None, parts))}", "text")]
+        heads = list(filter(None, parts))
+        while len(" · ".join(heads)) + 13 > self.content_size.width and len(heads) > 1:
+            heads.pop()
+        left: CellRow = [(" carbontui", "title"), (f"  {' · '.join(heads)}", "text")]
         right = f"with {wanted!r} · " if wanted else ""
         self.head = left, [(f"{right}sorted by {sort} ", "dim")]
         rows: list[CellRow] = []
@@ -114,7 +118,7 @@ class Jobs(Screen[str | None]):
         yield MachineFacts(self.glyphs, id="facts")
         yield JobTable(self.glyphs, id="table")
         yield StatusLine(self.glyphs, id="told")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine(self.glyphs, id="keys")
 
     def on_mount(self) -> None:
         self._run(self.feed.run(), "feed")
@@ -163,7 +167,10 @@ class Jobs(Screen[str | None]):
         with self.app.batch_update():
             facts = self.query_one(MachineFacts)
             facts.show(self.feed.seen, self.listed.jobs, self.listed.sort, self.listed.wanted)
-            self.query_one(JobTable).show(self.listed, self._now())
+            table, pointed = self.query_one(JobTable), self.listed.pointed()
+            table.show(self.listed, self._now())
+            hidden = pointed is not None and not table.tells_why()
+            self.query_one(StatusLine).show((), f"{pointed.name}: {pointed.why}" if pointed and hidden else "")
 
     def _change(self, listed: JobList) -> None:
         self.listed = listed
@@ -224,7 +231,7 @@ class Jobs(Screen[str | None]):
         self.dismiss(None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if self.query("#prompt"):
+        if keys.asking(self):
             return False  # the keys are the question's
         if action in COMMANDS and self.readonly:
             return False

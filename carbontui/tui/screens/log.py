@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from carbontui import link, protocol
+from carbontui.tui import keys
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
+from carbontui.tui.key_order import answered
 from carbontui.tui.loglines import ROW_MAX, LogLines, LogRow, speaks_of_error, text_of
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
+from carbontui.tui.widgets.key_line import KeyLine
 
 if TYPE_CHECKING:
     from carbontui.tui.widgets.prompt import Prompt
@@ -75,7 +76,7 @@ class LogScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield LogPage(self.glyphs, id="page")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine(self.glyphs, id="keys")
 
     def on_mount(self) -> None:
         page = self.query_one(LogPage)
@@ -134,9 +135,7 @@ class LogScreen(Screen[None]):
 
     async def settle(self) -> None:
         """What is being read is on the page: the next key moves through it."""
-        reading = [worker.wait() for worker in self.workers if worker.group == "log"]
-        if reading:
-            await asyncio.wait([asyncio.ensure_future(one) for one in reading])
+        await answered(self, "log")
 
     def _tick(self) -> None:
         # a read that takes longer than the interval is not cut short by the next one
@@ -207,7 +206,7 @@ class LogScreen(Screen[None]):
         await message.prompt.close(message.value)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if self.query("#prompt"):
+        if keys.asking(self):
             return False  # the keys are the question's
         return action != "next" or bool(self._wanted)
 

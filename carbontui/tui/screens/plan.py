@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from carbontui import link, protocol, units
-from carbontui.tui import plan_words
+from carbontui.tui import keys, plan_words
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
+from carbontui.tui.key_order import answered
 from carbontui.tui.picture import Picture
 from carbontui.tui.screens.read import folded
 from carbontui.tui.widgets.cells import CellRow, Cells
 from carbontui.tui.widgets.forecast_chart import ForecastChart
+from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.scale import GUTTER, window
 from carbontui.tui.widgets.status_line import StatusLine
@@ -127,7 +128,7 @@ class PlanPage(Screen[None]):
         yield SlotWords(self.glyphs, id="slot")
         yield Course(self.glyphs, id="course")
         yield StatusLine(self.glyphs, id="told")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine(self.glyphs, id="keys")
 
     def on_mount(self) -> None:
         self._draw()
@@ -138,6 +139,10 @@ class PlanPage(Screen[None]):
     def on_unmount(self) -> None:
         if self._asking is not None:
             self._asking.cancel()
+
+    async def settle(self) -> None:
+        """What has happened is on the page: the next key moves through it."""
+        await answered(self, "events")
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._draw)
@@ -271,7 +276,7 @@ class PlanPage(Screen[None]):
     # --- commands ---
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if self.query("#prompt"):
+        if keys.asking(self):
             return False
         picture = self._picture()
         if action in ("mark", "forbid", "allow", "commit") and (self.readonly or picture.over):

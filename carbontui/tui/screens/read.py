@@ -10,7 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from carbontui.tui import keys
 from carbontui.tui.glyphs import Glyphs
+from carbontui.tui.key_order import answered
 from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 from carbontui.tui.widgets.prompt import AskText, Prompt
 
@@ -85,6 +87,7 @@ class Read(Screen[None]):
         self._wanted = ""
         self._rows_of_now: Callable[[], list[CellRow]] | None = None
         self._asked: Asks | None = None
+        self._told = False
 
     def compose(self) -> ComposeResult:
         page = Page(self.glyphs, id="page")
@@ -104,9 +107,15 @@ class Read(Screen[None]):
         if self._rows_of_now is not None and self.is_current:
             self.fill(self._rows_of_now())
 
+    async def settle(self) -> None:
+        """What is asked for at the start is on the page: the next key moves through it."""
+        if self._asked is not None and not self._told:
+            await answered(self, "ask")
+
     async def _ask(self) -> None:
         if self._asked is not None:
             await self._asked.again()
+            self._told = True
             self._draw_again()
 
     def _narrow(self, wanted: str) -> None:
@@ -125,7 +134,7 @@ class Read(Screen[None]):
             self.set_interval(DRAW_EVERY_S, self._draw_again)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not self.query(Prompt)
+        return not keys.asking(self)
 
     async def action_filter(self) -> None:
         hint = "a word, or nothing for all"

@@ -54,21 +54,20 @@ class ForecastChart(Cells):
 
     def _legend(self, picture: Picture, width: int) -> CellRow:
         """What the columns mean, of what there is to see."""
-        plan, glyphs = self.preview or picture.plan, self.glyphs
-        infos = table(plan)
-        kinds = [infos[name].kind for name, _ in (plan.levels if plan else ()) if name in infos]
-        full, still, block = KIND_WORDS["full"], KIND_WORDS["pause"], glyphs.bar[8]
+        glyphs, block = self.glyphs, self.glyphs.bar[8]
+        infos, band = table(picture.plan), picture.series.intensity
+        plan = None if picture.over else self.preview or picture.plan
+        ahead = [infos[name].kind for name, _ in (plan.levels if plan else ()) if name in infos]
+        was = [infos[name].kind for name in (self.past.levels if self.past else ()) if name in infos]
         parts: list[tuple[str, Ink, str]] = [(block, "past", "so far")] if self.past or picture.over else []
-        parts += [
-            (block, words.KIND_STYLE[kind], KIND_WORDS[kind]) for kind in ("full", "cap", "duty") if kind in kinds
-        ]
-        parts += [] if plan or picture.over else [(block, "running", full)]
-        parts += [(glyphs.hatch, "hatch", still)] if any(kind in words.STILL for kind in kinds) else []
-        band = picture.series.intensity
+        for kind in ("full", "cap", "duty"):
+            parts += [(block, words.KIND_STYLE[kind], KIND_WORDS[kind])] if kind in ahead else []
+        parts += [] if plan or picture.over else [(block, "running", KIND_WORDS["full"])]
+        parts += [(glyphs.hatch, "hatch", KIND_WORDS["pause"])] if words.STILL & {*ahead, *was} else []
         if band is not None and band.lo_g != band.hi_g and not picture.over:
             parts.append((glyphs.stipple, "past", "80 % band"))
         parts += [(glyphs.dotted, "dim", "deadline")] if plan else []
-        if plan and band is not None and units.from_iso(plan.finish) < window(picture, width - GUTTER).end_s:
+        if plan and units.from_iso(plan.finish) < window(picture, width - GUTTER).end_s:
             parts.append((block, "beyond", "after the end"))
         row: CellRow = [(" " * GUTTER, "dim")]
         for shape, ink, word in parts:

@@ -33,19 +33,17 @@ class JobTable(Cells):
         place = self.listed.place()
         self._top = max(0, min(self._top, place, len(shown) - room), place - room + 1)
         columns = _fitting(width)
-        fixed = sum(cells for _, cells, _ in columns) + 4
         label = self.listed.labels()
-        longest = max(cell_len(label(job)) for job in shown)
-        left = width - fixed
-        # the name first: the reason can be read on the job's own page, a name cut short names nothing
-        name = min(longest + 1, left) if left - longest - 2 < WHY_LEAST else longest + 1
-        name = max(NAME_LEAST, name) if left >= NAME_LEAST else max(1, left)
-        why = left - name - 1
-        why = why if why >= WHY_LEAST else 0
+        name, why = _widths([label(job) for job in shown], width)
         rows = [self._head(columns, name, why)]
         for job in shown[self._top : self._top + room]:
             rows.append(self._row(job, label(job), columns, name, why, width, pointed=job is shown[place]))
         return rows
+
+    def tells_why(self) -> bool:
+        """Whether the table has room for the reasons."""
+        label, shown = self.listed.labels(), self.listed.shown()
+        return not shown or _widths([label(job) for job in shown], self.content_size.width)[1] > 0
 
     def _head(self, columns: list[tuple[str, int, str]], name: int, why: int) -> CellRow:
         row: CellRow = [("    ", "dim"), (set_cell_size("JOB", name), "dim")]
@@ -94,6 +92,17 @@ _COLUMNS = (
 
 def _fitting(width: int) -> list[tuple[str, int, str]]:
     return [(title, cells, key) for title, cells, key, least in _COLUMNS if width >= least]
+
+
+def _widths(labels: list[str], width: int) -> tuple[int, int]:
+    """Cells of the name and of the reason; 0 where there is no room for that."""
+    left = width - sum(cells for _, cells, _ in _fitting(width)) - 4
+    longest = max(cell_len(label) for label in labels)
+    # the name first: the reason can be read beneath the table, a name cut short names nothing
+    name = min(longest + 1, left) if left - longest - 2 < WHY_LEAST else longest + 1
+    name = max(NAME_LEAST, name) if left >= NAME_LEAST else max(1, left)
+    why = left - name - 1
+    return name, why if why >= WHY_LEAST else 0
 
 
 def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
