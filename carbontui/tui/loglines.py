@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from itertools import islice
 
 from rich.color import Color
 from rich.style import Style
@@ -37,7 +38,9 @@ class LogLines:
     """Digest text with `feed`; read `rows(n)`. Keeps the newest `keep` rows."""
 
     def __init__(self, keep: int = 1000) -> None:
-        self._rows: deque[list[tuple[str, Style]]] = deque([[]], maxlen=max(keep, OPEN_ROWS + 1))
+        self._rows: deque[list[tuple[str, Style]]] = deque([[]])
+        """The rows that the cursor can still come back to."""
+        self._closed: deque[LogRow] = deque(maxlen=max(0, keep - OPEN_ROWS - 1))
         self._up = 0
         self._column = 0
         self._style = _PLAIN
@@ -68,7 +71,9 @@ class LogLines:
         found = list(self._rows)
         if found and not found[-1]:
             found.pop()
-        return [_runs(row) for row in found[-most:]] if most > 0 else []
+        runs = [_runs(row) for row in found[-most:]] if most > 0 else []
+        older = max(0, len(self._closed) - max(0, most - len(runs)))
+        return [*islice(self._closed, older, None), *runs]
 
     @property
     def _row(self) -> list[tuple[str, Style]]:
@@ -91,6 +96,8 @@ class LogLines:
                 self._up -= 1
             else:
                 self._rows.append([])
+                if len(self._rows) > OPEN_ROWS + 1:
+                    self._closed.append(_runs(self._rows.popleft()))
         elif char == "\t":
             self._write(" " * (8 - self._column % 8))
         else:

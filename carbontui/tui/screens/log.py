@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from carbontui.tui.widgets.prompt import Prompt
 
 PAGE_B = 64 * 1024
-FOLLOW_EVERY_S = 0.5
+FOLLOW_EVERY_S = 1.0
 
 
 class LogPage(Cells):

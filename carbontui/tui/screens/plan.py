@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ASK_PAUSE_S = 0.15
 """A held arrow key asks once it rests."""
 REFRESH_S = 1.0
+MOVES_EVERY_S = 10.0
+"""Of the job's clock: so often at least the time of now is drawn anew."""
 EVENTS_MOST = 200
 
 
@@ -245,12 +247,11 @@ class PlanPage(Screen[None]):
     # --- drawing ---
 
     def _refresh(self) -> None:
-        picture = self._picture()
-        if picture is not self._drawn:
-            new = self._drawn is None or picture.plan is not self._drawn.plan
-            if new:
-                self._ask()
-                self.run_worker(self._learn_events(), group="events", exclusive=True)
+        picture, drawn = self._picture(), self._drawn
+        if drawn is None or picture.plan is not drawn.plan:
+            self._ask()
+            self.run_worker(self._learn_events(), group="events", exclusive=True)
+        if drawn is None or _shown_of(picture) != _shown_of(drawn):
             self._draw()
 
     def _draw(self) -> None:
@@ -343,6 +344,13 @@ class PlanPage(Screen[None]):
             self._changed()
         else:
             self.dismiss(None)
+
+
+def _shown_of(picture: Picture) -> tuple[object, ...]:
+    """What is drawn of a picture: watts and steps move every second, and nothing here does with them."""
+    status, at_s = picture.status, picture.now_s // MOVES_EVERY_S
+    held = status.forbidden, status.override, status.state, status.level, status.finish_expected
+    return at_s, picture.plan, picture.frontier, picture.series.intensity, held
 
 
 def _some(text: str) -> None:

@@ -17,7 +17,7 @@ from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
 from carbontui.tui.widgets.prompt import AskText, Prompt
 
 ASK_EVERY_S = 15.0
-DRAW_EVERY_S = 1.0
+DRAW_EVERY_S = 2.0
 TEXT_WIDTH_MOST = 100
 """Lines longer than this are hard to read."""
 
