@@ -129,8 +129,12 @@ async def frozen(path: Path, look_s: float = 0.0) -> AsyncIterator[tuple[FakeSup
     async with FakeSupervisor(path, scene()) as fake:
         fake.levels = past_levels()
         fake.log = "".join(f"line {n}\n" for n in range(9000)).encode()
-        said = protocol.LogAnswer(0, 0, 5, 5, "done\n")
-        seen = Seen(jobs=tuple(Target(one.job, one.name, Path("/gone"), one, lambda ask: said) for one in JOBS))
+
+        def said(ask: protocol.LogRead) -> protocol.LogAnswer:
+            at = max(0, 5 + ask.offset) if ask.offset < 0 else min(5, ask.offset)
+            return protocol.LogAnswer(0, at, 5, 5, "done\n"[at:])
+
+        seen = Seen(jobs=tuple(Target(one.job, one.name, Path("/gone"), one, said) for one in JOBS))
 
         def look() -> Seen:
             time.sleep(look_s)

@@ -11,11 +11,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import ScreenResume, ScreenSuspend
 from textual.screen import Screen
-from textual.widgets import Footer
 
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.queue_list import SORTS, QueueList, QueueSeen
 from carbontui.tui.target import Target
+from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.queue_table import QueueTable, SiteChart
 from carbontui.tui.widgets.status_line import StatusLine
 
@@ -62,7 +62,7 @@ class Queue(Screen[str | None]):
         yield SiteChart(self.glyphs, id="site")
         yield QueueTable(self.glyphs, id="table")
         yield StatusLine(self.glyphs, id="told")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine(self.glyphs, id="keys")
 
     def on_mount(self) -> None:
         self.run_worker(self._follow(), group="look", exclusive=True)
