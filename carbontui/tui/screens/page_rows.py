@@ -74,7 +74,8 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
     rows: list[CellRow] = []
     for field, found in sorted(status.provenance.items()):
         mark = words.MARKS[found.how] or " "
-        old = "" if found.age_s is None else f", {units.fmt_duration(found.age_s + age_s)} old"
+        old = "" if found.age_s is None else words.age(found.age_s + age_s)
+        old = f", {old} old" if old else ""
         rows.append([(f"{number_name(field):<21} ", "text"), (f"{mark} ", "warning"), (f"{found.how:<11}", "strong")])
         rows[-1].append((f"{found.source}{old}", "dim"))
     if not rows:
