@@ -85,7 +85,7 @@ class LogScreen(Screen[None]):
         self.set_interval(FOLLOW_EVERY_S, self._tick)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._show)
+        self.call_after_refresh(self._fit)  # what was said stays said
 
     @property
     def _height(self) -> int:
@@ -155,14 +155,18 @@ class LogScreen(Screen[None]):
         self.query_one(LogPage).rows = self._lines.rows(20_000)
         self._show()
 
-    def _show(self) -> None:
+    def _fit(self) -> None:
         page = self.query_one(LogPage)
         last = max(0, len(page.rows) - self._height)
         page.top = last if self._following else max(0, min(page.top, last))
+        page.redraw()
+
+    def _show(self) -> None:
+        page = self.query_one(LogPage)
         shown = "following" if self._following else "stopped"
         part = f"{self._begin / max(1, self._size_b):.0%} on" if self._begin else "from the start"
         page.place = f"{shown} · {part} · {_bytes(self._size_b)}"
-        page.redraw()
+        self._fit()
 
     def action_move(self, rows: int) -> None:
         page = self.query_one(LogPage)
