@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.target import Target
 
 WAIT_S = 20.0
+LOOK_EVERY_S = 0.25
 
 
 def target(socket: Path) -> Target:
@@ -39,7 +41,7 @@ def app_on(
 
 
 class Watcher:
-    """Waits for what a message brings about, not for time to pass."""
+    """Waits for what a message brings about; what a task brings about without one is looked for now and then."""
 
     def __init__(self) -> None:
         self._something = asyncio.Event()
@@ -48,9 +50,13 @@ class Watcher:
         self._something.set()
 
     async def until(self, true: Callable[[], object]) -> None:
+        due = asyncio.get_running_loop().time() + WAIT_S
         while not true():
             self._something.clear()
-            await asyncio.wait_for(self._something.wait(), WAIT_S)
+            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._something.wait(), LOOK_EVERY_S)
+            if asyncio.get_running_loop().time() > due:
+                raise TimeoutError
 
 
 class Stage:
