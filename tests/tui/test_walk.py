@@ -46,7 +46,7 @@ SAME: dict[str, list[tuple[str, str]]] = {
     ],
     "progress": [("dashboard", r"of 14 400, (\d+)%"), ("table", r"charlm .*? (\d+)% ")],
     "CO2 of the rest": [("plan", r"the rest +([\d.]+ kg)"), ("sources", r"by this plan +([\d.]+ kg)")],
-    "run now of the rest": [("plan", r"run now +would emit ([\d.]+ kg)"), ("sources", r"run now +([\d.]+ kg)")],
+    "run now of the rest": [("plan", r"run now +([\d.]+ kg)"), ("sources", r"run now +([\d.]+ kg)")],
     "certificate": [("plan", r"at most ([\d.]+%) above"), ("sources", r"([\d.]+%) at most above")],
     "next change": [("dashboard", r"next: pause at (Thu \d\d:\d\d)"), ("plan", r"to (Thu \d\d:\d\d) +cap 250 W")],
     "who said what": [("dashboard", r"\d\d:\d\d (the pause of \S+ is over)"), ("plan", r"(the pause of \S+ is over)")],
