@@ -13,7 +13,10 @@ AVOIDED_FROM_S = 60.0
 
 def totals_so_far(accounting: Accounting, now: JobState, seen: Inputs) -> Totals:
     """Energy, grams, avoided and money at this moment."""
-    enough = now.progress.done_s >= AVOIDED_FROM_S
+    work = now.progress
+    # a training that tells its steps has done nothing before the first: it is being loaded
+    begun = work.step > 0 or work.steps_total is None
+    enough = begun and work.done_s >= AVOIDED_FROM_S
     whole_s, elapsed_s = now.progress.whole_s, max(0.0, seen.now_s - now.start_s)
     return accounting.totals(
         start_s=now.start_s,
