@@ -27,8 +27,8 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: most tests wait for processes, few compute."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Three more than there are cores: most tests wait for processes, few compute."""
+    return len(os.sched_getaffinity(0)) + 3
 
 
 @pytest.fixture

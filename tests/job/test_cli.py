@@ -95,10 +95,8 @@ def test_a_start_that_may_wait_begins_when_the_plan_says_or_when_a_person_does(h
 
 
 def test_the_output_of_a_job_that_waits_is_awaited_and_its_absence_explained(house):
-    hour = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0)
-    rows = [f"{hour + timedelta(hours=h):%Y-%m-%dT%H:%M:%SZ},{900 if h < 6 else 20}\n" for h in range(30)]
-    (house.root / "dirty_now.csv").write_text("time_utc,carbon_g_per_kwh\n" + "".join(rows))
-    job = house.start("--grid", "dirty_now.csv", "--zone", "DE", "--work", "2h", "--budget", "10x", steps=10)
+    clean = ("--not-above", "1g", "--max-wait", "6h")
+    job = house.start("--zone", "DE", "--work", "2h", "--budget", "10x", *clean, steps=10)
     job.until_state("waiting")
     done = house.cli("log", job.id)
     assert done.returncode == 3 and "written nothing yet: not started" in done.stderr and "Errno" not in done.stderr

@@ -28,7 +28,7 @@ def test_two_jobs_share_a_budget_make_room_for_a_boost_and_for_one_that_nobody_s
 
     assert "no site budget" in house.cli("site", check=True).stdout
     assert house.cli("site", "--cap", "none").returncode == 2
-    assert "site budget 880 W" in house.cli("site", "--cap", "880W", "--ramp", "5kW", check=True).stdout
+    assert "site budget 860 W" in house.cli("site", "--cap", "860W", "--ramp", "5kW", check=True).stdout
     jobs = []
     for board in (0, 1):
         house.env["CUDA_VISIBLE_DEVICES"] = str(board)
@@ -36,18 +36,18 @@ def test_two_jobs_share_a_budget_make_room_for_a_boost_and_for_one_that_nobody_s
     a, b = jobs
     a.until_steps()
     b.until_steps()
-    until(lambda: limits() == (440.0, 440.0), 20, "the same limit on both boards")
-    assert "440 W per GPU by the site budget of 880 W" in a.until_state("throttled")["reason"]["text"]
+    until(lambda: limits() == (430.0, 430.0), 20, "the same limit on both boards")
+    assert "430 W per GPU by the site budget of 860 W" in a.until_state("throttled")["reason"]["text"]
     assert "j0" in house.cli("site", check=True).stdout
 
     house.cli("boost", a.id, check=True)
     held = b.until_state("paused")
-    assert "held: the site budget of 880 W has no room" in held["reason"]["text"]
+    assert "held: the site budget of 860 W has no room" in held["reason"]["text"]
     sim.load(0.0, device=1)  # the script's kernels are the simulation's own
     until(lambda: limits()[0] == 700.0, 10, "the boosted board's full limit")
     sim.load(1.0, device=1)
     house.cli("resume", a.id, check=True)
-    until(lambda: limits() == (440.0, 440.0), 20, "both limits again")
+    until(lambda: limits() == (430.0, 430.0), 20, "both limits again")
     b.until_state("throttled")
 
     # nobody steers the first any more: it counts in full, and the second makes room
