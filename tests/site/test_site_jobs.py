@@ -40,10 +40,10 @@ def test_two_jobs_share_a_budget_make_room_for_a_boost_and_for_one_that_nobody_s
     assert "430 W per GPU by the site budget of 860 W" in a.until_state("throttled")["reason"]["text"]
     assert "j0" in house.cli("site", check=True).stdout
 
+    sim.load(0.0, device=1)  # its kernels are the simulation's own: held, the board would seem to draw as before
     house.cli("boost", a.id, check=True)
     held = b.until_state("paused")
     assert "held: the site budget of 860 W has no room" in held["reason"]["text"]
-    sim.load(0.0, device=1)  # the script's kernels are the simulation's own
     until(lambda: limits()[0] == 700.0, 10, "the boosted board's full limit")
     sim.load(1.0, device=1)
     house.cli("resume", a.id, check=True)
