@@ -45,10 +45,10 @@ def test_two_jobs_share_a_budget_make_room_for_a_boost_and_for_one_that_nobody_s
     held = b.until_state("paused")
     assert "held: the site budget of 860 W has no room" in held["reason"]["text"]
     until(lambda: limits()[0] == 700.0, 10, "the boosted board's full limit")
-    sim.load(1.0, device=1)
     house.cli("resume", a.id, check=True)
     until(lambda: limits() == (430.0, 430.0), 20, "both limits again")
     b.until_state("throttled")
+    sim.load(1.0, device=1)
 
     # nobody steers the first any more: it counts in full, and the second makes room
     pids = a.pids()
