@@ -1,9 +1,15 @@
-"""Draws every picture of the README, from the fake supervisor of the tests: python screenshots/make.py [folder]"""
+"""Draws every picture of the README, from the fake supervisor of the tests: python screenshots/make.py [folder]
+
+Each as SVG, and as PNG beside it where Chromium is installed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -51,10 +57,24 @@ async def draw(name: str, folder: Path) -> None:
                 (folder / f"{name}.svg").write_text(app.export_screenshot(title="carbontui"))
 
 
+def photograph(picture: Path) -> None:
+    """The PNG of an SVG, at its own size."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    size = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', picture.read_text())
+    if chromium is None or size is None:
+        return
+    width, height = (round(float(number)) for number in size.groups())
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={width},{height}"]
+    shot = f"--screenshot={picture.with_suffix('.png')}"
+    subprocess.run([chromium, *flags, shot, picture.resolve().as_uri()], check=True, capture_output=True, timeout=120)
+    print(picture.with_suffix(".png"))
+
+
 async def main(folder: Path) -> None:
     for name in PICTURES:
         await draw(name, folder)
         print(folder / f"{name}.svg")
+        photograph(folder / f"{name}.svg")
 
 
 if __name__ == "__main__":
