@@ -58,7 +58,7 @@ def test_boards_of_fifty_kinds_are_found_by_the_drivers_name_or_a_short_one():
 
 def test_the_verb_ranks_boards_and_countries_and_says_that_it_moves_nothing(tmp_path):
     job = runs.make(tmp_path)
-    env = {"CARBONTUI_HOME": str(tmp_path)}
+    env = {"CARBONTUI_HOME": str(tmp_path), "CARBONTUI_OFFLINE": "1"}
 
     def carbontui(*words):
         return CliRunner().invoke(cli.cli, ["compare", job.id, *words], env=env)

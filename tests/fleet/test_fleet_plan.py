@@ -78,7 +78,7 @@ def test_the_bound_is_tight_where_everything_fits_where_it_is_best():
     assert plan.total_g == pytest.approx(optimum(p))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(4, 24), st.floats(0.05, 1.5))
 def test_no_slot_is_exceeded_and_every_job_is_in_time(seed, jobs, slots, room):
     p = problem(seed, jobs, slots, room)
@@ -107,7 +107,7 @@ def test_no_slot_is_exceeded_and_every_job_is_in_time(seed, jobs, slots, room):
     assert plan.prices.bound_g <= plan.total_g * (1 + 1e-9)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0, 3), st.floats(0, 50))
 def test_any_prices_give_a_bound_and_the_best_found_is_no_worse(seed, watt, gpu):
     p = problem(seed)
