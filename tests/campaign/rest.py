@@ -45,7 +45,8 @@ def start(house: House, name: str, kind: str) -> Job:
     """A job that waits for its first start (`waits`), or that has unloaded itself (`unloads`), and stays there."""
     script = house.root / "rests.py"
     script.write_text(SCRIPT)
-    options = ("--budget", "20h", "--work", "1h", "--zone", "DE", "--grid", dirty_now(house.root))
+    # nothing is ever that clean: it waits at any hour of the day
+    options = ("--budget", "20h", "--work", "1h", "--zone", "DE", "--not-above", "1g", "--max-wait", "15h")
     held = options if kind == "waits" else ()
     command = (sys.executable, script, name, kind)
     job_id = house.cli("run", "--detach", "--name", name, *held, "--", *command, check=True).stdout.strip()

@@ -63,13 +63,8 @@ def unloading(house):
     return job_id, house.home / "jobs" / job_id
 
 
-def dirty_now(root):
-    """A recorded grid on which any plan waits: dirty for two more hours, clean for a day then."""
-    now = time.time() // 900 * 900
-    clock = lambda at: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))  # noqa: E731
-    rows = [f"{clock(now + 900 * k)},{700 if k < 8 else 50}\n" for k in range(-96, 192)]
-    (root / "grid.csv").write_text("time_utc,carbon_g_per_kwh\n" + "".join(rows))
-    return root / "grid.csv"
+DIRTY_NOW = ("--budget", "20h", "--work", "1h", "--zone", "DE", "--not-above", "1g", "--max-wait", "15h")
+"""A job that waits at any hour of the day."""
 
 
 @pytest.fixture
@@ -77,8 +72,7 @@ def waiting(house):
     """A job that is held before its first start; (id, directory)."""
     script = house.root / "waits.py"
     script.write_text("import time\nopen('begun', 'w').close()\nwhile True: time.sleep(0.05)\n")
-    options = ("--budget", "20h", "--work", "1h", "--zone", "DE", "--grid", dirty_now(house.root))
-    job_id = house.cli("run", "--detach", *options, "--", sys.executable, script, check=True).stdout.strip()
+    job_id = house.cli("run", "--detach", *DIRTY_NOW, "--", sys.executable, script, check=True).stdout.strip()
     house.cli("pause", job_id, check=True)
     assert state_of(house, job_id)["state"] == "waiting"
     return job_id, house.home / "jobs" / job_id

@@ -7,7 +7,7 @@ SCRIPT = """\
 import os, time
 import carbontui
 print("trial", os.environ.get("CARBONTUI_ESTIMATE"), flush=True)
-for i in range(300):
+for i in range(900):
     time.sleep(0.04)
     carbontui.step()
 """
