@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -25,7 +26,12 @@ def wanted(asked: bool, job: options.Options, *, offer: bool) -> bool:
     if asked or not offer or not launch.waits(job):
         return asked
     text = "The start may wait. Try the command now, for 20 steps or two minutes, so that it cannot fail then?"
-    return click.confirm(text, default=False, err=True)
+    kept = signal.signal(signal.SIGHUP, signal.default_int_handler)  # a terminal that is closed is no answer either
+    try:
+        with launch.undone(Path(job.dir)):
+            return click.confirm(text, default=False, err=True)
+    finally:
+        signal.signal(signal.SIGHUP, kept)
 
 
 def follow(directory: Path) -> None:

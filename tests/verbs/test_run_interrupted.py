@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 
 from carbontui.job import launch, store
-from carbontui.verbs import attach, run
+from carbontui.verbs import attach, run, trying
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -32,3 +35,18 @@ def test_a_job_that_goes_on_is_named(
         run.start_and_follow(job, detach=False)
     said = capsys.readouterr().err
     assert ("train.py goes on; look: carbontui attach k7q2mz, end it: carbontui stop k7q2mz" in said) is live
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_who_leaves_at_the_question_before_the_start_leaves_no_job_behind(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "k7q2mz"
+    folder.mkdir()
+    monkeypatch.setattr(launch, "waits", lambda job: True)
+    monkeypatch.setattr(click, "confirm", lambda text, **_: os.kill(os.getpid(), number))
+    before = signal.getsignal(signal.SIGHUP)
+    job: Any = SimpleNamespace(dir=str(folder))
+    with pytest.raises(KeyboardInterrupt):
+        trying.wanted(False, job, offer=True)
+    assert not folder.exists() and signal.getsignal(signal.SIGHUP) is before
