@@ -9,24 +9,26 @@ from carbontui import units
 from carbontui.grid import opening
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
+from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.grid import GridReader
+from carbontui.protocol import Reason, State
 
 HOUR = 3600.0
 
 
-@pytest.mark.parametrize(("closing", "shown_h"), [(False, 36), (True, 60)])
-def test_a_job_of_sixty_hours_is_seen_whole_once_it_is_over(tmp_path: Path, closing: bool, shown_h: int) -> None:
+@pytest.mark.parametrize(("state", "shown_h"), [("running", 36), ("done", 60)])
+def test_a_job_of_sixty_hours_is_seen_whole_once_it_is_over(tmp_path: Path, state: State, shown_h: int) -> None:
     hours = "".join(f"{units.iso(NOW_S + hour * HOUR)},{200 + hour % 24}\n" for hour in range(-24, 90))
     (tmp_path / "grid.csv").write_text(f"time_utc,carbon_g_per_kwh\n{hours}")
     now_s = NOW_S + 60 * HOUR
     feed = opening.open_feed(
         "DE", settings=opening.settings(asked_offline=True), now=lambda: now_s, grid_file=str(tmp_path / "grid.csv")
     )
-    job = job_state(spec=spec(dir=str(tmp_path)))
+    job = job_state(spec=spec(dir=str(tmp_path)), decision=Decision(state, Reason("plan", "by the plan"), "full"))
     accounts = Accounting(job.spec, Clock(), Journal(tmp_path / "j.db"), "boot")
     reader = GridReader(StateCell(job), feed, accounts, worker=None, changed=lambda why: None)  # type: ignore[arg-type]
-    seen = reader.look(now_s, closing=closing)
+    seen = reader.look(now_s)
     assert seen is not None and None not in seen.mean[: seen.realised]
     assert seen.realised * seen.step_s / HOUR == pytest.approx(shown_h, abs=0.5)

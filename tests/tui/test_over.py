@@ -112,6 +112,7 @@ async def test_who_comes_back_after_the_end_sees_the_run(tmp_path: Path) -> None
             await pilot.pause(0.02)
         text = text_of(app)
         assert "peak 480 W" in text and "carbon intensity" in text and "░" in text, text
+        assert "capped" in text and "stands still" in text, "the legend knows levels that no plan names any more"
         assert "out of memory" in text and "865 g" in text
 
 

@@ -57,13 +57,15 @@ class ForecastChart(Cells):
         glyphs, block = self.glyphs, self.glyphs.bar[8]
         infos, band = table(picture.plan), picture.series.intensity
         plan = None if picture.over else self.preview or picture.plan
-        ahead = [infos[name].kind for name, _ in (plan.levels if plan else ()) if name in infos]
-        was = [infos[name].kind for name in (self.past.levels if self.past else ()) if name in infos]
+        ahead = {infos[name].kind for name, _ in (plan.levels if plan else ()) if name in infos}
+        past = {name for name in (self.past.levels if self.past else ()) if name}
+        was = {info.kind for name in past if (info := level_named(picture.plan, name)) is not None}
         parts: list[tuple[str, Ink, str]] = [(block, "past", "so far")] if self.past or picture.over else []
         for kind in ("full", "cap", "duty"):
-            parts += [(block, words.KIND_STYLE[kind], KIND_WORDS[kind])] if kind in ahead else []
+            shown = was if picture.over else ahead  # behind a job that is over, its watts are in these colours
+            parts += [(block, words.KIND_STYLE[kind], KIND_WORDS[kind])] if kind in shown else []
         parts += [] if plan or picture.over else [(block, "running", KIND_WORDS["full"])]
-        parts += [(glyphs.hatch, "hatch", KIND_WORDS["pause"])] if words.STILL & {*ahead, *was} else []
+        parts += [(glyphs.hatch, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
         if band is not None and band.lo_g != band.hi_g and not picture.over:
             parts.append((glyphs.stipple, "past", "80 % band"))
         parts += [(glyphs.dotted, "dim", "deadline")] if plan else []

@@ -258,18 +258,19 @@ def _energy_how(state: JobState, seen: Inputs) -> How:
     return "measured" if by_how.get("counter", 0.0) > 0.5 else "integrated"
 
 
+def _short(values: tuple[float | None, ...], digits: int) -> tuple[float | None, ...]:
+    return tuple(None if value is None else round(value, digits) for value in values)
+
+
 def band(outlook: Outlook) -> protocol.Band:
     """The outlook as charts draw it."""
-
-    def short(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
-        return tuple(None if value is None else round(value, 1) for value in values)
 
     return protocol.Band(
         start=units.iso(outlook.start_s),
         step_s=outlook.step_s,
-        mean_g=short(outlook.mean),
-        lo_g=short(outlook.lo),
-        hi_g=short(outlook.hi),
+        mean_g=_short(outlook.mean, 1),
+        lo_g=_short(outlook.lo, 1),
+        hi_g=_short(outlook.hi, 1),
         realised=outlook.realised,
         zone=outlook.zone,
         signal=outlook.signal,
@@ -283,15 +284,12 @@ def prices(outlook: Outlook) -> protocol.PriceSlots | None:
     if outlook.currency is None or all(value is None for value in outlook.price):
         return None
 
-    def short(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
-        return tuple(None if value is None else round(value, 5) for value in values)
-
     return protocol.PriceSlots(
         start=units.iso(outlook.start_s),
         step_s=outlook.step_s,
-        mean=short(outlook.price),
-        lo=short(outlook.price_lo),
-        hi=short(outlook.price_hi),
+        mean=_short(outlook.price, 5),
+        lo=_short(outlook.price_lo, 5),
+        hi=_short(outlook.price_hi, 5),
         currency=outlook.currency,
         source=outlook.price_source,
     )

@@ -94,7 +94,7 @@ class GridReader:
     def look(self, now_s: float, *, closing: bool = False) -> Outlook | None:
         """Take a fresh outlook and book what has been realised; `closing` the account of a job that is over."""
         state = self._cell.state
-        most_s = BACK_MOST_S if state.live and not closing else WHOLE_MOST_S
+        most_s = BACK_MOST_S if state.live else WHOLE_MOST_S
         back = max(BACK_LEAST_S, min(now_s - state.start_s + SLOT_S, most_s))
         outlook = self._feed.outlook(now_s, back, plan_request.ahead_s(state, now_s), SLOT_S)
         self._cell.replace(outlook=outlook)
