@@ -117,6 +117,17 @@ def cpu_s(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") if len(fields) > 14 else 0.0
 
 
+def core_wait_s(pid: int) -> float | None:
+    """Seconds for which the first thread of a process was ready and waited for a core, since it began: the second field
+    of /proc/<pid>/schedstat, in nanoseconds (Linux, Documentation/scheduler/sched-stats). None where that is not told.
+    """
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as told:  # noqa: PTH123
+            return int(told.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return None
+
+
 def folder(pid: int) -> str:
     """The folder a process works in; '' where that cannot be seen."""
     try:

@@ -252,6 +252,9 @@ class Estimate(Struct, frozen=True, kw_only=True):
     drift: float = 0.0
     """The change over what was timed, as a share of the mean."""
     steps_seen: int = 0
+    core_wait: float = 0.0
+    """Share of that time for which the training was ready and waited for a core. The interval holds that the other
+    programs leave, and that they become twice as many."""
 
 
 class Guess(Struct, frozen=True):

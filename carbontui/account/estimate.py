@@ -53,13 +53,20 @@ class Blocks:
         pairs = tuple(a + b for a, b in zip(times[::2], times[1::2], strict=True))
         return Blocks(2 * self.size, pairs, held_steps, held_s)
 
-    def whole(self, steps: int) -> Prediction | None:
-        """What `steps` steps take: an interval for all of them, those seen included as seen."""
+    def whole(self, steps: int, core_wait: float = 0.0) -> Prediction | None:
+        """What `steps` steps take: an interval for all of them, those seen included as seen.
+
+        `core_wait` is the share of the time for which the training was ready and waited for a core. What the other
+        programs will do, no timing tells. Were they gone, the rest would take 1 - core_wait of what is expected; were
+        they twice as many, 1 + core_wait of it: the interval holds both."""
         seen = len(self.times) * self.size
         left = max(0, steps - seen) / self.size
         found = remaining(self.times, left)
         if found is None:
             return None
         spent = math.fsum(self.times)
+        others = core_wait * found.value
+        down, up = math.hypot(found.value - found.lo, others), math.hypot(found.hi - found.value, others)
         # what the warm-up cost is not made again, and is told as it was
-        return replace(found, value=spent + found.value, lo=spent + found.lo, hi=spent + found.hi)
+        whole = spent + found.value
+        return replace(found, value=whole, lo=max(spent, whole - down), hi=whole + up)

@@ -35,7 +35,15 @@ def estimate(found: protocol.Estimate) -> str:
     told = [f"{value} flat out ({between}"]
     told += [parts[label] + (" CO2" if label == "CO2" else "") for label in ("energy", "CO2", "cost") if label in parts]
     drift = f"; drifting: steps took {found.drift:+.0%} over what was seen" if found.drifting else ""
-    return ", ".join(told) + drift
+    return ", ".join(told) + drift + (f"; {_busy(found)}" if found.core_wait >= BUSY else "")
+
+
+BUSY = 0.05
+"""A training that waits for a core for less of its time is on a machine of its own."""
+
+
+def _busy(found: protocol.Estimate) -> str:
+    return f"busy machine: it waited {found.core_wait:.0%} of the time for a core"
 
 
 def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
@@ -55,6 +63,8 @@ def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
     rows += row("cost", lambda value: units.fmt_money(value, currency), found.cost, found.cost_lo, found.cost_hi)
     if found.drifting:
         rows.append(("drifting", f"steps took {found.drift:+.0%} over what was seen: the interval does not cover more"))
+    if found.core_wait >= BUSY:
+        rows.append(("busy", f"{_busy(found)}; the interval holds none and twice as many others"))
     return rows
 
 

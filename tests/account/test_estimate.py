@@ -1,8 +1,12 @@
 """What a training is going to take: an interval that holds, a drift that is said, no fixed cost multiplied."""
 
 import math
+import os
 import random
 import statistics
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import msgspec
@@ -12,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from states import NOW_S, board, inputs, job_state
 
-from carbontui import protocol
+from carbontui import proc, protocol
 from carbontui.account.estimate import BLOCKS_MOST, Blocks
 from carbontui.client.train import prediction as estimate
 from carbontui.job.supervisor.core import progress, status
@@ -144,3 +148,47 @@ def test_timings_survive_a_respawn_and_begin_anew_with_the_next_training():
     assert again.blocks == work.blocks
     other = progress.saw_process(replace(work, processes=("a",)), "b", set(), fresh=True)
     assert other.blocks == Blocks()
+
+
+def test_a_training_that_waits_for_cores_may_be_faster_without_the_others_and_slower_with_more():
+    """Three quarters of its time it waits: alone the rest would take a quarter, beside twice as many 7/4 of it."""
+    seen = Blocks()
+    for _ in range(50):
+        seen = seen.plus(1, 1.0)
+    alone, beside = seen.whole(200), seen.whole(200, 0.75)
+    assert alone.value == beside.value == pytest.approx(200)
+    assert beside.lo == pytest.approx(50 + 150 / 4, rel=0.01) and beside.hi == pytest.approx(50 + 150 * 7 / 4, rel=0.01)
+    assert alone.hi - alone.lo < 1e-6
+
+
+def test_the_share_of_waiting_is_that_of_the_time_flat_out_and_is_said():
+    work = progress.begun(job_state().spec)
+    for second in range(1, 61):
+        work = progress.saw_step(work, second, 0, None)
+        work = progress.ran(work, 1.0, 1.0, 1.0, reference=True, core_wait_s=0.5)
+    assert work.core_wait == pytest.approx(0.5)
+    for second in range(61, 66):  # under a cap nothing is learned of it
+        work = progress.ran(progress.saw_step(work, second, 0, None), 1, 1, 1, reference=False, core_wait_s=1.0)
+    assert work.core_wait == pytest.approx(0.5)
+    state = running()
+    busy = told(replace(state, progress=replace(state.progress, core_wait=0.5)))
+    assert busy.estimate.core_wait == 0.5 and busy.estimate.work_hi_s > 1.2 * told(state).estimate.work_hi_s
+    assert "waited 50% of the time for a core" in "\n".join(report(busy))
+    assert "for a core" not in "\n".join(report(told(state)))
+
+
+def test_the_kernel_tells_how_long_a_process_waited_for_its_core():
+    """Two that compute, bound to one core: each waits about half of the time."""
+    core = min(os.sched_getaffinity(0))
+    spin = f"import os\nos.sched_setaffinity(0, {{{core}}})\nwhile True: pass"
+    both = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(2)]
+    try:
+        due = time.monotonic() + 20
+        while min(proc.core_wait_s(one.pid) or 0.0 for one in both) < 0.1:
+            assert time.monotonic() < due
+            time.sleep(0.02)
+    finally:
+        for one in both:
+            one.kill()
+            one.wait()
+    assert proc.core_wait_s(2**30) is None

@@ -188,8 +188,9 @@ def case(name, folder):
     if early:
         share, found = early[-1]
         row["running"] = judged(
-            found.work_s, found.work_lo_s, found.work_hi_s, true, from_share=round(share, 3), drifting=found.drifting
-        )
+            found.work_s, found.work_lo_s, found.work_hi_s, true, from_share=round(share, 3), drifting=found.drifting,
+            core_wait=round(found.core_wait, 3),
+        )  # fmt: skip
         later = [found.work_lo_s <= true <= found.work_hi_s for share, found in told if share > QUARTER]
         row["running"]["later_covered"] = round(statistics.fmean(later), 3) if later else None
     return row
@@ -218,7 +219,7 @@ def results(rows):
         "bar": "running job, from at most the first quarter: covered >= 11 of 12, median error below green-love's",
         "summary": summed(rows),
         "rows": rows,
-        "machine": f"{os.cpu_count()} shared vCPU, {platform.system()}; one thread; neighbours busy, see load",
+        "machine": f"{os.cpu_count()} shared vCPU, {platform.system()}; one thread; see load and core_wait",
         "green_love": "0.2.2",
         "date": time.strftime("%Y-%m-%d"),
     }

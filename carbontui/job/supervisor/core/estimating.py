@@ -18,7 +18,7 @@ def estimate(state: JobState, seen: Inputs) -> protocol.Estimate | None:
     """None while the number of steps is not known, too few were timed, or once the job is over."""
     work = state.progress
     steps = None if work.steps_total is None else work.steps_total - work.before
-    found = None if steps is None or not state.live else work.blocks.whole(steps)
+    found = None if steps is None or not state.live else work.blocks.whole(steps, work.core_wait)
     if found is None:
         return None
     full_w = machine.full_wall_w(state, seen)
@@ -38,6 +38,7 @@ def estimate(state: JobState, seen: Inputs) -> protocol.Estimate | None:
         drifting=found.drifting,
         drift=round(found.drift, 4),
         steps_seen=len(work.blocks.times) * work.blocks.size,
+        core_wait=round(work.core_wait, 4),
     )
 
 

@@ -94,6 +94,8 @@ class Inputs:
     """Seconds of the job's clock since the last tick; what a clock that was set makes of them is in `jump_s`."""
     dt_wall_s: float = 0.0
     jump_s: float = 0.0
+    core_wait_s: float = 0.0
+    """Of `dt_wall_s`, how long the training of rank 0 was ready and waited for a core; 0 where that is not told."""
     child: Child = NOT_STARTED
     child_pid: int | None = None
     starts: int = 0

@@ -96,6 +96,9 @@ class Progress:
     """Reference steps per job second, when the caller measured it beforehand (demo)."""
     blocks: Blocks = field(default_factory=Blocks)
     """How long steps took flat out, for the interval of the estimate."""
+    core_wait: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Share of the time flat out for which the training was ready and waited for a core; forgets as the rate does."""
+    span_wait_s: Seconds = 0.0
     fresh_steps: Steps = 0
     """Steps reported since `ran` or `rested` was last asked."""
 
@@ -246,10 +249,18 @@ def _with_guess(known: Progress) -> Progress:
 
 
 def ran(
-    known: Progress, dt_s: float, dt_wall_s: float, speed: float, *, reference: bool, capped: bool = False
+    known: Progress,
+    dt_s: float,
+    dt_wall_s: float,
+    speed: float,
+    *,
+    reference: bool,
+    capped: bool = False,
+    core_wait_s: float = 0.0,
 ) -> Progress:
     """`dt_s` of the job's clock passed while running. `reference`: flat out, which teaches the reference rate;
-    `capped`: under a cap all the time, which may show that the reference is too slow."""
+    `capped`: under a cap all the time, which may show that the reference is too slow. For `core_wait_s` of `dt_wall_s`
+    the training was ready and waited for a core."""
     new = known.fresh_steps
     bridged = _bridge(replace(known, plain_done_s=known.plain_done_s + dt_s * speed), dt_s * speed, dt_wall_s)
     known = replace(bridged, fresh_steps=0)
@@ -258,10 +269,15 @@ def ran(
     if known.span_capped != capped:
         known = replace(known, span_s=None, span_capped=capped)
     if known.span_s is not None:
-        known = replace(known, span_s=known.span_s + dt_s, span_wall_s=known.span_wall_s + dt_wall_s)
+        known = replace(
+            known,
+            span_s=known.span_s + dt_s,
+            span_wall_s=known.span_wall_s + dt_wall_s,
+            span_wait_s=known.span_wait_s + core_wait_s,
+        )
         if new and known.span_s is not None:
             known = _learn(known, new, known.span_s, known.span_wall_s)
-    return replace(known, span_s=0.0, span_wall_s=0.0) if new else known
+    return replace(known, span_s=0.0, span_wall_s=0.0, span_wait_s=0.0) if new else known
 
 
 def _learn(known: Progress, steps: int, time_s: float, wall_s: float) -> Progress:
@@ -269,8 +285,11 @@ def _learn(known: Progress, steps: int, time_s: float, wall_s: float) -> Progres
     if known.span_capped:
         return replace(known, capped=known.capped.plus(steps, time_s, wall_s))
     pace = Pace(known.ref_steps, known.ref_time_s, known.ref_wall_s).plus(steps, time_s, wall_s)
+    waited = min(1.0, known.span_wait_s / wall_s) if wall_s > 0 else known.core_wait
+    weight = wall_s / pace.wall_s if pace.wall_s > 0 else 1.0
     return replace(
         known,
+        core_wait=known.core_wait + min(1.0, weight) * (waited - known.core_wait),
         blocks=known.blocks.plus(steps, time_s),
         ref_steps=pace.steps,
         ref_time_s=pace.time_s,

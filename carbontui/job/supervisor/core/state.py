@@ -136,7 +136,15 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
         speed = level.speed if level else 1.0
         reference = plain_full and settled
         capped = settled and state.decision.state == "throttled" and state.asked.duty is None
-        work = progress.ran(state.progress, seen.dt_s, seen.dt_wall_s, speed, reference=reference, capped=capped)
+        work = progress.ran(
+            state.progress,
+            seen.dt_s,
+            seen.dt_wall_s,
+            speed,
+            reference=reference,
+            capped=capped,
+            core_wait_s=seen.core_wait_s,
+        )
     else:
         work = progress.rested(state.progress)
     known = state.measured

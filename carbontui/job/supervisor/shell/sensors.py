@@ -32,6 +32,9 @@ class Sensors:
         self._born_mono = self._last_mono = time.monotonic()
         self._last_now = clock.at_wall(time.time())
         self._spans = (0.0, 0.0, 0.0)
+        self._waited: tuple[int, float] | None = None
+        """Process of rank 0 on this machine, and for how long it had waited for a core."""
+        self._core_wait_s = 0.0
 
     def advance(self) -> None:
         """A new tick begins: measure the time since the last one."""
@@ -42,6 +45,20 @@ class Sensors:
         dt = dt_wall * self._clock.speed_at(wall)
         self._spans = (dt, dt_wall, now - self._last_now - dt)
         self._last_now, self._last_mono = now, mono
+        self._core_wait_s = self._waited_since()
+
+    def _waited_since(self) -> float:
+        """How long the training of rank 0 has waited for a core since the last tick."""
+        first = next((peer.hello for peer in self._server.ranks if peer.hello and peer.hello.rank == 0), None)
+        here = first is not None and first.host == socket.gethostname()
+        if first is None or not here or not proc.same_process(first.pid, first.start_time):
+            self._waited = None
+            return 0.0
+        before, waited_s = self._waited, proc.core_wait_s(first.pid)
+        self._waited = None if waited_s is None else (first.pid, waited_s)
+        if waited_s is None or before is None or before[0] != first.pid:
+            return 0.0
+        return max(0.0, waited_s - before[1])
 
     def look(
         self,
@@ -69,6 +86,7 @@ class Sensors:
             dt_s=dt,
             dt_wall_s=dt_wall,
             jump_s=jump,
+            core_wait_s=self._core_wait_s,
             child=child,
             child_pid=self._keeper.pid,
             starts=self._keeper.starts,
