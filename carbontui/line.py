@@ -69,7 +69,7 @@ def quickly(arguments: list[str]) -> str | None:
             return ""
         more = f" +{len(live) - 1}" if len(live) > 1 else ""
         return words(_asked(live[0])) + more
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

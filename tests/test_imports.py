@@ -11,7 +11,7 @@ import carbontui
 
 ROOT = Path(carbontui.__file__).parent
 
-ANYONE = {"config", "isolation", "line", "local_socket", "openmetrics", "paths", "proc", "units"}
+ANYONE = {"config", "isolation", "line", "local_socket", "openmetrics", "paths", "proc", "units", "untrusted"}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 ROOMS = {
     "start": {"cli"},
@@ -42,6 +42,7 @@ ROOMS = {
     "isolation": set(),
     "local_socket": {"paths"},
     "units": set(),
+    "untrusted": set(),
     "line": set(),
     "openmetrics": set(),
     "client": set(),
@@ -74,6 +75,7 @@ PURE = {
     "carbontui.protocol",
     "carbontui.site.core",
     "carbontui.units",
+    "carbontui.untrusted",
 }
 """What the supervisor's core may import, for its values and pure functions."""
 IMPURE = {

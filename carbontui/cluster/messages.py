@@ -7,11 +7,9 @@ that is not said again.
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from msgspec import Struct
 
+from carbontui import untrusted
 from carbontui.power.messages import AgentLine, Bye, Done, Gone, Poke, Report, Wish
 
 LINE_MAX = 4 * 1024 * 1024
@@ -51,15 +49,12 @@ class Shut(Struct, tag_field="t", tag="shut", frozen=True):
 ToNode = Wish | Poke | Bye | Line | Shut
 FromNode = Up | Open | Line | Shut | Report | Done | Gone | AgentLine
 
-_to_node: Any = msgspec.json.Decoder(ToNode)
-_from_node: Any = msgspec.json.Decoder(FromNode)
-
 
 def decode_to_node(line: bytes) -> ToNode:
-    """Raises msgspec.DecodeError for anything else."""
-    return _to_node.decode(line)  # type: ignore[no-any-return]
+    """Raises ValueError for anything else."""
+    return untrusted.decode(line, ToNode)  # type: ignore[arg-type]
 
 
 def decode_from_node(line: bytes) -> FromNode:
-    """Raises msgspec.DecodeError for anything else."""
-    return _from_node.decode(line)  # type: ignore[no-any-return]
+    """Raises ValueError for anything else."""
+    return untrusted.decode(line, FromNode)  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ class NodeAgent:
             self._heard_s = time.monotonic()
             try:
                 message = decode_to_node(line)
-            except msgspec.DecodeError as error:
+            except ValueError as error:
                 self._send(AgentLine(f"not a valid message: {error}"))
                 continue
             if isinstance(message, Bye):

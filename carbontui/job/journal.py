@@ -181,7 +181,7 @@ class Journal:
         rows = self._select("select value from state where key=?", key)
         try:
             return json.loads(rows[0][0]) if rows else default
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             return default
 
     def energy_rows(self) -> list[tuple[float, float, float, str]]:

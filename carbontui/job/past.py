@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
-from carbontui import protocol, units
+from carbontui import protocol, units, untrusted
 from carbontui.job import journal
 from carbontui.job.journal import ROLLUP_S, Rollup
 
@@ -64,7 +62,7 @@ def read(
                 )
                 watts = _from_sums(db, edges, sorted(map(tuple, bins)))
             return Past(tuple(watts), _levels(db, edges)), rollup
-    except (sqlite3.Error, OSError, msgspec.DecodeError) as error:
+    except (sqlite3.Error, OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 
 
@@ -171,7 +169,7 @@ def _levels(db: sqlite3.Connection, edges: Sequence[float]) -> tuple[str | None,
     at: list[float] = []
     levels: list[str | None] = [None]
     for moment, data in rows:
-        facts = msgspec.json.decode(data)
+        facts = untrusted.decode(data, dict)
         at.append(moment)
         levels.append(LEVEL_OF_STATE.get(facts["state"], facts["level"]))
     middles = ((a + b) / 2 for a, b in itertools.pairwise(edges))

@@ -140,4 +140,9 @@ def save(options: Options) -> None:
 
 def load(directory: Path) -> Options:
     """Raises OSError or ValueError when the job's directory holds no readable spec."""
-    return msgspec.convert(json.loads((directory / "spec.json").read_bytes()), Options)
+    # not by msgspec: paths may hold bytes that are no text, escaped
+    try:
+        found = json.loads((directory / "spec.json").read_bytes())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return msgspec.convert(found, Options)

@@ -44,7 +44,7 @@ def load(directory: Path) -> dict[str, Any] | None:
     try:
         info = path.lstat()
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     ours = info.st_uid == os.getuid() and not info.st_mode & 0o077
     whole = isinstance(found, dict) and isinstance(found.get("environment"), dict) and bool(found.get("argv"))

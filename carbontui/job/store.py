@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from carbontui import paths, proc, protocol, units
+from carbontui import paths, proc, protocol, units, untrusted
 from carbontui.job import child as children
 from carbontui.job import past, runlog, spool
 
@@ -142,8 +142,8 @@ class Job:
 
 def snapshot(directory: Path) -> protocol.Status | None:
     """The last status a supervisor wrote; None when there is none to be read."""
-    with contextlib.suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode((directory / "snapshot.json").read_bytes(), type=protocol.Status)
+    with contextlib.suppress(OSError, ValueError):
+        return untrusted.decode((directory / "snapshot.json").read_bytes(), protocol.Status)
     return None
 
 

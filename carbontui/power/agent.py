@@ -112,7 +112,7 @@ def _listen(agent: Agent, wire: Wire, link: socket.socket) -> None:
                 del buffer[: end + 1]
                 try:
                     message = decode_to_agent(line.strip())
-                except msgspec.DecodeError as error:
+                except ValueError as error:
                     agent.say(f"not a valid message: {error}")
                     continue
                 if isinstance(message, Wish):

@@ -21,8 +21,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from carbontui.openmetrics.place import MetricsPlace
 from carbontui.openmetrics.text import render
 from carbontui.power import capd_wire as wire
@@ -121,7 +119,7 @@ class Server:
     def _answer(self, caller: Caller, line: bytes) -> wire.CapdAnswer:
         try:
             return self._capd.answer(caller, wire.decode_request(line))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except ValueError:
             return wire.CapdAnswer(False, INVALID, "not a request")
         except Exception as error:
             # whatever a caller has found: the others' limits are still to be restored by this process

@@ -9,8 +9,6 @@ import struct
 import time
 from collections.abc import Callable
 
-import msgspec
-
 from carbontui.power import capd_wire as wire
 from carbontui.power import zeusd_client
 from carbontui.power.devices import NO_PERMISSION, DeviceError
@@ -113,7 +111,7 @@ class CapdBackend(NvmlBackend):
                     self._link = connect()
                 self._link.sendall(wire.encode(request))
                 return receive(self._link, self._inbox)
-            except (OSError, msgspec.DecodeError):
+            except (OSError, ValueError):
                 self._hang_up()
         return None
 
@@ -140,7 +138,7 @@ def connect() -> socket.socket:
 
 
 def receive(link: socket.socket, inbox: bytearray) -> wire.CapdAnswer:
-    """One answer. Raises OSError, msgspec.DecodeError."""
+    """One answer. Raises OSError, ValueError."""
     while b"\n" not in inbox:
         data = link.recv(65536)
         if not data:

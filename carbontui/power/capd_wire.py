@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from carbontui import untrusted
+
 SOCKET = Path("/run/carbontui/capd.sock")
 LINE_MAX = 4096
 SILENCE_S = 10.0
@@ -85,13 +87,13 @@ def encode(message: Struct) -> bytes:
 
 
 def decode_request(line: bytes) -> CapdRequest:
-    """Raises msgspec.DecodeError for anything else."""
-    return _request.decode(line)  # type: ignore[no-any-return]
+    """Raises ValueError for anything else."""
+    return untrusted.decode(line, CapdRequest)  # type: ignore[arg-type]
 
 
 def decode_answer(line: bytes) -> CapdAnswer:
-    """Raises msgspec.DecodeError for anything else."""
-    return _answer.decode(line)  # type: ignore[no-any-return]
+    """Raises ValueError for anything else."""
+    return untrusted.decode(line, CapdAnswer)
 
 
 def socket_path() -> Path:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import paths
+from carbontui import paths, untrusted
 from carbontui.power import curve as curves
 from carbontui.power.curve import SCHEMA, Curve
 
@@ -59,8 +59,8 @@ def save(curve: Curve, directory: Path | None = None) -> Path:
 def load(gpu: str, gpus: int, mark: str, directory: Path | None = None) -> Curve | None:
     """The curve of this job on this GPU model, or None; a file that is not one counts as none."""
     try:
-        found = msgspec.json.decode(path(gpu, gpus, mark, directory).read_bytes(), type=Curve)
-    except (OSError, msgspec.DecodeError):
+        found = untrusted.decode(path(gpu, gpus, mark, directory).read_bytes(), Curve)
+    except (OSError, ValueError):
         return None
     return found if found.schema == SCHEMA else None
 
@@ -70,8 +70,8 @@ def of_script(mark: str, directory: Path | None = None) -> Curve | None:
     found = []
     for file in sorted((directory or paths.state_dir() / "curves").glob("*.json")):
         try:
-            one = msgspec.json.decode(file.read_bytes(), type=Curve)
-        except (OSError, msgspec.DecodeError):
+            one = untrusted.decode(file.read_bytes(), Curve)
+        except (OSError, ValueError):
             continue
         if one.fingerprint == mark and one.schema == SCHEMA and one.basis == "measured":
             found.append(one)
@@ -88,8 +88,8 @@ def read(file: Path) -> Curve:
     if len(data) > IMPORT_MAX_B:
         raise ValueError("it is larger than any curve")
     try:
-        found = msgspec.json.decode(data, type=Curve)
-    except msgspec.DecodeError as error:
+        found = untrusted.decode(data, Curve)
+    except ValueError as error:
         raise ValueError(f"it is no speed curve ({error})") from None
     if found.schema != SCHEMA:
         raise ValueError(f"its schema is {found.schema!r}, not {SCHEMA}")

@@ -329,7 +329,7 @@ class AgentHandle:
                 return
             try:
                 message = self._decode(line)
-            except msgspec.DecodeError as error:
+            except ValueError as error:
                 self._log(f"{self._who}: not a valid message ({error})")
                 continue
             self._take(message)

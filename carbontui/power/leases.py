@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from carbontui import isolation, paths, proc
+from carbontui import isolation, paths, proc, untrusted
 from carbontui.power.messages import Outcome
 
 
@@ -101,18 +100,18 @@ class LeaseStore:
     def read(self, uuid: str) -> LeaseRecord | None:
         """The lease of this GPU; None where there is none, or none that can be read (`damaged` tells which)."""
         try:
-            lease = msgspec.json.decode(self.path(uuid).read_bytes(), type=LeaseRecord)
-        except (OSError, msgspec.DecodeError):
+            lease = untrusted.decode(self.path(uuid).read_bytes(), LeaseRecord)
+        except (OSError, ValueError):
             return None
         return lease if lease.uuid == uuid else None
 
     def damaged(self, uuid: str) -> bool:
         """Whether this GPU's lease file cannot be read: from another version, or cut short."""
         try:
-            lease = msgspec.json.decode(self.path(uuid).read_bytes(), type=LeaseRecord)
+            lease = untrusted.decode(self.path(uuid).read_bytes(), LeaseRecord)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except (OSError, msgspec.DecodeError):
+        except (OSError, ValueError):
             return True
         return lease.uuid != uuid
 
@@ -160,8 +159,8 @@ class LeaseStore:
         """Low limits without a lease, as agents of this boot last saw them."""
         found = []
         for path in self._files("*.low"):
-            with contextlib.suppress(OSError, msgspec.DecodeError):
-                found.append(msgspec.json.decode(path.read_bytes(), type=LowLimit))
+            with contextlib.suppress(OSError, ValueError):
+                found.append(untrusted.decode(path.read_bytes(), LowLimit))
         return [low for low in found if low.boot_id == proc.boot_id() and self.read(low.uuid) is None]
 
     def all(self) -> list[LeaseRecord]:
@@ -262,7 +261,7 @@ def restore_stale(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
             cwd="/",  # -m would import from the user's current directory
         )
         return msgspec.json.decode(run.stdout, type=tuple[Outcome, ...])
-    except (subprocess.SubprocessError, OSError, msgspec.DecodeError, json.JSONDecodeError) as error:
+    except (subprocess.SubprocessError, OSError, ValueError) as error:
         why = f"could not be restored ({type(error).__name__})"
         return tuple(Outcome(lease.uuid, False, "error", lease.ours_w, why, lease.fix) for lease in stale)
 

@@ -6,10 +6,12 @@ The supervisor repeats one `Wish` (everything it wants) every two seconds as a h
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
+
+from carbontui import untrusted
 
 LINE_MAX = 1024 * 1024
 BEAT_S = 2.0
@@ -255,8 +257,6 @@ ToAgent = Wish | Poke | Bye
 ToSupervisor = Report | Done | Gone | AgentLine
 
 _encoder = msgspec.json.Encoder()
-_to_agent: Any = msgspec.json.Decoder(ToAgent)
-_to_supervisor: Any = msgspec.json.Decoder(ToSupervisor)
 
 
 def encode(message: Struct) -> bytes:
@@ -265,10 +265,10 @@ def encode(message: Struct) -> bytes:
 
 
 def decode_to_agent(line: bytes) -> ToAgent:
-    """Raises msgspec.DecodeError for anything else."""
-    return _to_agent.decode(line)  # type: ignore[no-any-return]
+    """Raises ValueError for anything else."""
+    return untrusted.decode(line, ToAgent)  # type: ignore[arg-type]
 
 
 def decode_to_supervisor(line: bytes) -> ToSupervisor:
-    """Raises msgspec.DecodeError for anything else."""
-    return _to_supervisor.decode(line)  # type: ignore[no-any-return]
+    """Raises ValueError for anything else."""
+    return untrusted.decode(line, ToSupervisor)  # type: ignore[arg-type]

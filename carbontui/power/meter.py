@@ -21,7 +21,6 @@ have none of this.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -41,7 +40,6 @@ TENTH = 0.1
 """A counter below this share of the power's joules over CHECK_S counts another unit. Part-time sensors, which see
 bursts as much as six times too high, stay far above it."""
 DEFAULT_MAX_W = 1500.0
-KEEP = 4096
 
 
 class Increment(Struct, frozen=True):
@@ -95,7 +93,6 @@ class Meter:
         self._joules: dict[str, dict[Method, float]] = {}
         self._epochs: dict[str, int] = {}
         self._checks: dict[str, _Check] = {}
-        self._recent: deque[Increment] = deque(maxlen=KEEP)
 
     def add(self, sample: Sample) -> tuple[Increment, ...]:
         """The joules between this sample and the last one of the same device; none for the first."""
@@ -123,7 +120,6 @@ class Meter:
         self._anchor(sample, stuck=last.stuck)
         ledger = self._joules.setdefault(sample.uuid, {})
         ledger[method] = ledger.get(method, 0.0) + joules
-        self._recent.append(increment)
         return (increment,)
 
     def carry_on(self, uuids: Iterable[str], mono_s: float, wall_s: float) -> tuple[Increment, ...]:
@@ -250,23 +246,6 @@ class Meter:
     def epochs(self, uuid: str) -> int:
         """How often the counter of this device was found reset or absurd."""
         return self._epochs.get(uuid, 0)
-
-    def mean_power_w(self, mono0_s: float, mono1_s: float, uuid: str | None = None) -> float | None:
-        """Mean watts over [mono0_s, mono1_s] from the last few thousand increments; None where nothing covers it.
-
-        Devices add up; each is averaged over the part of the window it was measured in.
-        """
-        joules: dict[str, float] = {}
-        seconds: dict[str, float] = {}
-        for part in self._recent:
-            overlap = min(part.mono1_s, mono1_s) - max(part.mono0_s, mono0_s)
-            if overlap > 0 and uuid in (None, part.uuid):
-                share = overlap / (part.mono1_s - part.mono0_s)
-                joules[part.uuid] = joules.get(part.uuid, 0.0) + part.joules * share
-                seconds[part.uuid] = seconds.get(part.uuid, 0.0) + overlap
-        if not seconds:
-            return None
-        return sum(joules[key] / seconds[key] for key in seconds)
 
     # --- across a restart of the supervisor ------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from carbontui import config, paths, proc, units
+from carbontui import config, paths, proc, units, untrusted
 from carbontui.site.core import Claim, Ramp, Share, SiteBudget, settle
 
 SILENT_S = 6.0
@@ -103,10 +103,10 @@ class Ledger:
 
     def _own(self) -> SiteBudget | None:
         try:
-            return msgspec.json.decode(_read_private(self._budget_file), type=SiteBudget)
+            return untrusted.decode(_read_private(self._budget_file), SiteBudget)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, ValueError) as error:
             raise LedgerError(f"{self._budget_file}: {error}; set the budget again: carbontui site --cap") from None
 
     def _configured(self) -> SiteBudget | None:
@@ -128,7 +128,7 @@ class Ledger:
             found = msgspec.toml.decode(self._administrator.read_bytes(), type=OfAdministrator)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, ValueError) as error:
             raise LedgerError(f"{self._administrator}: {error}") from None
         cap = found.users.get(_user(), found.cap_w)
         if cap is None:
@@ -164,8 +164,8 @@ class Ledger:
     def held_w(self, job: str) -> float:
         """What a job holds, as its supervisor (or a predecessor) last wrote it."""
         try:
-            return msgspec.json.decode(_read_private(self._file(job)), type=LedgerEntry).claim.held_w
-        except (OSError, msgspec.DecodeError):
+            return untrusted.decode(_read_private(self._file(job)), LedgerEntry).claim.held_w
+        except (OSError, ValueError):
             return 0.0
 
     def forget(self, job: str) -> None:
@@ -176,8 +176,8 @@ class Ledger:
     def _ramp(self, mine: LedgerEntry, others: list[Claim], budget: SiteBudget) -> Ramp:
         burst = max(claim.least_w - min(claim.floor_w, claim.held_w) for claim in (mine.claim, *others))
         try:
-            known = msgspec.json.decode(_read_private(self.directory / "ramp"), type=Ramp)
-        except (OSError, msgspec.DecodeError):
+            known = untrusted.decode(_read_private(self.directory / "ramp"), Ramp)
+        except (OSError, ValueError):
             known = Ramp(mine.beat_mono_s, math.inf)
         if known.at_s > mine.beat_mono_s:
             known = Ramp(mine.beat_mono_s, 0.0)  # of before a reboot
@@ -190,8 +190,8 @@ class Ledger:
             return
         for path in files:
             try:
-                entry = msgspec.json.decode(_read_private(path), type=LedgerEntry)
-            except (OSError, msgspec.DecodeError):
+                entry = untrusted.decode(_read_private(path), LedgerEntry)
+            except (OSError, ValueError):
                 continue
             if entry.boot_id != self._boot_id:
                 continue

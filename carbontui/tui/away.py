@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import protocol, units
+from carbontui import protocol, units, untrusted
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 
@@ -34,8 +34,8 @@ def of(picture: Picture) -> LastLook:
 
 def read(path: Path) -> LastLook | None:
     """None where nobody has looked before, or it cannot be read."""
-    with contextlib.suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(path.read_bytes(), type=LastLook)
+    with contextlib.suppress(OSError, ValueError):
+        return untrusted.decode(path.read_bytes(), LastLook)
     return None
 
 

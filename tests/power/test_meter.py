@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -153,14 +155,12 @@ def test_a_restarted_supervisor_loses_nothing_the_counter_kept() -> None:
     assert rebooted.add(at(5, mj=50_000, w=100)) == () and rebooted.joules() == 100.0
 
 
-def test_mean_power_of_a_window_adds_devices_up() -> None:
-    meter = Meter()
-    for t in range(11):
+def test_a_meter_holds_no_more_after_an_hour_than_after_a_minute() -> None:
+    meter, sizes = Meter(), {}
+    for t in range(3601):
         meter.add(at(float(t), mj=t * 100_000, w=100))
-        meter.add(at(float(t), mj=t * 300_000, w=300, uuid="GPU-b"))
-    assert meter.mean_power_w(2.5, 7.5) == pytest.approx(400)
-    assert meter.mean_power_w(2.5, 7.5, "GPU-b") == pytest.approx(300)
-    assert meter.mean_power_w(100, 200) is None
+        sizes[t] = len(pickle.dumps(meter))
+    assert sizes[3600] <= sizes[60] + 16  # longer integers
 
 
 LOOK = st.tuples(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from carbontui import untrusted
 from carbontui.power.messages import Sample
 
 FILE = "first-count.json"
@@ -32,8 +33,8 @@ class FirstCounts:
         """The count of this board when the training began; None where nobody read it shortly before `sample`."""
         if self._rows is None:
             try:
-                rows = msgspec.json.decode(self._path.read_bytes(), type=list[_Row])
-            except (OSError, msgspec.DecodeError):
+                rows = untrusted.decode(self._path.read_bytes(), list[_Row])
+            except (OSError, ValueError):
                 rows = []
             self._rows = {row.uuid: row for row in rows}
         row = self._rows.pop(sample.uuid, None)

@@ -8,9 +8,7 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
-
-from carbontui import protocol
+from carbontui import protocol, untrusted
 from carbontui.job import journal
 from carbontui.job.journal import Journal
 from carbontui.job.past import SHORT_S, HistoryError, Past, read
@@ -53,8 +51,8 @@ def read_events(path: Path, since_s: float, most: int, plans: bool) -> tuple[pro
             for at, kind, data in rows:
                 if len(found) == most:
                     break
-                if (plans or kind != "plan") and (one := events.told(at, kind, msgspec.json.decode(data))):
+                if (plans or kind != "plan") and (one := events.told(at, kind, untrusted.decode(data, dict))):
                     found.append(one)
-    except (sqlite3.Error, OSError, msgspec.DecodeError) as error:
+    except (sqlite3.Error, OSError, ValueError) as error:
         raise HistoryError(f"the past cannot be shown, {path.name} cannot be read: {error}") from error
     return tuple(reversed(found))

@@ -1,0 +1,73 @@
+"""Files that others wrote, or a disk damaged: whatever is in them, who reads one goes on without it."""
+
+import json
+
+import pytest
+
+from carbontui import untrusted
+from carbontui.job import spec, spool, store
+from carbontui.job.journal import Journal
+from carbontui.job.supervisor.record.first_count import FirstCounts
+from carbontui.power import curve_files
+from carbontui.power.leases import LeaseStore
+from carbontui.power.messages import Sample
+from carbontui.site.ledger import Ledger, LedgerError
+
+DEEP = b'{"more":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+DAMAGED = {
+    "nested without end": DEEP,
+    "bytes that are no text": b'{"job":"\xff","uuid":"\xff","fingerprint":"\xff"}',
+    "an infinite number": b'{"measured_s":1e999}',
+    "no file of ours": b"\x00",
+    "empty": b"",
+}
+
+
+@pytest.fixture(params=DAMAGED.values(), ids=DAMAGED.keys())
+def damaged(request):
+    return request.param
+
+
+def test_damage_is_one_kind_of_error(damaged):
+    with pytest.raises(ValueError):
+        untrusted.decode(damaged, store.protocol.Status)
+
+
+def test_a_job_is_listed_whatever_its_snapshot_holds(tmp_path, damaged):
+    (tmp_path / "snapshot.json").write_bytes(damaged)
+    record = {"job": "a", "name": "a", "host": "h", "boot": "b", "socket": "s", "log": "l", "started": 1, "argv": []}
+    (tmp_path / "job.json").write_text(json.dumps(record))
+    assert store.load(tmp_path).status().state in ("starting", "lost")
+
+
+def test_what_a_job_left_is_done_without_where_it_cannot_be_read(tmp_path, damaged):
+    for name in ("spec.json", spool.FILE, "first-count.json", "job.json"):
+        (tmp_path / name).write_bytes(damaged)
+    with pytest.raises(ValueError):
+        spec.load(tmp_path)
+    assert spool.load(tmp_path) is None
+    assert store.load(tmp_path) is None
+    sample = Sample(uuid="GPU-a", mono_s=1.0, wall_s=1.0, energy_uj=1)
+    assert FirstCounts(tmp_path).before(sample) is None
+
+
+def test_a_value_nested_without_end_is_forgotten(tmp_path):
+    book = Journal(tmp_path / "journal.db")
+    book.keep("plan", 1)
+    book.commit()
+    book._db.execute("update state set value=?", (DEEP.decode(),))
+    assert book.recall("plan", "nothing") == "nothing"
+    book.close()
+
+
+def test_damaged_leases_claims_and_curves_count_as_none(tmp_path, damaged):
+    for name in ("GPU-a.json", "GPU-a.low", "k3f9aa.claim", "ramp", "budget.json"):
+        (tmp_path / name).write_bytes(damaged)
+    leases, ledger = LeaseStore(tmp_path), Ledger(tmp_path, boot_id="b")
+    assert leases.read("GPU-a") is None and leases.damaged("GPU-a") and leases.low() == []
+    assert ledger.claims(1.0) == [] and ledger.held_w("k3f9aa") == 0.0
+    with pytest.raises(LedgerError, match="carbontui site --cap"):
+        ledger.budget(1.0)
+    assert curve_files.of_script("m", tmp_path) is None
+    with pytest.raises(ValueError):
+        curve_files.read(tmp_path / "GPU-a.json")
