@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from carbontui.grid import compose, fuels, prices, truth, typical
+from carbontui.grid.faults import NoData
 from carbontui.grid.http import Http
 from carbontui.grid.live import Live, SourceState
 from carbontui.grid.settings import GridSettings
@@ -265,6 +266,17 @@ class Feed:
         told = rows[: _first(rows, prices.published_until_s(self._now()))]
         return replace(self._recorded_price, rows=told) if told else None
 
+    @property
+    def past_source(self) -> str:
+        """Where the rows of `realised` come from."""
+        if self._recorded is not None:
+            return self._recorded.source
+        if self._yours is not None:
+            return self._yours_title
+        if self._live is not None and (self._live.history or self._live.published):
+            return self._source_title()
+        return self._typical.source if self._typical else ""
+
     def realised(self, start_s: float, end_s: float, *, closing: bool = False) -> tuple[Row, ...]:
         """Rows for accounting between two times, by kind: `actual` and `estimated` as the source says, `forecast` where
         the value has not come in yet, typical days as `estimated` where no source has ever answered.
@@ -289,6 +301,14 @@ class Feed:
         hours = [hour * 3600.0 for hour in range(math.floor(start_s / 3600.0), math.ceil(end_s / 3600.0))]
         values = [(hour, self._typical.at(hour)[0]) for hour in hours]
         return tuple(Row(hour, 3600.0, value, "estimated") for hour, value in values if value is not None)
+
+    async def again(self, source: str, start_s: float, end_s: float) -> tuple[Row, ...]:
+        """What the source that a job's hours were booked from says of them now. Raises GridError."""
+        if self._recorded is not None and self._recorded.source == source:
+            return self.realised(start_s, end_s, closing=True)
+        if self._live is None:
+            raise NoData(f"{source}: not a live source, or offline")
+        return await self._live.again(source, start_s, end_s)
 
     # --- own forecast ----------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from carbontui.grid.faults import GridError, NoData, Unreachable
 from carbontui.grid.http import Http, in_thread
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Outlook, Series, Signal
+from carbontui.grid.types import Outlook, Row, Series, Signal
 
 T = TypeVar("T")
 
@@ -184,6 +184,29 @@ class Live:
             return _joined(old.series, series, now_s), notes
 
         return await self._cache.ask(f"{provider.name}-{zone}-history", window_s, recent, _turn(provider, "history"))
+
+    async def again(self, source: str, start_s: float, end_s: float) -> tuple[Row, ...]:
+        """What the source of that title says now of hours that are over, asked in stretches that it answers. Raises
+        GridError."""
+        remembering = (p for p in self._carbon if p.title == source and p.remembers)
+        provider = next((p for p in remembering if choose.usable(p, self._settings)), None)
+        if provider is None:
+            raise NoData(f"{source} has no values of the past that can be asked for here")
+        rows: list[Row] = []
+        at = start_s
+        while at < end_s:
+            span = (at, min(end_s, at + provider.reach_s))
+
+            async def asked(old: Entry, span: tuple[float, float] = span) -> tuple[Series, tuple[str, ...]]:
+                return await _in_time(provider, provider.history(self.zone, *span, self._now()))
+
+            key = f"{provider.name}-{self.zone}-again-{span[0]:.0f}-{span[1]:.0f}"
+            entry = await self._cache.ask(key, provider.window_s, asked, _turn(provider, "history"))
+            if entry.series is None or entry.fault:
+                raise NoData(entry.fault or "; ".join(entry.notes) or f"{source} does not answer")
+            rows += entry.series.rows
+            at = span[1]
+        return tuple(row for row in rows if row.start_s + row.dur_s > start_s and row.start_s < end_s)
 
     async def _take_nearest(self, first: Provider, history: Entry, forecast: Entry, opens: list[float]) -> list[str]:
         """Take what `first` said, unless the next source of the same signal differs by a factor of two and is nearer to

@@ -224,9 +224,9 @@ class Journal:
             return False
         return True
 
-    def grid_rows(self) -> list[tuple[float, float, float, str]]:
-        """(start, dur, value, signal) of every row written so far."""
-        return self._select("select start, dur, value, signal from grid")
+    def grid_rows(self) -> list[tuple[float, float, float, str, str, str]]:
+        """(start, dur, value, kind, signal, source) of every row written so far."""
+        return self._select("select start, dur, value, kind, signal, source from grid")
 
     def _select(self, query: str, *values: Any) -> list[Any]:
         """Rows of the file; of one that turns out to be damaged, those of the new one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from carbontui import units
+from carbontui.account.revision import signed
 from carbontui.reports.epochs import EpochPart
 from carbontui.reports.story import RunStory
 
@@ -74,6 +75,9 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         found.append(Figure("run-now", f"{units.fmt_grams(run_now)} CO2", "the same work flat out from the start"))
         share = "" if story.kept_share is None else f" ({story.kept_share:.1%})"
         found.append(Figure("avoided", f"{units.fmt_grams(story.avoided_g)} CO2{share}", _how(story, "avoided_g")))
+    if story.revisions:
+        times = {1: "once", 2: "twice"}.get(len(story.revisions), f"{len(story.revisions)} times")
+        found.append(Figure("revised", signed(story.revised_g), f"by the source, {times}: {story.revisions[-1]}"))
     if status.forecast_errors:
         rests_on = "of the level; " + _how(story, "forecast_errors")
         found.append(
@@ -117,18 +121,12 @@ def parts(story: RunStory) -> tuple[Figure, ...]:
         ("caps: less power for the work", split.capped_g, "against the same work flat out at the same time"),
         ("rest", split.rest_g, "starting, switching, reloading, and watts flat out beside their mean"),
     ]
-    shown = [Figure(label, _signed(value), why) for label, value, why in lines if _worth(value) or label == "rest"]
-    return (*shown, Figure("avoided", _signed(split.avoided_g), "run-now less emitted"))
+    shown = [Figure(label, signed(value), why) for label, value, why in lines if _worth(value) or label == "rest"]
+    return (*shown, Figure("avoided", signed(split.avoided_g), "run-now less emitted"))
 
 
 def _worth(value: float) -> bool:
     return abs(value) >= units.LEAST_G
-
-
-def _signed(grams: float) -> str:
-    if not _worth(grams):
-        return units.fmt_grams(0.0)
-    return f"{'+' if grams > 0 else '−'}{units.fmt_grams(abs(grams))}"
 
 
 def by_state(story: RunStory) -> tuple[tuple[str, str, str, str], ...]:

@@ -68,6 +68,8 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "energy_wall_kwh": round(story.energy_wall_kwh, KWH_DIGITS),
         "gco2_g": _grams(story.gco2_g),
         "avoided_g": _grams(story.avoided_g),
+        "revised_g": round(story.revised_g, GRAM_DIGITS),
+        "revisions": list(story.revisions),
         "cost": None if story.status.cost is None else asdict_cost(story),
         "full_wall_w": story.full_wall_w,
         "split": gave,

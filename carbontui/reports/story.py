@@ -83,6 +83,10 @@ class RunStory:
     worst_gap: float | None
     chart: Chart
     epochs: tuple[EpochPart, ...] = ()
+    revisions: tuple[str, ...] = ()
+    """What sources of the grid said otherwise after it was booked, in words."""
+    revised_g: float = 0.0
+    """What that has changed in the emitted grams, in all."""
     version: str = ""
     notes: tuple[str, ...] = field(default=())
 
@@ -155,6 +159,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             full_w=full_w, parked_w=_parked_w(db, status, options), before_g=float(said.get("before_g") or 0.0),
         )  # fmt: skip
     kept = _thinned(decisions)
+    revisions = _revisions(db)
     energy_kwh, gco2_g = float(said["energy_wall_kwh"]), said.get("gco2_g")
     return RunStory(
         status=status,
@@ -191,6 +196,8 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             kwh=energy_kwh,
             gco2_g=gco2_g,
         ),
+        revisions=tuple(text for text, _ in revisions),
+        revised_g=math.fsum(grams for _, grams in revisions),
         version=version,
         notes=tuple(filter(None, (str(_state(db, "missing") or ""),))),
     )
@@ -279,6 +286,18 @@ def _events(
         spans.append(StateSpan(since, max(since, now_s), state))
         last = max(last, now_s)
     return spans, decisions, plans, worst, last
+
+
+def _revisions(db: sqlite3.Connection) -> list[tuple[str, float]]:
+    """(words, grams) of every revision that was booked."""
+    found = []
+    for (text,) in db.execute("select data from event where kind='revised' order by rowid"):
+        try:
+            facts = json.loads(text)
+            found.append((units.printable(str(facts["text"])), float(facts["gco2_g"])))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found
 
 
 def _decision(at: float, kind: str, state: str, code: Any, text: Any) -> PastDecision:

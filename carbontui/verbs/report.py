@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sqlite3
 import sys
 import webbrowser
 from pathlib import Path
@@ -12,7 +14,9 @@ import msgspec
 
 from carbontui import __version__, units
 from carbontui.export import codecarbon, sacct
-from carbontui.job import store
+from carbontui.grid.faults import GridError
+from carbontui.job import spec, store
+from carbontui.job.clock import Clock
 from carbontui.reports import against as comparing
 from carbontui.reports import card, figures, forms, page, prose, story, wording
 from carbontui.reports import history as past
@@ -21,23 +25,44 @@ from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
 
+def _meant(wanted: str | None) -> store.Job:
+    """The job meant; of none named, the live one, else the last. Raises Failure."""
+    if wanted is not None:
+        return talk.find(wanted)
+    every = [job for job in store.jobs() if not job.foreign]
+    live = [job for job in every if job.live]
+    if not every:
+        raise Failure("no jobs yet", 3)
+    if len(live) > 1:
+        talk.find(None)  # says which ones there are
+    return live[0] if live else every[0]
+
+
 def _told(wanted: str | None) -> story.RunStory:
-    """The story of the job meant; of none named, the live one, else the last. Raises Failure."""
-    if wanted is None:
-        every = [job for job in store.jobs() if not job.foreign]
-        live = [job for job in every if job.live]
-        if not every:
-            raise Failure("no jobs yet", 3)
-        if len(live) > 1:
-            talk.find(None)  # says which ones there are
-        found = live[0] if live else every[0]
-    else:
-        found = talk.find(wanted)
+    """The story of the job meant. Raises Failure."""
+    found = _meant(wanted)
     talk.warn_lost(found)
     try:
         return story.build(found, status=talk.live_status(found), version=__version__)
     except story.NoStory as error:
         raise Failure(str(error), 3) from None
+
+
+def _revise(job: store.Job) -> None:
+    """Book anew what the grid's source says of a job that is over, and say on stderr what that changed."""
+    from carbontui.job.supervisor.record import afterwards
+    from carbontui.job.supervisor.shell.grid import open_feed
+
+    if job.live or job.foreign:
+        where = f"is of host {job.host}" if job.foreign else "is running: revisions are booked as they come"
+        raise Failure(f"job {job.id} {where}; --revise is for jobs of this machine that are over", 2)
+    try:
+        options = spec.load(job.dir)
+        feed = open_feed(options, Clock(), lambda line: click.echo(f"carbontui: {line}", err=True))
+        told = asyncio.run(afterwards.rebook(job, options, feed))
+    except (GridError, OSError, ValueError, sqlite3.Error) as error:
+        raise Failure(f"job {job.id} cannot be revised, its account stays as it was: {error}", 1) from None
+    click.echo(f"carbontui: {told.words}", err=True)
 
 
 def _write(path: str, text: str) -> None:
@@ -60,6 +85,7 @@ def _write(path: str, text: str) -> None:
 @click.option("--codecarbon", "emissions", metavar="FILE", help="Add a row to an emissions.csv ('-': to stdout).")
 @click.option("--sacct", "slurm", metavar="FILE", help="A row that joins sacct's on JobIDRaw ('-': to stdout).")
 @click.option("--against", metavar="JOB", help="Beside another run.")
+@click.option("--revise", is_flag=True, help="Of a job that is over: first book what the grid's source says of it now.")
 def report(
     job: str | None,
     html: str | None,
@@ -70,10 +96,13 @@ def report(
     emissions: str | None,
     slurm: str | None,
     against: str | None,
+    revise: bool,
 ) -> None:
     """Tell a run: energy, CO2, what was avoided, and by what."""
     if show and html in (None, "-"):
         raise Failure("--open needs a page to show: --html FILE --open", 2)
+    if revise:
+        _revise(_meant(job))
     told = _told(job)
     if against is not None:
         _against(told, _told(against), as_json=as_json)
@@ -115,6 +144,8 @@ def _print(told: story.RunStory) -> None:
     for figure in figures.figures(told):
         rests = f"  [{figure.rests_on}]" if figure.rests_on else ""
         click.echo(f"{figure.label:<20} {figure.value}{rests}")
+    if told.over and (waiting := dict(told.grid_kinds).get("forecast")):
+        click.echo(f"\n{waiting:.0%} of its energy stands at forecasts: carbontui report {told.status.job} --revise")
     if parts := figures.parts(told):
         click.echo("\nwhat each means gave")
         for figure in parts:

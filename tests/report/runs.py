@@ -33,7 +33,8 @@ def grams(at_s):
     return 300.0 + 150.0 * math.sin(2 * math.pi * (at_s - START_S) / 43200.0)
 
 
-def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, job="abcdef", epoch_steps=0, **spec):
+def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, job="abcdef", epoch_steps=0,
+         source="a grid; ahead: a forecast", **spec):  # fmt: skip
     """The store's Job of a run of `phases`; a row of energy every `every` seconds."""
     folder = home / "jobs" / job
     folder.mkdir(parents=True)
@@ -48,7 +49,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     length = sum(phase[1] for phase in phases)
     slots = range(math.ceil(length / 900) + 1)
     rows = [Row(START_S + 900 * k, 900.0, grams(START_S + 900 * k), kind) for k in slots]
-    account.realised(rows, "average_direct", "a grid; ahead: a forecast")
+    account.realised(rows, "average_lifecycle" if source == "Energy-Charts" else "average_direct", source)
     for state, seconds, watts, speed in phases:
         said = {"state": state, "reason": "plan", "text": f"{state} by the plan", "level": "full"}
         journal.event(at, at, "state", **said)
@@ -67,6 +68,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     journal.event(at, at, "state", state="done", reason="exited", text="the command ended with exit code 0")
     journal.event(at, at, "end", state="done", code=0, signal=None)
     account.write(everything=True)
+    account.keep()
     full_w = (gpus * FULL_W + CPU_W) * PUE
     totals = account.totals(start_s=START_S, done_s=done, full_wall_w=full_w, nowcast=grams(at), gpus=gpus)
     journal.keep("accounts", {

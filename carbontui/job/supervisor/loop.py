@@ -183,7 +183,7 @@ class Supervisor:
 
     def _own_faults(self) -> list[str]:
         notes = (self.handover.missing, self.server.fault, self.grid.note, self.journal.fault, self.replanner.note)
-        return [*notes, self.site.fault, *self.faults.notices]
+        return [*notes, self.grid.revised, self.site.fault, *self.faults.notices]
 
     # --- life ---
 

@@ -53,6 +53,7 @@ _WORDS: dict[str, Callable[[Facts, float], str]] = {
     "plan": _plan,
     "calibration": lambda facts, at_s: " ".join(filter(None, ("calibration", facts.get("action"), facts.get("text")))),
     "clock": lambda facts, at_s: f"the clock was set by {units.fmt_duration(abs(float(facts['jump_s'])))}",
+    "revised": lambda facts, at_s: f"the grid's values were revised: {facts['text']}",
     "journal_lost": lambda facts, at_s: str(facts["text"]),
     "end": _end,
 }

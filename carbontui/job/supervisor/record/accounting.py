@@ -7,9 +7,11 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.account import accounts
+from carbontui.account.revision import Revision, revision
 from carbontui.grid.types import Outlook, Row
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
@@ -42,6 +44,15 @@ class CarriedOver:
     energy_cost: float | None = 0.0
 
 
+class Booked(NamedTuple):
+    """What the journal has of the hours from a start on: seconds, gCO2/kWh, kind and source."""
+
+    dur_s: float
+    value: float
+    kind: str
+    source: str
+
+
 @dataclass
 class Accounting:
     """Everything that must survive a respawn goes through `keep` and `recall`."""
@@ -59,8 +70,10 @@ class Accounting:
     held_s: float = 0.0
     """Job seconds during which GPUs were held, for rent."""
     carried_over: CarriedOver = CarriedOver()
-    _told: dict[float, tuple[float, float, str]] = field(default_factory=dict)
-    """The intensity rows this process has written to the journal, by start: duration, value, kind."""
+    revision: Revision | None = None
+    """The newest one that this process has booked."""
+    _booked: dict[float, Booked] = field(default_factory=dict)
+    """The rows of intensity in the journal, by start."""
     _share: dict[str, float | None] = field(default_factory=dict)
     """The job's part of each device, as the last sample says."""
     _host_until_s: float | None = None
@@ -86,8 +99,9 @@ class Accounting:
         self.held_s = float(kept.get("held_s", 0.0))
         self.carried_over = CarriedOver(*kept.get("before", (0.0, 0.0)))
         rows = self.journal.grid_rows()
-        self.intensity.update_all([row[:3] for row in rows if row[3] != PRICE])
-        self.price.update_all([row[:3] for row in rows if row[3] == PRICE])
+        self.intensity.update_all([row[:3] for row in rows if row[4] != PRICE])
+        self.price.update_all([row[:3] for row in rows if row[4] == PRICE])
+        self._booked = {row[0]: Booked(row[1], row[2], row[3], row[5]) for row in rows if row[4] != PRICE}
         if kept.get("attempt", self.options.attempt) != self.options.attempt:
             return
         try:
@@ -185,18 +199,31 @@ class Accounting:
 
     def realised(self, rows: Iterable[Row], signal: str, source: str) -> None:
         """Realised (or, marked, estimated) intensity into the bins of the accounts and the journal. `rows` are all that
-        are known of the job's time, not the news alone: a bin is the mean of the rows in it."""
+        are known of the job's time, not the news alone: a bin is the mean of the rows in it. What the same source said
+        otherwise before is an event."""
         spans: list[tuple[float, float, float]] = []
         fresh: list[tuple[float, float, float, str, str, str]] = []
+        again: set[float] = set()
         for row in rows:
             spans.append((row.start_s, row.dur_s, row.value))
-            told = (row.dur_s, row.value, row.kind)
-            if self._told.get(row.start_s) != told:
-                self._told[row.start_s] = told
-                fresh.append((row.start_s, row.dur_s, row.value, row.kind, signal, source))
-        if fresh:
-            self.intensity.update_all(spans)
-            self.journal.grid(fresh)
+            told, held = Booked(row.dur_s, row.value, row.kind, source), self._booked.get(row.start_s)
+            if held == told:
+                continue
+            if held is not None and held.kind != "forecast" and held.source == source:
+                again.update(at for at, _ in accounts.split(row.start_s, row.start_s + row.dur_s))
+            self._booked[row.start_s] = told
+            fresh.append((row.start_s, row.dur_s, row.value, row.kind, signal, source))
+        if not fresh:
+            return
+        before = {at: self.intensity[at] for at in again if at in self.intensity}
+        self.intensity.update_all(spans)
+        self.journal.grid(fresh)
+        wall_j = {at: self.ledger.bins[at] * self.options.pue for at in before}
+        found = revision(before, before, self.intensity, wall_j, source)
+        if found is not None:
+            self.revision = found
+            wall = time.time()
+            self.journal.event(self.clock.at_wall(wall), wall, "revised", text=found.words, **found._asdict())
 
     def prices(self, outlook: Outlook) -> None:
         """Prices of slots that have begun: exact once published, else what was expected of them, marked so."""

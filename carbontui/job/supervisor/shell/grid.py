@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from carbontui.account.revision import Revision
 from carbontui.grid import opening
 from carbontui.grid.feed import Feed
 from carbontui.grid.live import SourceState
@@ -26,6 +27,8 @@ WHOLE_MOST_S = 7 * 86400.0
 REALISED_MOST_S = 60 * 86400.0
 """No grid value is revised later than this; a clock that was set by years must not ask for all that lie between."""
 FORECAST_EVERY_S = 900.0
+REVISED_NEWS_S = 900.0
+"""For so long a revision stays among the notices; the report has all of them."""
 
 
 def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Feed:
@@ -65,6 +68,8 @@ class GridReader:
         self._changed = changed
         self._refreshing: asyncio.Task[None] | None = None
         self._forecast_s = float("-inf")
+        self._revision: Revision | None = None
+        self._revised_mono_s = 0.0
 
     @property
     def zone(self) -> str | None:
@@ -74,6 +79,15 @@ class GridReader:
     def note(self) -> str:
         """One line on what is wrong with the grid's values, or ''."""
         return self._feed.note
+
+    @property
+    def revised(self) -> str:
+        """What the source has said otherwise of hours that were booked, for as long as it is news; else ''."""
+        found = self._accounting.revision
+        if found is not self._revision:
+            self._revision, self._revised_mono_s = found, time.monotonic()
+        news = found is not None and time.monotonic() - self._revised_mono_s < REVISED_NEWS_S
+        return f"the grid's values were revised: {found.words}" if found is not None and news else ""
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
@@ -101,7 +115,7 @@ class GridReader:
         if outlook is not None:
             since = max(min(state.start_s, self._accounting.ledger.first_s) - SLOT_S, now_s - REALISED_MOST_S)
             rows = self._feed.realised(since, now_s, closing=closing)
-            self._accounting.realised(rows, outlook.signal, outlook.source)
+            self._accounting.realised(rows, outlook.signal, self._feed.past_source)
             self._accounting.prices(outlook)
         return outlook
 

@@ -1,0 +1,129 @@
+"""The account of a job that is over, booked anew with what the grid's source says of its hours now.
+
+While a job lives its supervisor does that. Values of its last hours are often forecasts or estimates when it ends, and
+a source may revise them for days.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from carbontui import proc, protocol, units
+from carbontui.account.accounts import BIN_S
+from carbontui.grid.faults import NoData
+from carbontui.grid.feed import Feed
+from carbontui.grid.types import Row
+from carbontui.job import journal, store
+from carbontui.job.clock import Clock
+from carbontui.job.spec import Options
+from carbontui.job.supervisor.record.accounting import PRICE, Accounting
+
+ASKED_MOST_S = 60.0
+SAME = 1e-3
+"""What the journal comes to and what was told of the job agree to this share, or nothing is touched."""
+REVISED_MOST_S = 60 * 86400.0
+"""A source is not asked for more of a job than its last sixty days."""
+
+
+class Rebooked(NamedTuple):
+    """What changed: hours of the job with another value, their means in gCO2/kWh, and the grams before and after."""
+
+    source: str
+    hours: float
+    before_g_per_kwh: float
+    after_g_per_kwh: float
+    gco2_g: tuple[float | None, float | None]
+    avoided_g: tuple[float | None, float | None]
+
+    @property
+    def words(self) -> str:
+        if not self.hours:
+            return f"{self.source} says of its hours what was booked: nothing has changed"
+        values = f"{self.before_g_per_kwh:.0f} -> {self.after_g_per_kwh:.0f} g/kWh over {self.hours:.3g} h"
+        grams = [
+            f"{name} {units.fmt_grams(old)} -> {units.fmt_grams(new)}"
+            for name, (old, new) in (("emitted", self.gco2_g), ("avoided", self.avoided_g))
+            if old is not None and new is not None
+        ]
+        return f"revised with {self.source}: {values}; {', '.join(grams)}"
+
+
+async def rebook(job: store.Job, options: Options, feed: Feed) -> Rebooked:
+    """Ask the source of a job that is over again, and put what it says into journal and snapshot. Nothing is changed
+    where it does not answer. Raises GridError, OSError, ValueError."""
+    with journal.read(job.dir / "journal.db") as db:
+        query = "select start, start + dur, signal, source from grid where signal != ? order by start"
+        booked = [tuple(row) for row in db.execute(query, (PRICE,))]
+    if not booked:
+        raise NoData("no value of the grid was booked for it")
+    *_, end_s, signal, source = booked[-1]
+    # hours booked from another source, or by another signal, stay: two ways of counting are not mixed
+    first_s = min(start for start, _, *of in booked if of == [signal, source])
+    source = source.split("; ahead:")[0]
+    since_s = max(first_s, end_s - REVISED_MOST_S)
+    try:
+        said = await asyncio.wait_for(feed.again(source, since_s, min(end_s, time.time())), ASKED_MOST_S)
+    except asyncio.TimeoutError:
+        raise NoData(f"{source} did not answer within {ASKED_MOST_S:.0f} s") from None
+    if not said:
+        raise NoData(f"{source} has no values of its hours")
+    book = journal.Journal(job.dir / "journal.db")
+    try:
+        return _booked(job, Accounting(options, Clock(), book, proc.boot_id()), said, signal, source)
+    finally:
+        book.close()
+
+
+def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: str, source: str) -> Rebooked:
+    book = account.journal
+    told = book.recall("accounts")
+    if not told or not book.recall("books"):
+        raise NoData("its account was never kept")
+    account.restore()
+    old = (told.get("gco2_g"), told.get("avoided_g"))
+    if old[0] is not None and not math.isclose(_sums(account, told)[0] or 0.0, old[0], rel_tol=SAME, abs_tol=1e-3):
+        raise NoData("its journal does not come to what was told of it")
+    before = dict(account.intensity)
+    account.realised(rows, signal, source)
+    changed = [at for at, value in account.intensity.items() if before.get(at, value) != value]
+    new = _sums(account, told) if account.intensity != before else old
+    if new != old:
+        book.keep("accounts", {**told, "gco2_g": new[0], "avoided_g": new[1]})
+    if not book.commit():
+        raise OSError(book.fault)
+    if new != old:
+        _tell(job, *new)
+    hours = len(changed) * BIN_S / 3600.0
+    means = [sum(table[at] for at in changed) / max(1, len(changed)) for table in (before, account.intensity)]
+    return Rebooked(source, hours, means[0], means[1], (old[0], new[0]), (old[1], new[1]))
+
+
+def _sums(account: Accounting, told: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Grams emitted and avoided, by what was kept of the job's end."""
+    sums = account.totals(
+        start_s=float(told["start_s"]),
+        done_s=float(told["done_s"]),
+        full_wall_w=None if told.get("avoided_g") is None else told.get("full_wall_w"),
+        nowcast=told.get("nowcast_g"),
+        gpus=0,
+    )
+    return sums.gco2_g, sums.avoided_g
+
+
+def _tell(job: store.Job, gco2_g: float | None, avoided_g: float | None) -> None:
+    """The snapshot says what the journal says."""
+    last = store.snapshot(job.dir)
+    if last is None:
+        return
+    changes: dict[str, Any] = {
+        "gco2_g": None if gco2_g is None else round(gco2_g, 6),
+        "avoided_g": None if avoided_g is None else round(avoided_g, 6),
+    }
+    told: protocol.Status = msgspec.structs.replace(last, **changes)
+    store.write_atomic(job.dir / "snapshot.json", msgspec.json.encode(told))
