@@ -8,7 +8,9 @@
         optimizer.step()
         carbontui.step()
 
-A kill at any moment leaves the last complete checkpoint: it is written beside, synced, then renamed over.
+A kill at any moment leaves the last complete checkpoint: it is written beside, synced, then renamed over. The one
+before is kept as run.pt.before: where the newest cannot be resumed from, and that is of the last ten minutes of work,
+the keeper goes on from there. So in a long run call saved.save() every few minutes (on every rank).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import sys
 from typing import Any, Dict, Iterator, List, Optional, Union
 
 from carbontui.client import api, device, marker
+from carbontui.client.kept import Kept
 
 FORMAT = 1
 
@@ -36,6 +39,7 @@ class Checkpoint:
 
     def __init__(self, path: Union[str, "os.PathLike[str]"], **parts: Any) -> None:
         self.path = os.fspath(path)
+        self.kept = Kept(self.path)
         self.parts = {name: part for name, part in parts.items() if part is not None}
         api.on_checkpoint(self.save)
 
@@ -45,13 +49,19 @@ class Checkpoint:
         Raises what torch.load raises for a file that is no checkpoint, ValueError for one of another make-up.
         """
         _sweep(self.path)
-        if not os.path.exists(self.path):
+        step = self.kept.load(self._read)
+        if step is None:
             with api.gate.cond:  # nothing is resumed here, whatever another script of the command was resumed from
                 api.gate.facts["start_step"], api.gate.facts["start_known"] = 0, True
             return 0
-        state = _torch().load(self.path, map_location="cpu", weights_only=True)
+        with api.gate.cond:
+            api.gate.facts["start_step"], api.gate.facts["start_known"] = step - api.gate.counter.done(), True
+        return step
+
+    def _read(self, path: str) -> int:
+        state = _torch().load(path, map_location="cpu", weights_only=True)
         if state.get("format") != FORMAT or set(state["parts"]) != set(self.parts):
-            raise ValueError(f"{self.path} holds {sorted(state.get('parts', ()))}, not {sorted(self.parts)}")
+            raise ValueError(f"{path} holds {sorted(state.get('parts', ()))}, not {sorted(self.parts)}")
         for name, part in self.parts.items():
             part.load_state_dict(state["parts"][name])
         step = int(state["step"])
@@ -59,8 +69,6 @@ class Checkpoint:
         if rank:
             state = _torch().load(self._beside(step, rank), map_location="cpu", weights_only=True)
         set_random_states(state["rng"])
-        with api.gate.cond:
-            api.gate.facts["start_step"], api.gate.facts["start_known"] = step - api.gate.counter.done(), True
         return step
 
     def save(self, step: Optional[int] = None) -> None:
@@ -75,14 +83,15 @@ class Checkpoint:
             dist.barrier()  # every rank's part lies on the disk before the file that names the step
         if not rank:
             state["parts"] = {name: part.state_dict() for name, part in self.parts.items()}
-            _write(self.path, state)
+            self.kept.place(lambda: _write(self.path, state))
         if dist is not None:
             dist.barrier()
         if rank:
-            mine = self._beside(step, rank)
+            needed = [self._beside(one, rank) for one in (step, self.kept.good_step) if one is not None]
             for old in glob.glob(glob.escape(self.path) + f".*.rank{rank}"):
-                if old != mine:
+                if old not in needed:
                     marker.remove(old)
+        self.kept.saved(step)
 
     def _beside(self, step: int, rank: int) -> str:
         return f"{self.path}.{step}.rank{rank}"

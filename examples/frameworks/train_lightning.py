@@ -83,11 +83,13 @@ def main() -> None:
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--strategy", default="auto")
+    parser.add_argument("--save-every", type=int, default=0, help="steps; 0: no checkpoint of the script's own")
     args = parser.parse_args()
 
     lightning.seed_everything(1)
     torch.set_num_threads(1)
     module = Manual() if args.manual else Auto()
+    every = [lightning.pytorch.callbacks.ModelCheckpoint("saved", every_n_train_steps=args.save_every)]
     trainer = lightning.Trainer(
         max_epochs=args.epochs,
         accelerator="auto" if torch.cuda.is_available() else "cpu",
@@ -95,7 +97,8 @@ def main() -> None:
         strategy=args.strategy,
         accumulate_grad_batches=args.accumulate,
         logger=False,
-        enable_checkpointing=False,
+        enable_checkpointing=args.save_every > 0,
+        callbacks=every if args.save_every else None,
         enable_progress_bar=False,
         use_distributed_sampler=False,
     )

@@ -1,29 +1,54 @@
-"""The checkpoint of an unload that turns out to be none: the next start goes on from the Trainer's own."""
+"""The checkpoint of an unload that turns out to be none: the next start goes on from the one before, exactly."""
 
 from __future__ import annotations
 
 import importlib.util
+import json
+from pathlib import Path
 
 import pytest
-from cases import EXAMPLES
+from cases import EXAMPLES, LOOPS
 from harness import Training
 
 from carbontui.job.keeper import resume
 
+HF, PL, AC = ("transformers",), ("lightning",), ("accelerate",)
+CASES = {
+    # what is run, where it leaves, what is damaged, and what it goes on from
+    "transformers": (HF, EXAMPLES / "train_transformers.py", (), (40,), "out/carbontui/checkpoint-40/*state.json", 30),
+    "Lightning": (PL, EXAMPLES / "train_lightning.py", ("--save-every=25",), (78,), "carbontui/step-78.ckpt", 75),
+    "accelerate": (AC, EXAMPLES / "train_accelerate.py", (), (40, 30), "state/*.safetensors", 40),
+    "JAX": (("jax",), EXAMPLES / "train_jax.py", (), (100, 50), "run.npz", 100),
+    "plain loop": (("torch",), LOOPS, ("plain", "--checkpoint=run.pt"), (30, 40), "run.pt", 30),
+}
 
+
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.timeout(900)
-def test_the_trainer_goes_on_from_its_own_newest_checkpoint(tmp_path, hook, supervisor):
-    if importlib.util.find_spec("transformers") is None:
-        pytest.skip("transformers is not installed (the extra `frameworks`)")
-    script, nobody = EXAMPLES / "train_transformers.py", tmp_path / "nobody.sock"
-    alone = Training(tmp_path / "alone", hook, supervisor, script).alone()
-    left = Training(tmp_path / "left", hook, supervisor, script)
-    first = left.start(40, socket=nobody)
-    assert first.communicate(timeout=400)[0] and first.returncode == 0
-    (tmp_path / "left/out/carbontui/checkpoint-40/trainer_state.json").write_text("{")
-    left.marker.rename(tmp_path / "resumed.json")
+def test_a_training_goes_on_from_the_newest_checkpoint_that_holds(case, tmp_path, hook, supervisor):
+    needs, script, args, leaves, damaged, good = CASES[case]
+    if any(importlib.util.find_spec(package) is None for package in needs):
+        pytest.skip(f"{needs} not installed (the extra `frameworks`)")
+
+    def training(name):
+        return Training(tmp_path / name, hook, supervisor, script, *args)
+
+    alone, left = training("alone").alone(), training("left")
+    for number, steps in enumerate(leaves):
+        step = sum(leaves[:number])
+        first = left.start(steps, resume=number > 0, step=step, socket=tmp_path / "nobody.sock")
+        out, _ = first.communicate(timeout=400)
+        assert first.returncode == 0, out
+        left.marker.replace(tmp_path / "resumed.json")
+    for file in left.folder.glob(damaged):
+        file.write_bytes(file.read_bytes()[:40])
+    nobody = tmp_path / "nobody.sock"
+    broken = left.start(0, resume=True, step=sum(leaves), socket=nobody)
+    assert broken.communicate(timeout=400)[0] and broken.returncode != 0, "it does not begin again in silence"
     again = resume.earlier(str(left.marker), str(tmp_path / "resumed.json"))
-    assert again.endswith("out/checkpoint-30")
-    last = left.finish(left.start(resume=True, step=30))
-    assert last.steps == alone.steps == [120] and last.weights == alone.weights != []
-    assert f"going on from {again}" in last.out
+    assert again
+    step = json.loads((tmp_path / "resumed.json").read_text())["step"]
+    last = left.finish(left.start(resume=True, step=step or 0))
+    assert last.steps == alone.steps != [] and last.weights == alone.weights != []
+    assert supervisor.last().start_step == good
+    assert f"going on from {Path(again)}" in last.out or f"going on from {Path(again).name}" in last.out

@@ -7,16 +7,18 @@ for epoch in range(epochs):
         with accelerator.accumulate(model):
             ...
         saved.batch_ended()                     # at the very end of the body
+
+The one before is kept as state.before, to go back to where the newest cannot be resumed from: see client/checkpoint.py.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from typing import Any, Iterator
 
 from carbontui.client import api
 from carbontui.client.checkpoint import random_states, set_random_states
+from carbontui.client.kept import Kept
 
 
 class Resumable:
@@ -24,6 +26,7 @@ class Resumable:
 
     def __init__(self, accelerator: Any, folder: str) -> None:
         self.accelerator, self.folder = accelerator, os.fspath(folder)
+        self.kept = Kept(self.folder)
         self.epoch = self.batch = self.steps = 0
         self._skip = (0, 0)
         self._states: Any = None
@@ -38,12 +41,15 @@ class Resumable:
 
     def resume(self) -> int:
         """Load what was saved, if anything was; returns the optimizer steps done."""
-        if os.path.isdir(self.folder):
-            self.accelerator.load_state(self.folder)
-            self._states = random_states()
+        self.kept.load(self._read)
         self._skip = (self.epoch, self.batch)
         with api.gate.cond:
             api.gate.facts["start_step"], api.gate.facts["start_known"] = self.steps - api.gate.counter.done(), True
+        return self.steps
+
+    def _read(self, path: str) -> int:
+        self.accelerator.load_state(path)
+        self._states = random_states()
         return self.steps
 
     def rest_of(self, loader: Any, epoch: int) -> Iterator[Any]:
@@ -76,11 +82,10 @@ class Resumable:
             api.step()
 
     def save(self) -> None:
-        """Write beside, then rename: a kill at any moment leaves a whole one."""
-        part = self.folder + ".part"
-        self.accelerator.save_state(part)
+        """Write beside, then rename: a kill at any moment leaves a whole one. In a long run call it now and then."""
+        self.accelerator.save_state(self.kept.part)
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            os.replace(part, self.folder)
+            self.kept.place(lambda: os.replace(self.kept.part, self.folder))
         self.accelerator.wait_for_everyone()
+        self.kept.saved(self.steps)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
-from carbontui.client import api, marker
+from carbontui.client import api, marker, pointer
 
 gate = api.gate
-
-REPEAT_MOST_S = 600.0
-"""So much work at most is done twice where the checkpoint of an unload turns out to be none."""
 
 
 class Loop:
@@ -62,11 +58,10 @@ class Loop:
 
         def saver() -> None:
             path = os.path.abspath(save())
-            if _env("LOCAL_RANK") in ("", "0"):
+            if os.environ.get("LOCAL_RANK", "0") in ("", "0"):
                 earlier = quietly(lambda: self._earlier(others())) or []
-                body = {"framework": framework, "path": path, "step": gate.step_total(), "earlier": earlier}
-                before = quietly(_pointed)
-                marker.write_atomic(_pointer(), json.dumps(body).encode())
+                before = quietly(pointer.read)
+                pointer.write(framework, path, gate.step_total(), earlier)
                 if before and before != path and before == in_job_directory(os.path.basename(before)):
                     marker.remove(before)  # ours, and nothing points to it any more
 
@@ -75,7 +70,7 @@ class Loop:
     def _earlier(self, others: Iterable[Tuple[str, Optional[int]]]) -> List[Dict[str, Any]]:
         """What the keeper goes back to where that of the unload cannot be resumed from: newest first, and none so old
         that much would be done twice."""
-        oldest = max(self.began_at, time.time() - REPEAT_MOST_S)
+        oldest = max(self.began_at, time.time() - pointer.REPEAT_MOST_S)
         found = [(_saved_at(path), os.path.abspath(path), step) for path, step in others if os.path.exists(path)]
         newest_first = sorted((one for one in found if one[0] >= oldest), key=lambda one: one[0], reverse=True)
         return [{"path": path, "step": step} for _, path, step in newest_first]
@@ -106,7 +101,7 @@ def left_behind(framework: str, given: Any = None) -> Optional[str]:
     """
     if not os.environ.get("CARBONTUI_RESUME") or Loop.loops:
         return None
-    path = quietly(lambda: _pointed(framework))
+    path = quietly(lambda: pointer.read(framework))
     if path is None or not os.path.exists(path):
         return None
     if isinstance(given, (str, os.PathLike)) and os.path.exists(given) and _saved_at(given) > _saved_at(path):
@@ -132,20 +127,3 @@ def quietly(call: Callable[[], Any]) -> Any:
 def in_job_directory(name: str) -> str:
     """Where a checkpoint lies that has no better place: beside the job's journal."""
     return os.path.join(os.path.dirname(os.environ["CARBONTUI_MARKER"]), name)
-
-
-def _pointed(framework: Optional[str] = None) -> Optional[str]:
-    """The path that the last unload has left, by this framework if one is named. Raises OSError, ValueError."""
-    with open(_pointer()) as file:
-        body = json.load(file)
-    mine = isinstance(body, dict) and framework in (None, body.get("framework"))
-    path = body.get("path") if mine else None
-    return path if isinstance(path, str) else None
-
-
-def _pointer() -> str:
-    return _env("CARBONTUI_MARKER") + ".checkpoint"
-
-
-def _env(name: str) -> str:
-    return os.environ.get(name, "")

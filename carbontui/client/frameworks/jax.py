@@ -2,6 +2,8 @@
 
 saved = Checkpoint("run.npz", lambda: {"params": params, "opt": opt_state, "key": key})
 step, state = saved.resume()      # (0, None), or what was saved
+
+The one before is kept as run.npz.before, to go back to where the newest cannot be resumed from (client/checkpoint.py).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import os
 from typing import Any, Callable, Tuple, Union
 
 from carbontui.client import api, marker
+from carbontui.client.kept import Kept
 
 
 class Checkpoint:
@@ -18,6 +21,7 @@ class Checkpoint:
 
     def __init__(self, path: Union[str, "os.PathLike[str]"], state: Callable[[], Any]) -> None:
         self.path, self.state = os.fspath(path), state
+        self.kept = Kept(self.path)
         api.on_checkpoint(self.save)
 
     def resume(self, like: Any = None) -> Tuple[int, Any]:
@@ -28,14 +32,19 @@ class Checkpoint:
         import jax  # type: ignore[import-not-found,unused-ignore]
         import numpy
 
-        step, tree = 0, None
-        if os.path.exists(self.path):
+        tree = None
+
+        def read(path: str) -> int:
+            nonlocal tree
             leaves, shape = jax.tree_util.tree_flatten(self.state() if like is None else like)
-            with numpy.load(self.path) as file:
+            with numpy.load(path) as file:
                 step, kept = int(file["step"]), [file[f"leaf{i}"] for i in range(len(file.files) - 1)]
             if len(kept) != len(leaves):
-                raise ValueError(f"{self.path} holds {len(kept)} arrays, not {len(leaves)}")
+                raise ValueError(f"{path} holds {len(kept)} arrays, not {len(leaves)}")
             tree = jax.tree_util.tree_unflatten(shape, [jax.numpy.asarray(leaf) for leaf in kept])
+            return step
+
+        step = self.kept.load(read) or 0
         with api.gate.cond:
             api.gate.facts["start_step"], api.gate.facts["start_known"] = step - api.gate.counter.done(), True
         return step, tree
@@ -48,6 +57,8 @@ class Checkpoint:
         leaves = jax.tree_util.tree_leaves(self.state())
         buffer = io.BytesIO()
         arrays = {f"leaf{i}": numpy.asarray(leaf) for i, leaf in enumerate(leaves)}
-        arrays["step"] = numpy.asarray(api.gate.step_total())
+        step = api.gate.step_total()
+        arrays["step"] = numpy.asarray(step)
         numpy.savez(buffer, **arrays)  # type: ignore[arg-type,unused-ignore]
-        marker.write_atomic(self.path, buffer.getvalue())
+        self.kept.place(lambda: marker.write_atomic(self.path, buffer.getvalue()))
+        self.kept.saved(step)
