@@ -85,13 +85,15 @@ class Numbers(Cells):
                 self._line("so far", grams, mark, told, short=told.removesuffix(" run-now").removesuffix(" of"))
             )
             if not even and avoided < 0 and end.avoided_g is not None and end.avoided_g > 0:
-                rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses are paid first, gained back later", "dim")])
+                rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses cost first and pay later", "dim")])
         if end is None:
             said = words.avoided_share(status)
             share = "" if said is None else f"{said:.0%} of run-now"
             ink = "running" if (avoided or 0) > 0 else "text"
             shown = "" if avoided is None else m(status, "avoided_g")
             rows.append(self._line("avoided", units.fmt_grams(avoided), shown, share, ink))
+            if said is not None and said < 0:
+                rows.append([(f" {'':<{_LABEL}}", "dim"), ("starting up is counted, too", "dim")])
         rows.append(self._line("energy", units.fmt_kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")))
         if status.cost is not None:
             rows.append(self._line("cost", units.fmt_money(status.cost.value, status.cost.currency), m(status, "cost")))
