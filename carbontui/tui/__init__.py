@@ -39,6 +39,7 @@ def run(
 
         print(f"carbontui: {why}: one line per change", file=sys.stderr)
         return plain.follow(target, sys.stdout)
+    terminal.load_first()
     terminal.prefer_still()
     from carbontui.tui.app import CarbonApp
     from carbontui.tui.screens.dashboard import Dashboard
@@ -53,6 +54,7 @@ def jobs(look: Callable[[], Seen], *, readonly: bool = False, ascii: bool = Fals
     """The table of all jobs until the person leaves it; a job is opened from it and returns to it. Returns 0."""
     from carbontui.tui import terminal
 
+    terminal.load_first()
     terminal.prefer_still()
     from carbontui.tui.app import CarbonApp
 
@@ -64,6 +66,7 @@ def queue(look: Callable[[], QueueSeen], *, readonly: bool = False, ascii: bool 
     """The queue of a cluster until the person leaves it; a job is opened from it and returns to it. Returns 0."""
     from carbontui.tui import terminal
 
+    terminal.load_first()
     terminal.prefer_still()
     from carbontui.tui.app import CarbonApp
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from pathlib import PurePath
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from rich.console import RenderableType
@@ -29,7 +30,7 @@ _DARK = {
     "past": "#5d6875",
     "hatch": "#4f61a6",
     "hatch-back": "#161d2e",
-    "beyond": "#596473",
+    "beyond": "#5d6875",
     "beyond-soft": "#2b333d",
     "band": "#222a33",
     "preview": "#f08fb4",
@@ -58,7 +59,7 @@ _LIGHT = {
     "past": "#868f9c",
     "hatch": "#6f82cc",
     "hatch-back": "#e9edfa",
-    "beyond": "#8a929c",
+    "beyond": "#868f9c",
     "beyond-soft": "#d8dee5",
     "band": "#e4e9ee",
     "preview": "#b8306d",
@@ -130,7 +131,11 @@ class Leaves(Protocol):
 class CarbonApp(App[str | None]):
     """One screen over one job, or the chooser."""
 
-    CSS_PATH = "app.tcss"
+    # every page's sheet at once: one that comes with its page is read by reading all of them again
+    CSS_PATH: ClassVar[list[str | PurePath]] = [
+        "app.tcss",
+        *(f"screens/{page}.tcss" for page in ("dashboard", "jobs", "log", "plan", "queue", "read")),
+    ]
     ENABLE_COMMAND_PALETTE = True
     TITLE = "carbontui"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -170,6 +175,12 @@ class CarbonApp(App[str | None]):
         else:
             await super().on_event(event)
 
+    @property
+    def _background_screens(self) -> list[Screen[Any]]:
+        # Textual takes the page beneath for visible even where nothing of it shines through: each change there would
+        # draw the whole page above it again
+        return [] if self.screen.styles.background.a == 1 else super()._background_screens
+
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         if self._batch_count:
             return  # Textual drops it and repaints later: it is not on the terminal
@@ -192,6 +203,7 @@ class CarbonApp(App[str | None]):
         self.set_class(not self.glyphs.braille, "-ascii")
         self.push_screen(first, callback=self.exit)
         if not self.is_headless:
+            self.set_timer(terminal.START_S, terminal.loaded)
             self.set_interval(terminal.GUARD_EVERY_S, terminal.leave_if_dead)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

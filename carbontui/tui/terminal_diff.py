@@ -21,6 +21,9 @@ from textual.strip import Strip
 
 from carbontui import units
 
+MOST_CHARS = 2048
+"""Kept per look. A cell that was forgotten is another object when it comes again: it is sent once more."""
+
 
 class CellStyle(NamedTuple):
     """How a cell is painted, as SGR codes. `front` None: a blank, whose colour nobody sees."""
@@ -72,26 +75,30 @@ class TerminalDiff:
 
     def _written(self, pieces: Iterable[tuple[int, int, int, Strip]], system: ColorSystem) -> str:
         out: list[str] = []
+        shown = self._shown
         at: tuple[int, int] | None = None
-        look: CellStyle | None = None
+        pen: CellStyle | None = None
+        last: CellStyle | None = None
         for x, y, end, strip in pieces:
             for column, cell in _cells(x, strip, system):
                 if column >= end:
                     break
-                if not cell.char or self._shown.get((column, y)) == cell:
-                    if not cell.char:
-                        self._shown[column, y] = cell
+                place = (column, y)
+                if shown.get(place) is cell:
                     continue
-                self._shown[column, y] = cell
-                if at != (column, y):
-                    out.append(self._moved(at, column, y, look))
-                out += (_sgr(look, cell.look), cell.char)
-                if cell.look.front is None and look is not None:
-                    look = cell.look._replace(front=look.front if not _lost(look, cell.look) else "39")
-                else:
-                    look = cell.look if cell.look.front is not None else cell.look._replace(front="39")
+                shown[place] = cell
+                char = cell.char
+                if not char:
+                    continue
+                if at != place:
+                    out.append(self._moved(at, column, y, pen))
+                if cell.look is not last:
+                    last = cell.look
+                    codes, pen = _turn(pen, last)
+                    out.append(codes)
+                out.append(char)
                 # terminals disagree on the width of some characters: say the place anew after one
-                at = (column + 1, y) if (len(cell.char) == 1 and cell.char < "\u1100") or _drawing(cell.char) else None
+                at = (column + 1, y) if (len(char) == 1 and char < "\u1100") or _drawing(char) else None
         return "".join((*out, "\x1b[0m")) if out else ""
 
     def _moved(self, at: tuple[int, int] | None, column: int, y: int, look: CellStyle | None) -> str:
@@ -99,7 +106,7 @@ class TerminalDiff:
         if at is None or at[1] != y or at[0] > column or look is None:
             return f"\x1b[{y + 1};{column + 1}H"
         between = [self._shown.get((x, y)) for x in range(at[0], column)]
-        if len(between) <= 4 and all(cell and cell.char and not _sgr(look, cell.look) for cell in between):
+        if len(between) <= 4 and all(cell and cell.char and not _turn(look, cell.look)[0] for cell in between):
             return "".join(cell.char for cell in between if cell)
         return f"\x1b[{column - at[0]}C"
 
@@ -127,18 +134,39 @@ def _pieces(update: RenderableType | None) -> list[tuple[int, int, int, Strip]] 
 
 def _cells(x: int, strip: Strip, system: ColorSystem) -> Iterator[tuple[int, Cell]]:
     for segment in strip:
-        look = _look(segment.style or Style.null(), system)
-        blank = look if look.marks else look._replace(front=None)
+        known = _known(segment.style or Style.null(), system)
         for char in segment.text:
             wide = 1 if char < "\u0300" else cell_len(char)
             if wide:
-                yield x, Cell(units.printable(char), blank if char == " " else look)
+                yield x, known.get(char) or known.of(char)
                 if wide == 2:
-                    yield x + 1, Cell("", look)
+                    yield x + 1, known.get("") or known.of("")
                 x += wide
 
 
+class _CellsOfLook(dict[str, Cell]):
+    """By character. One object per cell that looks alike, so that two are compared by identity."""
+
+    def __init__(self, look: CellStyle) -> None:
+        self._look = look
+        # a blank without marks has no colour
+        self._blank = look if look.marks else look._replace(front=None)
+
+    def of(self, char: str) -> Cell:
+        if len(self) >= MOST_CHARS:
+            self.clear()
+        cell = self[char] = _cell(units.printable(char), self._blank if char == " " else self._look)
+        return cell
+
+
+_cell = lru_cache(maxsize=32 * MOST_CHARS)(Cell)
+
+
 @lru_cache(maxsize=4096)
+def _known(style: Style, system: ColorSystem) -> _CellsOfLook:
+    return _CellsOfLook(_look(style, system))
+
+
 def _look(style: Style, system: ColorSystem) -> CellStyle:
     marks = tuple(
         code
@@ -158,24 +186,23 @@ def _look(style: Style, system: ColorSystem) -> CellStyle:
     return CellStyle(marks, front, back)
 
 
-def _lost(was: CellStyle, now: CellStyle) -> bool:
-    """Whether a mark ends, which takes a reset."""
-    return not set(was.marks) <= set(now.marks)
+_ENDS = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
+"""What ends a mark alone: a reset would cost both colours again."""
 
 
-def _sgr(was: CellStyle | None, now: CellStyle) -> str:
-    """What turns the pen from one look to the next; None: a pen at rest."""
-    if was is None or _lost(was, now):
-        codes = ["0"] if was is not None else []
-        was = CellStyle((), "39", "49")
-    else:
-        codes = []
-    codes += [mark for mark in now.marks if mark not in was.marks]
-    if now.front is not None and now.front != was.front:
-        codes.append(now.front)
+@lru_cache(maxsize=4096)
+def _turn(was: CellStyle | None, now: CellStyle) -> tuple[str, CellStyle]:
+    """The codes that turn the pen from one look to the next, None: a pen at rest; and how it then paints."""
+    was = was or CellStyle((), "39", "49")
+    # a blank without marks leaves the colour of letters as it was
+    after = now._replace(front=was.front) if now.front is None else now
+    codes = list(dict.fromkeys(_ENDS[mark] for mark in was.marks if mark not in now.marks))
+    codes += [mark for mark in now.marks if mark not in was.marks or _ENDS[mark] in codes]
+    if after.front is not None and after.front != was.front:
+        codes.append(after.front)
     if now.back != was.back:
         codes.append(now.back)
-    return f"\x1b[{';'.join(codes)}m" if codes else ""
+    return f"\x1b[{';'.join(codes)}m" if codes else "", after
 
 
 def _drawing(char: str) -> bool:

@@ -1,28 +1,35 @@
 """What the screen costs on a real pty, as a ratio to a bare Textual app in the same run. By hand:
 
-    python tests/bench/bench_screen.py [--seconds 15] [--rounds 3] [--anyway]
+    python tests/bench/bench_screen.py [start] [pages] [large] [table] [keys] [line]
+
+A part each, all of them without a word; a part's figures are kept in results/screen.json beside those of the others,
+and results/screen.md is made of them.
 
 Bars: at most 1.5 kB/s and 2 % CPU on any page at one picture a second, 0 B/s when nothing changes, first paint within
 25 kB and 1.5 times a bare Textual app, at most 12 kB to open any page, key to paint within 60 ms (p95) with 50 lines
-of output a second. The same with 8 boards, a week of forecast, 20,000 lines of output, and the table of 50 jobs on 3
-hosts.
+of output a second, `carbontui line` within 3 times `python -c 'import json, socket'`. The same with 8 boards, a week of
+forecast, 20,000 lines of output, and the table of 50 jobs on 3 hosts.
+
+Bytes do not depend on the machine. Seconds are told as the median of ratios between neighbours in one run, and CPU from
+/proc/PID/schedstat: both bear other work on the machine, not more of it than there are cores for.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
+import json
 import os
 import platform
 import re
+import socket
 import statistics
 import sys
 import tempfile
 import time
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tui"))
@@ -32,7 +39,7 @@ from fake import GRID, FakeSupervisor, past_levels, prices, scene
 from msgspec import structs
 from test_terminals import SHOW, Terminal, tick
 
-from carbontui import protocol
+from carbontui import proc, protocol
 
 BARE = (
     "from textual.app import App\n"
@@ -56,67 +63,80 @@ ECHO = (
     "        self.query_one(Label).update('\N{BLACK CIRCLE} on' if self.on else 'off \N{BLACK CIRCLE}')\n"
     "Echo().run()\n"
 )
-HZ = os.sysconf("SC_CLK_TCK")
+ROUNDS = 9
+SECONDS = 8
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of CPU a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / HZ
+    """Seconds of CPU a process has used, of all its threads."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 def environ() -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if k not in ("SSH_CONNECTION", "NO_COLOR")}
+    """A terminal with all colours; Python keeps its bytecode, as an installed package does."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("SSH_CONNECTION", "NO_COLOR", "PYTHONDONTWRITEBYTECODE")}
     return kept | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
 
-async def first_paint(terminal: Terminal, began: float) -> float:
-    await terminal.until(lambda: b"RUNNING" in terminal.seen)
-    return time.monotonic() - began
+class Paint(NamedTuple):
+    """From the start to the first RUNNING on the terminal: seconds, seconds of CPU; bytes until nothing more comes."""
+
+    wall_s: float
+    cpu_s: float
+    bytes: int
 
 
-async def bare(seconds: float) -> dict[str, float]:
+async def first_paint(command: list[str]) -> Paint:
     began = time.monotonic()
-    terminal = Terminal([sys.executable, "-c", BARE], environ())
+    terminal = Terminal(command, environ())
     try:
-        paint = await first_paint(terminal, began)
+        await terminal.until(lambda: b"RUNNING" in terminal.seen)
+        wall, cpu = time.monotonic() - began, cpu_s(terminal.process.pid)
         await terminal.quiet(1.0)
-        used = cpu_s(terminal.process.pid)
-        await asyncio.sleep(seconds)
-        return {"paint_s": paint, "cpu": (cpu_s(terminal.process.pid) - used) / seconds}
+        return Paint(wall, cpu, len(terminal.seen))
     finally:
         terminal.close()
 
 
-async def ours(seconds: float, gpus: int, folder: Path) -> dict[str, float]:
-    path = folder / f"s{gpus}"
-    async with FakeSupervisor(path, scene("running", gpus)) as fake:
-        fake.levels = past_levels(gpus)
-        began = time.monotonic()
+async def start(folder: Path) -> dict[str, Any]:
+    """First paints, a bare Textual app and ours in turn, so that a busy minute touches all of them."""
+    found: dict[str, list[Paint]] = {"bare": [], "1 GPU": [], "8 GPUs": []}
+    for _ in range(ROUNDS + 1):
+        found["bare"].append(await first_paint([sys.executable, "-c", BARE]))
+        for gpus, name in ((1, "1 GPU"), (8, "8 GPUs")):
+            path = folder / f"s{gpus}"
+            async with FakeSupervisor(path, scene("running", gpus)) as fake:
+                fake.levels = past_levels(gpus)
+                found[name].append(await first_paint([sys.executable, "-c", SHOW, str(path)]))
+    bare = found["bare"][1:]  # the first of each fills the caches
+    return {
+        name: {
+            "wall_s": statistics.median(one.wall_s for one in paints[1:]),
+            "cpu_s": statistics.median(one.cpu_s for one in paints[1:]),
+            "wall_ratio": statistics.median(a.wall_s / b.wall_s for a, b in zip(paints[1:], bare, strict=True)),
+            "cpu_ratio": statistics.median(a.cpu_s / b.cpu_s for a, b in zip(paints[1:], bare, strict=True)),
+            "bytes": paints[-1].bytes,
+        }
+        for name, paints in found.items()
+    }
+
+
+async def still(folder: Path) -> PageCost:
+    """A picture a second in which nothing is new."""
+    path = folder / "still"
+    async with FakeSupervisor(path, scene()) as fake:
+        fake.levels = past_levels()
         terminal = Terminal([sys.executable, "-c", SHOW, str(path)], environ())
         try:
-            paint = await first_paint(terminal, began)
             await terminal.until(lambda: b"epoch 2" in terminal.seen)
             await terminal.quiet(1.5)
-            pid = terminal.process.pid
-            used, sent = cpu_s(pid), len(terminal.seen)
-            for n in range(1, round(seconds) + 1):
-                tick(fake, n)
-                await asyncio.sleep(1.0)
-            found = {
-                "paint_s": paint,
-                "cpu": (cpu_s(pid) - used) / round(seconds),
-                "bytes_per_s": (len(terminal.seen) - sent) / round(seconds),
-            }
-            await terminal.quiet(1.5)
-            used, sent = cpu_s(pid), len(terminal.seen)
-            for _ in range(round(seconds)):
+            used, sent = cpu_s(terminal.process.pid), len(terminal.seen)
+            for _ in range(SECONDS):
                 fake.push(status=fake.snap.status)
                 await asyncio.sleep(1.0)
-            return found | {
-                "still_cpu": (cpu_s(pid) - used) / seconds,
-                "still_bytes_per_s": (len(terminal.seen) - sent) / seconds,
-            }
+            spent = (cpu_s(terminal.process.pid) - used) / SECONDS
+            return PageCost(0, (len(terminal.seen) - sent) / SECONDS, spent, 0)
         finally:
             terminal.close()
 
@@ -164,7 +184,7 @@ def large() -> protocol.Snap:
     return structs.replace(snap, series=structs.replace(snap.series, intensity=week, price=cost))
 
 
-async def pages(folder: Path, snap: protocol.Snap, lines: int, seconds: int = 8) -> tuple[int, dict[str, PageCost]]:
+async def pages(folder: Path, snap: protocol.Snap, lines: int) -> tuple[int, dict[str, PageCost]]:
     """Bytes of the first paint; by page what it costs."""
     path = folder / f"pages{lines}"
     async with FakeSupervisor(path, snap) as fake:
@@ -182,11 +202,11 @@ async def pages(folder: Path, snap: protocol.Snap, lines: int, seconds: int = 8)
                 await terminal.quiet(1.5)
                 opened = len(terminal.seen) - before
                 before, used = len(terminal.seen), cpu_s(pid)
-                for _ in range(seconds):
+                for _ in range(SECONDS):
                     second += 1
                     tick(fake, second)
                     await asyncio.sleep(1.0)
-                each, cpu = (len(terminal.seen) - before) / seconds, (cpu_s(pid) - used) / seconds
+                each, cpu = (len(terminal.seen) - before) / SECONDS, (cpu_s(pid) - used) / SECONDS
                 before = len(terminal.seen)
                 os.write(terminal.master, b"\x1b" if key else b"")
                 await terminal.quiet(1.5)
@@ -196,7 +216,7 @@ async def pages(folder: Path, snap: protocol.Snap, lines: int, seconds: int = 8)
             terminal.close()
 
 
-async def table(folder: Path, jobs: int = 50, seconds: int = 10) -> PageCost:
+async def table(folder: Path, jobs: int = 50) -> PageCost:
     """The table of live jobs of three hosts, each of which says something new every second."""
     place = folder / "table"
     place.mkdir()
@@ -213,12 +233,12 @@ async def table(folder: Path, jobs: int = 50, seconds: int = 10) -> PageCost:
             await terminal.until(lambda: b"train-00" in terminal.seen)
             await terminal.quiet(2.0)
             opened, used, pid = len(terminal.seen), cpu_s(terminal.process.pid), terminal.process.pid
-            for n in range(seconds):
+            for n in range(SECONDS):
                 for fake in fakes:
                     tick(fake, n)
                 await asyncio.sleep(1.0)
-            each = (len(terminal.seen) - opened) / seconds
-            return PageCost(opened, each, (cpu_s(pid) - used) / seconds, 0)
+            each = (len(terminal.seen) - opened) / SECONDS
+            return PageCost(opened, each, (cpu_s(pid) - used) / SECONDS, 0)
         finally:
             terminal.close()
 
@@ -273,80 +293,120 @@ class PageCost(NamedTuple):
     back: int
 
 
-def quantiles(waits: list[float]) -> str:
-    return f"p50 {waits[len(waits) // 2] * 1e3:.0f} ms, p95 {waits[round(len(waits) * 0.95) - 1] * 1e3:.0f} ms"
+async def line(folder: Path) -> dict[str, float]:
+    """`carbontui line` of one live job beside the Python it is measured by, in turn; seconds of wall time."""
+    home, mine = folder / "home", [os.getpid(), proc.start_time(os.getpid())]
+    (home / "jobs" / "k7q2mz").mkdir(parents=True)
+    record = {"job": "k7q2mz", "host": socket.gethostname(), "boot": proc.boot_id(), "started": 1.0}
+    record |= {"pids": {"keeper": mine}, "socket": str(folder / "line")}
+    (home / "jobs" / "k7q2mz" / "job.json").write_text(json.dumps(record))
+    commands = {
+        "python": [sys.executable, "-c", "import json, socket"],
+        "line": [str(Path(sys.executable).with_name("carbontui")), "line"],
+    }
+    took: dict[str, list[float]] = {name: [] for name in commands}
+    async with FakeSupervisor(folder / "line", scene()):
+        for _ in range(3 * ROUNDS + 1):
+            for name, command in commands.items():
+                began = time.monotonic()
+                done = await asyncio.create_subprocess_exec(
+                    *command, env=environ() | {"CARBONTUI_HOME": str(home)}, stdout=asyncio.subprocess.PIPE
+                )
+                said, _ = await done.communicate()
+                took[name].append(time.monotonic() - began)
+                assert done.returncode == 0 and (name == "python" or said.startswith("▶".encode())), said
+    ratio = statistics.median(a / b for a, b in zip(took["line"][1:], took["python"][1:], strict=True))
+    return {**{name: statistics.median(times[1:]) for name, times in took.items()}, "ratio": ratio}
 
 
-def rows(found: dict[str, PageCost]) -> list[str]:
-    return [f"| {name} | {c.opened} | {c.bytes_per_s:.0f} | {c.cpu:.1%} | {c.back} |" for name, c in found.items()]
+async def keys(folder: Path) -> dict[str, dict[str, float]]:
+    ours, bare = await key_to_paint(folder)
+    return {name: {"p50_s": q[9], "p95_s": q[18]} for name, q in (("ours", cut(ours)), ("bare", cut(bare)))}
 
 
-def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
-    return {key: statistics.median(r[key] for r in rounds) for key in rounds[0]}
+def cut(waits: list[float]) -> list[float]:
+    return statistics.quantiles(waits, n=20, method="inclusive") if len(waits) > 1 else waits * 19
 
 
-async def main(seconds: float, rounds: int) -> str:
-    with tempfile.TemporaryDirectory() as folder:
-        plain, one, eight = [], [], []
-        for _ in range(rounds):  # interleaved, so that a busy minute touches all three
-            plain.append(await bare(seconds))
-            one.append(await ours(seconds, 1, Path(folder)))
-            eight.append(await ours(seconds, 8, Path(folder)))
-        first, small = await pages(Path(folder), scene(), 0)
-        whole, big = await pages(Path(folder), large(), LINES)
-        listed = await table(Path(folder))
-        waits, plain_waits = await key_to_paint(Path(folder))
-    base, single, many = medians(plain), medians(one), medians(eight)
-    load = os.getloadavg()[0]
+async def measured(part: str, folder: Path) -> Any:
+    if part == "start":
+        return await start(folder)
+    if part in ("pages", "large"):
+        first, found = await pages(folder, *((scene(), 0) if part == "pages" else (large(), LINES)))
+        unchanged = {"nothing changes": await still(folder)} if part == "pages" else {}
+        return {"first": first, "pages": {name: cost._asdict() for name, cost in (found | unchanged).items()}}
+    if part == "table":
+        return (await table(folder))._asdict()
+    return await (keys(folder) if part == "keys" else line(folder))
+
+
+def page(kept: dict[str, Any]) -> str:
+    """The figures as a page."""
+    begin = kept["start"]["figures"]
+    names = list(begin)
     lines = [
         "# Screen: what it costs",
         "",
-        f"{date.today()}, {os.cpu_count()} shared vCPU ({platform.machine()}), Python {platform.python_version()}, "
-        f"load average {load:.1f}, pty 120x40 truecolor, one picture and one line of output a second, "
-        f"medians of {rounds} rounds of {seconds:.0f} s. Made by tests/bench/bench_screen.py.",
+        f"{os.cpu_count()} shared vCPU ({platform.machine()}), Python {platform.python_version()}, pty 120x40 "
+        "truecolor, one picture and one line of output a second. Made by tests/bench/bench_screen.py. Load average: "
+        + ", ".join(f"{part} {one['load']:.1f}" for part, one in kept.items())
+        + f". {date.today()}.",
         "",
-        "| | bar | 1 GPU | 8 GPUs | bare Textual app |",
-        "|---|---|---|---|---|",
-        f"| first paint, s | | {single['paint_s']:.2f} | {many['paint_s']:.2f} | {base['paint_s']:.2f} |",
-        f"| first paint, ratio to bare | 1.5 | {single['paint_s'] / base['paint_s']:.2f} | "
-        f"{many['paint_s'] / base['paint_s']:.2f} | 1 |",
-        f"| CPU, % | 2 | {single['cpu']:.1%} | {many['cpu']:.1%} | {base['cpu']:.1%} |",
-        f"| bytes of the first paint | 25000 | {first} | | |",
-        f"| bytes/s | 1500 | {single['bytes_per_s']:.0f} | {many['bytes_per_s']:.0f} | 0 |",
-        f"| bytes/s when nothing changes | 0 | {single['still_bytes_per_s']:.0f} | "
-        f"{many['still_bytes_per_s']:.0f} | 0 |",
-        f"| CPU when nothing changes, % | | {single['still_cpu']:.1%} | {many['still_cpu']:.1%} | {base['cpu']:.1%} |",
-        "",
-        "Pages, 1 GPU: at most 12000 bytes to open one, 1500 bytes/s and 2 % of a core while it is open.",
-        "",
-        "| page | bytes to open | bytes/s | CPU | bytes back to the dashboard |",
-        "|---|---|---|---|---|",
-        *rows(small),
-        "",
-        f"The same with 8 boards, a week of forecast and prices, {LINES} lines of output (first paint {whole} bytes), "
-        "and the table of 50 live jobs on 3 hosts:",
-        "",
-        "| page | bytes to open | bytes/s | CPU | bytes back to the dashboard |",
-        "|---|---|---|---|---|",
-        *rows({**big, "table, 50 jobs": listed}),
-        "",
-        f"Key to paint with 50 lines of output a second, {len(waits)} keys: {quantiles(waits)} (bar: p95 60 ms); "
-        f"a bare Textual app beside it: {quantiles(plain_waits)}.",
+        f"| first paint, medians of {ROUNDS} | bar | {' | '.join(names)} |",
+        "|---|---|" + "---|" * len(names),
+        "| s | | " + " | ".join(f"{begin[n]['wall_s']:.2f}" for n in names) + " |",
+        "| ratio to its bare neighbour | 1.5 | " + " | ".join(f"{begin[n]['wall_ratio']:.2f}" for n in names) + " |",
+        "| the same of CPU | | " + " | ".join(f"{begin[n]['cpu_ratio']:.2f}" for n in names) + " |",
+        "| bytes | 25000 | " + " | ".join(str(begin[n]["bytes"]) for n in names) + " |",
         "",
     ]
-    return "\n".join(lines)
+    told = {
+        "pages": "Pages, 1 GPU: at most 12000 bytes to open one, 1500 bytes/s and 2 % of a core while it is open.",
+        "large": f"With 8 boards, a week of forecast and prices, {LINES} lines of output:",
+    }
+    for part, words in told.items():
+        found = kept[part]["figures"]["pages"]
+        if part == "large":
+            found = {**found, "table, 50 jobs on 3 hosts": kept["table"]["figures"]}
+        head = ["| page | bytes to open | bytes/s | CPU | bytes back to the dashboard |", "|---|---|---|---|---|"]
+        rows = [
+            f"| {name} | {c['opened']} | {c['bytes_per_s']:.0f} | {c['cpu']:.1%} | {c['back']} |"
+            for name, c in found.items()
+        ]
+        lines += [words, "", *head, *rows, ""]
+    waits, asked = kept["keys"]["figures"], kept["line"]["figures"]
+    told_keys = [f"{one['p50_s'] * 1e3:.0f} / {one['p95_s'] * 1e3:.0f} ms" for one in (waits["ours"], waits["bare"])]
+    return "\n".join(
+        (
+            *lines,
+            f"Key to paint with 50 lines of output a second, p50 / p95: {told_keys[0]} (bar: p95 60 ms); a bare "
+            f"Textual app beside it: {told_keys[1]}.",
+            "",
+            f"`carbontui line` with a live job: {asked['line'] * 1e3:.0f} ms, `python -c 'import json, socket'`: "
+            f"{asked['python'] * 1e3:.0f} ms; median of the ratios {asked['ratio']:.2f} (bar 3).",
+            "",
+        )
+    )
+
+
+PARTS = ("start", "pages", "large", "table", "keys", "line")
+RESULTS = HERE / "results"
+
+
+def main(parts: list[str]) -> None:
+    record = RESULTS / "screen.json"
+    kept: dict[str, Any] = json.loads(record.read_text()) if record.exists() else {}
+    for part in parts or PARTS:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = asyncio.run(measured(part, Path(folder)))
+        kept[part] = {"date": str(date.today()), "load": round(os.getloadavg()[0], 1), "figures": figures}
+        print(part, json.dumps(kept[part]), flush=True)
+        record.write_text(json.dumps(kept, indent=1) + "\n")
+    if all(part in kept for part in PARTS):
+        (RESULTS / "screen.md").write_text(page(kept))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--anyway", action="store_true", help="measure on a busy machine too; the ratios are the finding"
-    )
-    args = parser.parse_args()
-    if os.getloadavg()[0] > 0.5 * (os.cpu_count() or 1) and not args.anyway:
-        sys.exit(f"load average {os.getloadavg()[0]:.1f}: the machine is busy; wait, or say --anyway")
-    text = asyncio.run(main(args.seconds, args.rounds))
-    (HERE / "results" / "screen.md").write_text(text)
-    print(text)
+    if unknown := set(sys.argv[1:]) - set(PARTS):
+        sys.exit(f"no such part: {', '.join(sorted(unknown))}; there are: {', '.join(PARTS)}")
+    main(sys.argv[1:])

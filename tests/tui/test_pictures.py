@@ -103,7 +103,7 @@ def test_rows_are_exactly_as_wide_as_the_screen_and_the_diff_covers_every_change
     for row in (old, new):
         assert sum(cell_len(char) for char, _ in row) == width
         assert not any(char < " " for char, _ in row)
-    span = changed(old, new)
+    span = changed(old, new, width)
     if span is None:
         assert old == new
         return

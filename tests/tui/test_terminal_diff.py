@@ -27,11 +27,15 @@ def styles() -> list[Style]:
         Style(color="#00ff00", bgcolor="#202020"),
         Style(reverse=True),
         Style(underline=True, color="blue"),
+        Style(dim=True, color="blue"),
+        Style(dim=True, bold=True, italic=True, strike=True),
         Style.null(),
     ]
 
 
 CHARS = "ab1 ▁█░│模 "
+ENDS = {"22": "12", "23": "3", "24": "4", "25": "5", "27": "7", "29": "9"}
+"""The marks that a code ends."""
 
 
 class Emulated:
@@ -72,6 +76,9 @@ class Emulated:
                 pen["front" if code == "38" else "back"] = ";".join((code, *rest))
             elif code in ("39", "49"):
                 pen.pop("front" if code == "39" else "back", None)
+            elif code in ENDS:
+                for mark in ENDS[code]:
+                    pen.pop(mark, None)
             elif 30 <= int(code) <= 37 or 90 <= int(code) <= 97:
                 pen["front"] = code
             elif 40 <= int(code) <= 47 or 100 <= int(code) <= 107:

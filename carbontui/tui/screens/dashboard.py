@@ -52,12 +52,13 @@ NOTE_EVERY_S = 60.0
 PRINTED_ROWS = 20
 AWAY_SHOWN_S = 60.0
 PAST_BUCKETS = 240
+FIRST_LOOK_S = 0.3
+"""A snapshot comes within milliseconds: drawing an empty page before it would cost as much as the first paint."""
 
 
 class Dashboard(OpensPages, Overruling):
     """Draws the newest picture; sends what a key asks for; owns nothing."""
 
-    CSS_PATH = "dashboard.tcss"
     AUTO_FOCUS = None
     HORIZONTAL_BREAKPOINTS = [(0, "-toonarrow"), (36, "-tiny"), (64, "-narrow"), (104, "-wide"), (160, "-vast")]
     VERTICAL_BREAKPOINTS = [(0, "-tooflat"), (12, "-short"), (21, "-medium"), (34, "-tall")]
@@ -86,7 +87,7 @@ class Dashboard(OpensPages, Overruling):
         self.budget = BudgetChoice(self.feed.request, self._choice_changed)
         self.past: PastLevels | None = None
         self._overrides = LastWord(link.whoami())
-        self._covered = False
+        self._covered, self._waiting = False, True
         self._monotonic = monotonic
         self._arrived_s = monotonic()
         self._asked_past: tuple[object, ...] | None = ()
@@ -125,6 +126,7 @@ class Dashboard(OpensPages, Overruling):
             self.run_worker(self._learn_past(1.0), group="past")
             return
         self.query_one(StateBar).show(None, self.connection, 0.0)
+        self.set_timer(FIRST_LOOK_S, self._first_look)
         self.run_worker(self.feed.run(), name="feed", group="feed")
         self.set_interval(AGE_EVERY_S, self._grow_older)
         self.set_interval(NOTE_EVERY_S, self._note_look)  # a terminal may be closed without a word
@@ -136,12 +138,26 @@ class Dashboard(OpensPages, Overruling):
     def on_resize(self) -> None:
         self.call_after_refresh(self._lay_out)
 
+    # --- the first paint: once, with the first picture ---
+
+    def _compositor_refresh(self) -> None:
+        if self._waiting:
+            self._dirty_widgets.clear()  # their regions are noted
+        else:
+            super()._compositor_refresh()
+
+    def _first_look(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self.refresh()
+
     # --- what arrives ---
 
     @on(PictureArrived)
     def _picture_arrived(self, message: PictureArrived) -> None:
         self._arrived_s = self._monotonic()
         self._show(message.picture)
+        self.call_after_refresh(self._first_look)
 
     @on(ConnectionChanged)
     def _connection_changed(self, message: ConnectionChanged) -> None:

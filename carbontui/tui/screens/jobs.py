@@ -73,7 +73,6 @@ class MachineFacts(Cells):
 class Jobs(Screen[str | None]):
     """`open_job` makes the page of a job; it returns here when it is left."""
 
-    CSS_PATH = "jobs.tcss"
     AUTO_FOCUS = None
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -47,7 +47,6 @@ class LogPage(Cells):
 class LogScreen(Screen[None]):
     """Scrolls through run.log; at its end it follows."""
 
-    CSS_PATH = "log.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", id="log_up", show=False, tooltip="A line up"),
         Binding("down,j", "move(1)", "down", id="log_down", show=False, tooltip="A line down"),

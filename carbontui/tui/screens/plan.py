@@ -85,7 +85,6 @@ class Course(Cells):
 class PlanPage(Screen[None]):
     """`picture()` is the newest; `send` gives a command to the supervisor."""
 
-    CSS_PATH = "plan.tcss"
     AUTO_FOCUS = None
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (96, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (22, "-medium")]

@@ -26,7 +26,6 @@ ANSWER_SHOWN_S = 10.0
 class Queue(Screen[str | None]):
     """`look` may block and raises nothing; `open_job` makes the page of a job, which returns here."""
 
-    CSS_PATH = "queue.tcss"
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", id="queue_help", key_display="?", tooltip="Every key of this page"),

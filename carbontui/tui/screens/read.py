@@ -68,7 +68,6 @@ class Read(Screen[None]):
     """A title and its rows; any of the closing keys returns. Covers the whole terminal: what lies beneath would be
     composed anew with every change."""
 
-    CSS_PATH = "read.tcss"
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,i,d,question_mark,enter", "leave", "back", id="read_back", tooltip="Return to the dashboard"),

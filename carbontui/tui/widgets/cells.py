@@ -40,6 +40,7 @@ class Cells(Widget):
         self._rows: list[list[tuple[str, Ink]]] = []
         self._drawn: Size = Size(0, 0)
         self._inks: dict[str, Style] = {}
+        self._base: Style | None = None
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         """The rows of a drawing of this size; missing rows and cells are blank."""
@@ -59,7 +60,7 @@ class Cells(Widget):
         before = self._rows
         self._rows = self._build(size)
         for y, (old, new) in enumerate(zip(before, self._rows, strict=True)):
-            span = changed(old, new)
+            span = changed(old, new, size.width)
             if span is not None:
                 self.refresh(Region(span[0], y, span[1] - span[0], 1))
 
@@ -67,12 +68,15 @@ class Cells(Widget):
         super().notify_style_update()
         self._rows, self._drawn = [], Size(0, 0)
         self._inks.clear()
+        self._base = None
 
     def render_line(self, y: int) -> Strip:
         size = self.content_size
         if size != self._drawn:
             self._fill(size)
-        base = self.rich_style
+        if self._base is None:
+            self._base = self.rich_style  # asked once: it is found anew each time, up to the screen
+        base = self._base
         if y >= len(self._rows):
             return Strip.blank(size.width, base)
         segments: list[Segment] = []
@@ -109,8 +113,8 @@ class Cells(Widget):
         """A quiet rule with a title on it and a word at its right end."""
         right = right if len(right) + len(left) + 6 <= width else ""
         rule = self.glyphs.rule
-        tail: CellRow = [(f" {right} ", ink), (rule, "faint")] if right else []
-        used = 3 + len(left) + (len(right) + 3 if right else 0)
+        tail: CellRow = [(f" {right}", ink)] if right else []
+        used = 3 + len(left) + (len(right) + 1 if right else 0)
         return [(rule + " ", "faint"), (left, "title"), (" " + rule * max(0, width - used), "faint"), *tail]
 
     def _fill(self, size: Size) -> None:
@@ -144,16 +148,19 @@ def fit(row: Iterable[Span], width: int) -> list[tuple[str, Ink]]:
     return cells + [(" ", "text")] * (width - used)
 
 
-def changed(old: list[tuple[str, Ink]], new: list[tuple[str, Ink]]) -> tuple[int, int] | None:
-    """(first, end) terminal cells that differ; None when nothing does."""
+def changed(old: list[tuple[str, Ink]], new: list[tuple[str, Ink]], width: int) -> tuple[int, int] | None:
+    """(first, end) terminal cells that differ of two rows this wide; None when nothing does."""
     if old == new:
         return None
+    shortest = min(len(old), len(new))
     first = 0
-    while first < min(len(old), len(new)) and old[first] == new[first]:
+    while first < shortest and old[first] == new[first]:
         first += 1
     tail = 0
-    while tail < min(len(old), len(new)) - first and old[-1 - tail] == new[-1 - tail]:
+    while tail < shortest - first and old[-1 - tail] == new[-1 - tail]:
         tail += 1
+    if len(old) == len(new) == width:  # nothing wide in them
+        return first, width - tail
     start = sum(cell_len(char) for char, _ in new[:first])
     end = max(
         sum(cell_len(char) for char, _ in new[: len(new) - tail]),

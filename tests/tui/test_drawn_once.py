@@ -1,0 +1,64 @@
+"""What nobody sees is not drawn: an empty page before the first picture, a page anew for news of the one beneath."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acting import app_on, text_of
+from fake import FakeSupervisor, past_levels, scene
+
+from carbontui.tui.app import CarbonApp
+from carbontui.tui.screens import dashboard
+from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.widgets.cells import Cells
+
+
+async def test_the_first_paint_is_that_of_the_first_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dashboard, "FIRST_LOOK_S", 60.0)
+    shown: list[str] = []
+    display = CarbonApp._display
+
+    def noted(self: CarbonApp, screen: Any, update: Any) -> None:
+        if isinstance(screen, Dashboard) and update is not None:
+            shown.append(update.render_segments(self.console))
+        display(self, screen, update)
+
+    monkeypatch.setattr(CarbonApp, "_display", noted)
+    async with FakeSupervisor(tmp_path / "s", scene()) as fake:
+        fake.levels = past_levels()
+        app = app_on(tmp_path / "s")
+        async with app.run_test(size=(120, 40)) as pilot:
+            while "RUNNING" not in "".join(shown):
+                await pilot.pause(0.01)
+        assert "RUNNING" in shown[0] and "connecting" not in "".join(shown)
+
+
+async def test_without_an_answer_the_page_says_so_soon(tmp_path: Path) -> None:
+    app = app_on(tmp_path / "nobody")
+    async with app.run_test(size=(120, 40)) as pilot:
+        while "no supervisor answers" not in text_of(app):
+            await pilot.pause(0.02)
+
+
+async def test_news_of_the_page_beneath_draws_nothing_of_the_page_above(
+    stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    render_line = Cells.render_line
+
+    def noted(self: Cells, y: int) -> Any:
+        drawn.append(f"{self!r} {y}")
+        return render_line(self, y)
+
+    async with stage() as s:
+        await s.pilot.press("question_mark")
+        await s.until(lambda: not isinstance(s.app.screen, Dashboard))
+        monkeypatch.setattr(Cells, "render_line", noted)
+        s.fake.push(status=s.fake.status(power_w=777.0))
+        await s.until(lambda: s.dashboard.picture.status.power_w == 777.0)
+        await s.pilot.pause(0.1)
+        assert drawn == []
+        await s.pilot.press("escape")
+        await s.until(lambda: "777 W" in s.text())
