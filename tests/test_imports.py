@@ -31,7 +31,7 @@ ROOMS = {
     "power": set(),
     "plan": set(),
     "account": {"client"},  # the statistics of an estimate, which a training script uses as well
-    "reports": {"account", "job", "protocol"},
+    "reports": {"account", "job", "protocol", "grid"},
     "export": {"account", "reports", "job", "protocol"},
     "link": {"protocol"},
     "ssh": {"protocol"},

@@ -6,16 +6,22 @@ The statistics are client/train/prediction.py's, which serves training scripts a
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from msgspec import Meta
 
-from carbontui.client.train.prediction import Prediction, remaining
+from carbontui.client.train.prediction import Prediction, mean_error, remaining, warmup
 
 BLOCKS_MOST = 200
 """Blocks kept; of more, two become one."""
 NonNegative = Annotated[float, Meta(ge=0)]
+
+
+def error_of_mean(values: Sequence[float]) -> float | None:
+    """Relative standard error of the mean of what was timed or read one after the other, its warm-up left out."""
+    return mean_error(values[warmup(values) :])
 
 
 @dataclass(frozen=True, slots=True)

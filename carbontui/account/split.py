@@ -9,7 +9,9 @@ Run-now does the same work flat out from the start. Between it and what was emit
 - capped: the work done under a cap (or a duty cycle), flat out, less what was really drawn for it;
 - rest: starting, switching and reloading, and the watts flat out of each moment beside their mean.
 
-Each is a difference of two of these lines, so they add up to the avoided grams whatever the numbers are.
+Each is a difference of two of these lines, so they add up to the avoided grams whatever the numbers are. All are sums
+of kWh x g/kWh over bins, so the error of a grid value counts by the kWh that a part lays there: what both lines share
+falls out, and a part may be better known than the grams that were emitted.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from carbontui.account.accounts import BIN_S, split
+from carbontui.account.ending import BAND_SIGMAS, ERROR_MEMORY_S
 from carbontui.units import joules_to_kwh
 
 AT_WORK = frozenset({"running", "throttled", "pausing"})
@@ -53,9 +56,33 @@ class Worked(NamedTuple):
     work_s: float
 
 
+class Doubt(NamedTuple):
+    """What of the split is not exactly known. `spread` gives the standard deviation of a bin's g/kWh; `watts` and
+    `time` are the relative standard errors of the watts flat out and of the time of the work flat out, `parked` that of
+    the watts parked."""
+
+    spread: Callable[[float], float]
+    watts: float
+    time: float
+    parked: float = 0.0
+
+
+class Halves(NamedTuple):
+    """Half the width of each 80 % band, in grams."""
+
+    moved_g: float
+    parked_g: float
+    unloaded_g: float
+    capped_g: float
+    rest_g: float
+    shifting_g: float
+    avoided_g: float
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Grams. The five parts add up to `avoided_g`, which is `run_now_g - emitted_g`."""
+    """Grams. The five parts add up to `avoided_g`, which is `run_now_g - emitted_g`. `halves` is None where no doubt
+    was told."""
 
     run_now_g: float
     emitted_g: float
@@ -64,6 +91,7 @@ class Split:
     unloaded_g: float
     capped_g: float
     rest_g: float
+    halves: Halves | None = None
 
     @property
     def avoided_g(self) -> float:
@@ -86,41 +114,99 @@ def split_avoided(
     full_w: float,
     parked_w: float | None,
     before_g: float = 0.0,
+    doubt: Doubt | None = None,
 ) -> Split:
     """`intensity` gives g/kWh of a bin; `steps` are (time, steps done) as reported, rising; `full_w` and `parked_w` are
     watts at the wall. `before_g` was emitted before the rows begin (a lost journal) and counts to the rest. Where
     parked watts are not known, unloading is not told apart: what was drawn meanwhile counts as parked."""
-    drawn: dict[str, float] = {}
-    emitted = before_g
+    drawn: dict[str, Kwh] = {}
     for cell in cells:
-        grams = joules_to_kwh(cell.joules) * intensity(cell.bin_s)
-        emitted += grams
-        drawn[cell.state] = drawn.get(cell.state, 0.0) + grams
-    run_now = _grams(full_w, [StateSpan(start_s, start_s + done_s, "")], intensity)
-    flat: dict[str, float] = {}
+        _add(drawn.setdefault(cell.state, {}), cell.bin_s, joules_to_kwh(cell.joules))
+    run_now = _kwh(full_w, [StateSpan(start_s, start_s + done_s, "")])
+    flat: dict[str, Kwh] = {}
     for done in work_of(spans, steps, done_s):
-        grams = joules_to_kwh(full_w * done.work_s) * intensity(done.bin_s)
-        flat[done.state] = flat.get(done.state, 0.0) + grams
-    moved = run_now - math.fsum(flat.values())
-    parked = -math.fsum(drawn.get(state, 0.0) for state in PARKED)
-    away = drawn.get("unloaded", 0.0)
-    if parked_w is None:
-        parked, unloaded = parked - away, 0.0
-    else:
-        stayed = _grams(parked_w, [span for span in spans if span.state == "unloaded"], intensity)
-        parked, unloaded = parked - stayed, stayed - away
-    capped = flat.get("throttled", 0.0) - drawn.get("throttled", 0.0)
-    rest = run_now - emitted - math.fsum((moved, parked, unloaded, capped))
-    return Split(run_now, emitted, moved, parked, unloaded, capped, rest)
+        _add(flat.setdefault(done.state, {}), done.bin_s, joules_to_kwh(full_w * done.work_s))
+    parked_drawn = _sum(*(drawn.get(state, {}) for state in PARKED))
+    away = drawn.get("unloaded", {})
+    stayed = {} if parked_w is None else _kwh(parked_w, [span for span in spans if span.state == "unloaded"])
+    flat_capped = flat.get("throttled", {})
+    kwh = {
+        "moved": _less(run_now, _sum(*flat.values())),
+        "parked": _less({}, _sum(parked_drawn, away if parked_w is None else stayed)),
+        "unloaded": {} if parked_w is None else _less(stayed, away),
+        "capped": _less(flat_capped, drawn.get("throttled", {})),
+        "avoided": _less(run_now, _sum(*drawn.values())),
+    }
+    kwh["rest"] = _less(kwh["avoided"], _sum(*(kwh[part] for part in ("moved", "parked", "unloaded", "capped"))))
+    kwh["shifting"] = _sum(kwh["moved"], kwh["parked"])
+
+    def grams(of: Kwh) -> float:
+        return math.fsum(amount * intensity(at) for at, amount in of.items())
+
+    run_now_g, emitted = grams(run_now), before_g + grams(_sum(*drawn.values()))
+    moved, parked, unloaded, capped = (grams(kwh[part]) for part in ("moved", "parked", "unloaded", "capped"))
+    rest = run_now_g - emitted - math.fsum((moved, parked, unloaded, capped))
+    found = Split(run_now_g, emitted, moved, parked, unloaded, capped, rest)
+    if doubt is None:
+        return found
+    # watts and time of the work flat out are wrong alike wherever that work is laid; of run-now, more time is more of
+    # the hours at its end
+    capped_g, worked_g = grams(flat_capped), grams(_sum(*flat.values()))
+    at_end_g = joules_to_kwh(full_w * done_s) * intensity(start_s + done_s) if done_s > 0 else 0.0
+    beside_caps_g = worked_g - capped_g
+    by_watts = {"moved": moved, "capped": capped_g, "rest": beside_caps_g, "shifting": moved, "avoided": run_now_g}
+    by_time = {**by_watts, "moved": at_end_g - worked_g, "shifting": at_end_g - worked_g, "avoided": at_end_g}
+    stayed_g = grams(stayed)
+    halves = {}
+    for part, amounts in kwh.items():
+        watts, time = doubt.watts * by_watts.get(part, 0.0), doubt.time * by_time.get(part, 0.0)
+        beside = doubt.parked * stayed_g if part in ("parked", "unloaded", "shifting") else 0.0
+        grid = _deviation({at: amount * doubt.spread(at) for at, amount in amounts.items()})
+        halves[f"{part}_g"] = BAND_SIGMAS * math.hypot(grid, watts, time, beside)
+    return replace(found, halves=Halves(**halves))
 
 
-def _grams(watts: float, spans: Iterable[StateSpan], intensity: Callable[[float], float]) -> float:
-    parts = []
+Kwh = dict[float, float]
+"""kWh at the wall, by the start of the bin."""
+
+
+def _add(table: Kwh, at: float, kwh: float) -> None:
+    table[at] = table.get(at, 0.0) + kwh
+
+
+def _sum(*tables: Kwh) -> Kwh:
+    found: Kwh = {}
+    for table in tables:
+        for at, kwh in table.items():
+            _add(found, at, kwh)
+    return found
+
+
+def _less(table: Kwh, other: Kwh) -> Kwh:
+    return _sum(table, {at: -kwh for at, kwh in other.items()})
+
+
+def _kwh(watts: float, spans: Iterable[StateSpan]) -> Kwh:
+    """Constant watts over spans of time."""
+    found: Kwh = {}
     for span in spans:
         length = span.end_s - span.start_s
-        if length > 0:
-            parts += [share * length * intensity(at) for at, share in split(span.start_s, span.end_s)]
-    return joules_to_kwh(watts * math.fsum(parts))
+        for at, share in split(span.start_s, span.end_s) if length > 0 else ():
+            _add(found, at, joules_to_kwh(watts * share * length))
+    return found
+
+
+def _deviation(parts: Mapping[float, float]) -> float:
+    """Standard deviation of a sum over bins, from the (signed) deviation that each would have alone: the errors of two
+    bins fade with the time between them, as those of a forecast do."""
+    total = before = 0.0
+    last = -math.inf
+    for at in sorted(parts):
+        before *= math.exp((last - at) / ERROR_MEMORY_S)
+        total += parts[at] * (parts[at] + 2.0 * before)
+        before += parts[at]
+        last = at
+    return math.sqrt(max(0.0, total))
 
 
 def work_of(spans: Sequence[StateSpan], steps: Sequence[tuple[float, float]], done_s: float) -> list[Worked]:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from carbontui import units
 from carbontui.account.revision import signed
+from carbontui.account.split import Split
 from carbontui.reports.epochs import EpochPart
 from carbontui.reports.story import RunStory
 
@@ -74,7 +75,11 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         run_now = story.avoided_g + story.gco2_g
         found.append(Figure("run-now", f"{units.fmt_grams(run_now)} CO2", "the same work flat out from the start"))
         share = "" if story.kept_share is None else f" ({story.kept_share:.1%})"
-        found.append(Figure("avoided", f"{units.fmt_grams(story.avoided_g)} CO2{share}", _how(story, "avoided_g")))
+        half = story.split.halves.avoided_g if story.split and story.split.halves else None
+        band = "" if half is None or not _worth(half) else f"80 % band ± {units.fmt_grams(half)}; "
+        found.append(
+            Figure("avoided", f"{units.fmt_grams(story.avoided_g)} CO2{share}", band + _how(story, "avoided_g"))
+        )
     if story.revisions:
         times = {1: "once", 2: "twice"}.get(len(story.revisions), f"{len(story.revisions)} times")
         found.append(Figure("revised", signed(story.revised_g), f"by the source, {times}: {story.revisions[-1]}"))
@@ -114,15 +119,47 @@ def parts(story: RunStory) -> tuple[Figure, ...]:
     split = story.split
     if split is None:
         return ()
+    halves = split.halves or (None,) * 7
+    moved, parked, unloaded, capped, rest, _, avoided = halves
     lines = [
-        ("shifting: work moved in time", split.moved_g, "against the same work done at once, flat out"),
-        ("shifting: drawn while waiting", split.parked_g, "a paused board with the model in memory draws power"),
-        ("unloading: boards let go", split.unloaded_g, "against staying parked"),
-        ("caps: less power for the work", split.capped_g, "against the same work flat out at the same time"),
-        ("rest", split.rest_g, "starting, switching, reloading, and watts flat out beside their mean"),
+        ("shifting: work moved in time", split.moved_g, moved, "against the same work done at once, flat out"),
+        (
+            "shifting: drawn while waiting",
+            split.parked_g,
+            parked,
+            "a paused board with the model in memory draws power",
+        ),
+        ("unloading: boards let go", split.unloaded_g, unloaded, "against staying parked"),
+        ("caps: less power for the work", split.capped_g, capped, "against the same work flat out at the same time"),
+        ("rest", split.rest_g, rest, "starting, switching, reloading, and watts flat out beside their mean"),
     ]
-    shown = [Figure(label, signed(value), why) for label, value, why in lines if _worth(value) or label == "rest"]
-    return (*shown, Figure("avoided", signed(split.avoided_g), "run-now less emitted"))
+    shown = [
+        Figure(label, with_band(value, half), why)
+        for label, value, half, why in lines
+        if _worth(value) or label == "rest"
+    ]
+    return (*shown, Figure("avoided", with_band(split.avoided_g, avoided), f"run-now less emitted{_band_words(split)}"))
+
+
+def with_band(grams: float, half: float | None) -> str:
+    """'+12.3 g ± 0.4 g'; without a band where none is known, or nothing of it would be seen."""
+    return signed(grams) if half is None or not _worth(half) else f"{signed(grams)} ± {units.fmt_grams(half)}"
+
+
+def gave(split: Split) -> str:
+    """'caps +12.3 g ± 0.4 g, shifting −1.1 g ± 0.2 g', what each means gave; '' where nothing did."""
+    halves = split.halves
+    parts = [
+        ("caps", split.capped_g, halves and halves.capped_g),
+        ("shifting", split.shifting_g, halves and halves.shifting_g),
+        ("unloading", split.unloaded_g, halves and halves.unloaded_g),
+        ("rest", split.rest_g, halves and halves.rest_g),
+    ]
+    return ", ".join(f"{name} {with_band(grams, half)}" for name, grams, half in parts if _worth(grams))
+
+
+def _band_words(split: Split) -> str:
+    return "" if split.halves is None else "; ± is half of an 80 % band"
 
 
 def _worth(value: float) -> bool:

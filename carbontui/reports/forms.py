@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from carbontui import units
+from carbontui.account.split import Split
 from carbontui.reports import figures, page, prose
 from carbontui.reports.epochs import GRAM_DIGITS, KWH_DIGITS, EpochPart, rounded
 from carbontui.reports.story import RunStory
@@ -35,6 +36,16 @@ def markdown(story: RunStory) -> str:
     return "\n".join(lines)
 
 
+def split_numbers(split: Split) -> dict[str, Any]:
+    """The parts in grams; `halves` is half of each one's 80 % band, null where it is not known."""
+    parts = {name: value for name, value in asdict(split).items() if name != "halves"}
+    parts |= {"shifting_g": split.shifting_g, "avoided_g": split.avoided_g}
+    found: dict[str, Any] = {name: round(value, GRAM_DIGITS) for name, value in parts.items()}
+    halves = None if split.halves is None else split.halves._asdict()
+    found["halves"] = halves and {name: round(value, GRAM_DIGITS) for name, value in halves.items()}
+    return found
+
+
 def _table(head: tuple[str, ...], rows: Any) -> list[str]:
     found = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     return found + [f"| {' | '.join(_cell(str(cell)) for cell in row)} |" for row in rows]
@@ -49,8 +60,7 @@ def numbers(story: RunStory) -> dict[str, Any]:
     split = story.split
     gave = None
     if split is not None:
-        gave = {name: round(value, GRAM_DIGITS) for name, value in asdict(split).items()}
-        gave["shifting_g"] = round(split.shifting_g, GRAM_DIGITS)
+        gave = split_numbers(split)
     return {
         "schema": SCHEMA,
         "job": story.status.job,

@@ -68,11 +68,25 @@ def basis(story: RunStory) -> list[tuple[str, str]]:
         ("work done", f"{units.fmt_duration(story.done_s)} flat out"),
         ("PUE, host", f"{story.options.pue:g}, {units.fmt_watts(story.options.host_w)} beside the metered devices"),
         ("plans", f"{story.plans} made{gap}"),
+        ("bands (±)", _bands(story)),
         (
             "accuracy",
             "sensors of accelerators are good to about 5 %; that scales energy, CO2 and what was avoided alike",
         ),
     ]
+
+
+def _bands(story: RunStory) -> str:
+    """What the bands of the parts hold, or why there are none."""
+    if story.split is None:
+        return "none: what was avoided is not known"
+    if story.split.halves is None:
+        return "none: watts flat out, or the time of a step, were seen too few times to tell how well they are known"
+    return (
+        "80 %: the errors of the mean watts flat out and of the mean time of a step, as they varied in this run, of"
+        " forecasts that stand in for values, and of typical days; values that a source published as realised are taken"
+        " as they are"
+    )
 
 
 def equivalences(story: RunStory) -> str:

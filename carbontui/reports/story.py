@@ -19,6 +19,7 @@ from carbontui.job import journal, spec, store
 from carbontui.job.spec import Options
 from carbontui.reports import epochs
 from carbontui.reports.curves import Chart, EnergyRow, draw
+from carbontui.reports.doubt import GridRow, doubt
 from carbontui.reports.epochs import EpochPart
 
 STEP_ROWS = 4000
@@ -142,8 +143,8 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         raise NoStory(f"job {options.job} has nothing to tell yet: no energy was booked ({status.reason.text})")
     rows = _energy(db)
     counted = [row for row in rows if options.count_idle or row.state != "waiting"]
-    values, kinds, sources = _grid(db)
-    bins = accounts.mean_per_bin(values)
+    rows_of_grid = _grid(db)
+    bins = accounts.mean_per_bin([row[:3] for row in rows_of_grid])
     nowcast = said.get("nowcast_g")
     grams_of = intensity_of(bins, nowcast) if bins or nowcast is not None else None
     start_s, done_s = float(said["start_s"]), float(said["done_s"])
@@ -157,6 +158,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         found = split_avoided(
             cells, spans, [(at, step - before) for at, step, _ in steps], grams_of, start_s=start_s, done_s=done_s,
             full_w=full_w, parked_w=_parked_w(db, status, options), before_g=float(said.get("before_g") or 0.0),
+            doubt=doubt(db, status, rows_of_grid, _state(db, "progress"), status.step),
         )  # fmt: skip
     kept = _thinned(decisions)
     revisions = _revisions(db)
@@ -177,8 +179,8 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         by_state=_by_state(cells, spans, grams_of),
         by_device=_by_device(counted, options.pue, grams_of),
         how=_shares([(row.how, row.joules) for row in counted]),
-        grid_kinds=_grid_kinds(cells, kinds),
-        sources=sources,
+        grid_kinds=_grid_kinds(cells, rows_of_grid),
+        sources=tuple(dict.fromkeys(row.source for row in rows_of_grid)),
         spans=tuple(spans),
         decisions=kept,
         left_out=len(decisions) - len(kept),
@@ -220,25 +222,16 @@ def _cells(rows: list[EnergyRow], pue: float) -> list[EnergyBin]:
     return [EnergyBin(at, state, joules) for (at, state), joules in sorted(found.items())]
 
 
-def _grid(
-    db: sqlite3.Connection,
-) -> tuple[list[tuple[float, float, float]], list[tuple[float, float, str]], tuple[str, ...]]:
+def _grid(db: sqlite3.Connection) -> list[GridRow]:
     rows = db.execute("select start, dur, value, kind, source from grid where signal != 'price' order by start")
-    values: list[tuple[float, float, float]] = []
-    kinds: list[tuple[float, float, str]] = []
-    sources: dict[str, None] = {}
-    for start, dur, value, kind, source in rows:
-        values.append((start, dur, value))
-        kinds.append((start, dur, kind))
-        sources[source.split("; ahead:")[0]] = None
-    return values, kinds, tuple(sources)
+    return [GridRow(start, dur, value, kind, source.split("; ahead:")[0]) for start, dur, value, kind, source in rows]
 
 
-def _grid_kinds(cells: list[EnergyBin], kinds: list[tuple[float, float, str]]) -> tuple[tuple[str, float], ...]:
+def _grid_kinds(cells: list[EnergyBin], rows: list[GridRow]) -> tuple[tuple[str, float], ...]:
     of: dict[float, str] = {}
-    for start, dur, kind in kinds:
-        for at, _ in accounts.split(start, start + dur):
-            of[at] = kind
+    for row in rows:
+        for at, _ in accounts.split(row.start_s, row.start_s + row.dur_s):
+            of[at] = row.kind
     return _shares([(of.get(cell.bin_s, "unknown"), cell.joules) for cell in cells])
 
 

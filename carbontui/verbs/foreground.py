@@ -15,7 +15,9 @@ from carbontui import proc, protocol, units
 from carbontui.job import stopping, store
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
+from carbontui.reports.figures import gave
 from carbontui.tui import account_words
+from carbontui.verbs.means import avoided_split
 
 POLL_S = 0.1
 CLOSING_S = 20.0
@@ -53,8 +55,8 @@ def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
             yield notice
 
 
-def summary(status: protocol.Status) -> str:
-    """The account of the job in one line, for its end."""
+def summary(status: protocol.Status, means: str = "") -> str:
+    """The account of the job in one line, for its end; `means` is what each means gave."""
     if account_words.unmetered(status):
         return f"{status.state}: {units.NOT_METERED}"
     parts = [units.fmt_kwh(status.energy_wall_kwh)]
@@ -63,7 +65,9 @@ def summary(status: protocol.Status) -> str:
     if status.avoided_g is not None:
         run_now = (status.gco2_g or 0.0) + status.avoided_g
         share = f" ({status.avoided_g / run_now:.0%})" if run_now > 0 and abs(status.avoided_g) >= units.LEAST_G else ""
-        parts.append(f"{units.fmt_grams(status.avoided_g)}{share} avoided against run-now")
+        parts.append(
+            f"{units.fmt_grams(status.avoided_g)}{share} avoided against run-now" + (f" ({means})" if means else "")
+        )
     if status.cost is not None:
         parts.append(units.fmt_money(status.cost.value, status.cost.currency))
     how = status.provenance.get("energy_gpu_kwh")
@@ -133,5 +137,7 @@ class Foreground:
         job = self.look()
         if job is None:
             return 1
-        self.say(summary(job.status()))
+        now = job.status()
+        split = avoided_split(job, now)
+        self.say(summary(now, gave(split) if split else ""))
         return exit_code(job)

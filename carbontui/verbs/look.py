@@ -15,10 +15,13 @@ from rich.cells import set_cell_size
 from carbontui import protocol, units
 from carbontui.grid.types import YOURS
 from carbontui.job import runlog, store
+from carbontui.reports.figures import gave
+from carbontui.reports.forms import split_numbers
 from carbontui.tui import account_words
 from carbontui.verbs import streams, talk
 from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
+from carbontui.verbs.means import avoided_split
 
 FOLLOW_S = 0.3
 LOG_LINE_MAX = 1 << 20
@@ -40,7 +43,7 @@ def line(status: protocol.Status) -> str:
     return "  ".join(parts)
 
 
-def report(status: protocol.Status) -> list[str]:
+def report(status: protocol.Status, means: str = "") -> list[str]:
     """A status as aligned rows for a terminal."""
     rows: list[tuple[str, str]] = [("state", f"{status.state}: {status.reason.text}")]
     now = units.from_iso(status.measured_at)
@@ -79,6 +82,7 @@ def report(status: protocol.Status) -> list[str]:
         rows.append(("CO2", f"{units.fmt_grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
     if status.avoided_g is not None:
         rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)}{so_far} against run-now"))
+        rows += [("of this", f"{means} (± half of an 80 % band)")] if means else []
     if status.cost:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
     rows += [(f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances]
@@ -131,11 +135,12 @@ def status(job: str | None, as_json: bool) -> None:
     """Show one job, sampled now."""
     found = talk.find(job)
     current = talk.live_status(found)
+    split = avoided_split(found, current)
     if as_json:
-        click.echo(talk.as_json(current))
+        click.echo(talk.as_json({**msgspec.to_builtins(current), "avoided_split": split and split_numbers(split)}))
     else:
         click.echo(f"{current.job}  {current.name}  on {current.host}")
-        for row in report(current):
+        for row in report(current, gave(split) if split else ""):
             click.echo(row)
     warn_stale()
 

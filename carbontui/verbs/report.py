@@ -149,7 +149,7 @@ def _print(told: story.RunStory) -> None:
     if parts := figures.parts(told):
         click.echo("\nwhat each means gave")
         for figure in parts:
-            click.echo(f"{figure.label:<40} {figure.value:>10}")
+            click.echo(f"{figure.label:<32} {figure.value:>22}")
 
 
 def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> None:

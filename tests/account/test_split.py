@@ -1,10 +1,18 @@
 """What each means gave: parts that add up, and that say what a person would say of plain runs."""
 
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.account.split import EnergyBin, StateSpan, intensity_of, split_avoided, work_of
+from carbontui.account.accounts import BIN_S
+from carbontui.account.ending import BAND_SIGMAS, ERROR_MEMORY_S
+from carbontui.account.estimate import error_of_mean
+from carbontui.account.split import Doubt, EnergyBin, StateSpan, intensity_of, split_avoided, work_of
 
 HOUR = 3600.0
 KWH = 3.6e6
@@ -82,3 +90,60 @@ def test_nothing_is_told_of_a_grid_nobody_knows():
     with pytest.raises(ValueError, match="no intensity"):
         intensity_of({}, None)
     assert intensity_of({}, 250.0)(17.0) == 250.0 and intensity_of({0.0: 100.0}, None)(900.0) == 100.0
+
+
+KNOWN = Doubt(lambda at: 0.0, 0.0, 0.0)
+
+
+@given(phases, st.lists(st.floats(0, 900), min_size=8, max_size=8), st.floats(0, 3e4), st.floats(0, 0.2))
+def test_what_is_exactly_known_has_no_band_and_doubt_makes_one(hours, grid, done_s, error):
+    told = {"start_s": 0.0, "done_s": done_s, "full_w": 1000.0, "parked_w": 100.0}
+    known = split_avoided(cells(*hours), spans(*hours), [], hourly(*grid, *grid), **told, doubt=KNOWN)
+    assert max(known.halves) == pytest.approx(0, abs=1e-6)
+    unsure = Doubt(lambda at: 10.0, error, 0.0)
+    found = split_avoided(cells(*hours), spans(*hours), [], hourly(*grid, *grid), **told, doubt=unsure)
+    assert min(found.halves) >= 0 and replace(found, halves=None) == replace(known, halves=None)
+    assert found.halves.avoided_g >= BAND_SIGMAS * error * found.run_now_g - 1e-6
+    worked = [*hours, ("running", 900)]
+    alike = split_avoided(
+        cells(*worked), spans(*worked), [], lambda at: 300.0, **told, doubt=Doubt(lambda at: 0.0, 0.1, 0.1)
+    )
+    assert alike.halves.moved_g == pytest.approx(0, abs=1e-6), "on a flat grid nothing depends on when work was done"
+
+
+def test_the_bands_hold_the_truth_in_four_of_five_runs_whose_curve_and_grid_are_as_unsure_as_was_told():
+    """A night of a shifted, capped job. What was booked: the grid with errors that fade within hours, watts and speed
+    flat out with the error of their measurement."""
+    hours = [("paused", 100), ("unloaded", 20), *[("throttled", 600)] * 3, *[("running", 1000)] * 3]
+    real, done_s, error, spread = [500, 480, 300, 220, 200, 210, 300, 420], 5.6 * HOUR, 0.04, 30.0
+    truth = of(hours, real, done_s)
+    dice, inside = random.Random(3), Counter()
+    fade = math.exp(-BIN_S / ERROR_MEMORY_S)
+    runs = 400
+    for _ in range(runs):
+        wrong, booked = dice.gauss(0, spread), {}
+        for k in range(12 * len(real)):
+            booked[BIN_S * k] = real[k // 12] + wrong
+            wrong = fade * wrong + math.sqrt(1 - fade * fade) * dice.gauss(0, spread)
+        told = {"done_s": done_s * (1 + dice.gauss(0, error)), "full_w": 1000.0 * (1 + dice.gauss(0, error / 2))}
+        told |= {"start_s": 0.0, "parked_w": 100.0}
+        doubt = Doubt(lambda at: spread, error / 2, error)
+        found = split_avoided(cells(*hours), spans(*hours), [], intensity_of(booked, None), **told, doubt=doubt)
+        for part, half in found.halves._asdict().items():
+            inside[part] += abs(getattr(found, part) - getattr(truth, part)) <= half
+    assert all(0.74 <= count / runs <= 0.86 for count in inside.values()), inside
+
+
+def test_the_mean_of_what_varies_is_known_as_well_as_batches_of_it_agree():
+    dice = random.Random(8)
+    held = 0
+    for _ in range(400):
+        now, series = dice.gauss(0, 1), []
+        for _ in range(300):
+            series.append(100 + 5 * now)
+            now = 0.8 * now + 0.6 * dice.gauss(0, 1)
+        found = error_of_mean(series)
+        mean = sum(series) / len(series)
+        held += abs(mean - 100) <= BAND_SIGMAS * found * mean
+    assert 0.74 <= held / 400 <= 0.86
+    assert error_of_mean([1.0, 1.1]) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import socket
 
 import msgspec
@@ -34,7 +35,7 @@ def grams(at_s):
 
 
 def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, job="abcdef", epoch_steps=0,
-         source="a grid; ahead: a forecast", **spec):  # fmt: skip
+         source="a grid; ahead: a forecast", wander=0.0, **spec):  # fmt: skip
     """The store's Job of a run of `phases`; a row of energy every `every` seconds."""
     folder = home / "jobs" / job
     folder.mkdir(parents=True)
@@ -46,6 +47,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     journal = Journal(folder / "journal.db")
     account = Accounting(given, Clock(), journal, "boot")
     at, done, steps, epoch = START_S, 0.0, 0, None
+    dice = random.Random(1)
     length = sum(phase[1] for phase in phases)
     slots = range(math.ceil(length / 900) + 1)
     rows = [Row(START_S + 900 * k, 900.0, grams(START_S + 900 * k), kind) for k in slots]
@@ -58,7 +60,8 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
                 epoch = steps // epoch_steps
                 journal.event(at, at, "epoch", number=epoch, step=steps, loss=2.0 - done / 1e5)
             for index in range(gpus):
-                account.ledger.add(f"GPU-{index}", at, at + every, watts * every, "counter", state, at, gpu=True)
+                drawn = watts * (1 + wander * dice.gauss(0, 1))
+                account.ledger.add(f"GPU-{index}", at, at + every, drawn * every, "counter", state, at, gpu=True)
             account.ledger.add("cpu", at, at + every, CPU_W * every, "model", state, at, gpu=False)
             at, done = at + every, done + every * speed
             steps = round(done * RATE)
@@ -77,6 +80,9 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
         "avoided_g": totals.avoided_g,
     })  # fmt: skip
     parked = {f"GPU-{index}": [PARKED_W, 9] for index in range(gpus)}
+    if wander:
+        timed = [1 / RATE * (1 + wander * dice.gauss(0, 1)) for _ in range(100)]
+        journal.keep("progress", {"blocks": {"size": 1, "times": timed}})
     journal.keep("learned", {"parked_w": parked, "rest_parked_w": [CPU_W, 9]})
     journal.close()
     p = protocol.Provenance

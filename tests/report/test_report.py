@@ -286,3 +286,22 @@ def test_an_epoch_that_is_done_again_after_a_resume_counts_once(tmp_path):
         journal.commit()
     numbers = [part.number for part in story.build(job).epochs if part.number is not None]
     assert numbers == sorted(set(numbers)) and numbers[-1] == 3
+
+
+def test_what_each_means_gave_has_a_band_wherever_it_is_told(home, told, job):
+    """The day of `runs` with a board whose watts vary, and steps that were timed."""
+    other = runs.make(home, name="varies.py", job="hjkmnp", wander=0.05)
+    split = story.build(other).split
+    halves = split.halves
+    assert 0 < halves.capped_g < 0.1 * split.capped_g and 0 < halves.avoided_g < 0.1 * (split.run_now_g)
+    said = {figure.label: figure.value for figure in figures.parts(story.build(other))}
+    assert said["caps: less power for the work"].endswith(f"± {units.fmt_grams(halves.capped_g)}")
+    found = json.loads(carbontui(home, "status", other.id, "--json").output)
+    assert found["avoided_split"]["halves"]["capped_g"] == pytest.approx(halves.capped_g, abs=1e-5)
+    assert "±" in carbontui(home, "status", other.id).output
+    assert "±" in foreground.summary(other.status(), figures.gave(split))
+    unsure = runs.make(home, name="typical.py", job="qrstuv", wander=0.05, source="typical days of DE 2020")
+    typical_days = story.build(unsure).split
+    assert typical_days.halves.moved_g > 2 * halves.moved_g and replace(typical_days, halves=halves) == split
+    # nothing was timed in the first run: no band is made up
+    assert told.split.halves is None and "seen too few times" in page.html(told)

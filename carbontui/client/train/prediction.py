@@ -39,6 +39,8 @@ SKEWED_ABOVE = 1.0
 """Skewness from which the upper end is corrected; independent normal times of ten batches rarely reach it."""
 MAD = 1.4826
 CONFIDENCE = 0.95
+NORMAL_80 = 1.2815515655446004
+"""Half the width of the central 80 % of a normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,20 @@ def remaining(times: Sequence[float], left: float) -> Optional[Prediction]:
     more = left * deviation * _skewed(means, mean, deviation, t)
     value = mean * left
     return Prediction(value, max(0.0, value - half), value + half + more, mean, len(kept), warm, drifting, drift)
+
+
+def mean_error(values: Sequence[float]) -> Optional[float]:
+    """Standard error of the mean of a series that is not independent, as a share of it; wider where few batches tell it
+    (by Student's t over the normal quantile of 80 %). None of fewer than LEAST values, or a mean of nothing."""
+    if len(values) < LEAST:
+        return None
+    means, _ = batches(values)
+    mean, count = statistics.fmean(means), len(means)
+    if mean <= 0:
+        return None
+    wide = _widening(correlation([value - mean for value in means]))
+    few = t_quantile(0.8, count - 1) / NORMAL_80
+    return few * statistics.stdev(means) * math.sqrt(wide / count) / mean
 
 
 def _skewed(means: Sequence[float], mean: float, deviation: float, t: float) -> float:
