@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ settings.load_profile("repeatable")
 # the workers of the suite share the cores: threads of a numerical library would spin for each other's
 for library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+# an installed package comes compiled: where nothing may be written, every command would compile this tree anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # a runner started in the background, or under nohup, ignores signals that what we start must feel
 signal.signal(signal.SIGINT, signal.default_int_handler)

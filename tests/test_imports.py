@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -154,8 +155,15 @@ def module_of(name):
     return name or None
 
 
-NAMES = {module: set(names_in(path)) for module, path in FILE_OF.items()}
-IMPORTS = {module: {module_of(name) for name in names} - {module, None} for module, names in NAMES.items()}
+@cache
+def names():
+    """What every module of the package imports. Read where a test asks: each worker of the suite loads this file."""
+    return {module: set(names_in(path)) for module, path in FILE_OF.items()}
+
+
+@cache
+def imports():
+    return {module: {module_of(name) for name in found} - {module, None} for module, found in names().items()}
 
 
 def within(module, packages):
@@ -193,12 +201,12 @@ def circles(graph):
 
 
 def test_no_import_circle_exists_in_the_package():
-    assert circles(IMPORTS) == []
+    assert circles(imports()) == []
 
 
 def test_no_import_circle_exists_between_the_rooms():
     rooms = {room: set() for room in ROOMS}
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         if module != "carbontui":
             rooms[room_of(module)] |= {room_of(other) for other in others} - {room_of(module), ""}
     assert circles(rooms) == []
@@ -206,13 +214,13 @@ def test_no_import_circle_exists_between_the_rooms():
 
 def test_a_room_imports_only_what_lies_below_it():
     broken = []
-    for module, names in NAMES.items():
+    for module, bound in names().items():
         room = room_of(module)
         if not room:
             continue
         assert room in ROOMS, f"carbontui.{room} has no place yet: say in ROOMS what it may import"
         allowed = ROOMS[room] | {room} | (set() if room == "client" else ANYONE)
-        for name in names:
+        for name in bound:
             other = module_of(name)
             if other == "carbontui":
                 wrong = name != "carbontui.__version__" or room == "client"
@@ -227,7 +235,7 @@ def test_a_room_imports_only_what_lies_below_it():
 
 def test_inside_a_job_nothing_imports_what_is_above_it():
     broken = []
-    for module, others in IMPORTS.items():
+    for module, others in imports().items():
         if not within(module, [JOB]):
             continue
         part = next(part for part in INSIDE_JOB if within(module, [part]))
@@ -240,8 +248,8 @@ def test_inside_a_job_nothing_imports_what_is_above_it():
 
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [CORE])))
 def test_the_core_of_the_supervisor_knows_no_clock_no_files_and_no_sockets(module):
-    impure = {name for name in NAMES[module] if name.split(".")[0] in IMPURE}
-    impure |= {other for other in IMPORTS[module] if not within(other, PURE)}
+    impure = {name for name in names()[module] if name.split(".")[0] in IMPURE}
+    impure |= {other for other in imports()[module] if not within(other, PURE)}
     calls = [node.func for node in ast.walk(ast.parse(FILE_OF[module].read_text())) if isinstance(node, ast.Call)]
     impure |= {call.id for call in calls if isinstance(call, ast.Name) and call.id in {"open", "print", "input"}}
     assert impure == set()
@@ -250,9 +258,9 @@ def test_the_core_of_the_supervisor_knows_no_clock_no_files_and_no_sockets(modul
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
 def test_the_keeper_imports_the_standard_library_alone(module):
     known = {f"{JOB}.keeper", "carbontui.client.inject", "carbontui.isolation", "carbontui.proc"}
-    foreign = {name for name in NAMES[module] if not module_of(name)}
+    foreign = {name for name in names()[module] if not module_of(name)}
     foreign = {name for name in foreign if name.split(".")[0] not in sys.stdlib_module_names}
-    assert foreign | {other for other in IMPORTS[module] if not within(other, known)} == set()
+    assert foreign | {other for other in imports()[module] if not within(other, known)} == set()
 
 
 @pytest.mark.parametrize("path", [ROOT / "__init__.py", *sorted((ROOT / "client").rglob("*.py"))], ids=lambda p: p.name)
