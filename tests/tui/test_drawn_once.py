@@ -12,7 +12,6 @@ from fake import FakeSupervisor, past_levels, scene
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.screens import dashboard
 from carbontui.tui.screens.dashboard import Dashboard
-from carbontui.tui.widgets.cells import Cells
 
 
 async def test_the_first_paint_is_that_of_the_first_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,17 +44,19 @@ async def test_without_an_answer_the_page_says_so_soon(tmp_path: Path) -> None:
 async def test_news_of_the_page_beneath_draws_nothing_of_the_page_above(
     stage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[str] = []
-    render_line = Cells.render_line
+    drawn: list[Any] = []
+    display = CarbonApp._display
 
-    def noted(self: Cells, y: int) -> Any:
-        drawn.append(f"{self!r} {y}")
-        return render_line(self, y)
+    def noted(self: CarbonApp, screen: Any, update: Any) -> None:
+        drawn.extend([update] if update is not None else [])
+        display(self, screen, update)
 
     async with stage() as s:
         await s.pilot.press("question_mark")
         await s.until(lambda: not isinstance(s.app.screen, Dashboard))
-        monkeypatch.setattr(Cells, "render_line", noted)
+        await s.pilot.pause(0.1)
+        monkeypatch.setattr(CarbonApp, "_display", noted)
+        s.dashboard.answer("paused at step 1204")  # an answer that comes only now
         s.fake.push(status=s.fake.status(power_w=777.0))
         await s.until(lambda: s.dashboard.picture.status.power_w == 777.0)
         await s.pilot.pause(0.1)
