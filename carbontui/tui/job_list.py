@@ -1,13 +1,14 @@
-"""The jobs of the table: which are shown, in which order, where the cursor is and what is marked. A value, replaced at
-every key and every look; a job keeps its mark and the cursor its job, however the rows move."""
+"""The jobs of the table: what a row tells of one, and what they are sorted by."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 from carbontui import protocol, units
+from carbontui.tui.row_list import Orders, RowList
 from carbontui.tui.target import Target
 
 
@@ -63,9 +64,13 @@ class ListedJob:
             return f"no answer just now; last: {self.status.reason.text}"
         return self.error or self.status.reason.text
 
+    @property
+    def sought(self) -> str:
+        return f"{self.name} {self.id} {self.status.state} {self.why}"
+
 
 _LAST = float("inf")
-SORTS: dict[str, Callable[[ListedJob], tuple[object, ...]]] = {
+SORTS: Orders = {
     "state": lambda job: (not job.live, -units.from_iso(job.status.measured_at) if not job.live else 0.0),
     "name": lambda job: (job.name.lower(),),
     "watts": lambda job: (-(job.status.power_w or -1.0),),
@@ -73,73 +78,15 @@ SORTS: dict[str, Callable[[ListedJob], tuple[object, ...]]] = {
     "finish": lambda job: (units.from_iso(job.status.finish_expected) if job.status.finish_expected else _LAST,),
     "CO2": lambda job: (-(job.grams if job.grams is not None else -1.0),),
 }
-"""What the rows can be sorted by; the order in which the key steps through them. Equal ones stay as they came."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobList:
-    """`jobs` are all there are, in the order they came; `cursor` is the id of a job, None while there is none."""
+class JobList(RowList[ListedJob]):
+    """The jobs of the table."""
 
-    jobs: tuple[ListedJob, ...] = ()
-    cursor: str | None = None
-    marked: frozenset[str] = frozenset()
-    sort: str = "state"
-    wanted: str = ""
-
-    def shown(self) -> tuple[ListedJob, ...]:
-        """The jobs with the word that is looked for, sorted."""
-        word = self.wanted.lower()
-        found = [job for job in self.jobs if word in f"{job.name} {job.id} {job.status.state} {job.why}".lower()]
-        return tuple(sorted(found, key=SORTS[self.sort]))
+    ORDERS: ClassVar[Orders] = SORTS
 
     def labels(self) -> Callable[[ListedJob], str]:
         """What names a job: its name, with the id behind it where another one has the same."""
-        named = Counter(job.name for job in self.jobs)
+        named = Counter(job.name for job in self.rows)
         return lambda job: f"{job.name} {job.id}" if named[job.name] > 1 else job.name
-
-    def place(self) -> int:
-        """The row of the cursor; 0 where nothing is shown."""
-        ids = [job.id for job in self.shown()]
-        return ids.index(self.cursor) if self.cursor in ids else 0
-
-    def pointed(self) -> ListedJob | None:
-        """The job under the cursor."""
-        shown = self.shown()
-        return shown[self.place()] if shown else None
-
-    def meant(self) -> tuple[ListedJob, ...]:
-        """What a command is for: the marked jobs that are shown, else the one under the cursor."""
-        marked = tuple(job for job in self.shown() if job.id in self.marked)
-        pointed = self.pointed()
-        return marked or ((pointed,) if pointed else ())
-
-    def now(self, jobs: tuple[ListedJob, ...]) -> JobList:
-        """The same list after another look."""
-        ids = {job.id for job in jobs}
-        kept = self.cursor if self.cursor in ids else None
-        listed = replace(self, jobs=jobs, marked=self.marked & ids, cursor=kept)
-        if kept is None and (pointed := replace(listed, cursor=None).pointed()):
-            # the row of a job that is gone goes to its neighbour, not to the top
-            place = min(self.place(), len(listed.shown()) - 1)
-            listed = replace(listed, cursor=listed.shown()[place].id if self.cursor else pointed.id)
-        return listed
-
-    def moved(self, rows: int) -> JobList:
-        shown = self.shown()
-        if not shown:
-            return self
-        return replace(self, cursor=shown[max(0, min(len(shown) - 1, self.place() + rows))].id)
-
-    def toggled(self) -> JobList:
-        """Mark the job under the cursor, or take its mark away, and go on to the next."""
-        pointed = self.pointed()
-        return replace(self, marked=self.marked ^ {pointed.id}).moved(1) if pointed else self
-
-    def resorted(self) -> JobList:
-        names = list(SORTS)
-        return replace(self, sort=names[(names.index(self.sort) + 1) % len(names)])
-
-    def filtered(self, word: str) -> JobList:
-        narrowed = replace(self, wanted=word.strip())
-        pointed = narrowed.pointed()
-        return replace(narrowed, cursor=pointed.id if pointed else self.cursor)

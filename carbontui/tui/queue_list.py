@@ -1,11 +1,13 @@
-"""A cluster's queue as its page shows it: the rows of jobs or nodes, their order, and the one under the cursor."""
+"""A cluster's queue as its page shows it: what a row tells of a job or a node, and what they are sorted by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from carbontui import protocol
+from carbontui.tui.row_list import Orders, RowList
 from carbontui.tui.target import Target
 
 
@@ -29,6 +31,10 @@ class QueueRow:
     open: Callable[[], Target] | None = None
     """What its dashboard is opened on; may block. None where carbontui does not run there."""
 
+    @property
+    def sought(self) -> str:
+        return f"{self.id} {self.name} {self.user} {self.where} {self.told}"
+
 
 @dataclass(frozen=True, slots=True)
 class QueueSeen:
@@ -49,58 +55,28 @@ class QueueSeen:
 
 _LAST = float("inf")
 _RUNS = frozenset({"running", "throttled", "pausing", "paused", "starting"})
-SORTS: dict[str, Callable[[QueueRow], tuple[object, ...]]] = {
+SORTS: Orders = {
     "state": lambda row: (row.state not in _RUNS,),
     "watts": lambda row: (-(row.watts or -1.0),),
     "finish": lambda row: (row.ends_s or _LAST,),
     "slack": lambda row: (row.deadline_s - row.ends_s if row.deadline_s and row.ends_s else _LAST,),
     "user": lambda row: (row.user,),
 }
-"""What the rows can be sorted by, in the order of the key; equal ones stay as Slurm lists them."""
 
 
 @dataclass(frozen=True, slots=True)
-class QueueList:
-    """A value, replaced at every key and every look. `rows` are those shown, already sorted and filtered."""
+class QueueList(RowList[QueueRow]):
+    """The jobs of a look, or its nodes."""
+
+    ORDERS: ClassVar[Orders] = SORTS
 
     seen: QueueSeen = QueueSeen()
     nodes: bool = False
-    sort: str = "state"
-    wanted: str = ""
-    place: int = 0
-    rows: tuple[QueueRow, ...] = ()
 
-    def _again(self, cursor: str | None) -> QueueList:
-        word = self.wanted.lower()
-        found = self.seen.nodes if self.nodes else self.seen.jobs
-        if word:
-            found = tuple(r for r in found if word in f"{r.id} {r.name} {r.user} {r.where} {r.told}".lower())
-        rows = tuple(sorted(found, key=SORTS[self.sort]))
-        at = next((place for place, row in enumerate(rows) if row.id == cursor), None)
-        place = min(self.place, len(rows) - 1) if at is None else at
-        return replace(self, rows=rows, place=max(0, place))
-
-    def pointed(self) -> QueueRow | None:
-        return self.rows[self.place] if self.rows else None
-
-    def now(self, seen: QueueSeen) -> QueueList:
+    def looked(self, seen: QueueSeen) -> QueueList:
         """The same list after another look; the cursor keeps its job."""
-        pointed = self.pointed()
-        return replace(self, seen=seen)._again(pointed.id if pointed else None)
+        return replace(self, seen=seen).now(seen.nodes if self.nodes else seen.jobs)
 
-    def moved(self, rows: int) -> QueueList:
-        return replace(self, place=max(0, min(len(self.rows) - 1, self.place + rows)))
-
-    def toggled(self) -> QueueList:
+    def turned(self) -> QueueList:
         """Nodes instead of jobs, or jobs again."""
-        return replace(self, nodes=not self.nodes, place=0)._again(None)
-
-    def resorted(self) -> QueueList:
-        names = list(SORTS)
-        pointed = self.pointed()
-        turned = replace(self, sort=names[(names.index(self.sort) + 1) % len(names)])
-        return turned._again(pointed.id if pointed else None)
-
-    def filtered(self, word: str) -> QueueList:
-        pointed = self.pointed()
-        return replace(self, wanted=word.strip())._again(pointed.id if pointed else None)
+        return replace(self, nodes=not self.nodes, place=0, cursor=None).looked(self.seen)

@@ -82,7 +82,7 @@ def main() -> None:
                 seen = watch.look()
                 took.append(time.perf_counter() - began)
                 began = time.perf_counter()
-                listed = listed.now(seen)
+                listed = listed.looked(seen)
                 table.listed, chart.seen = listed, seen
                 table.draw(120, 28)
                 chart.draw(120, 10)

@@ -46,8 +46,8 @@ def test_the_cursor_keeps_its_job_however_the_rows_move() -> None:
     assert jobs.cursor == "b"
     assert jobs.now((listed("new", "running"), A, B, C)).pointed().id == "b"  # type: ignore[union-attr]
     by_watts = jobs.resorted().resorted()
-    assert by_watts.sort == "watts" and [job.id for job in by_watts.shown()][:2] == ["b", "a"]
-    assert by_watts.cursor == "b" and by_watts.place() == 0
+    assert by_watts.sort == "watts" and [job.id for job in by_watts.shown][:2] == ["b", "a"]
+    assert by_watts.cursor == "b" and by_watts.place == 0
     gone = jobs.now((A, C))
     assert gone.cursor == "c" and JobList().now((A,)).now(()).cursor is None
 

@@ -73,7 +73,7 @@ async def test_a_burst_opens_the_job_it_points_at(keys: list[str], chosen: str) 
     seen = Seen(jobs=tuple(Target(status.job, status.name, Path("/gone"), status) for status in JOBS))
     app = CarbonApp(lambda: Jobs(lambda: seen, BLOCKS, lambda target: Dashboard(target, BLOCKS, from_table=True)))
     async with app.run_test(size=(120, 40)) as pilot:
-        while not isinstance(app.screen, Jobs) or not app.screen.listed.jobs:
+        while not isinstance(app.screen, Jobs) or not app.screen.listed.rows:
             await pilot.pause(0.02)
         burst(app, keys)
         await settled(app, pilot)

@@ -85,7 +85,7 @@ def test_table(size: tuple[int, int], snap_compare: Any, tmp_path: Path) -> None
     seen = Seen(FACTS, targets, 1843.0, "DE 324 g/kWh typical")
 
     async def before(pilot: Pilot[Any]) -> None:
-        while not pilot.app.screen.query("#table") or not pilot.app.screen.listed.jobs:  # type: ignore[attr-defined]
+        while not pilot.app.screen.query("#table") or not pilot.app.screen.listed.rows:  # type: ignore[attr-defined]
             await pilot.pause(0.02)
         await pilot.press("down", "space")
 

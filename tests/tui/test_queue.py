@@ -45,14 +45,14 @@ SEEN = QueueSeen(
 
 
 def test_the_cursor_keeps_its_job_and_the_filter_finds_users_nodes_and_states() -> None:
-    listed = QueueList().now(SEEN)
-    assert [r.id for r in listed.rows] == ["13", "14", "12_3"]
+    listed = QueueList().looked(SEEN)
+    assert [r.id for r in listed.shown] == ["13", "14", "12_3"]
     down = listed.moved(1)
-    assert down.pointed() == ROWS[2] and down.now(QueueSeen(jobs=(row("1"), *ROWS))).pointed() == ROWS[2]
-    assert [r.id for r in listed.filtered("bob").rows] == ["14"] == [r.id for r in listed.filtered("n[2").rows]
+    assert down.pointed() == ROWS[2] and down.looked(QueueSeen(jobs=(row("1"), *ROWS))).pointed() == ROWS[2]
+    assert [r.id for r in listed.filtered("bob").shown] == ["14"] == [r.id for r in listed.filtered("n[2").shown]
     assert listed.filtered("nothing such").pointed() is None
-    assert [r.id for r in listed.toggled().rows] == ["n1", "n2"]
-    assert [r.id for r in listed.resorted().rows][:2] == ["12_3", "14"]  # by watts
+    assert [r.id for r in listed.turned().shown] == ["n1", "n2"]
+    assert [r.id for r in listed.resorted().shown][:2] == ["12_3", "14"]  # by watts
     assert QueueList().moved(5).pointed() is None
 
 
@@ -60,7 +60,7 @@ def test_the_cursor_keeps_its_job_and_the_filter_finds_users_nodes_and_states() 
 @pytest.mark.parametrize("width", [200, 120, 80, 60, 40])
 def test_rows_fit_and_say_whose_watts_they_are(width: int, glyphs: Glyphs) -> None:
     table = QueueTable(glyphs)
-    table.listed, table.now_s = QueueList().now(SEEN), NOW
+    table.listed, table.now_s = QueueList().looked(SEEN), NOW
     drawn = ["".join(text for text, _ in cells) for cells in table.draw(width, 20)]
     assert all(cell_len(line.rstrip()) <= width for line in drawn)
     text = "\n".join(drawn)
@@ -78,14 +78,14 @@ def test_hours_above_the_budget_and_late_jobs_are_coloured() -> None:
     title = "".join(text for text, _ in rows[0])
     assert "site 30.00 kW~ of 40.00 kW" in title and "100 g/kWh" in title
     table = QueueTable(BLOCKS)
-    table.listed, table.now_s = QueueList().now(SEEN), NOW
+    table.listed, table.now_s = QueueList().looked(SEEN), NOW
     assert any(ink == "warning" for cells in table.draw(120, 10) for _, ink in cells)
 
 
 def test_only_what_is_seen_is_drawn_of_ten_thousand_rows() -> None:
     table = QueueTable(BLOCKS)
     many = QueueSeen(jobs=tuple(row(str(i)) for i in range(10_000)))
-    table.listed = QueueList().now(many).moved(9_999)
+    table.listed = QueueList().looked(many).moved(9_999)
     drawn = table.draw(120, 40)
     assert len(drawn) == 40 and "9999" in "".join(text for text, _ in drawn[-1])
 

@@ -68,7 +68,7 @@ async def test_a_number_in_two_places_is_the_same_in_both(stage: Any, tmp_path: 
     seen = Seen(jobs=(Target("k7q2mz", "charlm", tmp_path / "gone", snap.status),))
     app = CarbonApp(lambda: Jobs(lambda: seen, BLOCKS, lambda target: Dashboard(target, BLOCKS), now=lambda: NOW))
     async with app.run_test(size=(120, 40)) as pilot:
-        while not isinstance(app.screen, Jobs) or not app.screen.listed.jobs:
+        while not isinstance(app.screen, Jobs) or not app.screen.listed.rows:
             await pilot.pause(0.02)
         await pilot.pause()
         strips = app.screen._compositor.render_strips()

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.events import ScreenResume, ScreenSuspend
 from textual.screen import Screen
 
 from carbontui import link, protocol, units
-from carbontui.tui import keys
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.job_list import SORTS, JobList, ListedJob
 from carbontui.tui.jobs_feed import JobsFeed, Seen
 from carbontui.tui.overruled import LastWord
+from carbontui.tui.screens.list_page import MOVES, ListPage
 from carbontui.tui.screens.read import folded
 from carbontui.tui.target import Target
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
@@ -26,7 +24,6 @@ from carbontui.tui.widgets.job_table import JobTable, counted, summed_w
 from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.status_line import StatusLine
 
-ANSWER_SHOWN_S = 10.0
 DRAW_EVERY_S = 1.0
 """However many jobs there are, the table is drawn this often at most, keys aside."""
 COMMANDS = frozenset({"pause", "boost", "resume", "stop"})
@@ -70,10 +67,10 @@ class MachineFacts(Cells):
         return [spread(width, *self.head), *(line for row in self.rows for line in folded(row, width))]
 
 
-class Jobs(Screen[str | None]):
-    """`open_job` makes the page of a job; it returns here when it is left."""
+class Jobs(ListPage[JobList]):
+    """The table of all jobs."""
 
-    AUTO_FOCUS = None
+    SHOWN_WITH = "show only the jobs with", "a part of the name, the state or the reason; nothing for all"
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", id="jobs_help", key_display="?", tooltip="Every key of this page"),
@@ -86,13 +83,7 @@ class Jobs(Screen[str | None]):
         Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the jobs meant (asks first)"),
         Binding("slash", "filter", "filter", id="jobs_filter", key_display="/", tooltip="Only the jobs with a word"),
         Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(SORTS)}"),
-        Binding("escape", "back", "back", id="jobs_back", show=False, tooltip="Take marks and filter away"),
-        Binding("up,k", "move(-1)", "up", id="jobs_up", show=False, tooltip="A job up"),
-        Binding("down,j", "move(1)", "down", id="jobs_down", show=False, tooltip="A job down"),
-        Binding("pageup", "page(-1)", "page up", id="jobs_page_up", show=False, tooltip="A page up"),
-        Binding("pagedown", "page(1)", "page down", id="jobs_page_down", show=False, tooltip="A page down"),
-        Binding("home,g", "move(-100000)", "first", id="jobs_first", show=False, tooltip="The first job"),
-        Binding("end,G", "move(100000)", "last", id="jobs_last", show=False, tooltip="The last job"),
+        *MOVES,
     ]
 
     def __init__(
@@ -105,13 +96,11 @@ class Jobs(Screen[str | None]):
         now: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__()
-        self.glyphs, self.readonly = glyphs, readonly
+        super().__init__(JobList(), glyphs, open_job, now, monotonic)
+        self.readonly = readonly
         self.feed = JobsFeed(look, self._something_new)
-        self.listed = JobList()
-        self._open, self._now, self._monotonic = open_job, now, monotonic
         self._overrides: dict[str, LastWord] = {}
-        self._new = self._covered = False
+        self._new = False
 
     def compose(self) -> ComposeResult:
         yield MachineFacts(self.glyphs, id="facts")
@@ -120,11 +109,10 @@ class Jobs(Screen[str | None]):
         yield KeyLine(self.glyphs, id="keys")
 
     def on_mount(self) -> None:
-        self._run(self.feed.run(), "feed")
         self.set_interval(DRAW_EVERY_S, self._tick)
 
-    def _run(self, work: Coroutine[Any, Any, None], group: str) -> None:
-        self.run_worker(work, group=group, exclusive=group == "feed")
+    def follow(self) -> Coroutine[Any, Any, None]:
+        return self.feed.run()
 
     @property
     def ready(self) -> bool:
@@ -138,7 +126,7 @@ class Jobs(Screen[str | None]):
     # --- what arrives ---
 
     def _something_new(self) -> None:
-        first = not self.listed.jobs and self.feed.seen is not None
+        first = not self.listed.rows and self.feed.seen is not None
         self._new = True
         if first and not self._covered:
             self._tick()
@@ -147,94 +135,43 @@ class Jobs(Screen[str | None]):
         self.query_one(StatusLine).expire(self._monotonic())
         if self._new and not self._covered:
             self._take()
-            self._draw()
+            self.draw_rows()
 
     def _take(self) -> None:
         self._new = False
-        before = len(self.listed.jobs)
+        before = len(self.listed.rows)
         self.listed = self.listed.now(self.feed.jobs())
-        for job in self.listed.jobs:
+        for job in self.listed.rows:
             _, told = self._said(job).saw(job.status)
             if told and job.live:
                 self.answer(f"{job.status.name}: {told}", ok=False)
-        if not before and self.listed.jobs:
+        if not before and self.listed.rows:
             self.refresh_bindings()
 
-    def _draw(self) -> None:
+    def draw_rows(self) -> None:
         if self.feed.seen is None:
             return
         with self.app.batch_update():
             facts = self.query_one(MachineFacts)
-            facts.show(self.feed.seen, self.listed.jobs, self.listed.sort, self.listed.wanted)
+            facts.show(self.feed.seen, self.listed.rows, self.listed.sort, self.listed.wanted)
             table, pointed = self.query_one(JobTable), self.listed.pointed()
             table.show(self.listed, self._now())
             hidden = pointed is not None and not table.tells_why()
             self.query_one(StatusLine).show((), f"{pointed.name}: {pointed.why}" if pointed and hidden else "")
 
-    def _change(self, listed: JobList) -> None:
-        self.listed = listed
-        self._draw()
-
-    def on_screen_suspend(self, _: ScreenSuspend) -> None:
-        # a job's page is over this one: it asks for itself what it shows
-        self._covered = True
-        self.workers.cancel_group(self, "feed")
-
-    def on_screen_resume(self, _: ScreenResume) -> None:
-        if self._covered:
-            self._covered = False
-            self._run(self.feed.run(), "feed")
-
-    # --- moving about ---
-
-    def action_move(self, rows: int) -> None:
-        self._change(self.listed.moved(rows))
-
-    def action_page(self, pages: int) -> None:
-        self.action_move(pages * max(1, self.query_one(JobTable).content_size.height - 2))
-
     def action_mark(self) -> None:
-        self._change(self.listed.toggled())
-
-    def action_sort(self) -> None:
-        self._change(self.listed.resorted())
-
-    async def action_filter(self) -> None:
-        from carbontui.tui.widgets.prompt import AskText
-
-        def typed(word: str) -> None:
-            self._change(self.listed.filtered(word))
-
-        hint = "a part of the name, the state or the reason; nothing for all"
-        await self.mount(AskText("show only the jobs with", hint, self.listed.wanted, str, typed, typed))
-
-    async def on_prompt_answered(self, message: Any) -> None:
-        await message.prompt.close(message.value)
-
-    def action_back(self) -> None:
-        unmarked = replace(self.listed, marked=frozenset())
-        self._change(unmarked if self.listed.marked else self.listed.filtered(""))
+        self.change(self.listed.toggled())
 
     def action_open(self) -> None:
         pointed = self.listed.pointed()
         if pointed is not None:
             self.app.push_screen(self._open(pointed.target))
 
-    def action_help(self) -> None:
-        from carbontui.tui.screens.page_rows import help_rows
-        from carbontui.tui.screens.read import Read
-
-        self.app.push_screen(Read("keys and marks", help_rows(self, self.glyphs), self.glyphs))
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if keys.asking(self):
-            return False  # the keys are the question's
         if action in COMMANDS and self.readonly:
             return False
-        return not (action in COMMANDS | {"open", "mark", "sort"} and not self.listed.jobs)
+        needs_a_job = action in COMMANDS | {"open", "mark", "sort"}
+        return super().check_action(action, parameters) and not (needs_a_job and not self.listed.rows)
 
     # --- commands ---
 
@@ -272,7 +209,7 @@ class Jobs(Screen[str | None]):
         if meant:
             asked = [(job, self._said(job).next_gen(verb)) for job in meant]
             self.answer(f"{verb} …")
-            self._run(self._ask(verb, args or {}, asked), "command")
+            self.run_worker(self._ask(verb, args or {}, asked), group="command")
 
     async def _ask(self, verb: protocol.Verb, args: dict[str, Any], asked: list[tuple[ListedJob, int | None]]) -> None:
         answers = await asyncio.gather(*(self._one(verb, args, job, gen) for job, gen in asked))
@@ -294,7 +231,3 @@ class Jobs(Screen[str | None]):
         assert isinstance(answer, protocol.Result)
         self._said(job).answered(verb, gen, answer.ok)
         return answer.ok, f"{job.status.name}: {answer.text or verb if answer.ok else answer.error or 'refused'}"
-
-    def answer(self, text: str, ok: bool = True) -> None:
-        """Say something under the table for a while."""
-        self.query_one(StatusLine).answer(text, ok, self._monotonic() + ANSWER_SHOWN_S)

@@ -7,96 +7,67 @@ from rich.cells import cell_len, set_cell_size
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.job_list import JobList, ListedJob
-from carbontui.tui.widgets.cells import CellRow, Cells, Ink
+from carbontui.tui.widgets.cells import CellRow, Ink
+from carbontui.tui.widgets.row_table import RowTable, TableColumn, fitting
 
 NAME_LEAST = 10
 WHY_LEAST = 16
 """Below this many cells a reason is not worth its place."""
 
 
-class JobTable(Cells):
-    """`show(listed, now_s)`; as many rows as there is height, the one under the cursor always among them."""
+class JobTable(RowTable):
+    """Live jobs and those that are over."""
 
-    listed = JobList()
-    now_s = 0.0
-    _top = 0
-
-    def show(self, listed: JobList, now_s: float) -> None:
-        self.listed, self.now_s = listed, now_s
-        self.redraw()
+    listed: JobList = JobList()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        shown, room = self.listed.shown(), height - 1
-        if not shown:
-            told = "no job has the word" if self.listed.jobs else "no job yet: carbontui run -- python train.py"
+        listed = self.listed
+        if not listed.shown:
+            told = "no job has the word" if listed.rows else "no job yet: carbontui run -- python train.py"
             return [[(f"  {told}", "dim")]]
-        place = self.listed.place()
-        self._top = max(0, min(self._top, place, len(shown) - room), place - room + 1)
-        columns = _fitting(width)
-        label = self.listed.labels()
-        name, why = _widths([label(job) for job in shown], width)
-        rows = [self._head(columns, name, why)]
-        for job in shown[self._top : self._top + room]:
-            rows.append(self._row(job, label(job), columns, name, why, width, pointed=job is shown[place]))
+        columns, label = fitting(COLUMNS, width), listed.labels()
+        name, why = _widths([label(job) for job in listed.shown], width)
+        rows = [self.head(set_cell_size("JOB", name), columns, "WHY" if why else "")]
+        for at in self.seen(height - 1):
+            job, pointed = listed.shown[at], at == listed.place
+            row = self._row(job, label(job), columns, name, why, pointed=pointed)
+            rows.append(self.under_cursor(row, width) if pointed else row)
         return rows
 
     def tells_why(self) -> bool:
         """Whether the table has room for the reasons."""
-        label, shown = self.listed.labels(), self.listed.shown()
+        label, shown = self.listed.labels(), self.listed.shown
         return not shown or _widths([label(job) for job in shown], self.content_size.width)[1] > 0
 
-    def _head(self, columns: list[tuple[str, int, str]], name: int, why: int) -> CellRow:
-        row: CellRow = [("    ", "dim"), (set_cell_size("JOB", name), "dim")]
-        for title, cells, key in columns:
-            row.append((f"{title:>{cells}}", "strong" if key == self.listed.sort else "dim"))
-        return [*row, ("  WHY", "dim")] if why else row
-
     def _row(
-        self,
-        job: ListedJob,
-        label: str,
-        columns: list[tuple[str, int, str]],
-        name: int,
-        why: int,
-        width: int,
-        *,
-        pointed: bool,
+        self, job: ListedJob, label: str, columns: list[TableColumn], name: int, why: int, *, pointed: bool
     ) -> CellRow:
         status = job.status
         ink = words.STATE_STYLE[status.state]
         mark = self.glyphs.point if job.id in self.listed.marked else self.glyphs.now if pointed else " "
         row: CellRow = [(mark, "preview"), (f" {self.glyphs.states[status.state]} ", ink)]
-        row.append((_cut(label, name, self.glyphs.ellipsis), "strong" if job.live or pointed else "text"))
-        for title, cells, _ in columns:
-            told, how = _value(title, job, self.now_s)
-            row.append((f"{told:>{cells}}", how if told != "–" else "dim"))
+        row.append((self.cut(label, name), "strong" if job.live or pointed else "text"))
+        for column in columns:
+            told, how = _value(column.title, job, self.now_s)
+            row.append((f"{told:>{column.cells}}", how if told != "–" else "dim"))
         if why:
-            row.append((f"  {_cut(job.why, why - 1, self.glyphs.ellipsis)}", "fault" if job.error else "dim"))
-        if pointed:
-            # the whole row, so that without colour and from afar the cursor is seen
-            row = [(text, f"{how}/cursor" if isinstance(how, str) and "/" not in how else how) for text, how in row]
-            row.append((" " * width, "text/cursor"))
+            row.append((f"  {self.cut(job.why, why - 1)}", "fault" if job.error else "dim"))
         return row
 
 
-_COLUMNS = (
-    ("GPU", 5, "", 90),
-    ("WATTS", 8, "watts", 0),
-    ("DONE", 6, "done", 0),
-    ("ENDS", 11, "finish", 60),
-    ("CO₂ plan", 10, "CO2", 38),
-    ("−%", 6, "", 52),
+COLUMNS = (
+    TableColumn("GPU", 5, 90),
+    TableColumn("WATTS", 8, 0, "watts"),
+    TableColumn("DONE", 6, 0, "done"),
+    TableColumn("ENDS", 11, 60, "finish"),
+    TableColumn("CO₂ plan", 10, 38, "CO2"),
+    TableColumn("−%", 6, 52),
 )
-"""Title, cells, what it is sorted by, and the width of the table from which it has a place."""
-
-
-def _fitting(width: int) -> list[tuple[str, int, str]]:
-    return [(title, cells, key) for title, cells, key, least in _COLUMNS if width >= least]
 
 
 def _widths(labels: list[str], width: int) -> tuple[int, int]:
     """Cells of the name and of the reason; 0 where there is no room for that."""
-    left = width - sum(cells for _, cells, _ in _fitting(width)) - 4
+    left = width - sum(column.cells for column in fitting(COLUMNS, width)) - 4
     longest = max(cell_len(label) for label in labels)
     # the name first: the reason can be read beneath the table, a name cut short names nothing
     name = min(longest + 1, left) if left - longest - 2 < WHY_LEAST else longest + 1
@@ -125,13 +96,6 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
     if less is None:
         return "–", "dim"
     return f"{-less:+.0%}".replace("-", "−"), "running" if less > 0.004 else "warning" if less < -0.004 else "text"
-
-
-def _cut(text: str, cells: int, ellipsis: str) -> str:
-    """The text in exactly so many cells, ending in an ellipsis where it was cut."""
-    if cells < 1 or cell_len(text) <= cells:
-        return set_cell_size(text, max(0, cells))
-    return set_cell_size(text, cells - 1) + ellipsis
 
 
 def summed_w(jobs: tuple[ListedJob, ...]) -> float | None:

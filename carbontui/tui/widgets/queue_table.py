@@ -2,70 +2,58 @@
 
 from __future__ import annotations
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 
 from carbontui import units
 from carbontui.tui import words
 from carbontui.tui.queue_list import QueueList, QueueRow, QueueSeen
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink, spread
+from carbontui.tui.widgets.row_table import RowTable, TableColumn, fitting
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
-_COLUMNS = (
-    ("USER", 9, 90),
-    ("NODES", 11, 76),
-    ("WATTS", 9, 0),
-    ("CO₂", 9, 66),
-    ("FINISH", 11, 50),
-    ("DEADLINE", 11, 60),
+COLUMNS = (
+    TableColumn("USER", 9, 90, "user"),
+    TableColumn("NODES", 11, 76),
+    TableColumn("WATTS", 9, 0, "watts"),
+    TableColumn("CO₂", 9, 66),
+    TableColumn("FINISH", 11, 50, "finish"),
+    TableColumn("DEADLINE", 11, 60, "slack"),
 )
-"""Title, cells, and the width from which it has a place."""
 ID_CELLS, NAME_CELLS, TOLD_LEAST = 9, 18, 14
 
 
-class QueueTable(Cells):
-    """`show(listed, now_s)`; only the rows that are seen are drawn."""
+class QueueTable(RowTable):
+    """Jobs of everybody, or nodes."""
 
-    listed = QueueList()
-    now_s = 0.0
-    _top = 0
-
-    def show(self, listed: QueueList, now_s: float) -> None:
-        self.listed, self.now_s = listed, now_s
-        self.redraw()
+    listed: QueueList = QueueList()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        listed, room = self.listed, height - 1
-        if not listed.rows:
+        listed = self.listed
+        if not listed.shown:
             return [[(f"  {'nothing has the word' if listed.wanted else 'nothing waits and nothing runs'}", "dim")]]
-        self._top = max(0, min(self._top, listed.place, len(listed.rows) - room), listed.place - room + 1)
-        columns = [(title, cells) for title, cells, least in _COLUMNS if width >= least]
-        left = width - 4 - ID_CELLS - sum(cells for _, cells in columns)
+        columns = fitting(COLUMNS, width)
+        left = width - 4 - ID_CELLS - sum(column.cells for column in columns)
         name = max(1, min(NAME_CELLS, left))
         told = left - name - 2
-        head: CellRow = [("    ", "dim"), (f"{'NODE' if listed.nodes else 'JOB':<{ID_CELLS}}", "dim")]
-        head.append((set_cell_size("" if listed.nodes else "NAME", name), "dim"))
-        head += [(f"{title:>{cells}}", "dim") for title, cells in columns]
-        rows = [[*head, ("  STATE", "dim")] if told >= TOLD_LEAST else head]
-        for at in range(self._top, min(len(listed.rows), self._top + room)):
-            rows.append(self._row(listed.rows[at], columns, name, told, width, pointed=at == listed.place))
+        titles = f"{'NODE' if listed.nodes else 'JOB':<{ID_CELLS}}{set_cell_size('' if listed.nodes else 'NAME', name)}"
+        rows = [self.head(titles, columns, "STATE" if told >= TOLD_LEAST else "")]
+        for at in self.seen(height - 1):
+            pointed = at == listed.place
+            row = self._row(listed.shown[at], columns, name, told, pointed=pointed)
+            rows.append(self.under_cursor(row, width) if pointed else row)
         return rows
 
-    def _row(
-        self, row: QueueRow, columns: list[tuple[str, int]], name: int, told: int, width: int, *, pointed: bool
-    ) -> CellRow:
+    def _row(self, row: QueueRow, columns: list[TableColumn], name: int, told: int, *, pointed: bool) -> CellRow:
         ink = words.STATE_STYLE[row.state]
         cells: CellRow = [(self.glyphs.now if pointed else " ", "preview"), (f" {self.glyphs.states[row.state]} ", ink)]
-        cells.append((_cut(row.id, ID_CELLS - 1, self.glyphs.ellipsis) + " ", "text"))
-        cells.append((_cut(row.name, name, self.glyphs.ellipsis), "strong" if row.ours or pointed else "text"))
-        for title, wide in columns:
-            text, how = _value(title, row, self.now_s)
-            cells.append((" " + _cut(text, wide - 1, self.glyphs.ellipsis, right=True), how))
+        cells.append((self.cut(row.id, ID_CELLS - 1) + " ", "text"))
+        cells.append((self.cut(row.name, name), "strong" if row.ours or pointed else "text"))
+        for column in columns:
+            text, how = _value(column.title, row, self.now_s)
+            cells.append((" " + self.cut(text, column.cells - 1, right=True), how))
         if told >= TOLD_LEAST:
-            cells.append((f"  {_cut(row.told, told, self.glyphs.ellipsis)}", ink if row.ours else "dim"))
-        if pointed:
-            cells = [(text, f"{how}/cursor" if isinstance(how, str) and "/" not in how else how) for text, how in cells]
-            cells.append((" " * width, "text/cursor"))
+            cells.append((f"  {self.cut(row.told, told)}", ink if row.ours else "dim"))
         return cells
 
 
@@ -88,13 +76,6 @@ def _value(title: str, row: QueueRow, now_s: float) -> tuple[str, Ink]:
 
 def _clock(at_s: float | None, now_s: float) -> str:
     return "–" if at_s is None else units.fmt_clock(at_s, now_s)
-
-
-def _cut(text: str, cells: int, ellipsis: str, *, right: bool = False) -> str:
-    if cell_len(text) > cells:
-        text = set_cell_size(text, max(0, cells - 1)) + ellipsis
-    fill = " " * max(0, cells - cell_len(text))
-    return fill + text if right else text + fill
 
 
 class SiteChart(Cells):

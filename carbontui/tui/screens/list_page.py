@@ -1,0 +1,120 @@
+"""A page of rows that a cursor moves through: what the page of all jobs and that of a queue have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, TypeVar
+
+from textual.binding import Binding, BindingType
+from textual.events import ScreenResume, ScreenSuspend
+from textual.screen import Screen
+
+from carbontui.tui import keys
+from carbontui.tui.glyphs import Glyphs
+from carbontui.tui.row_list import RowList
+from carbontui.tui.target import Target
+from carbontui.tui.widgets.row_table import RowTable
+from carbontui.tui.widgets.status_line import StatusLine
+
+ANSWER_SHOWN_S = 10.0
+MOVES: list[BindingType] = [
+    Binding("escape", "back", "back", id="list_back", show=False, tooltip="Take marks and filter away"),
+    Binding("up,k", "move(-1)", "up", id="list_up", show=False, tooltip="A row up"),
+    Binding("down,j", "move(1)", "down", id="list_down", show=False, tooltip="A row down"),
+    Binding("pageup", "page(-1)", "page up", id="list_page_up", show=False, tooltip="A page up"),
+    Binding("pagedown", "page(1)", "page down", id="list_page_down", show=False, tooltip="A page down"),
+    Binding("home,g", "move(-1000000)", "first", id="list_first", show=False, tooltip="The first row"),
+    Binding("end,G", "move(1000000)", "last", id="list_last", show=False, tooltip="The last row"),
+]
+
+Listed = TypeVar("Listed", bound=RowList[Any])
+
+
+class ListPage(Screen[str | None], Generic[Listed]):
+    """`open_job` makes the page of a job; it returns here when it is left. While a page is over this one nothing is
+    asked: that page asks for itself what it shows."""
+
+    AUTO_FOCUS = None
+    SHOWN_WITH: ClassVar[tuple[str, str]]
+    """What the filter asks, and its hint."""
+
+    def __init__(
+        self,
+        listed: Listed,
+        glyphs: Glyphs,
+        open_job: Callable[[Target], Screen[Any]],
+        now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.listed, self.glyphs = listed, glyphs
+        self._open, self._now, self._monotonic = open_job, now, monotonic
+        self._covered = False
+
+    def follow(self) -> Coroutine[Any, Any, None]:
+        """What keeps the rows up to date for as long as the page is seen."""
+        raise NotImplementedError
+
+    def draw_rows(self) -> None:
+        """Draw `listed` and what stands around it."""
+        raise NotImplementedError
+
+    def change(self, listed: Listed) -> None:
+        self.listed = listed
+        self.draw_rows()
+
+    def on_mount(self) -> None:
+        self.run_worker(self.follow(), group="feed", exclusive=True)
+
+    def on_screen_suspend(self, _: ScreenSuspend) -> None:
+        self._covered = True
+        self.workers.cancel_group(self, "feed")
+
+    def on_screen_resume(self, _: ScreenResume) -> None:
+        if self._covered:
+            self._covered = False
+            self.run_worker(self.follow(), group="feed", exclusive=True)
+
+    # --- keys ---
+
+    def action_move(self, rows: int) -> None:
+        self.change(self.listed.moved(rows))
+
+    def action_page(self, pages: int) -> None:
+        self.action_move(pages * max(1, self.query_one(RowTable).content_size.height - 2))
+
+    def action_sort(self) -> None:
+        self.change(self.listed.resorted())
+
+    async def action_filter(self) -> None:
+        from carbontui.tui.widgets.prompt import AskText
+
+        def typed(word: str) -> None:
+            self.change(self.listed.filtered(word))
+
+        await self.mount(AskText(*self.SHOWN_WITH, self.listed.wanted, str, typed, typed))
+
+    async def on_prompt_answered(self, message: Any) -> None:
+        await message.prompt.close(message.value)
+
+    def action_back(self) -> None:
+        unmarked = replace(self.listed, marked=frozenset())
+        self.change(unmarked if self.listed.marked else self.listed.filtered(""))
+
+    def action_help(self) -> None:
+        from carbontui.tui.screens.page_rows import help_rows
+        from carbontui.tui.screens.read import Read
+
+        self.app.push_screen(Read("keys and marks", help_rows(self, self.glyphs), self.glyphs))
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not keys.asking(self)  # the keys are the question's
+
+    def answer(self, text: str, ok: bool = True) -> None:
+        """Say something under the table for a while."""
+        self.query_one(StatusLine).answer(text, ok, self._monotonic() + ANSWER_SHOWN_S)

@@ -1,0 +1,63 @@
+"""A table of rows that a cursor moves through: what the tables of jobs and of a queue have in common."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from carbontui.tui.row_list import RowList
+from carbontui.tui.widgets.cells import CellRow, Cells
+
+
+class TableColumn(NamedTuple):
+    """`order` is what the rows are sorted by with it, `least` the width of the table from which it has a place."""
+
+    title: str
+    cells: int
+    least: int = 0
+    order: str = ""
+
+
+class RowTable(Cells):
+    """`show(listed, now_s)`; as many rows as there is height, the one under the cursor always among them."""
+
+    listed: RowList[Any] = RowList()
+    now_s = 0.0
+    _top = 0
+
+    def show(self, listed: RowList[Any], now_s: float) -> None:
+        self.listed, self.now_s = listed, now_s
+        self.redraw()
+
+    def seen(self, room: int) -> range:
+        """The rows that have a place."""
+        count, place = len(self.listed.shown), self.listed.place
+        self._top = max(0, min(self._top, place, count - room), place - room + 1)
+        return range(self._top, min(count, self._top + room))
+
+    def head(self, lead: str, columns: list[TableColumn], tail: str) -> CellRow:
+        """Titles; that of the column the rows are sorted by stands out."""
+        row: CellRow = [("    ", "dim"), (lead, "dim")]
+        for column in columns:
+            chosen = column.order == self.listed.sort
+            row.append((f"{column.title:>{column.cells}}", "strong" if chosen else "dim"))
+        return [*row, (f"  {tail}", "dim")] if tail else row
+
+    def under_cursor(self, row: CellRow, width: int) -> CellRow:
+        """The whole row, so that without colour and from afar the cursor is seen."""
+        painted: CellRow = [
+            (text, f"{how}/cursor" if isinstance(how, str) and "/" not in how else how) for text, how in row
+        ]
+        return [*painted, (" " * width, "text/cursor")]
+
+    def cut(self, text: str, cells: int, *, right: bool = False) -> str:
+        """The text in exactly so many cells, at their right end if wished, with an ellipsis where it was cut."""
+        if cells < 1 or cell_len(text) > cells:
+            return set_cell_size(text, max(0, cells - 1)) + self.glyphs.ellipsis if cells > 0 else ""
+        fill = " " * (cells - cell_len(text))
+        return fill + text if right else text + fill
+
+
+def fitting(columns: tuple[TableColumn, ...], width: int) -> list[TableColumn]:
+    return [column for column in columns if width >= column.least]
