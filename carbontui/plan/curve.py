@@ -148,5 +148,8 @@ def _figures(graph: Graph, levels: Ints) -> _Figures:
     if problem.price_per_kwh is not None:
         cost = cost + energy @ np.array(problem.price_per_kwh)
     gco2 = energy @ np.array(problem.ci_g_per_kwh)
-    objective = np.where(enough.any(axis=1), problem.alpha * cost + problem.beta * gco2, np.inf)
+    total = problem.alpha * cost + problem.beta * gco2
+    if problem.shadow_per_h is not None:
+        total = total + (np.array(problem.shadow_per_h)[at, held] / 3600.0 * held_s).sum(axis=1)
+    objective = np.where(enough.any(axis=1), total, np.inf)
     return _Figures(last, objective, gco2, cost, energy.sum(axis=1), np.cumsum(dur)[last] - early)

@@ -19,9 +19,9 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
     """The figures of `levels` (one level index per slot; -1, None or a missing tail = flat out until the work is done).
 
     A switch comes first in its slot and does no work; the finishing slot is charged pro rata; after the finish nothing
-    is drawn. Work left at the deadline goes on flat out at the last slot's intensity and price. Rent counts from the
-    start of the switch into a level. Broken rules are listed, not thrown. Raises IndexError for a level that does not
-    exist.
+    is drawn. Work left at the deadline goes on flat out at the last slot's intensity and price. Rent and shadow prices
+    count from the start of the switch into a level. Broken rules are listed, not thrown. Raises IndexError for a level
+    that does not exist.
     """
     count = len(problem.levels)
     for slot, level in enumerate(levels):
@@ -38,7 +38,8 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
     fastest = problem.fastest
     given = len(levels)
     current, age, resumes = problem.initial_level, problem.initial_age_slots, 0
-    clock = done = grams = cost = kwh = 0.0
+    shadows = problem.shadow_per_h or ((0.0,) * count,) * len(problem.dur_s)
+    clock = done = grams = cost = kwh = shadow = 0.0
     violations: list[Violation] = []
 
     for slot, duration in enumerate(problem.dur_s):
@@ -76,6 +77,7 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
         kwh += energy
         grams += energy * problem.ci_g_per_kwh[slot]
         cost += energy * prices[slot] + rents[level] * (switch_time + use)
+        shadow += shadows[slot][level] / 3600.0 * (switch_time + use)
         if done >= work - tolerance:
             finish, late = clock + switch_time + use, 0.0
             break
@@ -98,12 +100,13 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
         kwh += energy
         grams += energy * problem.ci_g_per_kwh[-1]
         cost += energy * prices[-1] + rents[fastest] * (switch_time + use)
+        shadow += shadows[-1][fastest] / 3600.0 * (switch_time + use)
         finish = clock + switch_time + use
         late = switch_time + use
         if late < LATE_TOLERANCE_S:
             late = 0.0
     return Evaluation(
-        objective=problem.alpha * cost + problem.beta * grams,
+        objective=problem.alpha * cost + problem.beta * grams + shadow,
         gco2=grams,
         cost=cost,
         kwh=kwh,

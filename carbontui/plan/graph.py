@@ -106,14 +106,16 @@ def fixed_levels(problem: Problem, fixed: Fixed) -> Ints:
 
 def build(problem: Problem, fixed: Fixed = None) -> Graph:
     """Compile `problem` (and the slots a person has fixed). Raises ProblemError when it is too large to plan."""
-    held = fixed_levels(problem, fixed)
+    asked = fixed_levels(problem, fixed)
     dur = np.array(problem.dur_s)
     weight = problem.pue / J_PER_KWH * problem.beta * np.array(problem.ci_g_per_kwh)
     if problem.price_per_kwh is not None:
         weight = weight + problem.pue / J_PER_KWH * problem.alpha * np.array(problem.price_per_kwh)
     speed = np.array([level.speed for level in problem.levels])
     watts = np.array([level.power_w for level in problem.levels]) + problem.host_w
-    rent = problem.alpha / 3600.0 * np.array([level.rent_per_h for level in problem.levels])
+    held = np.tile(problem.alpha / 3600.0 * np.array([level.rent_per_h for level in problem.levels]), (len(dur), 1))
+    if problem.shadow_per_h is not None:
+        held = held + np.array(problem.shadow_per_h) / 3600.0
     tau, joules = _switches(problem)
     running = speed > 0
 
@@ -126,15 +128,15 @@ def build(problem: Problem, fixed: Fixed = None) -> Graph:
 
     # [T, C, L]
     allowed = np.isfinite(tau)[None] & (tau[None] <= dur[:, None, None] + SECONDS_TOLERANCE)
-    is_held = held >= 0
+    is_held = asked >= 0
     if is_held.any():
-        meant = np.arange(len(speed)) == held[is_held, None]
-        meant |= (held[is_held] == len(speed))[:, None] & ~running
+        meant = np.arange(len(speed)) == asked[is_held, None]
+        meant |= (asked[is_held] == len(speed))[:, None] & ~running
         allowed[is_held] = np.isfinite(tau)[None] & meant[:, None, :]
     lost = np.minimum(np.where(np.isfinite(tau), tau, 0.0)[None], dur[:, None, None])
     mean_watts = np.divide(joules, tau, out=np.zeros_like(tau), where=np.isfinite(tau) & (tau > 0))
-    entry = weight[:, None, None] * mean_watts * lost + rent * lost
-    per_second = weight[:, None] * watts + rent
+    entry = weight[:, None, None] * mean_watts * lost + held[:, None, :] * lost
+    per_second = weight[:, None] * watts + held
     left = dur[:, None, None] - lost
     cost = np.where(allowed, entry + per_second[:, None, :] * left, np.inf)
     work = np.where(allowed, speed * left, 0.0)
@@ -165,7 +167,7 @@ def build(problem: Problem, fixed: Fixed = None) -> Graph:
         cls_of_level=cls_of_level,
         target=target,
         blocks=blocks,
-        fixed=held,
+        fixed=asked,
         start=start,
         levels_of_state=member[cls],
     )

@@ -55,7 +55,7 @@ class Problem:
 
     `dur_s`, `ci_g_per_kwh`, `price_per_kwh` have T entries (prices may be negative, None is 0 everywhere); `switch_s`
     and `switch_w` are row = from, column = to (None = forbidden). `host_w` is added to every level and switch, `pue`
-    multiplies every joule, the objective is alpha * cost + beta * grams. Raises ProblemError naming the field.
+    multiplies every joule, the objective is alpha * cost + beta * grams + shadow. Raises ProblemError naming the field.
     """
 
     dur_s: tuple[float, ...]
@@ -74,6 +74,9 @@ class Problem:
     pue: float = 1.0
     alpha: float = 0.0
     beta: float = 1.0
+    shadow_per_h: tuple[tuple[float, ...], ...] | None = None
+    """T x L: what an hour at a level of a slot counts beside grams and money, for watts that others need as well. It is
+    part of the objective alone; grams, cost and energy stay what they are."""
     meta: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -122,6 +125,12 @@ class Problem:
         _number("pue", self.pue, above=0.0)
         _number("alpha", self.alpha, least=0.0)
         _number("beta", self.beta, least=0.0)
+        if self.shadow_per_h is not None:
+            _same_length("slots.shadow_per_h", self.shadow_per_h, slots)
+            for i, row in enumerate(self.shadow_per_h):
+                if len(row) != count:
+                    raise ProblemError(f"slots.shadow_per_h[{i}]", f"has {len(row)} entries, there are {count} levels")
+                _numbers(f"slots.shadow_per_h[{i}]", row, least=0.0)
 
     @property
     def deadline_s(self) -> float:
@@ -174,6 +183,8 @@ class Problem:
             "alpha": self.alpha,
             "beta": self.beta,
         }
+        if self.shadow_per_h is not None:
+            data["slots"]["shadow_per_h"] = [list(row) for row in self.shadow_per_h]
         if self.meta:
             data["meta"] = self.meta
         return data
@@ -221,12 +232,13 @@ def shortened(problem: Problem, until_s: float) -> Problem:
     """The same problem with a deadline at the end of the slot in which `until_s` lies."""
     ends = list(accumulate(problem.dur_s))
     keep = next((k + 1 for k, end in enumerate(ends) if end >= until_s - 1e-6), len(ends))
-    price = problem.price_per_kwh
+    price, shadow = problem.price_per_kwh, problem.shadow_per_h
     return replace(
         problem,
         dur_s=problem.dur_s[:keep],
         ci_g_per_kwh=problem.ci_g_per_kwh[:keep],
         price_per_kwh=None if price is None else price[:keep],
+        shadow_per_h=None if shadow is None else shadow[:keep],
     )
 
 
@@ -235,9 +247,8 @@ def problem_from_dict(data: Any) -> Problem:
     top = _object("problem", data, _TOP, required={"slots", "levels", "switch", "initial", "work_s"})
     if top.get("schema", SCHEMA) != SCHEMA:
         raise ProblemError("schema", f"is {top['schema']!r}; this program reads {SCHEMA!r}")
-    slots = _object(
-        "slots", top["slots"], {"dur_s", "ci_g_per_kwh", "price_per_kwh"}, required={"dur_s", "ci_g_per_kwh"}
-    )
+    known = {"dur_s", "ci_g_per_kwh", "price_per_kwh", "shadow_per_h"}
+    slots = _object("slots", top["slots"], known, required={"dur_s", "ci_g_per_kwh"})
     switch = _object("switch", top["switch"], {"time_s", "power_w"}, required={"time_s", "power_w"})
     initial = _object("initial", top["initial"], {"level", "age_slots"}, required={"level"})
     levels = []
@@ -248,7 +259,7 @@ def problem_from_dict(data: Any) -> Problem:
         if not isinstance(entry["name"], str):
             raise ProblemError(f"levels[{i}].name", "is not a string")
         levels.append(ProblemLevel(**entry))
-    price = slots.get("price_per_kwh")
+    price, shadow = slots.get("price_per_kwh"), slots.get("shadow_per_h")
     meta = top.get("meta")
     if meta is not None and not isinstance(meta, dict):
         raise ProblemError("meta", "is not an object")
@@ -269,6 +280,7 @@ def problem_from_dict(data: Any) -> Problem:
         # 0 is ambiguous in a file and read as 'just entered'
         initial_age_slots=1 if age == 0 and not isinstance(age, bool) else age,
         work_s=top["work_s"],
+        shadow_per_h=None if shadow is None else _rows("slots.shadow_per_h", shadow),
         meta=dict(meta or {}),
         **optional,
     )
@@ -297,7 +309,7 @@ def _rows(where: str, data: Any) -> tuple[tuple[Any, ...], ...]:
     return tuple(tuple(_list(f"{where}[{i}]", row)) for i, row in enumerate(_list(where, data)))
 
 
-def _same_length(where: str, values: tuple[float, ...], count: int) -> None:
+def _same_length(where: str, values: tuple[object, ...], count: int) -> None:
     if len(values) != count:
         raise ProblemError(where, f"has {len(values)} entries, slots.dur_s has {count}")
 

@@ -27,6 +27,40 @@ class SiteBudget(Struct, frozen=True, kw_only=True):
     by: str = ""
 
 
+class LevelAhead(Struct, frozen=True, kw_only=True):
+    """A level of a job: watts of its boards as the budget counts them, watts at the wall, speed against flat out."""
+
+    claimed_w: float
+    drawn_w: float
+    speed: float
+
+
+class Ahead(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a job has before it: for the plans of the others. Times are epoch seconds."""
+
+    levels: tuple[LevelAhead, ...]
+    work_s: float
+    """Left to do, in seconds at full speed."""
+    deadline_s: float
+    planned: tuple[tuple[float, float], ...] = ()
+    """Its plan: watts claimed until when, one after the other; none after the last."""
+
+
+class SharedWatts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A power budget as one job's plan sees it; lists have an entry per slot, `start_s` (epoch seconds) is slot 0."""
+
+    start_s: float
+    room_w: tuple[float | None, ...]
+    """Watts for this job and `others`; None: no budget."""
+    planned_w: tuple[float, ...]
+    """What the plans of the others claim of it."""
+    claimed_w: tuple[float, ...]
+    """By each level of this job."""
+    others: tuple[Ahead, ...] = ()
+    given_g_per_kwh: tuple[float, ...] = ()
+    """A price that somebody else has set (`carbontui fleet`)."""
+
+
 class Claim(Struct, frozen=True, kw_only=True):
     """What one job can draw, wants and holds; all in watts of all its boards."""
 
@@ -49,6 +83,8 @@ class Claim(Struct, frozen=True, kw_only=True):
     """Seconds it can wait and still be in time; None: it has no deadline."""
     gone: bool = False
     """Nobody steers it: it may go up to `full_w` at any moment."""
+    ahead: Ahead | None = None
+    """None: it has no plan, and may draw `full_w` for as long as nobody knows."""
 
     @property
     def counts_w(self) -> float:
@@ -65,6 +101,9 @@ class Share(NamedTuple):
     """False: the least that all jobs can be brought to is above the budget."""
     least_sum_w: float
     boost_w: float
+    others: tuple[Claim, ...] = ()
+    until_s: float | None = None
+    """When the budget ends, epoch seconds."""
 
 
 def allot(claims: Iterable[Claim], cap_w: float) -> dict[str, float]:
@@ -133,7 +172,7 @@ def settle(mine: Claim, others: Sequence[Claim], budget: SiteBudget, rise_w: flo
     others_least = sum(claim.full_w if claim.gone else min(claim.floor_w, claim.wants_w) for claim in others)
     kept = least <= budget.cap_w + TOLERANCE_W
     claim = Claim(**{**{f: getattr(mine, f) for f in mine.__struct_fields__}, "held_w": held})
-    return claim, Share(allowed, budget.cap_w, kept, least, budget.cap_w - others_least)
+    return claim, Share(allowed, budget.cap_w, kept, least, budget.cap_w - others_least, tuple(others), budget.until_s)
 
 
 class Ramp(Struct, frozen=True):

@@ -21,7 +21,7 @@ def best_by_trying(problem: Problem, fixed: dict[int, int] | None = None) -> flo
 
 
 @st.composite
-def tiny(draw: st.DrawFn, slots: int = 6, prices: bool = True, dwell: int = 3) -> Problem:
+def tiny(draw: st.DrawFn, slots: int = 6, prices: bool = True, dwell: int = 3, shadows: bool = False) -> Problem:
     """2..slots slots, 2 or 3 levels, anything the format allows in small."""
     count = draw(st.integers(2, slots))
     step = 900.0
@@ -43,6 +43,10 @@ def tiny(draw: st.DrawFn, slots: int = 6, prices: bool = True, dwell: int = 3) -
     elif third != "none":
         levels.append(ProblemLevel(third, 0.0 if third == "off" else 25.0, 0.0))
     n = len(levels)
+    shadow = None
+    if shadows and draw(st.booleans()):
+        # grams per hour, as large as those of the levels; not rising with their watts everywhere
+        shadow = tuple(tuple(float(draw(st.sampled_from([0, 0, 40, 150]))) for _ in range(n)) for _ in range(count))
     times: list[list[float | None]] = [
         [0.0 if i == j else float(draw(st.sampled_from([0, 0, 20, 45, 300]))) for j in range(n)] for i in range(n)
     ]
@@ -66,4 +70,5 @@ def tiny(draw: st.DrawFn, slots: int = 6, prices: bool = True, dwell: int = 3) -
         host_w=draw(st.sampled_from([0.0, 80.0])),
         pue=draw(st.sampled_from([1.0, 1.3])),
         alpha=100.0 if price else 0.0,
+        shadow_per_h=shadow,
     )

@@ -22,7 +22,7 @@ def optimum(problem: Problem) -> float:
 
 
 @settings(few, max_examples=150)
-@given(tiny())
+@given(tiny(shadows=True))
 def test_the_plan_is_the_optimum_and_its_bound_holds(problem):
     truth = best_by_trying(problem)
     try:
@@ -45,7 +45,7 @@ def test_the_plan_is_the_optimum_and_its_bound_holds(problem):
 
 
 @few
-@given(tiny(), st.data())
+@given(tiny(shadows=True), st.data())
 def test_a_fixed_slot_is_obeyed_and_the_rest_is_planned_around_it(problem, data):
     problem = replace(problem, min_run_slots=1, min_pause_slots=1, max_resumes=None)
     slot = data.draw(st.integers(0, len(problem.dur_s) - 1))
@@ -62,7 +62,7 @@ def test_a_fixed_slot_is_obeyed_and_the_rest_is_planned_around_it(problem, data)
 
 
 @few
-@given(tiny(), st.data())
+@given(tiny(shadows=True), st.data())
 def test_slots_that_must_stand_still_do_and_the_proof_is_of_that_problem(problem, data):
     problem = replace(problem, min_run_slots=1, min_pause_slots=1, max_resumes=None)
     slots = data.draw(st.sets(st.integers(0, len(problem.dur_s) - 1), min_size=1, max_size=3))
@@ -98,7 +98,7 @@ def test_it_is_late_only_when_nothing_is_on_time(problem):
 
 
 @few
-@given(tiny(slots=5))
+@given(tiny(slots=5, shadows=True))
 def test_every_frontier_point_is_what_it_says_and_the_best_for_its_deadline(problem):
     try:
         curve = frontier(problem)
@@ -121,6 +121,7 @@ def test_every_frontier_point_is_what_it_says_and_the_best_for_its_deadline(prob
             dur_s=problem.dur_s[: k + 1],
             ci_g_per_kwh=problem.ci_g_per_kwh[: k + 1],
             price_per_kwh=problem.price_per_kwh and problem.price_per_kwh[: k + 1],
+            shadow_per_h=problem.shadow_per_h and problem.shadow_per_h[: k + 1],
         )
         truth, found = best_by_trying(cut), curve.objective_by(k)
         if truth is not None and found is not None:

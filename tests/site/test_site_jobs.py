@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -32,13 +33,19 @@ def test_two_jobs_share_a_budget_make_room_for_a_boost_and_for_one_that_nobody_s
     jobs = []
     for board in (0, 1):
         house.env["CUDA_VISIBLE_DEVICES"] = str(board)
-        jobs.append(house.start("--work", "2h", name=f"j{board}"))
+        jobs.append(house.start("--work", "2h", "--zone", "DE", name=f"j{board}"))
     a, b = jobs
     a.until_steps()
     b.until_steps()
     until(lambda: limits() == (430.0, 430.0), 20, "the same limit on both boards")
     assert "430 W per GPU by the site budget of 860 W" in a.until_state("throttled")["reason"]["text"]
     assert "j0" in house.cli("site", check=True).stdout
+
+    def told() -> bool:
+        claims = json.loads(house.cli("site", "--json", check=True).stdout)["claims"]
+        return len(claims) == 2 and all(claim["ahead"] and claim["ahead"]["planned"] for claim in claims)
+
+    until(told, 20, "both jobs' plans in the ledger")
 
     sim.load(0.0, device=1)  # its kernels are the simulation's own: held, the board would seem to draw as before
     house.cli("boost", a.id, check=True)

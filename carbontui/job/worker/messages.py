@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from carbontui.plan.results import FrontierPoint, Violation
+from carbontui.site.core import SharedWatts
 
 ProblemFile = dict[str, object]
 """A planning problem in its public form (carbontui.problem/1): `plan.problem_from_dict` reads and checks it."""
@@ -57,6 +58,8 @@ class PlanAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     """Level index by slot, where the intensity is above a person's limit; `fixed` stands above it."""
     soonest: Most | None = None
     """Given: the plan that finishes soonest with no more than this, the best where nothing does."""
+    shared: SharedWatts | None = None
+    """A power budget that other jobs share, over the slots of `curve`."""
     start_s: float | None = None
     """Epoch seconds of slot 0, for the words of the explanation."""
     currency: str | None = None
@@ -71,6 +74,7 @@ class PreviewAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
     pauses: Pauses = Pauses()
     closed: dict[int, int] = {}
     soonest: Most | None = None
+    shared: SharedWatts | None = None
 
 
 class ForecastAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="forecast"):
@@ -133,6 +137,8 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     windows: tuple[PlannedWindow, ...] = ()
     unlimited: Solved | None = None
     """The best plan without the `closed` slots; None where there are none."""
+    budget_g_per_kwh: tuple[float, ...] = ()
+    """What a kWh of the boards counts beside its own grams, slot by slot, for a budget that others share."""
 
 
 class PreviewAnswer(Struct, frozen=True, kw_only=True):

@@ -27,12 +27,12 @@ from carbontui.job.worker.messages import (
     PlannedWindow,
     PreviewAnswer,
     PreviewAsk,
-    ProblemFile,
     Rival,
     Solved,
 )
 from carbontui.plan.results import run_lengths
 from carbontui.protocol import FRONTIER_POINTS_MAX
+from carbontui.site import prices as site_prices
 
 
 def solve_plan(ask: PlanAsk) -> PlanAnswer:
@@ -40,13 +40,19 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
 
     Raises plan.ProblemError for a problem that is none.
     """
-    whole = plan.problem_from_dict(ask.problem)
+    whole, longer = plan.problem_from_dict(ask.problem), plan.problem_from_dict(ask.curve or ask.problem)
+    price: tuple[float, ...] = ()
+    if ask.shared is not None:
+        shadow, price = site_prices.shadow(longer, ask.shared, sum(whole.dur_s))
+        whole = replace(whole, shadow_per_h=shadow[: len(whole.dur_s)])
+        longer = replace(longer, shadow_per_h=shadow)
     fixed = {**ask.closed, **ask.fixed}
     problem, chosen, changed = _chosen(whole, ask, fixed, ask.kept, ask.uncertainty)
-    points = curve(ask.curve or ask.problem, {**fixed, **(ask.curve_fixed or {})}, ask.pauses)
+    points = curve(longer, {**fixed, **(ask.curve_fixed or {})}, ask.pauses)
     free = _chosen(whole, ask, ask.closed)[1].gco2 if ask.fixed else None
     return PlanAnswer(
         free_gco2=free,
+        budget_g_per_kwh=price[: len(whole.dur_s)],
         windows=tuple(
             PlannedWindow(**{name: getattr(one, name) for name in PlannedWindow.__struct_fields__})
             for one in plan.windows(problem, chosen.levels)
@@ -88,6 +94,7 @@ def _least_energy(
         alpha=1.0,
         beta=0.0,
         price_per_kwh=(1.0,) * len(whole.dur_s),
+        shadow_per_h=_as_energy(whole),
         levels=tuple(replace(level, rent_per_h=0.0) for level in whole.levels),
     )
     cut = soonest(flat, most, fixed, ask.pauses)
@@ -98,6 +105,16 @@ def _least_energy(
         found, objective=did.objective, lower_bound=did.objective * (1 - found.gap), cost=did.cost, baselines=()
     )
     return problem, own, changed
+
+
+def _as_energy(problem: plan.Problem) -> tuple[tuple[float, ...], ...] | None:
+    """Its shadow prices for an objective in kWh: what the mean kWh is worth counts as one."""
+    if problem.shadow_per_h is None:
+        return None
+    prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
+    pairs = zip(problem.ci_g_per_kwh, prices, strict=True)
+    worth = sum(problem.beta * ci + problem.alpha * price for ci, price in pairs) / len(prices)
+    return tuple(tuple(value / worth if worth > 0 else 0.0 for value in row) for row in problem.shadow_per_h)
 
 
 def soonest(problem: plan.Problem, most: Most, fixed: Mapping[int, int], pauses: Pauses) -> plan.Problem:
@@ -120,13 +137,12 @@ def _within(point: plan.FrontierPoint, most: Most) -> bool:
 
 
 def curve(
-    problem: ProblemFile, fixed: Mapping[int, int] | None = None, pauses: Pauses | None = None
+    whole: plan.Problem, fixed: Mapping[int, int] | None = None, pauses: Pauses | None = None
 ) -> list[plan.FrontierPoint]:
     """The frontier of a problem around the `fixed` slots, every point with no pause longer than asked.
 
     Empty where it is too large to draw one, which is no reason to be without a plan.
     """
-    whole = plan.problem_from_dict(problem)
     try:
         found = plan.frontier(whole, fixed).points
     except plan.ProblemError:
@@ -158,7 +174,10 @@ def _allowed(
 
 def preview_plan(ask: PreviewAsk) -> PreviewAnswer:
     """The plan another budget or carbon price would give around the fixed slots; nothing kept, no frontier."""
-    _, chosen, _ = _chosen(plan.problem_from_dict(ask.problem), ask, {**ask.closed, **ask.fixed})
+    problem = plan.problem_from_dict(ask.problem)
+    if ask.shared is not None:
+        problem = replace(problem, shadow_per_h=site_prices.shadow(problem, ask.shared).shadow_per_h)
+    _, chosen, _ = _chosen(problem, ask, {**ask.closed, **ask.fixed})
     return PreviewAnswer(plan=_solved(chosen))
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from states import NOW_S, board, inputs, job_state, rank
+from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, plan_of, rank
 
 from carbontui import protocol
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import commands, control, notices, site_claim
+from carbontui.job.supervisor.core import commands, control, notices, plan, plan_request, site_claim, site_plan
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.worker.process import solve_plan
 from carbontui.power.messages import Capability
 from carbontui.protocol import Cmd
-from carbontui.site.core import Share
+from carbontui.site.core import Ahead, Claim, LevelAhead, Share
 
 TWO = (board("GPU-a"), board("GPU-b"))
 
@@ -90,3 +91,63 @@ def test_a_boost_without_room_is_refused_with_the_reason():
     )
     boosted = replace(made, override=Overrides(protocol.Override("boost", None, None, "ada"), 1))
     assert site_claim.claim(boosted, inputs(NOW_S + 1, boards=TWO, ranks=(rank(),))).boost_s is not None
+
+
+def other(name: str, *watts: float, gone: bool = False, **fields) -> Claim:
+    """A job of the machine whose plan draws these watts, slot by slot."""
+    runs = tuple((NOW_S + 900.0 * (slot + 1), of) for slot, of in enumerate(watts))
+    levels = (LevelAhead(claimed_w=0.0, drawn_w=0.0, speed=0.0), LevelAhead(claimed_w=700.0, drawn_w=650.0, speed=1.0))
+    told = Ahead(levels=levels, work_s=3600.0, deadline_s=NOW_S + 7200.0, planned=runs) if watts else None
+    return Claim(job=name, full_w=700.0, least_w=200.0, floor_w=90.0, wants_w=700.0, ahead=told, gone=gone, **fields)
+
+
+def test_the_others_are_told_what_is_planned_and_what_is_left():
+    made = job_state(caps_hold=True, plan=plan_of(FULL, FULL, PAUSE, CAP))
+    told = site_claim.claim(made, inputs(boards=TWO, ranks=(rank(),), site=share(900.0))).ahead
+    assert [(round(end - NOW_S), watts) for end, watts in told.planned] == [
+        (1800, 1400.0),
+        (2700, 260.0),
+        (3600, 600.0),
+    ]
+    assert (told.work_s, told.deadline_s) == (7200.0, made.deadline_s)
+    assert {(level.claimed_w, level.speed) for level in told.levels} == {(260.0, 0.0), (600.0, 0.8), (1400.0, 1.0)}
+    assert site_claim.claim(made, inputs(boards=TWO, ranks=(rank(),))).ahead is None  # no budget: nobody reads it
+
+
+def test_a_plan_is_asked_for_within_what_the_plans_of_the_others_leave():
+    made = job_state(caps_hold=True)
+    told = (other("a", 700.0, 0.0), other("b", 0.0, 300.0), other("c"), other("d", 700.0, boost_s=0.0))
+    given = share(900.0, cap_w=4000.0)._replace(others=told, until_s=NOW_S + 3600.0)
+    ask = plan_request.plan_request(made, inputs(NOW_S, boards=TWO, ranks=(rank(),), site=given)).ask
+    assert ask.shared.planned_w[:3] == (700.0, 300.0, 0.0)
+    # one without a plan and one that a person has boosted count in full, and behind its end there is no budget
+    assert ask.shared.room_w[:5] == (2600.0, 2600.0, 2600.0, 2600.0, None)
+    assert ask.shared.claimed_w == (260.0, 1400.0) and len(ask.shared.others) == 2
+    assert len(ask.shared.room_w) == len(ask.curve["slots"]["dur_s"])
+    answer = solve_plan(ask)
+    assert answer.plan.gap < 0.001 and len(answer.budget_g_per_kwh) == len(ask.problem["slots"]["dur_s"])
+    assert plan_request.plan_request(made, inputs(NOW_S, boards=TWO, ranks=(rank(),))).ask.shared is None
+
+
+def test_another_plan_is_called_for_where_plans_clash_and_in_turn():
+    made = job_state(caps_hold=True, plan=plan_of(FULL, PAUSE))
+
+    def seen(*told: Claim, cap_w: float = 2000.0):
+        given = share(900.0, cap_w=cap_w)._replace(others=told)
+        return inputs(NOW_S + 1, boards=TWO, ranks=(rank(),), site=given)
+
+    fits, clashes = seen(other("a", 0.0, 700.0)), seen(other("a", 700.0, 700.0))
+    calm, clash = site_plan.others(made, fits), site_plan.others(made, clashes)
+    assert site_plan.matters(None, calm) and site_plan.matters(calm, clash)
+    assert not site_plan.matters(clash, calm) and not site_plan.matters(clash, clash)
+    assert site_plan.matters(calm, site_plan.others(made, seen(other("a", 0.0, 700.0), cap_w=1900.0)))
+    assert site_plan.matters(calm, site_plan.others(made, seen(other("a", 0.0, 700.0, gone=True))))
+    turns = site_plan.turn_s(made, seen(other("a"), other("z"))), site_plan.turn_s(made, seen(other("z")))
+    assert turns == (site_plan.TURN_S, 0.0)
+
+
+def test_a_plan_says_what_scarce_watts_counted_in_it():
+    planned = plan_of(FULL, FULL, PAUSE)
+    assert plan.with_budget(planned, (0.0, 0.1, 0.0)) is planned
+    told = plan.with_budget(planned, (0.0, 120.4, 0.0)).view.explanation
+    assert "a kWh counts up to 120 g more" in told and "the certificate is of the plan with it" in told

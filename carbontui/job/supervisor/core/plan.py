@@ -180,6 +180,21 @@ def said_late(plan: Plan) -> Plan:
     return replace(plan, view=msgspec.structs.replace(plan.view, explanation=late_words(plan.view)))
 
 
+def with_budget(plan: Plan, price_g_per_kwh: Sequence[float]) -> Plan:
+    """The same plan, saying what the watts that others need as well counted in it."""
+    most = max(price_g_per_kwh, default=0.0)
+    if most < BUDGET_PRICE_LEAST:
+        return plan
+    scarce = [slot for slot, price in enumerate(price_g_per_kwh) if price >= BUDGET_PRICE_LEAST]
+    made = units.from_iso(plan.view.start)
+    begin, end = (units.fmt_clock(plan.edges_s[slot], made) for slot in (scarce[0], scarce[-1] + 1))
+    words = (
+        f"{plan.view.explanation} Others need watts of the site budget as well: between {begin} and {end} a kWh counts "
+        f"up to {most:.0f} g more; grams are told without that, the certificate is of the plan with it."
+    )
+    return replace(plan, view=msgspec.structs.replace(plan.view, explanation=words.strip()))
+
+
 def with_fuels(plan: Plan, moved: str) -> Plan:
     """The same plan, saying which fuels moved the grid of late ('' where that is not known)."""
     if not moved:
@@ -221,6 +236,8 @@ def coded(names: list[str]) -> tuple[tuple[str, int], ...]:
     return tuple((name, sum(1 for _ in run)) for name, run in itertools.groupby(unfinished))
 
 
+BUDGET_PRICE_LEAST = 0.5
+"""A price of the site's budget below this many g/kWh is not worth a sentence."""
 SAME_FINISH_S = 60.0
 """Two points of the frontier that finish within this are one to people."""
 

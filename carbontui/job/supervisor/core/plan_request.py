@@ -7,7 +7,7 @@ import itertools
 from typing import NamedTuple
 
 from carbontui.job.budget import Budget
-from carbontui.job.supervisor.core import finish, forbidden, hour_limit, machine, plan, problem, unloading
+from carbontui.job.supervisor.core import finish, forbidden, hour_limit, machine, plan, problem, site_plan, unloading
 from carbontui.job.supervisor.core.levels import STILL
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -82,6 +82,7 @@ def plan_request(state: JobState, seen: Inputs) -> PlanRequest | None:
         pauses=_pauses(state, setup, now),
         closed=_closed(state, seen, setup, left),
         soonest=most(state),
+        shared=site_plan.shared(state, seen, curve),
     )
     return PlanRequest(ask, setup, deadline, left)
 
@@ -129,7 +130,12 @@ def preview_request(
         fixed |= _otherwise(state, setup, slot_s)
     closed = _closed(state, seen, setup, left)
     ask = PreviewAsk(
-        problem=setup.problem, fixed=fixed, pauses=_pauses(state, setup, now), closed=closed, soonest=most(state)
+        problem=setup.problem,
+        fixed=fixed,
+        pauses=_pauses(state, setup, now),
+        closed=closed,
+        soonest=most(state),
+        shared=site_plan.shared(state, seen, setup),
     )
     return PreviewRequest(ask, setup)
 

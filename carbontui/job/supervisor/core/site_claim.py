@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 from carbontui import units
-from carbontui.job.supervisor.core import finish, machine
+from carbontui.job.supervisor.core import finish, site_boards, site_plan
 from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.problem import DEFAULT_FULL_W
 from carbontui.job.supervisor.core.site_room import Room, watts_at
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.power.messages import Reading
 from carbontui.site.core import TOLERANCE_W, Claim
-
-PARKED_MOST_W = 130.0
-"""Of a data-centre board with a model in its memory: the upper end of what was measured, 60 to 130 W."""
 
 
 def claim(state: JobState, seen: Inputs) -> Claim | None:
     """What is claimed now; None of a job without boards, which draws nothing that a limit governs."""
-    devices = _here(state, seen)
-    boards = len(devices)
-    if not boards or seen.child.state in ("exited", "vanished"):
+    boards = site_boards.boards(state, seen)
+    if boards is None or seen.child.state in ("exited", "vanished"):
         return None
-    full, least = _full_w(devices), _least_w(state, devices)
-    parked = min(_parked_w(state, seen, devices), least)
+    number, full, least, parked = boards
     absent = seen.child.state in ("waiting", "unloaded")
     floor = 0.0 if absent else parked if can_pause(state, seen) else least
-    wants = min(full, max(0.0, watts_at(state.decision.wanted, boards, full, parked, absent=absent)))
-    drawing = 0.0 if absent else parked if state.decision.state == "paused" else _bound_w(devices)
+    wants = min(full, max(0.0, watts_at(state.decision.wanted, number, full, parked, absent=absent)))
+    drawing = (
+        0.0
+        if absent
+        else parked
+        if state.decision.state == "paused"
+        else site_boards.bound_w(site_boards.here(state, seen))
+    )
     given = 0.0 if seen.site is None else seen.site.allowed_w
     boost = state.override.current is not None and state.override.current.mode == "boost"
     left, deadline = state.progress.left_s, state.deadline_s
     return Claim(
         job=state.spec.job,
         name=state.spec.name,
-        boards=boards,
+        boards=number,
         full_w=full,
         least_w=least,
         floor_w=floor,
@@ -42,6 +41,7 @@ def claim(state: JobState, seen: Inputs) -> Claim | None:
         held_w=max(drawing, min(given, wants)),
         boost_s=0.0 if boost else None,
         slack_s=None if left is None or deadline is None else deadline - seen.now_s - left,
+        ahead=None if seen.site is None else site_plan.ahead(state, seen, boards),
     )
 
 
@@ -52,12 +52,12 @@ def can_pause(state: JobState, seen: Inputs) -> bool:
 
 def room(state: JobState, seen: Inputs) -> Room | None:
     """For the decision; None where there is no budget, or nothing of this job is in it."""
-    devices = _here(state, seen)
-    if seen.site is None or not devices:
+    boards = site_boards.boards(state, seen)
+    if seen.site is None or boards is None:
         return None
     absent = seen.child.state in ("waiting", "unloaded")
     held = absent or can_pause(state, seen)
-    return Room(seen.site, len(devices), _full_w(devices), _least_w(state, devices), held)
+    return Room(seen.site, boards.number, boards.full_w, boards.least_w, held)
 
 
 def why_no_boost(state: JobState, seen: Inputs) -> str:
@@ -68,40 +68,3 @@ def why_no_boost(state: JobState, seen: Inputs) -> str:
     left = units.fmt_watts(max(0.0, given.share.boost_w))
     needs, cap = units.fmt_watts(given.full_w), units.fmt_watts(given.share.cap_w)
     return f"a boost takes {needs}; the site budget of {cap} leaves it {left} with every other job at its least"
-
-
-def _here(state: JobState, seen: Inputs) -> tuple[Reading, ...]:
-    """The job's boards in this machine."""
-    nodes = state.spec.nodes
-    return tuple(device for device in seen.devices if nodes is None or device.node == nodes.own)
-
-
-def _full_w(devices: tuple[Reading, ...]) -> float:
-    return sum(d.limit_found_w or d.limit_max_w or d.limit_w or DEFAULT_FULL_W for d in devices)
-
-
-def _least_w(state: JobState, devices: tuple[Reading, ...]) -> float:
-    """Running at the lowest limit that every board takes; flat out where none can be set."""
-    lowest = [device.limit_min_w for device in devices]
-    if not state.caps_hold or None in lowest:
-        return _full_w(devices)
-    return len(lowest) * max(watts for watts in lowest if watts is not None)
-
-
-def _parked_w(state: JobState, seen: Inputs, devices: tuple[Reading, ...]) -> float:
-    """Standing with the model in memory: as measured, as seen now where it stands, or as much as any board is known
-    to draw so."""
-    known = machine.machine(state, seen)
-    parked = known.parked_w * len(devices) / len(seen.devices)
-    if not known.parked_measured:
-        parked = max(parked, PARKED_MOST_W * len(devices))
-    watts = [device.power_w for device in devices]
-    if state.decision.state == "paused" and None not in watts:
-        parked = max(parked if known.parked_measured else 0.0, sum(w for w in watts if w is not None))
-    return parked
-
-
-def _bound_w(devices: tuple[Reading, ...]) -> float:
-    """What the boards can be drawing under the limits in force."""
-    limits = [(d.limit_w, d.limit_found_w or d.limit_max_w or DEFAULT_FULL_W) for d in devices]
-    return sum(full if limit is None else min(limit, full) for limit, full in limits)

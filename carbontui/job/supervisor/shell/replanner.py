@@ -14,7 +14,7 @@ from dataclasses import replace
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import finish, forbidden, plan, plan_request, problem
+from carbontui.job.supervisor.core import finish, forbidden, plan, plan_request, problem, site_plan
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.plan import Spent
 from carbontui.job.supervisor.core.plan_request import PlanRequest
@@ -56,6 +56,8 @@ class Replanner:
         self._due_s = 0.0
         self._asked_mono = float("-inf")
         self._task: asyncio.Task[None] | None = None
+        self._others: site_plan.Others | None = None
+        self._turn_mono: float | None = None
 
     def request(self, why: str) -> None:
         """Plan anew at the next opportunity."""
@@ -70,6 +72,7 @@ class Replanner:
             return
         if finish.why_no_shifting(state, seen) is not None:
             return
+        self._hear_others(state, seen)
         due = seen.now_s >= self._due_s or bool(self._why) or finish.drifted(state, seen.now_s)
         gap = REPLAY_GAP_S if state.clock.replay else FIRST_GAP_S
         if due and seen.mono_s - self._asked_mono >= gap:
@@ -77,13 +80,24 @@ class Replanner:
             why, self._why = self._why or "slot", ""
             self._task = asyncio.ensure_future(self._make(why))
 
+    def _hear_others(self, state: JobState, seen: Inputs) -> None:
+        """Another budget, or plans that together exceed it, are planned around: in turn."""
+        others = site_plan.others(state, seen)
+        if not site_plan.matters(self._others, others):
+            self._others, self._turn_mono = others, None
+        elif self._turn_mono is None:
+            self._turn_mono = max(seen.mono_s + site_plan.turn_s(state, seen), self._asked_mono + site_plan.TURN_S)
+        elif seen.mono_s >= self._turn_mono:
+            self._others, self._turn_mono = others, None
+            self.request("site budget")
+
     async def _make(self, why: str) -> None:
         try:
             failed = await self._grid.forecast(self._look().now_s)
             if failed:
                 self._recorder.say(f"no own forecast: {failed}")
             seen = self._look()
-            self._due_s = plan.slot_boundary(seen.now_s, problem.SLOT_S)
+            self._due_s = self._next_s(seen, problem.SLOT_S)
             request = plan_request.plan_request(self._cell.state, seen)
             if request is not None:
                 self._adopt(request, await self._worker.plan(request.ask), why)
@@ -103,17 +117,22 @@ class Replanner:
         new = plan.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
         if new.view.late_s > finish.late_tolerance_s(state):
             new = plan.said_late(new)
+        new = plan.with_budget(new, answer.budget_g_per_kwh)
         new = plan.with_fuels(new, state.outlook.moved if state.outlook else "")
         spent = _spent(state)
         frontier = plan.frontier_view(answer.frontier, setup, new.view, state.start_s, state.progress.total_s, spent)
         self.note = ""
-        self._due_s = plan.slot_boundary(now, setup.slot_s)
+        self._due_s = self._next_s(self._look(), setup.slot_s)
         self._cell.replace(plan=new, frontier=frontier)
         self._journal.keep("plan", plan.to_kept(new))
         view = new.view
         gap = view.certificate.gap if view.certificate else None
         facts = {"levels": view.levels, "start": view.start, "gco2_g": view.gco2_g, "finish": view.finish, "gap": gap}
         self._recorder.event("plan", why=why, **facts)
+
+    def _next_s(self, seen: Inputs, slot_s: float) -> float:
+        """When the next slot has begun, and those before this job in a common budget have planned."""
+        return plan.slot_boundary(seen.now_s, slot_s) + site_plan.turn_s(self._cell.state, seen)
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         """What another budget or carbon price would give."""

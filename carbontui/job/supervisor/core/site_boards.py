@@ -1,0 +1,69 @@
+"""The job's boards as the machine's power budget counts them: the most they can draw, not what they draw on average."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from carbontui.job.supervisor.core import machine
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.problem import DEFAULT_FULL_W
+from carbontui.job.supervisor.core.state import JobState
+from carbontui.power.messages import Reading
+
+PARKED_MOST_W = 130.0
+"""Of a data-centre board with a model in its memory: the upper end of what was measured, 60 to 130 W."""
+
+
+class SiteBoards(NamedTuple):
+    """Those of a job in this machine: their number, watts of all of them flat out, at the lowest limits and parked."""
+
+    number: int
+    full_w: float
+    least_w: float
+    parked_w: float
+
+
+def boards(state: JobState, seen: Inputs) -> SiteBoards | None:
+    """None where the job has none here."""
+    devices = here(state, seen)
+    if not devices:
+        return None
+    least = _least_w(state, devices)
+    return SiteBoards(len(devices), _full_w(devices), least, min(_parked_w(state, seen, devices), least))
+
+
+def here(state: JobState, seen: Inputs) -> tuple[Reading, ...]:
+    """The job's boards in this machine."""
+    nodes = state.spec.nodes
+    return tuple(device for device in seen.devices if nodes is None or device.node == nodes.own)
+
+
+def _full_w(devices: tuple[Reading, ...]) -> float:
+    return sum(d.limit_found_w or d.limit_max_w or d.limit_w or DEFAULT_FULL_W for d in devices)
+
+
+def _least_w(state: JobState, devices: tuple[Reading, ...]) -> float:
+    """Running at the lowest limit that every board takes; flat out where none can be set."""
+    lowest = [device.limit_min_w for device in devices]
+    if not state.caps_hold or None in lowest:
+        return _full_w(devices)
+    return len(lowest) * max(watts for watts in lowest if watts is not None)
+
+
+def _parked_w(state: JobState, seen: Inputs, devices: tuple[Reading, ...]) -> float:
+    """Standing with the model in memory: as measured, as seen now where it stands, or as much as any board is known
+    to draw so."""
+    known = machine.machine(state, seen)
+    parked = known.parked_w * len(devices) / len(seen.devices)
+    if not known.parked_measured:
+        parked = max(parked, PARKED_MOST_W * len(devices))
+    watts = [device.power_w for device in devices]
+    if state.decision.state == "paused" and None not in watts:
+        parked = max(parked if known.parked_measured else 0.0, sum(w for w in watts if w is not None))
+    return parked
+
+
+def bound_w(devices: tuple[Reading, ...]) -> float:
+    """What the boards can be drawing under the limits in force."""
+    limits = [(d.limit_w, d.limit_found_w or d.limit_max_w or DEFAULT_FULL_W) for d in devices]
+    return sum(full if limit is None else min(limit, full) for limit, full in limits)

@@ -1,0 +1,129 @@
+"""The machine's power budget in the plans: what this one tells the others of itself, and what it has to count with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from carbontui.job.supervisor.core import machine, site_boards
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.problem import Setup
+from carbontui.job.supervisor.core.site_boards import SiteBoards
+from carbontui.job.supervisor.core.site_room import watts_at
+from carbontui.job.supervisor.core.state import JobState
+from carbontui.site.core import TOLERANCE_W, Ahead, LevelAhead, Share, SharedWatts
+
+TURN_S = 4.0
+"""Jobs plan one after the other, this far apart: each has seen what the one before it decided."""
+
+
+def ahead(state: JobState, seen: Inputs, boards: SiteBoards) -> Ahead | None:
+    """What is planned, and what could be instead; None where there is no plan."""
+    plan, left, deadline = state.plan, state.progress.left_s, state.deadline_s
+    if plan is None or left is None or deadline is None:
+        return None
+    known = machine.machine(state, seen)
+    watts = {name: watts_at(level, boards.number, boards.full_w, boards.parked_w) for name, level in plan.table.items()}
+    slots = zip(plan.names, plan.edges_s[1:], strict=True)
+    runs = itertools.groupby((slot for slot in slots if slot[0] and slot[1] > seen.now_s), key=lambda slot: slot[0])
+    return Ahead(
+        levels=tuple(
+            LevelAhead(
+                claimed_w=watts[level.name],
+                drawn_w=(level.power_w + (0.0 if level.kind == "off" else known.rest_w)) * known.pue,
+                speed=level.speed,
+            )
+            for level in plan.table.values()
+        ),
+        work_s=left,
+        deadline_s=deadline,
+        planned=tuple((max(end for _, end in run), watts[name]) for name, run in runs),
+    )
+
+
+def shared(state: JobState, seen: Inputs, setup: Setup) -> SharedWatts | None:
+    """The budget over the slots of a problem; None where there is none, or nothing of this job is in it."""
+    share = seen.site
+    boards = site_boards.boards(state, seen)
+    if share is None or boards is None:
+        return None
+    edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
+    spans = list(itertools.pairwise(edges))
+    planned, fixed = _told(share)
+    ends = float("inf") if share.until_s is None else share.until_s
+    return SharedWatts(
+        start_s=setup.start_s,
+        room_w=tuple(max(0.0, share.cap_w - fixed) if begin < ends else None for begin, _ in spans),
+        planned_w=tuple(sum(_mean_w(one, *span) for one in planned) for span in spans),
+        claimed_w=tuple(watts_at(level, boards.number, boards.full_w, boards.parked_w) for level in setup.levels),
+        others=planned,
+    )
+
+
+class Others(NamedTuple):
+    """What the other jobs leave, as far as it asks for another plan."""
+
+    room: tuple[float, float | None, float]
+    """Watts of the budget, when it ends, and what of it is drawn whatever is planned."""
+    clash: tuple[tuple[tuple[float, float], ...], ...]
+    """Their plans where these exceed the budget together with this job's; () where they do not."""
+
+
+def others(state: JobState, seen: Inputs) -> Others | None:
+    """None without a budget."""
+    share, boards = seen.site, site_boards.boards(state, seen)
+    if share is None or boards is None:
+        return None
+    planned, fixed = _told(share)
+    room, mine = (share.cap_w, share.until_s, fixed), ahead(state, seen, boards)
+    if mine is None:
+        return Others(room, ())
+    left = share.cap_w - fixed + TOLERANCE_W
+    at_s = sorted({seen.now_s, *(end for one in (mine, *planned) for end, _ in one.planned)})
+    spans = [span for span in itertools.pairwise(at_s) if share.until_s is None or span[0] < share.until_s]
+    over = any(
+        _mean_w(mine, *span) > 0 and sum(_mean_w(one, *span) for one in (mine, *planned)) > left for span in spans
+    )
+    return Others(room, tuple(one.planned for one in planned) if over else ())
+
+
+def matters(before: Others | None, now: Others | None) -> bool:
+    """Whether another plan is called for: not where it is only that nothing clashes any more."""
+    if before is None or now is None:
+        return before is not now
+    return before.room != now.room or bool(now.clash and now.clash != before.clash)
+
+
+def turn_s(state: JobState, seen: Inputs) -> float:
+    """How long after the beginning of a slot this job plans: each in its turn."""
+    others = () if seen.site is None else seen.site.others
+    return TURN_S * sum(claim.job < state.spec.job for claim in others)
+
+
+def _told(share: Share) -> tuple[tuple[Ahead, ...], float]:
+    """What the others have before them, and the watts of those that follow no plan: nobody steers them, a person has
+    boosted them, or they have none."""
+    planned: list[Ahead] = []
+    fixed = 0.0
+    for claim in share.others:
+        if claim.gone or claim.boost_s is not None or claim.ahead is None:
+            fixed += claim.full_w
+        else:
+            planned.append(claim.ahead)
+    return tuple(planned), fixed
+
+
+def _mean_w(one: Ahead, begin_s: float, end_s: float) -> float:
+    """Watts planned over a span, on average."""
+    return sum(watts * seconds for watts, seconds in _parts(one, begin_s, end_s)) / (end_s - begin_s)
+
+
+def _parts(one: Ahead, begin_s: float, end_s: float) -> Iterator[tuple[float, float]]:
+    at = begin_s
+    for until, watts in one.planned:
+        if until > at:
+            yield watts, min(until, end_s) - at
+            at = min(until, end_s)
+        if at >= end_s:
+            return
