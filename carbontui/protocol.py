@@ -173,6 +173,8 @@ class Exit(Struct, frozen=True):
 
     code: int | None
     signal: int | None
+    at: Time | None = None
+    """When, on the job's clock; null where nobody saw it."""
 
 
 class Certificate(Struct, frozen=True):
@@ -334,6 +336,11 @@ class Status(Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
     """One line each: what a person should know (simulated device, lost feed, stale lease, unguarded...)."""
     provenance: dict[str, Provenance] = {}
+
+    @property
+    def ended_at(self) -> Time:
+        """When a job that is over had ended: a replay goes on for hours while its account is closed."""
+        return self.exit.at if self.exit is not None and self.exit.at is not None else self.measured_at
 
 
 # --- what the charts show --------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -17,6 +18,8 @@ class Child:
     age_s: float = 0.0
     code: int | None = None
     signal: int | None = None
+    ended_wall_s: float | None = None
+    """When it ended, by the machine's clock; None where nobody saw it."""
     stopped: bool = False
     unloaded: bool = False
     was: str = "running"
@@ -61,11 +64,12 @@ RESTARTABLE = {
 
 def exited(record: Mapping[str, Any]) -> Child:
     """The child of the keeper's exit record (exit.json)."""
-    code, number = record.get("code"), record.get("signal")
+    code, number, at = record.get("code"), record.get("signal"), record.get("at")
     return Child(
         "exited",
         code=None if code is None else int(code),
         signal=None if number is None else int(number),
+        ended_wall_s=float(at) if isinstance(at, float | int) and math.isfinite(at) else None,
         stopped=bool(record.get("stopped")),
         unloaded=bool(record.get("unloaded")),
         budget=str(record.get("budget") or ""),

@@ -70,7 +70,7 @@ def whole(path: Path, status: protocol.Status, columns: int) -> protocol.History
     """A job that is over, from its first joule to its last status; None where nothing was booked.
 
     Raises HistoryError."""
-    end_s, signal = units.from_iso(status.measured_at), status.intensity.signal if status.intensity else ""
+    end_s, signal = units.from_iso(status.ended_at), status.intensity.signal if status.intensity else ""
     try:
         with journal.read(path) as db:
             first_s = db.execute("select min(t0) from energy").fetchone()[0]

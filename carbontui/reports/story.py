@@ -150,6 +150,8 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     start_s, done_s = float(said["start_s"]), float(said["done_s"])
     first_s = min([row.bin_s for row in rows], default=start_s)
     spans, decisions, plans, worst_gap, end_s = _events(db, start_s, float(units.from_iso(status.measured_at)))
+    if status.state not in protocol.LIVE_STATES and status.exit is not None and status.exit.at is not None:
+        end_s = units.from_iso(status.exit.at)
     cells = _cells(counted, options.pue)
     full_w = said.get("full_wall_w")
     steps, before = _steps(db), int(said.get("earlier") or 0)

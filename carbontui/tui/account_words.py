@@ -123,7 +123,7 @@ def summary(picture: Picture, *, spelt: bool = False) -> list[tuple[str, str]]:
         rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)}{of('avoided_g')}{share}"))
     if status.cost is not None:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
-    ended = picture.now_s
+    ended = units.from_iso(status.ended_at)
     begun = units.from_iso(status.budget.start) if status.budget else ended
     when = words.clock(ended, begun)
     if status.state != "done":

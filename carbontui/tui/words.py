@@ -150,10 +150,10 @@ def age(seconds: float) -> str:
 
 
 def ended_at(status: protocol.Status, now_s: float) -> str:
-    """When a job that is over was last heard of; '' while it lives, and for a replay, whose clock is not ours."""
+    """When a job that is over had ended; '' while it lives, and for a replay, whose clock is not ours."""
     if status.state in protocol.LIVE_STATES or any(p.how == "replay" for p in status.provenance.values()):
         return ""
-    return clock_iso(status.measured_at, now_s)
+    return clock_iso(status.ended_at, now_s)
 
 
 def avoided_share(status: protocol.Status) -> float | None:

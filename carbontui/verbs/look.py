@@ -36,7 +36,7 @@ def line(status: protocol.Status) -> str:
         parts.append(units.fmt_watts(status.power_w))
     if status.state not in protocol.LIVE_STATES and not any(p.how == "replay" for p in status.provenance.values()):
         # a replay's clock is not the wall clock
-        parts.append(f"{units.fmt_clock(units.from_iso(status.measured_at), time.time()):>9}")
+        parts.append(f"{units.fmt_clock(units.from_iso(status.ended_at), time.time()):>9}")
     if status.step:
         parts.append(f"step {status.step:,}" + (f"/{status.steps_total:,}" if status.steps_total else ""))
     parts.append(status.reason.text)

@@ -8,6 +8,11 @@ import pytest
 from house import until
 from recompute import recompute
 
+from carbontui import units
+from carbontui.job import spec, store
+from carbontui.reports import card, figures, forms, prose, story
+from carbontui.tui import account_words, picture
+
 START = "2020-04-23T12:00:00Z"
 FLAT_S = 20.0
 STEP_S = 0.03
@@ -79,7 +84,7 @@ def finished(house):
 
 def test_planned_pauses_are_held_and_the_accounts_are_a_strangers_too(finished):
     directory, status = finished
-    assert status["state"] == "done" and status["exit"] == {"code": 0, "signal": None}
+    assert status["state"] == "done" and (status["exit"]["code"], status["exit"]["signal"]) == (0, None)
     found = recompute(directory / "journal.db", directory.parents[2] / "grid.csv")
     for key in ("energy_wall_kwh", "gco2_g"):
         assert status[key] == pytest.approx(found[key], rel=1e-3)
@@ -96,3 +101,23 @@ def test_planned_pauses_are_held_and_the_accounts_are_a_strangers_too(finished):
     assert status["avoided_g"] > 0 and status["power_w"] is None, "it is over and draws nothing"
     assert {status["provenance"][key]["how"] for key in ("energy_gpu_kwh", "gco2_g")} == {"replay"}
     assert any("SIMULATED" in notice for notice in status["notices"])
+    every_time_of_its_end_is_the_same(directory)
+
+
+def every_time_of_its_end_is_the_same(directory):
+    """A second of this replay lasts 72 minutes: what is told of the end is that of the command, not of our account."""
+    job = store.load(directory)
+    told, last = story.build(job), job.status()
+    replay = spec.load(directory).replay
+    ended_s = replay.start_s + (job.exit["at"] - replay.wall_origin_s) * replay.speed
+    assert units.from_iso(last.exit.at) == pytest.approx(ended_s, abs=1e-2) == told.end_s
+    summary = dict(account_words.summary(picture.offline(last)))["finish"]
+    when = units.fmt_clock(told.end_s, told.start_s)
+    slack = next(figure for figure in figures.figures(told) if figure.label == "elapsed").rests_on.split(", ")[1]
+    assert summary.startswith(f"{when}, {slack}")
+    assert f"ended {when}, after {units.fmt_duration(told.elapsed_s)}" in prose.story_of(told)[0]
+    assert prose.decisions(told)[-1].strip().startswith(when)
+    assert units.fmt_duration(told.elapsed_s) in card.terminal(told)
+    assert units.from_iso(forms.numbers(told)["ended"]) == pytest.approx(told.end_s, abs=1e-3)
+    run = job.whole_run(60)
+    assert units.from_iso(run.watts.start) + 60 * run.watts.step_s == pytest.approx(told.end_s, abs=1)

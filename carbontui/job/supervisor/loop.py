@@ -395,6 +395,8 @@ class Supervisor:
         decision = self.cell.state.decision
         if self._ended_mono is None:
             self._ended_mono = seen.mono_s
-            self.recorder.event("end", state=decision.state, code=seen.child.code, signal=seen.child.signal)
+            ended = seen.child.ended_wall_s
+            at_s = None if ended is None else self.cell.state.clock.at_wall(ended)
+            self.recorder.event("end", at_s, state=decision.state, code=seen.child.code, signal=seen.child.signal)
             say(f"the job is over: {decision.reason.text}")
         return seen.mono_s - self._ended_mono > GONE_GRACE_S

@@ -76,10 +76,11 @@ class Disown:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An event for the journal."""
+    """An event for the journal; `at_s` on the job's clock where it was not just now."""
 
     kind: str
     facts: dict[str, Any] = field(default_factory=dict)
+    at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +313,8 @@ def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]
         found.append(Record("trial", {"name": after.trial, "step": after.progress.step}))
     if _key(new) != _key(before.decision):
         facts = {"state": new.state, "reason": new.reason.code, "text": new.reason.text, "level": new.level}
-        found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}))
+        ended = seen.child.ended_wall_s
+        at_s = after.clock.at_wall(ended) if ended is not None and not after.live else None
+        found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}, at_s))
         found.append(LogLine(f"{new.state}: {new.reason.text}"))
     return tuple(found)

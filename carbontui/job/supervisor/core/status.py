@@ -71,7 +71,7 @@ def status(
         allowances=allowance_rules.on_wire(state),
         intensity=_intensity(state.outlook, seen.now_s),
         forecast_errors=_forecast_errors(state.outlook),
-        exit=_exit(seen),
+        exit=_exit(state, seen),
         certificate=state.plan.view.certificate if state.plan else None,
         notices=notices,
         provenance=_provenance(state, seen, gpus, blind=blind, expected=expected is not None)
@@ -132,10 +132,12 @@ def _forecast_errors(outlook: Outlook | None) -> tuple[protocol.ForecastError, .
     return tuple(protocol.ForecastError(x.lead_h, x.hours, round(x.error, 4), x.naive, x.coverage) for x in found)
 
 
-def _exit(seen: Inputs) -> protocol.Exit | None:
+def _exit(state: JobState, seen: Inputs) -> protocol.Exit | None:
     child = seen.child
-    over = child.state == "exited" and not child.unloaded
-    return protocol.Exit(child.code, child.signal) if over else None
+    if child.state != "exited" or child.unloaded:
+        return None
+    at_s = None if child.ended_wall_s is None else state.clock.at_wall(child.ended_wall_s)
+    return protocol.Exit(child.code, child.signal, None if at_s is None else units.iso(at_s))
 
 
 def _gpu(reading: Reading, parked_w: float | None) -> protocol.Gpu:

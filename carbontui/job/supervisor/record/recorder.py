@@ -30,9 +30,10 @@ class Recorder:
         self.recent: tuple[protocol.Event, ...] = ()
         """The newest words of persons, the oldest first."""
 
-    def event(self, kind: str, **facts: object) -> None:
+    def event(self, kind: str, at_s: float | None = None, /, **facts: object) -> None:
+        """`at_s` on the job's clock, where it was not just now."""
         wall = time.time()
-        at = self._clock.at_wall(wall)
+        at = self._clock.at_wall(wall) if at_s is None else at_s
         self._journal.event(at, wall, kind, **facts)
         if kind in events.PERSONAL and (one := events.told(at, kind, facts)):
             self.recent = (*self.recent, one)[-RECENT:]

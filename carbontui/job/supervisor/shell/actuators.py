@@ -93,8 +93,8 @@ class Actuators:
                 self._agent.watch(boards, own_pids=own_pids, elsewhere=elsewhere)
             case Disown(boards):
                 self.disown(boards)
-            case Record(kind, facts):
-                self._recorder.event(kind, **facts)
+            case Record(kind, facts, at_s):
+                self._recorder.event(kind, at_s, **facts)
             case LogLine(text):
                 self._recorder.say(text)
             case Replan(why):
