@@ -76,9 +76,13 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         found.append(Figure("run-now", f"{units.fmt_grams(run_now)} CO2", "the same work flat out from the start"))
         share = "" if story.kept_share is None else f" ({story.kept_share:.1%})"
         half = story.split.halves.avoided_g if story.split and story.split.halves else None
-        band = "" if half is None or not _worth(half) else f"80 % band ± {units.fmt_grams(half)}; "
+        band = "" if half is None or not _worth(half) else f"80 % band ± {units.fmt_grams(half)}"
         found.append(
-            Figure("avoided", f"{units.fmt_grams(story.avoided_g)} CO2{share}", band + _how(story, "avoided_g"))
+            Figure(
+                "avoided",
+                f"{units.fmt_grams(story.avoided_g)} CO2{share}",
+                "; ".join(filter(None, (band, _how(story, "avoided_g")))),
+            )
         )
     if story.revisions:
         times = {1: "once", 2: "twice"}.get(len(story.revisions), f"{len(story.revisions)} times")
@@ -244,3 +248,19 @@ def _epoch_row(part: EpochPart) -> tuple[str, str, str, str, str, str]:
     loss = "" if part.loss is None else f"{part.loss:.4g}"
     seconds = units.fmt_duration(part.end_s - part.start_s)
     return name, seconds, f"{part.steps:,}", units.fmt_kwh(part.kwh), units.fmt_grams(part.gco2_g), loss
+
+
+def by_day(story: RunStory) -> list[tuple[str, str, str, str, str, str, str]]:
+    """(day, flat out, under caps, standing still, energy, CO2, decisions)."""
+    return [
+        (
+            units.iso(part.at_s + units.local_offset_s(part.at_s))[:10],
+            units.fmt_duration(part.flat_s),
+            units.fmt_duration(part.capped_s),
+            units.fmt_duration(part.still_s),
+            units.fmt_kwh(part.kwh),
+            units.fmt_grams(part.gco2_g),
+            str(part.changes),
+        )
+        for part in story.days
+    ]

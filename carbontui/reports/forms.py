@@ -11,6 +11,7 @@ from typing import Any
 from carbontui import units
 from carbontui.account.split import Split
 from carbontui.reports import figures, page, prose
+from carbontui.reports.days import DayPart
 from carbontui.reports.epochs import GRAM_DIGITS, KWH_DIGITS, EpochPart, rounded
 from carbontui.reports.story import RunStory
 
@@ -27,6 +28,9 @@ def markdown(story: RunStory) -> str:
         lines += ["", "## What each means gave", "", *_table(("means", "CO2", "against"), parts)]
     lines += ["", "## Where it went", "", *_table(("state", "time", "energy", "CO2"), figures.by_state(story))]
     lines += ["", *_table(("device", "energy", "CO2"), figures.by_device(story))]
+    if story.days:
+        of_days = ("day", "flat out", "under caps", "standing still", "energy", "CO2", "decisions")
+        lines += ["", "## Per day", "", *_table(of_days, figures.by_day(story))]
     if story.epochs:
         head = ("epoch", "time", "steps", "energy", "CO2", "last loss")
         lines += ["", "## Per epoch", "", *_table(head, figures.by_epoch(story))]
@@ -78,6 +82,7 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "energy_wall_kwh": round(story.energy_wall_kwh, KWH_DIGITS),
         "gco2_g": _grams(story.gco2_g),
         "avoided_g": _grams(story.avoided_g),
+        "by_day": [_day(part) for part in story.days],
         "revised_g": round(story.revised_g, GRAM_DIGITS),
         "revisions": list(story.revisions),
         "cost": None if story.status.cost is None else asdict_cost(story),
@@ -108,6 +113,18 @@ def _grams(value: float | None) -> float | None:
 def _part(part: Any) -> dict[str, Any]:
     kwh = round(part.kwh, KWH_DIGITS)
     return {"name": part.name, "seconds": round(part.seconds, 3), "kwh": kwh, "gco2_g": _grams(part.gco2_g)}
+
+
+def _day(part: DayPart) -> dict[str, Any]:
+    return {
+        "start": units.iso(part.at_s),
+        "flat_s": round(part.flat_s, 3),
+        "capped_s": round(part.capped_s, 3),
+        "still_s": round(part.still_s, 3),
+        "energy_wall_kwh": part.kwh,
+        "gco2_g": part.gco2_g,
+        "changes": part.changes,
+    }
 
 
 def _epoch(part: EpochPart) -> dict[str, Any]:

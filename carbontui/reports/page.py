@@ -35,6 +35,7 @@ def html(story: RunStory) -> str:
         parts=figures.parts(story),
         by_state=figures.by_state(story),
         by_device=figures.by_device(story),
+        by_day=figures.by_day(story),
         by_epoch=figures.by_epoch(story),
         decisions=[
             (

@@ -17,8 +17,9 @@ from carbontui.account.accounts import BIN_S
 from carbontui.account.split import EnergyBin, Split, StateSpan, intensity_of, split_avoided
 from carbontui.job import journal, spec, store
 from carbontui.job.spec import Options
-from carbontui.reports import epochs
+from carbontui.reports import days, epochs
 from carbontui.reports.curves import Chart, EnergyRow, draw
+from carbontui.reports.days import DayPart
 from carbontui.reports.doubt import GridRow, doubt
 from carbontui.reports.epochs import EpochPart
 
@@ -84,6 +85,8 @@ class RunStory:
     worst_gap: float | None
     chart: Chart
     epochs: tuple[EpochPart, ...] = ()
+    days: tuple[DayPart, ...] = ()
+    """Of a run of more than two days."""
     revisions: tuple[str, ...] = ()
     """What sources of the grid said otherwise after it was booked, in words."""
     revised_g: float = 0.0
@@ -200,6 +203,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             kwh=energy_kwh,
             gco2_g=gco2_g,
         ),
+        days=days.parts(cells, grams_of, spans, decisions, kwh=energy_kwh, gco2_g=gco2_g),
         revisions=tuple(text for text, _ in revisions),
         revised_g=math.fsum(grams for _, grams in revisions),
         version=version,

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import json
+import math
 import re
 import sqlite3
 from dataclasses import replace
@@ -305,3 +306,19 @@ def test_what_each_means_gave_has_a_band_wherever_it_is_told(home, told, job):
     assert typical_days.halves.moved_g > 2 * halves.moved_g and replace(typical_days, halves=halves) == split
     # nothing was timed in the first run: no band is made up
     assert told.split.halves is None and "seen too few times" in page.html(told)
+
+
+def test_a_long_run_is_told_by_day_and_its_decisions_are_folded(home):
+    """Six days: the rows add up to the totals, Markdown and JSON have them, and print leaves the long list out."""
+    job = runs.make(home, name="week.py", job="wxyz23", phases=runs.DAY * 14, every=60)
+    long = story.build(job)
+    assert len(long.days) in (6, 7) and len(long.decisions) > 40
+    assert math.fsum(day.kwh for day in long.days) == pytest.approx(long.energy_wall_kwh, abs=1e-8)
+    assert math.fsum(day.gco2_g for day in long.days) == pytest.approx(long.gco2_g, abs=1e-5)
+    seconds = math.fsum(day.flat_s + day.capped_s + day.still_s for day in long.days)
+    assert seconds == pytest.approx(long.elapsed_s) and sum(day.changes for day in long.days) == len(long.decisions)
+    text = page.html(long)
+    assert "<h2>Per day</h2>" in text and "details { display: none; }" in text
+    assert text.index("<details>") < text.index("unloaded by the plan") < text.index("</details>")
+    assert "## Per day" in forms.markdown(long) and len(forms.numbers(long)["by_day"]) == len(long.days)
+    assert "<details>" not in page.html(story.build(runs.make(home, name="day.py", job="abc234")))
