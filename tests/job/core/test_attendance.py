@@ -8,8 +8,9 @@ from states import NOW_S, inputs, job_state, rank
 
 from carbontui.job.supervisor.core import attendance, commands, control, notices, state, status
 from carbontui.job.supervisor.core.observe import observe
+from carbontui.job.supervisor.core.override import Overrides
 from carbontui.power.messages import Node
-from carbontui.protocol import Cmd, Pids
+from carbontui.protocol import Cmd, Override, Pids
 
 
 def ranks_of(*heard: int, world: int = 4, unheard_s: float = 0.0):
@@ -79,3 +80,33 @@ def test_a_job_that_is_over_misses_nobody():
     made = job_state()
     _, decision = control.decide(made.asked, observe(made, seen))
     assert "silent" not in decision.reason.text
+
+
+def test_where_a_lease_has_ended_the_others_are_held_no_longer_and_the_pause_returns_with_the_wire():
+    paused = replace(job_state(), override=Overrides(Override("pause", None, None, "ada"), 1))
+    both = lambda t, n2_s: inputs(  # noqa: E731
+        NOW_S + 100 + t,
+        ranks=ranks_of(0, 1) if n2_s else ranks_of(0, 1, 2, 3),
+        nodes=(Node("n2", "h1", n2_s, n2_s),),
+    )
+
+    def mode(made, seen):
+        asked, decision = control.decide(made.asked, observe(made, seen))
+        return replace(made, asked=asked, decision=decision), asked.mode, decision
+
+    made, asked, _ = mode(after(paused, both(0, 0.0)), both(0, 0.0))
+    assert asked == "pause"
+    made, asked, _ = mode(after(made, both(10, 10.0)), both(10, 10.0))
+    assert asked == "pause"  # its lease holds there: another agent may be on its way
+    made, asked, decision = mode(after(made, both(16, 16.0)), both(16, 16.0))
+    assert asked == "run" and "the lease of the pause has ended" in decision.reason.text
+    assert "paused by ada" in decision.reason.text and decision.reason.text.endswith("; silent: n2")
+    made, asked, _ = mode(after(made, both(40, 0.0)), both(40, 0.0))
+    assert asked == "pause"
+
+
+def test_one_that_never_came_holds_up_no_pause():
+    seen = inputs(NOW_S + 130, ranks=ranks_of(0, 1, 3))
+    made = after(replace(job_state(), override=Overrides(Override("pause", None, None, "ada"), 1)), inputs(
+        NOW_S + 100, ranks=ranks_of(0, 1, 3)), seen)  # fmt: skip
+    assert control.decide(made.asked, observe(made, seen))[0].mode == "pause"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.power.messages import SILENT_NODE_S
+from carbontui.protocol import LEASE_S
 
 SILENT_RANK_S = 6.0
 """A rank that others promise and that has not been heard for this long is said to be silent; it beats every second."""
@@ -66,6 +67,19 @@ def silent(known: Attendance, seen: Inputs) -> tuple[str, ...]:
         *(f"rank {rank} ({at_node[rank]})" for rank in named),
         *(f"rank{'s' if '-' in run else ''} {run}" for run in _runs(nameless)),
     )
+
+
+def lost(known: Attendance, seen: Inputs) -> bool:
+    """Whether a lease has ended somewhere: a rank that was heard, or a machine of a training that has begun, is silent
+    for longer than one lasts. There the training goes on, and waits in vain for the ranks that are held, at full watts
+    and until its own patience ends. Ranks that leave for an unload are missed by nobody."""
+    if any(rank.state in ("checkpointing", "unloading") for rank in seen.ranks):
+        return False
+    world = max((rank.world for rank in seen.ranks), default=0)
+    ranks = any(
+        rank < world and rank in known.hosts and seen.mono_s - at >= LEASE_S for rank, at in known.last_mono_s.items()
+    )
+    return ranks or (bool(known.hosts) and any(node.quiet_s >= LEASE_S for node in seen.nodes))
 
 
 def _runs(numbers: Iterable[int]) -> list[str]:

@@ -73,6 +73,9 @@ def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
     level, reason = _within_allowance(level, reason, seen)
     wanted = level
     level, reason = site_room.within(level, reason, seen.room, can_cap=seen.can_cap)
+    if seen.lost and level.still and seen.child.state == "running":
+        text = f"trains on, not {reason.text}: where nothing is heard the lease of the pause has ended"
+        level, reason = FULL, protocol.Reason("no_client", text)
     asked = _ask(before, seen, level)
     asked = replace(asked, spent_pause=spent)
     state, reason = _observe(asked, seen, level, reason)

@@ -173,6 +173,8 @@ class Observation:
     """What the machine's power budget leaves to it."""
     silent: tuple[str, ...] = ()
     """Machines and ranks that were promised and are not heard."""
+    lost: bool = False
+    """Some of these are silent for longer than a lease lasts: there the training goes on."""
     stepped: bool = False
     """A training step has been seen."""
     unseen: Cause | None = None

@@ -53,6 +53,7 @@ def observe(state: JobState, seen: Inputs) -> Observation:
         freeze_why=capabilities.freeze_why(state, seen),
         room=site_claim.room(state, seen),
         silent=attendance.silent(state.attendance, seen),
+        lost=attendance.lost(state.attendance, seen),
         stepped=state.progress.step > 0,
         unseen=seen.unseen,
         deaf=finish.why_deaf(seen),
