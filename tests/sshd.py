@@ -14,6 +14,16 @@ SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 WHY_NOT = "" if SSHD and shutil.which("ssh") else "no openssh-server here"
 
 
+def client(folder: Path, servers: dict[str, Sshd]) -> str:
+    """An `ssh` in `folder` that knows these servers by these names; its path."""
+    folder.mkdir()
+    (folder / "config").write_text("".join(server.known_as(name) for name, server in servers.items()))
+    path = folder / "ssh"
+    path.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {folder}/config "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
 class Sshd:
     """A server that knows one key; `ssh` is a client that knows this server as any host name, `near` as well."""
 
@@ -32,19 +42,18 @@ class Sshd:
             "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin yes\nPidFile none\nMaxSessions 50\n"
             "SetEnv " + " ".join(f'{name}="{value}"' for name, value in environment.items()) + "\n"
         )
-        (root / "ssh_config").write_text(
-            f"Host *\n  HostName 127.0.0.1\n  Port {self.port}\n  User {getpass.getuser()}\n"
-            f"  IdentityFile {root}/user\n  IdentitiesOnly yes\n  StrictHostKeyChecking no\n"
-            f"  UserKnownHostsFile {root}/known\n  LogLevel ERROR\n"
-        )
         self.bin = root / "bin"
-        self.bin.mkdir()
-        client = self.bin / "ssh"
-        client.write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {root}/ssh_config "$@"\n')
-        client.chmod(0o755)
-        self.ssh = str(client)
+        self.ssh = client(self.bin, {"*": self})
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
+
+    def known_as(self, name: str) -> str:
+        """Its part of a client's configuration."""
+        return (
+            f"Host {name}\n  HostName 127.0.0.1\n  Port {self.port}\n  User {getpass.getuser()}\n"
+            f"  IdentityFile {self.root}/user\n  IdentitiesOnly yes\n  StrictHostKeyChecking no\n"
+            f"  UserKnownHostsFile {self.root}/known\n  LogLevel ERROR\n"
+        )
 
     def start(self) -> None:
         assert SSHD is not None

@@ -113,6 +113,10 @@ def merged(found: list[tuple[str, Readings]], now_mono_s: float) -> Readings:
             if stale and len(found) > 1:
                 device = structs.replace(device, power_w=None, util=None, why={"power_w": f"nothing read on {name}"})
             devices.append(device)
+    some = any(readings.devices for _, readings in found)
+    bare = [name for name, readings in found if some and readings.mono_s and not (readings.devices or readings.notices)]
+    notices = [notice for readings in known for notice in readings.notices]
+    notices += [f"{name}: no GPU is seen there: only its CPU and memory are counted" for name in bare]
     heard = [readings for readings in known if readings.age_s(now_mono_s) < SILENT_NODE_S]
     newest = max(known, key=lambda readings: readings.mono_s)
     return structs.replace(
@@ -120,7 +124,7 @@ def merged(found: list[tuple[str, Readings]], now_mono_s: float) -> Readings:
         devices=tuple(devices),
         by_process=all(readings.by_process for readings in known),
         host=_hosts([readings.host for readings in heard]),
-        notices=tuple(dict.fromkeys(notice for readings in known for notice in readings.notices)),
+        notices=tuple(dict.fromkeys(notices)),
         absent=tuple(gone for readings in known for gone in readings.absent),
     )
 

@@ -1,4 +1,4 @@
-"""One job on two machines without a scheduler: the other one is an sshd with host name and sockets of its own."""
+"""One job on three machines without a scheduler: each other one is an sshd with host name and sockets of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from house import House, until
-from sshd import WHY_NOT, Sshd
+from sshd import WHY_NOT, Sshd, client
 
 from carbontui import link, protocol
 from carbontui.job import store
@@ -21,14 +21,17 @@ TRAIN = """\
 import os, subprocess, sys, time
 rank = int(os.environ.get("RANK", -1))
 if rank < 0:
-    # as a launcher over ssh does: a rank here, a rank there, with the variables that carbontui has set
+    # as a launcher over ssh does: a rank here and one on each, with the variables that carbontui has set
     passed = [n for n in os.environ if n.startswith("CARBONTUI_") or n in ("PYTHONPATH", "MASTER_PORT")]
     told = [f"{n}={os.environ[n]}" for n in passed]
-    common = ["env", *told, "MASTER_ADDR=127.0.0.1", "WORLD_SIZE=2", "GLOO_SOCKET_IFNAME=lo"]
+    common = ["env", *told, "MASTER_ADDR=127.0.0.1", "WORLD_SIZE=3", "GLOO_SOCKET_IFNAME=lo"]
     line = lambda r: [*common, f"RANK={r}", sys.executable, *sys.argv]
     import shlex
-    far = subprocess.Popen(["ssh", "-T", "far", shlex.join(line(1))], stdin=subprocess.DEVNULL)
-    sys.exit(subprocess.call(line(0)) or far.wait())
+    far = [
+        subprocess.Popen(["ssh", "-T", host, shlex.join(line(r))], stdin=subprocess.DEVNULL)
+        for r, host in ((1, "b"), (2, "c"))
+    ]
+    sys.exit(subprocess.call(line(0)) or max(one.wait() for one in far))
 import torch
 import torch.distributed as dist
 torch.set_num_threads(1)
@@ -59,27 +62,31 @@ def far(tmp_path):
     if WHY_NOT or os.getuid() != 0:
         pytest.skip(WHY_NOT or "namespaces are made as root")
     with tempfile.TemporaryDirectory(prefix="ct-", dir="/var/tmp") as root:
-        (Path(root) / "sshd").mkdir()
-        apart = f'hostname far && mkdir -p {SOCKETS} && mount -t tmpfs tmpfs {SOCKETS} && exec "$@"'
         house = House(Path(root), None)
         told = {name: house.env[name] for name in ("CARBONTUI_HOME", "CARBONTUI_LEASE_DIR")}
-        server = Sshd(Path(root) / "sshd", told, ("unshare", "--mount", "--uts", "sh", "-c", apart, "sh"))
-        house.env["PATH"] = f"{server.bin}:{house.env['PATH']}"
-        yield house, server
-        server.stop()
+        servers = {}
+        for name in ("b", "c"):
+            (Path(root) / name).mkdir()
+            apart = f'hostname {name} && mkdir -p {SOCKETS} && mount -t tmpfs tmpfs {SOCKETS} && exec "$@"'
+            servers[name] = Sshd(Path(root) / name, told, ("unshare", "--mount", "--uts", "sh", "-c", apart, "sh"))
+        client(Path(root) / "bin", servers)
+        house.env["PATH"] = f"{root}/bin:{house.env['PATH']}"
+        yield house, servers
+        for server in servers.values():
+            server.stop()
         house.end()
 
 
 @pytest.mark.timeout(150)
-def test_both_machines_stop_at_one_step_and_a_lost_wire_is_said_and_survived(far):
+def test_all_machines_stop_at_one_step_and_a_lost_wire_is_said_and_ends_the_pause(far):
     pytest.importorskip("torch")
-    house, server = far
+    house, servers = far
     script, marks = house.root / "ranks.py", house.root / "marks"
     script.write_text(TRAIN)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         house.env["MASTER_PORT"] = str(free.getsockname()[1])
-    house.cli("run", "--detach", "--hosts", "far", "--work", "10h", "--", sys.executable, script, marks, check=True)
+    house.cli("run", "--detach", "--hosts", "b,c", "--work", "10h", "--", sys.executable, script, marks, check=True)
     (record,) = (house.home / "jobs").glob("*/job.json")
     job = store.load(record.parent)
 
@@ -93,34 +100,41 @@ def test_both_machines_stop_at_one_step_and_a_lost_wire_is_said_and_survived(far
         return link.ask(job.socket, protocol.Cmd(1, verb, {}), 15.0).text
 
     def steps() -> list[int]:
-        return [len(Path(f"{marks}.{rank}").read_text().split()) for rank in (0, 1)]
+        return [len(Path(f"{marks}.{rank}").read_text().split()) for rank in (0, 1, 2)]
 
-    until(lambda: (s := served()) and s.clients == 2, 90, "both ranks")
+    until(lambda: (s := served()) and s.clients == 3, 90, "all ranks")
     tell("pause")
     until(lambda: served().state == "paused", 15, "the pause")
     held = steps()
-    assert held[0] == held[1] > 0
+    assert held[0] == held[1] == held[2] > 0
+    assert {gpu.node for gpu in served().gpus} <= {"b", "c", served().host}
 
-    # the wire is cut and the machine cannot be reached: said, and what is resumed trains on without it
+    # one wire is cut and its machine cannot be reached: said, and once the lease there has ended all train on
+    server = servers["c"]
+    assert server.process is not None
     agents = [
         int(entry.name)
         for entry in Path("/proc").glob("[0-9]*")
-        if b"carbontui.cluster.node" in _arguments(entry) and str(job.socket).encode() in _arguments(entry)
+        if b"carbontui.cluster.node" in _arguments(entry)
+        and str(job.socket).encode() in _arguments(entry)
+        and (entry / "ns" / "uts").readlink() == Path(f"/proc/{server.process.pid}/ns/uts").readlink()
     ]
-    assert server.process is not None
+    assert agents
     os.kill(server.process.pid, signal.SIGSTOP)  # whoever calls again waits
     try:
         for pid in agents:
             os.kill(pid, signal.SIGKILL)
-        until(lambda: (s := served()) and "silent: far" in s.reason.text, 15, "word of the silent machine")
+        until(lambda: (s := served()) and "silent: c" in s.reason.text, 15, "word of the silent machine")
+        assert steps() == held
+        until(lambda: min(steps()) > max(held) + 5, 40, "steps on all machines")
+        assert "the lease of the pause has ended" in served().reason.text
         tell("resume")
-        until(lambda: min(steps()) > max(held) + 5, 40, "steps on both machines")
     finally:
         os.kill(server.process.pid, signal.SIGCONT)
-    until(lambda: served().clients == 2, 60, "the machine back")
+    until(lambda: served().clients == 3, 60, "the machine back")
     Path(f"{marks}.end").touch()
     until(lambda: store.load(record.parent).exit, 60, "the end")
-    assert steps()[0] == steps()[1]
+    assert len(set(steps())) == 1
 
 
 def _arguments(entry: Path) -> bytes:
@@ -154,5 +168,5 @@ def test_a_machine_without_carbontui_is_said(far, monkeypatch, capsys):
     house, _ = far
     monkeypatch.setenv("PATH", house.env["PATH"])
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    with pytest.raises(Failure, match="far has no carbontui at /no/such/python"):
-        other_machines.nodes("far")
+    with pytest.raises(Failure, match="b has no carbontui at /no/such/python"):
+        other_machines.nodes("b")

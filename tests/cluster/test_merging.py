@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from carbontui.cluster import slurm
 from carbontui.cluster.agents import merged
-from carbontui.power.messages import HostReading, Reading, Readings
+from carbontui.cluster.handle import NodeHandle
+from carbontui.power.messages import HostReading, Reading, Readings, Report, Sample
 
 
 def readings(uuid: str, mono_s: float, **fields) -> Readings:
@@ -34,6 +38,29 @@ def test_watts_of_a_machine_that_tells_nothing_any_more_are_unknown():
 def test_a_machine_that_was_never_read_adds_nothing():
     found = merged([("n1", readings("GPU-a", 100.0)), ("n2", Readings())], 100.0)
     assert [device.node for device in found.devices] == ["n1"]
+
+
+def test_a_node_without_a_gpu_beside_others_that_have_some_is_one_line():
+    bare = Readings(mono_s=100.0, host=HostReading(80.0, source="cpu-load"))
+    found = merged([("n1", readings("GPU-a", 100.0)), ("n2", bare)], 100.0)
+    assert found.notices == ("n2: no GPU is seen there: only its CPU and memory are counted",)
+    assert (found.devices[0].power_w, found.host.cpu_w) == (500.0, 180.0)
+    why = msgspec.structs.replace(bare, notices=("n2: NVML: Driver/library version mismatch",))
+    assert merged([("n1", readings("GPU-a", 100.0)), ("n2", why)], 100.0).notices == why.notices  # said already
+    assert merged([("n1", bare), ("n2", bare)], 100.0).notices == ()  # a job for CPUs
+
+
+@pytest.mark.parametrize("ahead_s", [-90_000.0, 0.0, 90_000.0])
+def test_what_a_node_with_another_clock_reads_is_dated_by_ours(ahead_s):
+    node = NodeHandle("n2", ["true"], {}, path=Path("/nowhere/s"), simulated=False, log=print, job="j")
+    began, wall = time.monotonic(), time.time()
+    mono, of_wall = began + ahead_s, wall + ahead_s
+    sample = Sample(uuid="GPU-b", mono_s=mono - 1.0, wall_s=of_wall - 1.0, energy_uj=5, max_w=700.0)
+    board = Reading(uuid="GPU-b", name="H100", power_w=500.0)
+    node._take(Report(Readings(mono_s=mono, wall_s=of_wall, devices=(board,)), (sample,)))
+    assert node.readings.age_s(time.monotonic()) < 5.0
+    (told,) = node.drain()
+    assert abs(told.wall_s - (wall - 1.0)) < 5.0 and abs(told.mono_s - (began - 1.0)) < 5.0
 
 
 def test_a_batch_script_speaks_for_all_nodes_and_a_task_for_none(tmp_path, monkeypatch):

@@ -47,15 +47,18 @@ dist.destroy_process_group()
 class Several:
     """One sbatch job with a rank on each node of the cluster."""
 
-    def __init__(self, cluster: Cluster, house: House, *options: str) -> None:
+    def __init__(
+        self, cluster: Cluster, house: House, *options: str, script: str = TRAIN, command: str = "", run: str = ""
+    ) -> None:
+        """`script` is written to ranks.py, `command` starts it on each node; `run`: more options of carbontui's."""
         self.cluster, self.house = cluster, house
         self.root = house.root
-        (self.root / "ranks.py").write_text(TRAIN)
+        (self.root / "ranks.py").write_text(script)
         for mark in self.root.glob("marks.*"):
             mark.unlink()
         self.mark = f"CARBONTUI_TEST={self.root}"
-        command = f"{sys.executable} {self.root}/ranks.py {self.root}/marks {free_port()}"
-        line = f"{sys.executable} -m carbontui.cli run --work 10h -- srun --overlap {command}\n"
+        command = command or f"{sys.executable} {self.root}/ranks.py {self.root}/marks {free_port()}"
+        line = f"{sys.executable} -m carbontui.cli run --work 10h {run} -- srun --overlap {command}\n"
         nodes = len(cluster.names)
         env = {**house.env, "CARBONTUI_TEST": str(self.root), "GLOO_SOCKET_IFNAME": "lo"}
         before = set(self._dirs())
