@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import pickle
 
 import pytest
 
@@ -95,6 +96,31 @@ def test_keras_is_left_where_its_data_comes_in_the_same_order_again():
         assert keras_fit.is_exact(TorchEpochIterator(**told)) is (what in exact), what
     own, known = type("Own", (keras.callbacks.Callback,), {}), keras.callbacks.EarlyStopping(monitor="loss")
     assert keras_fit.can_be_kept([known]) and not keras_fit.can_be_kept([known, own()])
+
+
+@needs("keras")
+@pytest.mark.parametrize("kind", ["ReduceLROnPlateau", "EarlyStopping"])
+def test_what_keras_calls_an_improvement_is_the_same_after_coming_back(kind):
+    os.environ["KERAS_BACKEND"] = "torch"
+    import keras
+
+    from carbontui.client.frameworks import keras_fit
+
+    model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
+    model.compile(optimizer="adam", loss="mse")
+
+    def begun():
+        one = getattr(keras.callbacks, kind)(monitor="val_loss", min_delta=1e-2, patience=9)
+        one.set_model(model)
+        one.on_train_begin()
+        return one
+
+    first, later = begun(), begun()
+    first.on_epoch_end(0, {"val_loss": 1.0})
+    vars(later).update(pickle.loads(pickle.dumps(keras_fit._plain(vars(first)))))
+    for one in (first, later):
+        one.on_epoch_end(1, {"val_loss": 0.999})
+    assert first.wait == later.wait == 1
 
 
 @needs("keras")

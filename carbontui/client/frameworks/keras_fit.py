@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import types
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from carbontui.client import api, marker
@@ -139,7 +140,8 @@ def _variables(model: Any) -> List[Any]:
 
 
 def _plain(attributes: Dict[str, Any]) -> Dict[str, Any]:
-    """What a callback remembers: numbers, words and arrays, not the model and its functions."""
+    """What a callback remembers: numbers, words, arrays and which function of Keras it compares with (chosen once, the
+    sign of min_delta with it); not the model and its functions."""
     return {name: value for name, value in attributes.items() if name not in ("params", "_params") and _is_plain(value)}
 
 
@@ -148,4 +150,6 @@ def _is_plain(value: Any) -> bool:
         return all(map(_is_plain, value))
     if isinstance(value, dict):
         return all(map(_is_plain, value.values()))
+    if isinstance(value, types.FunctionType):
+        return value.__module__.startswith("keras.") and value.__qualname__.isidentifier()
     return value is None or isinstance(value, (bool, int, float, str)) or type(value).__module__ == "numpy"
