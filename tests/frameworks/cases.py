@@ -31,6 +31,7 @@ class Case:
 LOOPS = HERE / "loops.py"
 GUESSED = "guessed, with its source, and planned with once a person agrees"
 NOTEBOOK = "the framework cannot: a kernel that its notebook holds does not leave, nor run the cells again"
+ORDER = "the framework cannot: tensorflow draws the order of the data from states that cannot be set"
 TRIAL = "the framework cannot: Optuna starts a trial that was interrupted over"
 
 
@@ -109,6 +110,14 @@ CASES = (
         leave_at=(80, 100),
     ),
     example("Keras on jax", "train_keras.py", "--backend=jax", needs=("keras", "jax"), steps=240, leave_at=(80, 100)),
+    example(
+        "Keras on tensorflow",
+        "train_keras.py",
+        "--backend=tensorflow",
+        needs=("keras", "tensorflow"),
+        steps=240,
+        unload=ORDER,
+    ),
     example("JAX loop", "train_jax.py", needs=("jax",), steps=400, leave_at=(100,)),
     example("XGBoost", "train_xgboost.py", needs=("xgboost",), steps=400, leave_at=(100, 150)),
     example("LightGBM", "train_lightgbm.py", needs=("lightgbm",), steps=400, leave_at=(100, 150)),

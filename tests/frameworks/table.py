@@ -1,8 +1,11 @@
-"""Makes results.md: CARBONTUI_TABLE=DIR pytest tests/frameworks; python tests/frameworks/table.py DIR"""
+"""Makes results.md: CARBONTUI_TABLE=DIR pytest tests/frameworks; python tests/frameworks/table.py DIR
+
+The row of tensorflow, which is not in the extra `frameworks` (1.6 GB): in an environment with `.[test]`, keras and
+tensorflow-cpu, CARBONTUI_TABLE=DIR pytest tests/frameworks/test_frameworks.py -k tensorflow
+"""
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import platform
 import sys
@@ -19,18 +22,6 @@ HEADS = (
     "unload",
     "resume exact",
     "exit code",
-)
-PACKAGES = (
-    "torch",
-    "transformers",
-    "accelerate",
-    "lightning",
-    "keras",
-    "jax",
-    "optuna",
-    "xgboost",
-    "lightgbm",
-    "scikit-learn",
 )
 
 
@@ -59,7 +50,8 @@ def main(folder: Path) -> None:
                 value = f"yes ({notes.index(why) + 1})"
             cells.append({True: "yes", False: "**no**"}.get(value, value))
         lines.append(f"| {row['case']} | " + " | ".join(cells) + " |")
-    made = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    versions = {name: version for row in rows for name, version in row["versions"].items()}
+    made = ", ".join(f"{name} {version}" for name, version in versions.items())
     day = f"{datetime.now(timezone.utc):%Y-%m-%d}"
     text = [
         "# Trainings that others wrote, under carbontui",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -18,7 +19,11 @@ def note(case: Case, row: dict[str, bool | str]) -> None:
     """Kept where CARBONTUI_TABLE says; table.py makes results.md of it."""
     folder = os.environ.get("CARBONTUI_TABLE")
     if folder:
-        (Path(folder) / f"{CASES.index(case):02}.json").write_text(json.dumps({"case": case.name, **row}))
+        # what it is installed as: a table is made of several environments
+        installed = importlib.metadata.packages_distributions()
+        versions = {installed[name][0]: importlib.metadata.version(installed[name][0]) for name in case.needs}
+        told = {"case": case.name, "versions": versions, **row}
+        (Path(folder) / f"{CASES.index(case):02}.json").write_text(json.dumps(told))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
