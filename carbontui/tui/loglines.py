@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
 from itertools import islice
 
 from rich.color import Color
@@ -136,6 +137,8 @@ def _runs(row: list[tuple[str, Style]]) -> LogRow:
 
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault)\b.*|[A-Za-z_][\w.]*: \S.*")
+_TRY_OVER = "carbontui: the try was ended here on purpose"
+"""The keeper's line (`job/keeper/trial.py`): what the command said of its interrupt is above."""
 _ERROR = re.compile(r"\b(?:error|exception|fatal|killed|out of memory)\b", re.IGNORECASE)
 
 
@@ -148,12 +151,18 @@ def speaks_of_error(text: str) -> bool:
     return _TRACEBACK in text or _ERROR.search(text) is not None
 
 
+def after_the_try(told: Sequence[str]) -> int:
+    """The first row after a try before the start that was ended on purpose: its interrupt is no error."""
+    return next((number + 1 for number in reversed(range(len(told))) if _TRY_OVER in told[number]), 0)
+
+
 def last_error(text: str) -> str:
     """What a training said last when it failed: the last line of its last traceback, else the last line that speaks of
     an error; '' where there is none."""
     lines = LogLines(keep=4000)
     lines.feed(text)
     told = [text_of(row) for row in lines.rows(4000)]
+    told = told[after_the_try(told) :]
     starts = [number for number, line in enumerate(told) if _TRACEBACK in line]
     if starts:
         # ranks prefix their lines: what stands before the word stands before every line of the traceback

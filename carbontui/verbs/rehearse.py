@@ -23,14 +23,16 @@ def rehearse(job: str | None, yes: bool, as_json: bool) -> None:
     """Unload and resume the running job once, to see whether it holds: steps, loss, seconds, size of the checkpoint.
 
     Only a job that has come back once is ever unloaded by a plan. Where the resume fails the run begins again, without
-    that checkpoint: at most ten minutes of work are done twice. Exits with 1 where it does not hold.
+    that checkpoint: at most ten minutes of work are done twice. Before the first step it waits for that; Ctrl-C then
+    leaves the job as it is. Exits with 1 where it does not hold.
     """
     found = talk.find(job)
     if not yes and sys.stdin.isatty():
         step = talk.live_status(found).step
-        again = f"its {step} steps are done again where it cannot come back"
-        click.confirm(f"Unload {found.name} ({found.id}) now, and start it again? {again}", abort=True)
-    asked = _answer(found, {})
+        when = "now" if step else "after its first steps"
+        again = f"{f'its {step} steps' if step else 'those'} are done again where it cannot come back"
+        click.confirm(f"Unload {found.name} ({found.id}) {when}, and start it again? {again}", abort=True)
+    asked = _begun(found)
     if not as_json:
         click.echo(asked.text)
     told = ""
@@ -48,10 +50,31 @@ def rehearse(job: str | None, yes: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
+def _begun(found: store.Job) -> protocol.Result:
+    """The answer to the order; where no step has been seen yet it is given again until one has."""
+    told = ""
+    while True:
+        try:
+            return _answer(found, {})
+        except _NoStepYet:
+            status = talk.live_status(found)
+            why = f"waiting for its first step; {status.state}: {status.reason.text}"
+            if why != told:
+                told = why
+                click.echo(f"carbontui: {why}", err=True)
+            time.sleep(POLL_S)
+
+
+class _NoStepYet(Failure):
+    """Refused because no training step has been seen yet."""
+
+
 def _answer(found: store.Job, args: dict[str, bool]) -> protocol.Result:
     answer = talk.ask(found, protocol.Cmd(1, "rehearse", args))
     if not isinstance(answer, protocol.Result):
         raise Failure("the supervisor is of another version and cannot rehearse", 3)
+    if not answer.ok and (answer.data or {}).get("awaits") == "step":
+        raise _NoStepYet(answer.error or "no step yet", answer.exit_code or 1)
     if not answer.ok:
         raise Failure(answer.error or "refused", answer.exit_code or 1)
     return answer

@@ -41,13 +41,15 @@ def follow(directory: Path) -> None:
         time.sleep(POLL_S)
     job = store.load(directory)
     if job is not None and job.exit is not None:
-        for line in tail(job.log):
+        stopped = job.exit.get("stopped")  # by a person: what it said to that is no crash
+        for line in () if stopped else tail(job.log):
             click.echo(line, err=True)
         code = exit_code(job)
         due = time.monotonic() + TOLD_S
         while (store.load(directory) or job).live and time.monotonic() < due:
             time.sleep(POLL_S)  # its name is free once its keeper has left
-        click.echo(f"carbontui: it ended with exit code {code} while it was tried; the job is over", err=True)
+        how = "was stopped" if stopped else f"ended with exit code {code}"
+        click.echo(f"carbontui: it {how} while it was tried; the job is over", err=True)
         sys.exit(code)
     due = time.monotonic() + TOLD_S
     while job is not None and time.monotonic() < due:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from house import Job, until
 
+from carbontui.tui.loglines import last_error
+
 SCRIPT = """\
 import json, os, sys, time
 import carbontui
 path = sys.argv[1]
+while os.path.exists(path + ".held"):
+    time.sleep(0.02)
 told = {name: os.environ.get(f"CARBONTUI_{name}") for name in ("RESUME", "START_STEP", "TRY")}
 state = {"done": 0, "sum": 1}
 if told["RESUME"]:
@@ -100,11 +105,14 @@ def undisturbed(steps):
 
 def test_a_rehearsal_says_whether_an_unload_would_hold(house):
     training = Training(house)
+    training.flag("held")
     job = training.job(training.run("--budget", "1x", check=True))
-    until(lambda: (s := job.served()) and s.step > 50, 30, "steps")
-    held = house.cli("rehearse", job.id, "--json")
-    assert held.returncode == 0, held.stderr
-    verdict = json.loads(held.stdout)
+    command = [*house.prefix, sys.executable, "-m", "carbontui.cli", "rehearse", job.id, "--json"]
+    early = subprocess.Popen(command, env=house.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert "waiting for its first step" in early.stderr.readline()
+    training.path.with_name(f"{training.path.name}.held").unlink()
+    verdict = json.loads(early.communicate(timeout=60)[0])
+    assert early.returncode == 0, verdict
     assert verdict["held"] and verdict["step"] == verdict["resumed_step"] == training.lives(job)[1]["done"]
     assert verdict["loss_after"] < verdict["loss_before"] and verdict["checkpoint_bytes"] > 10
     assert verdict["reload_s"] > 0
@@ -151,6 +159,8 @@ def test_a_try_learns_and_then_the_start_waits(house, saves):
     job = training.job(tried)
     assert training.lives(job)[0]["TRY"] == "1"
     status = job.until_state("unloaded" if saves else "waiting")
+    said = (job.dir / "run.log").read_text()
+    assert ("KeyboardInterrupt" in said) is not saves and not last_error(said), "its end is no crash"
     assert status["reason"]["code"] in ("plan", "plan_wait"), status["reason"]
     assert len(training.lives(job)) == 1, "the start for good is the plan's"
     house.cli("boost", job.id, check=True)

@@ -17,6 +17,7 @@ from msgspec import structs
 from carbontui import protocol
 from carbontui.grid.best_start import best_start
 from carbontui.grid.types import Outlook
+from carbontui.job.keeper.trial import TRY_OVER
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.glyphs import ASCII, BLOCKS, Glyphs
 from carbontui.tui.job_list import JobList, ListedJob
@@ -78,6 +79,7 @@ def test_marks_stay_with_their_jobs_and_what_is_hidden_is_not_meant() -> None:
         ("Traceback (most recent call last):\n  x\nKeyError\n", "KeyError"),
         ("slurmstepd: error: Detected 1 oom_kill event\nbye\n", "slurmstepd: error: Detected 1 oom_kill event"),
         ("step 1\nstep 2\n", ""),
+        (TRACE + f"carbontui: {TRY_OVER}\nslurmstepd: error: killed\n", "slurmstepd: error: killed"),
         ("Traceback (most recent call last):\n", ""),
         (
             "Traceback (most recent call last):\n \x1b[31mValueError: \x1b]0;x\x07no\x1b[0m\nValueError: b\n",

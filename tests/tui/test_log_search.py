@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from carbontui.job.keeper.trial import TRY_OVER
 from carbontui.tui.loglines import text_of
 from carbontui.tui.screens.log import LogPage, LogScreen
 
@@ -42,6 +43,16 @@ async def test_a_word_is_found_back_and_forth_through_the_whole_file(stage: Any)
         assert "RuntimeError: first" in s.app.clipboard
         await s.pilot.press("G")
         await s.until(lambda: "line 11999" in s.text())
+
+
+async def test_the_interrupt_of_a_try_is_not_the_first_error(stage: Any) -> None:
+    async with stage() as s:
+        tried = [*LINES[40:42], f"carbontui: {TRY_OVER}", "step 1", "ValueError: real error", "step 2"]
+        s.fake.log = "".join(f"{line}\n" for line in tried).encode()
+        await s.pilot.press("l")
+        await s.until(lambda: isinstance(s.app.screen, LogScreen) and "step 2" in s.text())
+        await s.pilot.press("exclamation_mark")
+        await s.until(lambda: pointed(s) == "ValueError: real error")
 
 
 async def test_what_is_not_there_is_said_and_a_letter_of_the_question_is_no_key(stage: Any) -> None:

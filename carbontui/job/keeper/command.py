@@ -57,6 +57,18 @@ def start(
         os.close(output)
 
 
+def say(path: str, text: str) -> None:
+    """A line of ours below the command's output; nothing where it cannot be written."""
+    with contextlib.suppress(OSError):
+        output = os.open(path, os.O_RDWR | os.O_APPEND)
+        try:
+            size = os.fstat(output).st_size
+            begun = size > 0 and os.pread(output, 1, size - 1) != b"\n"
+            os.write(output, b"\n" * begun + f"carbontui: {text}\n".encode())
+        finally:
+            os.close(output)
+
+
 def _open_log(path: str, log: Callable[[str], None]) -> int:
     """run.log; nowhere when it cannot be opened (its folder is gone, no inode is left): training matters more."""
     try:

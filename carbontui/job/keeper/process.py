@@ -40,7 +40,7 @@ from carbontui.job.keeper.messages import (
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.keeper.stop_order import StopOrder
 from carbontui.job.keeper.supervisor_handle import SupervisorHandle
-from carbontui.job.keeper.trial import TRY_MOST_S, Trial
+from carbontui.job.keeper.trial import TRY_MOST_S, TRY_OVER, Trial
 
 ALONE_S = 60.0
 """Without a supervisor's word for this long a held child (not yet started, or unloaded) is started."""
@@ -171,8 +171,7 @@ class Keeper:
             # a shell goes first; what it ran in the background ignores INT and would train on, stopped or not
             self.leader_code = code
             return
-        self.child = None
-        self.child_start = None
+        self.child = self.child_start = None
         earlier = partial(resuming.earlier, self.marker, self.resumed)
         if not self.stopped_by_person and (again := self.trial.begins_again(code, earlier)):
             self.wait_again(None, again, unloaded=not self.trial.anew)
@@ -193,6 +192,7 @@ class Keeper:
             self.publish()
             return
         if not self.stopped_by_person and self.trial.waits_again():
+            command.say(self.spec["log"], TRY_OVER)
             self.wait_again(time.time() + FIRST_HOLD_S, "the try is over")
             return
         self.unloaded = marker is not None

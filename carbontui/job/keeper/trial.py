@@ -13,6 +13,8 @@ from carbontui.job.keeper.messages import FallBack, Retry
 
 TRY_MOST_S = 300.0
 """The supervisor ends a try; without one it ends by itself after this."""
+TRY_OVER = "the try was ended here on purpose, by an interrupt; the start for good comes later"
+"""Said in the command's output: what it answers to an interrupt looks like a crash. `tui/loglines.py` knows it."""
 
 
 class Trial:

@@ -14,7 +14,7 @@ from carbontui.tui import keys
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.key_order import answered
-from carbontui.tui.loglines import ROW_MAX, LogLines, LogRow, speaks_of_error, text_of
+from carbontui.tui.loglines import ROW_MAX, LogLines, LogRow, after_the_try, speaks_of_error, text_of
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 from carbontui.tui.widgets.key_line import KeyLine
 
@@ -254,7 +254,8 @@ class LogScreen(Screen[None]):
             head, newline, rest = answer.text.partition("\n")
             lines.feed((rest if newline else head) if answer.offset > 0 else answer.text)
             rows = lines.rows(20_000)
-            order = range(len(rows)) if way > 0 else range(len(rows) - 1, -1, -1)
+            tried = after_the_try([text_of(row) for row in rows]) if fits is speaks_of_error else 0
+            order = range(tried, len(rows)) if way > 0 else range(len(rows) - 1, -1, -1)
             number = next((n for n in order if fits(text_of(rows[n]))), None)
             if number is not None:
                 self._take(answer)

@@ -174,7 +174,8 @@ def _rehearse(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tupl
         text = unloading.words(known) if known.rehearsing else known.verdict or "never unloaded yet"
         return state, Reply(protocol.Result(cmd.id, True, text=text, data=data))
     if why := unload_rules.refusal(state, seen):
-        return state, _no(cmd, why, 1)
+        awaits = {"awaits": "step"} if why == unload_rules.NO_STEP_YET else None
+        return state, Reply(protocol.Result(cmd.id, False, error=why, exit_code=1, data=awaits))
     new = replace(state, unloading=unload_rules.begun(by, seen))
     done: tuple[Effect, ...] = (
         Record("rehearse", {"by": by}),

@@ -14,6 +14,7 @@ from carbontui.job.supervisor.core.observation import Inputs, Rank
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.core.unloading import Phase, Unloading, words
 
+NO_STEP_YET = "no training step has been seen yet"
 REPEAT_MOST_S = 600.0
 """A rehearsal whose resume fails begins again: at most this much work is done twice."""
 ARM_S = 10.0
@@ -34,7 +35,7 @@ def refusal(state: JobState, seen: Inputs) -> str:
     if known.rehearsing:
         return f"{known.by} rehearses it already ({words(known)})"
     if leader is None:
-        return "no training step has been seen yet"
+        return NO_STEP_YET
     if not leader.can_unload:
         return "it has no checkpoint function: carbontui.on_checkpoint(save); see docs/frameworks.md"
     if state.override.current is not None:
