@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
-import selectors
 import shlex
 import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from carbontui import protocol, units
+from carbontui import foreign, protocol, units
 
 CHUNK_B = 65536
 ANSWER_S = 20.0
@@ -149,7 +146,7 @@ class SshHost:
     def _run(self, words: list[str], *, ask: bool) -> str:
         try:
             # who is asked for a password may take their time
-            done = _answer(self._command(words, ask=ask), None if ask else ANSWER_S)
+            done = foreign.answer(self._command(words, ask=ask), within_s=None if ask else ANSWER_S, most_b=ANSWER_B)
         except FileNotFoundError:
             raise SshError(f"{self._ssh} is not installed here") from None
         except subprocess.TimeoutExpired:
@@ -214,32 +211,6 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
         while data := await source.read(CHUNK_B):
             target.write(data)
             await target.drain()
-
-
-def _answer(command: list[str], within_s: float | None) -> subprocess.CompletedProcess[bytes]:
-    """What a command says, to a bound: the far end is not ours. Raises TimeoutExpired, OverflowError or OSError."""
-    due = None if within_s is None else time.monotonic() + within_s
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    with process, selectors.DefaultSelector() as waiting:
-        said = [bytearray(), bytearray()]
-        for stream, text in zip((process.stdout, process.stderr), said, strict=True):
-            assert stream is not None
-            waiting.register(stream, selectors.EVENT_READ, text)
-        try:
-            while waiting.get_map():
-                ready = waiting.select(None if due is None else max(0.0, due - time.monotonic()))
-                if not ready:
-                    raise subprocess.TimeoutExpired(command, within_s or 0.0)
-                for key, _ in ready:
-                    key.data.extend(piece := os.read(key.fd, CHUNK_B))
-                    if not piece:
-                        waiting.unregister(key.fileobj)
-                    if len(key.data) > ANSWER_B:
-                        raise OverflowError
-        except BaseException:
-            process.kill()
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, *map(bytes, said))
 
 
 def _last_line(said: bytes) -> str:

@@ -12,7 +12,18 @@ import carbontui
 
 ROOT = Path(carbontui.__file__).parent
 
-ANYONE = {"config", "isolation", "line", "local_socket", "openmetrics", "paths", "proc", "units", "untrusted"}
+ANYONE = {
+    "config",
+    "foreign",
+    "isolation",
+    "line",
+    "local_socket",
+    "openmetrics",
+    "paths",
+    "proc",
+    "units",
+    "untrusted",
+}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 ROOMS = {
     "start": {"cli"},
@@ -42,6 +53,7 @@ ROOMS = {
     "proc": set(),
     "isolation": set(),
     "local_socket": {"paths"},
+    "foreign": set(),
     "units": set(),
     "untrusted": set(),
     "line": set(),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import os
 import re
+import secrets
 import time
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -16,11 +16,12 @@ from carbontui.cluster import slurm
 
 MARK = "carbontui:"
 """Begins the comment of a job that carbontui submitted."""
-SEPARATOR = "\x1f"
 COLUMNS = ("%i", "%T", "%u", "%D", "%C", "%b", "%S", "%e", "%l", "%Q", "%r", "%N", "%j", "%k")
 RUNS = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
 OUT = ("down", "drain", "fail", "maint", "unknown", "power")
 DAY_S = 86400.0
+WATTS_MOST = 1e9
+"""More than any cluster draws."""
 
 
 class JobNote(NamedTuple):
@@ -74,28 +75,30 @@ class ClusterSize(NamedTuple):
 
 def queue() -> list[QueuedJob]:
     """Everything that waits or runs, each task of an array by itself. Raises SlurmError."""
+    # names and comments are their owners' to write: nobody can guess what separates this answer's fields and rows
+    mark = secrets.token_hex(8)
     told = slurm.ask(
         *("squeue", "--noheader", "--array", "--all", "--states=PENDING,RUNNING,COMPLETING,SUSPENDED,CONFIGURING"),
-        f"--format={SEPARATOR.join(COLUMNS)}",
+        f"--format={mark}:{f'{mark},'.join(COLUMNS)}",
         # a time without a zone could not be read on another machine
         environment={**os.environ, "SLURM_TIME_FORMAT": "%s"},
     )
-    return rows(told)
+    return rows(told, mark)
 
 
-def rows(told: str) -> list[QueuedJob]:
-    """squeue's answer; a line that is none of it (a name with a line break in it) is left out."""
+def rows(told: str, mark: str) -> list[QueuedJob]:
+    """squeue's answer: `mark` and ':' begin a row, `mark` and ',' separate its fields. No name or comment, whatever
+    letters and line breaks are in it, can pass for another job's row."""
     found = []
-    for line in told.splitlines():
-        fields = line.split(SEPARATOR)
-        if len(fields) < len(COLUMNS):
+    for row in told.split(f"{mark}:")[1:]:
+        fields = row.removesuffix("\n").split(f"{mark},")
+        if len(fields) != len(COLUMNS):
             continue
-        comment = SEPARATOR.join(fields[len(COLUMNS) - 1 :])
         nodes = _whole(fields[3])
         found.append(
             QueuedJob(
-                id=fields[0],
-                state=fields[1],
+                id=units.printable(fields[0]),
+                state=units.printable(fields[1]),
                 user=units.printable(fields[2]),
                 nodes=nodes,
                 cpus=_whole(fields[4]),
@@ -107,7 +110,7 @@ def rows(told: str) -> list[QueuedJob]:
                 reason=units.printable(fields[10]),
                 node_list=units.printable(fields[11]),
                 name=units.printable(fields[12]),
-                asked=asked(comment),
+                asked=asked(fields[13]),
             )
         )
     return found
@@ -123,20 +126,20 @@ def asked(comment: str) -> JobNote | None:
         work, watts, deadline = noted.get("work_s"), noted.get("watts"), noted.get("deadline")
         chain = noted.get("chain")
         found = JobNote(
-            work_s=None if work is None else _above_zero(work),
+            work_s=None if work is None else _above_zero(work, units.LONGEST_S),
             deadline_s=None if deadline is None else units.from_iso(str(deadline)),
-            watts=None if watts is None else _above_zero(watts),
+            watts=None if watts is None else _above_zero(watts, WATTS_MOST),
             chain=None if chain is None else str(chain),
         )
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return JobNote(fault=f"its comment cannot be read: {units.printable(comment)[:80]}")
     return found
 
 
-def _above_zero(value: object) -> float:
+def _above_zero(value: object, most: float) -> float:
     number = float(value)  # type: ignore[arg-type]  # whatever is no number is refused here
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{value!r} is not above zero")
+    if not 0 < number <= most:
+        raise ValueError(f"{value!r} is none that a job can have")
     return number
 
 
@@ -151,10 +154,10 @@ class NodeState(NamedTuple):
 
 def nodes() -> list[NodeState]:
     """All nodes of the cluster. Raises SlurmError."""
-    told = slurm.ask("sinfo", "--noheader", "--Node", f"--format=%N{SEPARATOR}%T{SEPARATOR}%c{SEPARATOR}%G")
+    told = slurm.ask("sinfo", "--noheader", "--Node", "--format=%N\x1f%T\x1f%c\x1f%G")
     found = {}
     for line in told.splitlines():
-        fields = line.split(SEPARATOR)
+        fields = [units.printable(field) for field in line.split("\x1f")]
         if len(fields) == 4:
             # a node is listed once per partition
             found[fields[0]] = NodeState(fields[0], fields[1], _whole(fields[2]), gpus_of(fields[3]))
@@ -172,7 +175,7 @@ def gpus_of(gres: str) -> int:
     """GPUs named by 'gres:gpu:a100:4', 'gpu:4(S:0-1)', 'gres/gpu=2', ...; 0 of anything else."""
     count = 0
     for part in gres.split(","):
-        found = re.match(r"(?:gres[:/])?gpu(?::[^:=(]*[^\d:=(][^:=(]*)?(?:[:=](\d+))?(?:\(|$)", part.strip())
+        found = re.match(r"(?:gres[:/])?gpu(?::[^:=(]*[^\d:=(][^:=(]*)?(?:[:=](\d{1,9}))?(?:\(|$)", part.strip())
         if found:
             count += int(found[1] or 1)
     return count
@@ -181,7 +184,7 @@ def gpus_of(gres: str) -> int:
 @functools.lru_cache(maxsize=1024)
 def limit_s(text: str) -> float | None:
     """'2-03:00:00', '3:00:00', '30:00', '30' as seconds; None of no limit."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
+    found = re.fullmatch(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})", text.strip())
     if not found:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
@@ -201,9 +204,9 @@ def _local(at_s: float) -> str:
 
 def _whole(text: str) -> int:
     """A count; '2K' and '1-4' as Slurm writes them."""
-    found = re.match(r"\s*(\d+)", text)
+    found = re.match(r"\s*(\d{1,15})", text)
     return int(found[1]) if found else 0
 
 
 def _time(text: str) -> float | None:
-    return float(text) if text.strip().isdigit() else None
+    return float(text) if re.fullmatch(r"\s*[0-9]{1,11}\s*", text) else None

@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
+from carbontui import foreign, units
+
 ASK_S = 20.0
+ANSWER_B = 64 * 2**20
+"""Of one answer; a queue of 200,000 jobs is less."""
 KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF"})
 """Of Slurm's variables: every other one is an option for an srun that is started under it."""
 
@@ -18,39 +22,36 @@ def ask(*command: str, environment: Mapping[str, str] | None = None) -> str:
     """The standard output of a command of Slurm. Raises SlurmError."""
     done = _run(command, environment=environment)
     if done.returncode:
-        said = " ".join(done.stderr.split())[:300] or f"ended with {done.returncode}"
-        raise SlurmError(f"{command[0]}: {said}")
-    return done.stdout
+        said = " ".join(_text(done.stderr).split())[:300] or f"ended with {done.returncode}"
+        raise SlurmError(f"{command[0]}: {units.printable(said)}")
+    return _text(done.stdout)
 
 
 def orders(lines: Iterable[str]) -> list[str]:
     """Give scontrol many orders at once; what it said of those that it refused. Raises SlurmError where none can have
     been carried out."""
-    done = _run(("scontrol",), stdin="".join(f"{line}\n" for line in lines))
-    refused = [" ".join(line.split()) for line in done.stderr.splitlines() if line.strip()]
+    done = _run(("scontrol",), stdin="".join(f"{line}\n" for line in lines).encode())
+    refused = [units.printable(" ".join(line.split())) for line in _text(done.stderr).splitlines() if line.strip()]
     if any("contact slurm controller" in line or "authentication" in line.lower() for line in refused):
         raise SlurmError(f"scontrol: {refused[0][:300]}")
     return refused
 
 
 def _run(
-    command: Sequence[str], *, environment: Mapping[str, str] | None = None, stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
+    command: Sequence[str], *, environment: Mapping[str, str] | None = None, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(
-            command,
-            env=environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=ASK_S,
-            check=False,
-        )
+        return foreign.answer(command, within_s=ASK_S, most_b=ANSWER_B, stdin=stdin, environment=environment)
     except FileNotFoundError:
         raise SlurmError(f"{command[0]}: not found; this needs a machine with Slurm's commands") from None
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        raise SlurmError(f"{command[0]}: no answer within {ASK_S:.0f} s") from None
+    except (OSError, OverflowError) as error:
         raise SlurmError(f"{command[0]}: {error}") from None
+
+
+def _text(said: bytes) -> str:
+    return said.decode(errors="replace")
 
 
 def in_step(environment: Mapping[str, str]) -> bool:

@@ -63,6 +63,14 @@ _WITHIN = "delete from grid where signal=? and start>? and start<?"
 _DISOWN = "delete from energy where device=?"
 _STATE = "insert or replace into state values (?,?)"
 
+ENERGY_SOUND = (
+    "t0 between 0 and 1e11 and t1 between t0 and t0 + 1e5 and joules between -1e12 and 1e12 and typeof(device) = 'text'"
+)
+AT_SOUND = "at between 0 and 1e11"
+GRID_SOUND = "start between 0 and 1e11 and dur between 0 and 4e7 and value between -1e6 and 1e6"
+"""What a row is that counts: whatever else stands in a file, nobody walks through a million years of five minutes for
+it. SQLite sorts text and blobs behind all numbers, so they are none."""
+
 LOCAL_FILESYSTEMS = {"ext4", "ext3", "ext2", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs", "ramfs"}
 
 
@@ -186,7 +194,7 @@ class Journal:
 
     def energy_rows(self) -> list[tuple[float, float, float, str]]:
         """(t0, t1, joules, state) of every row written so far."""
-        return self._select("select t0, t1, joules, state from energy")
+        return self._select(f"select t0, t1, joules, state from energy where {ENERGY_SOUND}")
 
     def disown(self, device: str) -> list[tuple[float, float, str, str]] | None:
         """Take back every energy row of a device that turned out not to be the job's: (t0, joules, how, state) of
@@ -226,7 +234,7 @@ class Journal:
 
     def grid_rows(self) -> list[tuple[float, float, float, str, str, str]]:
         """(start, dur, value, kind, signal, source) of every row written so far."""
-        return self._select("select start, dur, value, kind, signal, source from grid")
+        return self._select(f"select start, dur, value, kind, signal, source from grid where {GRID_SOUND}")
 
     def _select(self, query: str, *values: Any) -> list[Any]:
         """Rows of the file; of one that turns out to be damaged, those of the new one."""
@@ -277,6 +285,13 @@ class Journal:
 def _damaged(error: Exception) -> bool:
     """Whether SQLite says so: the texts of SQLITE_NOTADB and SQLITE_CORRUPT, whose codes Python 3.10 does not tell."""
     return "not a database" in str(error) or "malformed" in str(error)
+
+
+def why_not(error: Exception) -> str:
+    """Why a journal cannot be read, with the repair where there is one."""
+    if "locked" in str(error):
+        return "another program holds a lock on it (fuser -v names it): close that and repeat"
+    return f"it cannot be read ({error})"
 
 
 def _readable(db: sqlite3.Connection, table: str) -> Iterator[Sequence[Any]]:

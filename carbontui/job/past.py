@@ -18,6 +18,8 @@ from carbontui import protocol, units, untrusted
 from carbontui.job import journal
 from carbontui.job.journal import ROLLUP_S, Rollup
 
+UNUSABLE = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
+"""What comes of rows that no supervisor has written."""
 SHORT_S = 6 * 3600.0
 """A span up to this is read row by row: some 2,000 rows a board."""
 TOUCHED_S = 1e-6
@@ -62,7 +64,7 @@ def read(
                 )
                 watts = _from_sums(db, edges, sorted(map(tuple, bins)))
             return Past(tuple(watts), _levels(db, edges)), rollup
-    except (sqlite3.Error, OSError, ValueError) as error:
+    except (sqlite3.Error, OSError, *UNUSABLE) as error:
         raise _unreadable(path, error) from error
 
 
@@ -73,8 +75,11 @@ def whole(path: Path, status: protocol.Status, columns: int) -> protocol.History
     end_s, signal = units.from_iso(status.ended_at), status.intensity.signal if status.intensity else ""
     try:
         with journal.read(path) as db:
-            first_s = db.execute("select min(t0) from energy").fetchone()[0]
-            rows = db.execute("select start, dur, value from grid where signal = ? order by start", (signal,))
+            first_s = db.execute(f"select min(t0) from energy where {journal.ENERGY_SOUND}").fetchone()[0]
+            rows = db.execute(
+                f"select start, dur, value from grid where signal = ? and {journal.GRID_SOUND} order by start",
+                (signal,),
+            )
             grid = [tuple(row) for row in rows]
     except (sqlite3.Error, OSError) as error:
         raise _unreadable(path, error) from error
@@ -93,7 +98,7 @@ def whole(path: Path, status: protocol.Status, columns: int) -> protocol.History
 
 
 def _unreadable(path: Path, error: Exception) -> HistoryError:
-    return HistoryError(f"the past cannot be shown, {path.name} cannot be read: {error}")
+    return HistoryError(f"the past cannot be shown, {path.name}: {journal.why_not(error)}")
 
 
 def _has_sums(db: sqlite3.Connection) -> bool:

@@ -145,4 +145,7 @@ def load(directory: Path) -> Options:
         found = json.loads((directory / "spec.json").read_bytes())
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return msgspec.convert(found, Options)
+    options = msgspec.convert(found, Options)
+    if not options.socket or not options.name.isprintable():
+        raise ValueError("it names no socket, or no name that can be shown")
+    return options

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from carbontui import units
 from carbontui.account.accounts import BIN_S
 from carbontui.account.split import EnergyBin
+from carbontui.job import journal
 
 KWH_DIGITS, GRAM_DIGITS = 9, 6
 """As `status --json` rounds them."""
@@ -32,11 +33,11 @@ class EpochPart(NamedTuple):
 def begins(db: sqlite3.Connection) -> list[tuple[float, int, int]]:
     """(at, number, steps done) of every epoch that was begun; one that was begun again counts from its last time."""
     found: dict[int, tuple[float, int, int]] = {}
-    for at, text in db.execute("select at, data from event where kind='epoch' order by rowid"):
+    for at, text in db.execute(f"select at, data from event where kind='epoch' and {journal.AT_SOUND} order by rowid"):
         try:
             facts: dict[str, Any] = json.loads(text)
             number, step = int(facts["number"]), int(facts["step"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
         # a run that resumes from an older checkpoint does its later epochs again
         found = {known: entry for known, entry in found.items() if known < number}

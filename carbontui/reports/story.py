@@ -137,7 +137,9 @@ def build(job: store.Job, *, status: protocol.Status | None = None, version: str
     except FileNotFoundError:
         raise NoStory(f"job {job.id} has no journal yet") from None
     except sqlite3.DatabaseError as error:
-        raise NoStory(f"job {job.id}: journal.db cannot be read ({error})") from None
+        raise NoStory(f"job {job.id}: journal.db: {journal.why_not(error)}") from None
+    except (ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise NoStory(f"job {job.id}: journal.db holds what no job can have ({error!s:.120})") from None
 
 
 def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, version: str) -> RunStory:
@@ -215,7 +217,7 @@ def _energy(db: sqlite3.Connection) -> list[EnergyRow]:
     """Sums per bin, device, state and how; a row of the journal never crosses a bin. In the order of the rows."""
     query = (
         f"select cast(t0 / {BIN_S:.0f} as integer) * {BIN_S}, device, state, how, sum(joules), sum(t1 - t0)"
-        " from energy group by 1, 2, 3, 4"
+        f" from energy where {journal.ENERGY_SOUND} group by 1, 2, 3, 4"
     )
     return [EnergyRow(*row) for row in db.execute(query)]
 
@@ -229,7 +231,10 @@ def _cells(rows: list[EnergyRow], pue: float) -> list[EnergyBin]:
 
 
 def _grid(db: sqlite3.Connection) -> list[GridRow]:
-    rows = db.execute("select start, dur, value, kind, source from grid where signal != 'price' order by start")
+    rows = db.execute(
+        "select start, dur, value, kind, source from grid"
+        f" where signal != 'price' and {journal.GRID_SOUND} order by start"
+    )
     return [GridRow(start, dur, value, kind, source.split("; ahead:")[0]) for start, dur, value, kind, source in rows]
 
 
@@ -259,7 +264,7 @@ def _events(
     plans, worst = 0, None
     state, since, last = "starting", start_s, start_s
     over = False
-    for at, kind, text in db.execute("select at, kind, data from event order by rowid"):
+    for at, kind, text in db.execute(f"select at, kind, data from event where {journal.AT_SOUND} order by rowid"):
         try:
             facts = json.loads(text)
         except ValueError:
@@ -317,7 +322,7 @@ def _steps(db: sqlite3.Connection) -> list[tuple[float, float, float | None]]:
     wanted = [*range(1, last, every), last] if last else []
     found: list[tuple[float, float, float | None]] = []
     for index in wanted:
-        row = db.execute("select at, step, loss from steps where rowid=?", (index,)).fetchone()
+        row = db.execute(f"select at, step, loss from steps where rowid=? and {journal.AT_SOUND}", (index,)).fetchone()
         if row is not None:
             found.append((row[0], float(row[1]), row[2]))
     return found

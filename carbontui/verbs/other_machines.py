@@ -6,11 +6,12 @@ import socket
 import subprocess
 import sys
 
-from carbontui import ssh, units
+from carbontui import foreign, ssh, units
 from carbontui.job import spec as job_spec
 from carbontui.verbs.failure import Failure
 
 ANSWER_S = 20.0
+ANSWER_B = 2**20
 
 
 def nodes(text: str) -> job_spec.Nodes:
@@ -39,11 +40,13 @@ def _check(name: str) -> None:
     """Whether an agent can be started there. Raises Failure."""
     command = [*ssh.begins_there(name), f"{sys.executable} -c 'import carbontui.cluster.node'"]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S, check=False)
+        done = foreign.answer(command, within_s=ANSWER_S, most_b=ANSWER_B)
     except FileNotFoundError:
         raise Failure("--hosts: ssh is not installed here", 1) from None
     except subprocess.TimeoutExpired:
         raise Failure(f"--hosts: {name} has not answered for {ANSWER_S:.0f} s", 1) from None
+    except OverflowError:
+        raise Failure(f"--hosts: {name} answers without an end", 1) from None
     if done.returncode == 255:
         said = units.printable(" ".join(done.stderr.decode(errors="replace").split()))[:200]
         raise Failure(f"--hosts: {name}: {said or 'ssh cannot reach it without a password'}", 1)

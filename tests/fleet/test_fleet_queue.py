@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from carbontui.cluster import queue as slurm_queue
-from carbontui.cluster.queue import SEPARATOR, ClusterSize
+from carbontui.cluster.queue import ClusterSize
 from carbontui.fleet import caps
 from carbontui.fleet import queue as fleet_queue
 from carbontui.fleet.placing import planned
 from carbontui.fleet.queue import Assumed
 
+MARK = "0123456789abcdef"
 NOW = 1_800_000_000.0
 ASSUMED = Assumed(gpu_w=400.0, node_w=100.0)
 MACHINE = ClusterSize(nodes=4, cpus=128, gpus=16)
@@ -30,11 +31,11 @@ def row(job: str, state: str = "PENDING", gres: str = "gres:gpu:4", told: str | 
         "limit": "8:00:00", "priority": "100", "reason": "BeginTime", "nodelist": "", "name": "train",
         "comment": comment() if told is None else told,
     }  # fmt: skip
-    return SEPARATOR.join((fields | more).values())
+    return f"{MARK}:" + f"{MARK},".join((fields | more).values())
 
 
 def made(rows: list[str], intensity=None, cap_w: float = 20_000.0, slots: int = 96):
-    jobs = slurm_queue.rows("\n".join(rows))
+    jobs = slurm_queue.rows("\n".join(rows), MARK)
     mean = intensity or [400.0] * 20 + [100.0] * 20 + [400.0] * (slots - 40)
     return fleet_queue.problem(jobs, MACHINE, mean, [cap_w] * slots, ASSUMED, start_s=NOW)
 
@@ -114,7 +115,7 @@ def test_a_comment_edited_by_hand_is_one_line_and_the_job_is_left_as_it_is(told)
 
 
 def test_lines_that_are_none_and_names_with_escapes_do_no_harm():
-    jobs = slurm_queue.rows("garbage\n" + row("1", name="a\x1b[31mred") + "\nslurm_load_jobs error\n")
+    jobs = slurm_queue.rows("garbage\n" + row("1", name="a\x1b[31mred") + "\nslurm_load_jobs error\n", MARK)
     assert [job.id for job in jobs] == ["1"] and "\x1b" not in jobs[0].name
 
 

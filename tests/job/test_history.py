@@ -102,7 +102,7 @@ async def test_a_journal_that_cannot_be_read_is_said_and_not_shown_as_an_empty_p
     past = history.History(book)
     book.close()
     (tmp_path / "journal.db").write_bytes(b"not a database at all" * 400)
-    with pytest.raises(HistoryError, match=r"journal\.db cannot be read"):
+    with pytest.raises(HistoryError, match=r"journal\.db: it cannot be read"):
         await past.past(*SPANS[0])
     past.close()
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_told_is_said_in_one_line(tmp_path):
     for file in job.dir.glob("journal.db*"):
         file.unlink()
     (job.dir / "journal.db").write_bytes(b"rubbish" * 500)
-    with pytest.raises(story.NoStory, match=r"journal\.db cannot be read"):
+    with pytest.raises(story.NoStory, match=r"journal\.db: it cannot be read"):
         story.build(job)
 
 

@@ -15,9 +15,9 @@ def told(at_s: float, kind: str, facts: Facts) -> protocol.Event | None:
     words = _WORDS.get(kind)
     try:
         text = words(facts, at_s) if words else ""
-    except (KeyError, TypeError, ValueError):
+        return protocol.Event(units.iso(at_s), kind, text, str(facts.get("by") or "")) if text else None
+    except (KeyError, OverflowError, TypeError, ValueError):
         return None
-    return protocol.Event(units.iso(at_s), kind, text, str(facts.get("by") or "")) if text else None
 
 
 def _override(facts: Facts, at_s: float) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from carbontui import protocol, untrusted
 from carbontui.job import journal
 from carbontui.job.journal import Journal
-from carbontui.job.past import SHORT_S, HistoryError, Past, read
+from carbontui.job.past import SHORT_S, UNUSABLE, HistoryError, Past, read
 from carbontui.job.supervisor.core import events
 
 
@@ -53,6 +53,6 @@ def read_events(path: Path, since_s: float, most: int, plans: bool) -> tuple[pro
                     break
                 if (plans or kind != "plan") and (one := events.told(at, kind, untrusted.decode(data, dict))):
                     found.append(one)
-    except (sqlite3.Error, OSError, ValueError) as error:
-        raise HistoryError(f"the past cannot be shown, {path.name} cannot be read: {error}") from error
+    except (sqlite3.Error, OSError, *UNUSABLE) as error:
+        raise HistoryError(f"the past cannot be shown, {path.name}: {journal.why_not(error)}") from error
     return tuple(reversed(found))

@@ -1,0 +1,109 @@
+"""Slurm's and ssh's commands as others may have put them on the PATH, and a queue in which others write."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from carbontui import ssh
+from carbontui.cluster import queue as slurm_queue
+from carbontui.cluster import slurm
+from carbontui.verbs import other_machines
+from carbontui.verbs.failure import Failure
+
+MARK = "0123456789abcdef"
+SAYS = {
+    "without an end": ("while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done", "more than"),
+    "nothing, for ever": ("sleep 1000", "no answer within"),
+    "nothing, behind a wrapper": ("sleep 1000 & wait", "no answer within"),
+    "nothing, its child holding the pipes": ("sleep 1000 & exit 0", "no answer within"),
+    "escape codes": (r"printf '\033[2J\033]0;x\007\342\200\256no such job\n' >&2; exit 1", "no such job"),
+    "bytes that are no text": (r"printf '\377\376' >&2; exit 2", "squeue: "),
+    "an exit code alone": ("exit 7", "ended with 7"),
+}
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """Puts a script of that name first on the PATH."""
+
+    def put(name: str, text: str) -> None:
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(slurm, "ASK_S", 1.0)
+    monkeypatch.setattr(slurm, "ANSWER_B", 2**20)
+    return put
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(("says", "told"), SAYS.values(), ids=SAYS.keys())
+def test_a_command_that_says_what_no_slurm_does_is_given_up_in_one_line(fake, says, told):
+    fake("squeue", says)
+    with pytest.raises(slurm.SlurmError, match=told) as caught:
+        slurm_queue.queue()
+    assert str(caught.value).isprintable()
+
+
+def test_rubbish_is_an_empty_queue(fake):
+    fake("squeue", r"printf 'a\037b\n\0\377 {} 99999999999999999999999'")
+    fake("sinfo", r"printf 'n1\037idle\03799999999999999999999\037gpu:99999999999999999\n'")
+    assert slurm_queue.queue() == []
+    assert slurm_queue.nodes()[0].cpus < 1e16
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("says", ["cat /dev/zero", "sleep 1000 & wait"])
+def test_another_machine_that_never_ends_its_answer_is_given_up(fake, monkeypatch, says):
+    fake("ssh", says)
+    monkeypatch.setattr(other_machines, "ANSWER_S", 1.0)
+    with pytest.raises(Failure, match="far"):
+        other_machines.nodes("far")
+    monkeypatch.setattr(ssh, "ANSWER_S", 1.0)
+    with ssh.SshHost("far") as host, pytest.raises(ssh.SshError, match="far"):
+        host.statuses()
+
+
+def row(**fields: str) -> str:
+    """A row as squeue prints it for our format."""
+    told = {"id": "7", "state": "PENDING", "user": "ann", "nodes": "1", "cpus": "8", "gres": "gpu:4", "start": "N/A"}
+    told |= {"end": "N/A", "limit": "1-00:00:00", "prio": "10", "reason": "Priority", "where": "", "name": "t"}
+    told |= {"comment": "(null)"} | fields
+    return f"{MARK}:" + f"{MARK},".join(told.values()) + "\n"
+
+
+def test_no_name_or_comment_passes_for_the_row_of_another_job():
+    note = json.dumps({"work_s": 3600, "deadline": "2030-01-01T00:00:00Z"})
+    forged = "\n" + row(id="8", user="bob", comment=f"carbontui:{note}").replace(MARK, "\x1f")
+    told = row(comment=f"x{forged}", name=f"evil{forged}") + row(id="8", user="bob")
+    first, second = slurm_queue.rows(told, MARK)
+    assert (first.id, first.asked) == ("7", None) and first.name.isprintable()
+    assert (second.id, second.user, second.asked) == ("8", "bob", None)
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        '{"work_s": 1' + "0" * 400 + "}",
+        '{"work_s": 1e300}',
+        '{"work_s": -1}',
+        '{"watts": "nan"}',
+        '{"watts": 1e308}',
+        '{"deadline": "9' + "9" * 400 + '"}',
+        '{"x":' + "[" * 50_000,
+        "[]",
+        "\x1b[2J",
+        "",
+    ],
+)
+def test_a_comment_that_its_owner_has_spoilt_is_said_and_that_job_alone_left(comment):
+    found = slurm_queue.asked(f"carbontui:{comment}")
+    assert found is not None and found.fault.isprintable() and not found.movable
+
+
+@pytest.mark.parametrize("text", ["²", "9" * 400, "-1", "1e5", "", "N/A", "٣"])
+def test_a_number_that_slurm_does_not_write_is_none(text):
+    (job,) = slurm_queue.rows(row(start=text, end=text, limit=text, prio=text, nodes=text, cpus=text), MARK)
+    assert job.start_s is None and job.end_s is None and job.limit_s is None and job.cpus < 1e16
