@@ -1,9 +1,11 @@
 """How much is done and left, in reference-speed seconds."""
 
+import socket
 from dataclasses import replace
 
 import msgspec
 import pytest
+from states import rank
 
 from carbontui.job.supervisor.core.progress import (
     Progress,
@@ -15,6 +17,7 @@ from carbontui.job.supervisor.core.progress import (
     saw_step,
     to_kept,
 )
+from carbontui.job.supervisor.shell.sensors import alive
 
 
 def run(progress, seconds, rate, *, reference=True, speed=1.0):
@@ -221,3 +224,11 @@ def test_the_same_work_flat_out_is_what_the_steps_say_whatever_a_person_had_gues
         progress = ran(saw_step(progress, second, 0, None), 1.0, 1.0, 1.0, reference=True)
     assert progress.total_s == 8 * 3600.0, "budgets are multiples of the person's word"
     assert progress.whole_s == pytest.approx(4 * 3600.0)
+
+
+@pytest.mark.parametrize(
+    "kept", ["", "x", "host 1", "host one two", f"{socket.gethostname()} {'9' * 5000} 1", "\udcff 1 2"]
+)
+def test_a_kept_process_that_is_none_counts_as_gone(kept):
+    newcomer = rank(process="host 7 8")
+    assert alive([kept], (newcomer,)) == frozenset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Iterable
@@ -161,5 +162,7 @@ def alive(processes: Iterable[str], ranks: tuple[Rank, ...]) -> frozenset[str]:
 
 
 def _runs_here(process: str) -> bool:
-    host, pid, started = process.rsplit(" ", 2)
-    return host == socket.gethostname() and proc.same_process(int(pid), int(started))
+    named = re.fullmatch(r"(.*) ([0-9]{1,10}) ([0-9]{1,18})", process)  # a predecessor may have kept anything
+    if named is None or named[1] != socket.gethostname():
+        return False
+    return proc.same_process(int(named[2]), int(named[3]))
