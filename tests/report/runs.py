@@ -86,6 +86,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     journal.keep("learned", {"parked_w": parked, "rest_parked_w": [CPU_W, 9]})
     journal.close()
     p = protocol.Provenance
+    metered = ", ".join(f"{share:.0%} {how}" for how, share in totals.shares.items())
     status = protocol.Status(
         job=job, name=name, host="box", measured_at=units.iso(at), state="done",
         reason=protocol.Reason("exited", "the command ended with exit code 0"), step=steps, steps_total=steps,
@@ -95,7 +96,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
         gco2_g=round(totals.gco2_g, 6), cost=totals.cost,
         avoided_g=None if totals.avoided_g is None else round(totals.avoided_g, 6),
         intensity=protocol.Intensity(round(grams(at), 2), "average_direct", "DE"), exit=protocol.Exit(0, None),
-        provenance={"energy_wall_kwh": p("measured", "93% counter, 7% model"), "gco2_g": p("measured", "a grid")},
+        provenance={"energy_wall_kwh": p("measured", metered), "gco2_g": p("measured", "a grid")},
     )  # fmt: skip
     (folder / "snapshot.json").write_bytes(msgspec.json.encode(status))
     (folder / "exit.json").write_text(json.dumps({"code": 0, "signal": None}))
