@@ -338,6 +338,11 @@ class Status(Struct, frozen=True, kw_only=True):
     provenance: dict[str, Provenance] = {}
 
     @property
+    def replayed(self) -> bool:
+        """Whether its clock is a replay's. A grid that was recorded for a job of now makes none of it."""
+        return any(found.how == "replay" for field, found in self.provenance.items() if field != "intensity")
+
+    @property
     def ended_at(self) -> Time:
         """When a job that is over had ended: a replay goes on for hours while its account is closed."""
         return self.exit.at if self.exit is not None and self.exit.at is not None else self.measured_at

@@ -28,6 +28,8 @@ class EpochPart(NamedTuple):
     kwh: float
     gco2_g: float | None
     loss: float | None
+    last: int | None = None
+    """The last epoch in it, where some began too soon after another to be told apart."""
 
 
 def begins(db: sqlite3.Connection) -> list[tuple[float, int, int]]:
@@ -61,7 +63,7 @@ def parts(
     if not marks:
         return ()
     edges: list[tuple[float, int | None, int]] = [(start_s, None, 0), *marks]
-    sums = _sums([at for at, _, _ in edges[1:]], cells, grams_of, start_s)
+    sums = _sums([at for at, _, _ in edges[1:]], cells, grams_of, start_s, end_s)
     energy = [0.0, *[round(min(value, kwh), KWH_DIGITS) for value, _ in sums], round(kwh, KWH_DIGITS)]
     total_g = None if gco2_g is None else round(gco2_g, GRAM_DIGITS)
     grams = [0.0, *[round(min(value, gco2_g or 0.0), GRAM_DIGITS) for _, value in sums], total_g or 0.0]
@@ -71,16 +73,22 @@ def parts(
         last = next((loss for when, _, loss in reversed(losses) if when <= until and loss is not None), None)
         emitted = None if total_g is None else round(grams[index + 1] - grams[index], GRAM_DIGITS)
         used = round(energy[index + 1] - energy[index], KWH_DIGITS)
-        part = EpochPart(number, at, max(at, until), max(0, done - step), used, emitted, last)
+        following = marks[index][1] if index < len(marks) else None
+        through = None if number is None or following is None or following <= number + 1 else following - 1
+        part = EpochPart(number, at, max(at, until), max(0, done - step), used, emitted, last, through)
         if number is not None or used > 0 or part.end_s > part.start_s:
             found.append(part)
     return tuple(found)
 
 
 def _sums(
-    times: Sequence[float], cells: Sequence[EnergyBin], grams_of: Callable[[float], float] | None, start_s: float
+    times: Sequence[float],
+    cells: Sequence[EnergyBin],
+    grams_of: Callable[[float], float] | None,
+    start_s: float,
+    end_s: float,
 ) -> list[tuple[float, float]]:
-    """(kWh, grams) from the run's start to each of the rising `times`."""
+    """(kWh, grams) from the run's start to each of the rising `times`; bins end with the run."""
     joules: dict[float, float] = {}
     for cell in cells:
         joules[cell.bin_s] = joules.get(cell.bin_s, 0.0) + cell.joules
@@ -96,7 +104,9 @@ def _sums(
         if index < len(bins) and bins[index][0] < at:
             begin, amount = bins[index]
             first = max(begin, start_s)
-            share_kwh = units.joules_to_kwh(amount) * min(1.0, max(0.0, (at - first) / (begin + BIN_S - first)))
+            share_kwh = units.joules_to_kwh(amount) * min(
+                1.0, max(0.0, (at - first) / max(1e-9, min(begin + BIN_S, end_s) - first))
+            )
         more_g = share_kwh * (grams_of(bins[index][0]) if grams_of and share_kwh else 0.0)
         found.append((kwh + share_kwh, grams + more_g))
     return found

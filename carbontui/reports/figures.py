@@ -104,7 +104,10 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
 
 def _how(story: RunStory, field: str) -> str:
     known = story.status.provenance.get(field)
-    return f"{known.how}: {known.source}" if known else ""
+    if known is None:
+        return ""
+    # what was expected of hours that have passed is no part of their account
+    return f"{known.how}: {known.source.split('; ahead:')[0] if story.over else known.source}"
 
 
 def _budget(story: RunStory) -> str:
@@ -199,7 +202,9 @@ def _device(name: str, boards: dict[str, str]) -> str:
 
 
 def shares(found: tuple[tuple[str, float], ...], names: dict[str, str]) -> str:
-    """'97% energy counters of the devices, 3% a model of the host'."""
+    """'97% energy counters of the devices, 3% a model of the host'; where it is all one, that alone."""
+    if len(found) == 1:
+        return names.get(found[0][0], found[0][0])
     return ", ".join(f"{share:.0%} {names.get(name, name)}" for name, share in found) or "nothing yet"
 
 
@@ -245,6 +250,7 @@ def by_epoch(story: RunStory) -> list[tuple[str, str, str, str, str, str]]:
 
 def _epoch_row(part: EpochPart) -> tuple[str, str, str, str, str, str]:
     name = "before the first" if part.number is None else str(part.number)
+    name += "" if part.last is None else f" to {part.last}"
     loss = "" if part.loss is None else f"{part.loss:.4g}"
     seconds = units.fmt_duration(part.end_s - part.start_s)
     return name, seconds, f"{part.steps:,}", units.fmt_kwh(part.kwh), units.fmt_grams(part.gco2_g), loss
@@ -264,3 +270,12 @@ def by_day(story: RunStory) -> list[tuple[str, str, str, str, str, str, str]]:
         )
         for part in story.days
     ]
+
+
+def accuracy(story: RunStory) -> str:
+    """What scales all figures of the run alike."""
+    if story.energy_gpu_kwh:
+        return "Sensors of accelerators are good to about 5 %, which scales all of these figures alike."
+    if dict(story.how).get("model", 0.0) > 0.5:
+        return "A model of CPU and memory is no measurement; its error scales all of these figures alike."
+    return "The counters of the processor are a model of its maker; their error scales all of these figures alike."

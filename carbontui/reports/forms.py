@@ -130,6 +130,7 @@ def _day(part: DayPart) -> dict[str, Any]:
 def _epoch(part: EpochPart) -> dict[str, Any]:
     return {
         "epoch": part.number,
+        "last_epoch": part.last if part.last is not None else part.number,
         "start": units.iso(part.start_s),
         "end": units.iso(part.end_s),
         "steps": part.steps,

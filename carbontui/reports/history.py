@@ -43,7 +43,7 @@ NOT_REAL = "(replays and simulations)"
 
 
 def _name(status: protocol.Status, day: str, by: By) -> str:
-    if any(found.how in ("replay", "simulated") for found in status.provenance.values()):
+    if status.replayed or any(found.how == "simulated" for found in status.provenance.values()):
         return NOT_REAL
     if by == "month":
         return day[:7]

@@ -70,10 +70,7 @@ def basis(story: RunStory) -> list[tuple[str, str]]:
         ("PUE, host", f"{story.options.pue:g}, {units.fmt_watts(story.options.host_w)} beside the metered devices"),
         ("plans", f"{story.plans} made{gap}"),
         ("bands (±)", _bands(story)),
-        (
-            "accuracy",
-            "sensors of accelerators are good to about 5 %; that scales energy, CO2 and what was avoided alike",
-        ),
+        ("accuracy", figures.accuracy(story)),
     ]
 
 

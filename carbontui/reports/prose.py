@@ -102,9 +102,10 @@ def _where_from(story: RunStory) -> str:
     if story.unmetered:
         return ""
     metered = figures.shares(story.how, figures.HOW_WORDS)
+    verb = "estimated" if dict(story.how).get("model", 0.0) > 0.5 else "metered"
     grid = figures.shares(story.grid_kinds, figures.KIND_WORDS)
     source = f" ({'; '.join(story.sources)})" if story.sources else ""
-    return f"Energy was metered by {metered}; intensity was {grid}{source}."
+    return f"Energy was {verb} by {metered}; intensity was {grid}{source}."
 
 
 def decisions(story: RunStory) -> list[str]:
@@ -128,10 +129,12 @@ def methods(story: RunStory) -> str:
         return f"Energy was not measured: {units.NOT_METERED}."
     pue = f", times a PUE of {story.options.pue:g}" if story.options.pue != 1.0 else ", without cooling (PUE 1)"
     host = f", with {story.options.host_w:g} W for the rest of the host" if story.options.host_w else ""
+    modelled = dict(story.how).get("model", 0.0) > 0.5
+    of = "accelerators, CPU and memory" if story.energy_gpu_kwh else "CPU and memory"
     text = (
-        f"Energy was measured with carbontui {story.version} by {figures.shares(story.how, figures.HOW_WORDS)} for"
-        f" accelerators, CPU and memory{host}{pue}: {units.fmt_kwh(story.energy_wall_kwh)} over"
-        f" {units.fmt_duration(story.elapsed_s)}."
+        f"Energy was {'estimated' if modelled else 'measured'} with carbontui {story.version} by"
+        f" {figures.shares(story.how, figures.HOW_WORDS)} for {of}{host}{pue}: {units.fmt_kwh(story.energy_wall_kwh)}"
+        f" over {units.fmt_duration(story.elapsed_s)}."
     )
     if story.gco2_g is None:
         return text
@@ -148,7 +151,7 @@ def methods(story: RunStory) -> str:
             " pause at the measured full power on the same realised intensities:"
             f" {units.fmt_grams(story.avoided_g)} CO2. Energy drawn while paused, switching and reloading is included."
         )
-    return text + " Sensors of accelerators are good to about 5 %, which scales all of these figures alike."
+    return f"{text} {figures.accuracy(story)}"
 
 
 def _count(number: int, what: str) -> str:

@@ -116,8 +116,10 @@ class RunStory:
 
     @property
     def kept_share(self) -> float | None:
-        """Avoided, of what run-now would have emitted."""
+        """Avoided, of what run-now would have emitted; None where nothing worth a share was."""
         if self.avoided_g is None or self.gco2_g is None or self.avoided_g + self.gco2_g <= 0:
+            return None
+        if abs(self.avoided_g) < units.LEAST_G:
             return None
         return self.avoided_g / (self.avoided_g + self.gco2_g)
 

@@ -151,7 +151,7 @@ def age(seconds: float) -> str:
 
 def ended_at(status: protocol.Status, now_s: float) -> str:
     """When a job that is over had ended; '' while it lives, and for a replay, whose clock is not ours."""
-    if status.state in protocol.LIVE_STATES or any(p.how == "replay" for p in status.provenance.values()):
+    if status.state in protocol.LIVE_STATES or status.replayed:
         return ""
     return clock_iso(status.ended_at, now_s)
 

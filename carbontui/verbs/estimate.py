@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from carbontui import link, paths, protocol
 from carbontui.job import launch, store
@@ -75,7 +76,7 @@ def estimate(
             "writes meanwhile stays. Start it?",
             abort=True,
         )
-    status = _tried(options)
+    status = _tried(_claimed(options))
     if as_json:
         click.echo(talk.as_json(status))
     else:
@@ -104,18 +105,17 @@ def _options(
     cwd = run_values.current_directory()
     try:
         launch.executable(command)
-        job, directory, title = run.claim("", ("", f"estimate-{run_values.job_name(command)}.py"))
     except launch.LaunchError as error:
         raise Failure(str(error), 2) from None
     return job_spec.Options(
-        job=job,
-        name=title.removesuffix(".py"),
-        dir=str(directory),
+        job="",
+        name=f"estimate-{run_values.job_name(command).removesuffix('.py')}.py",
+        dir="",
         argv=command,
         cwd=cwd,
-        log=str(directory / "run.log"),
-        socket=str(paths.socket_path(job)),
-        created_s=time.time(),
+        log="",
+        socket="",
+        created_s=0.0,
         by=link.whoami(),
         zone=key,
         zone_why=zone_why,
@@ -130,6 +130,23 @@ def _options(
         pue=settings.pue,
         cap=False,
         spool=False,
+    )
+
+
+def _claimed(options: job_spec.Options) -> job_spec.Options:
+    """The same with a job's id and directory: not before it was agreed to, for a directory is a job that is listed."""
+    try:
+        job, directory, title = run.claim("", ("", options.name))
+    except launch.LaunchError as error:
+        raise Failure(str(error), 2) from None
+    return msgspec.structs.replace(
+        options,
+        job=job,
+        name=title,
+        dir=str(directory),
+        log=str(directory / "run.log"),
+        socket=str(paths.socket_path(job)),
+        created_s=time.time(),
     )
 
 

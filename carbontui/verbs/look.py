@@ -34,7 +34,7 @@ def line(status: protocol.Status) -> str:
     parts = [f"{status.job}  {set_cell_size(status.name, 20)} {status.state:<10}"]
     if status.power_w is not None and status.state in protocol.LIVE_STATES:
         parts.append(units.fmt_watts(status.power_w))
-    if status.state not in protocol.LIVE_STATES and not any(p.how == "replay" for p in status.provenance.values()):
+    if status.state not in protocol.LIVE_STATES and not status.replayed:
         # a replay's clock is not the wall clock
         parts.append(f"{units.fmt_clock(units.from_iso(status.ended_at), time.time()):>9}")
     if status.step:
@@ -102,7 +102,10 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
 
 def _how(status: protocol.Status, field: str) -> str:
     found = status.provenance.get(field)
-    return f"  [{found.how}: {found.source}]" if found else ""
+    if found is None:
+        return ""
+    source = found.source if status.state in protocol.LIVE_STATES else found.source.split("; ahead:")[0]
+    return f"  [{found.how}: {source}]"
 
 
 def warn_stale() -> None:

@@ -19,7 +19,7 @@ from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
 from carbontui.export import codecarbon, sacct
 from carbontui.job.journal import Journal
-from carbontui.reports import against, card, charts, figures, forms, history, page, prose, story
+from carbontui.reports import against, card, charts, epochs, figures, forms, history, page, prose, story
 from carbontui.verbs import foreground, look
 
 
@@ -322,3 +322,30 @@ def test_a_long_run_is_told_by_day_and_its_decisions_are_folded(home):
     assert text.index("<details>") < text.index("unloaded by the plan") < text.index("</details>")
     assert "## Per day" in forms.markdown(long) and len(forms.numbers(long)["by_day"]) == len(long.days)
     assert "<details>" not in page.html(story.build(runs.make(home, name="day.py", job="abc234")))
+
+
+def test_a_short_run_gives_its_last_epoch_no_more_than_its_time(home):
+    """Two minutes of a bin of five: the bin's energy was drawn while the run lasted."""
+    short = story.build(runs.make(home, name="short.py", job="def567", phases=(("running", 120, 700.0, 1.0),),
+                                  epoch_steps=40))  # fmt: skip
+    used = [part.kwh for part in short.epochs]
+    assert max(used) == pytest.approx(min(used), rel=0.05) and len(used) == 6
+
+
+def test_epochs_that_were_not_heard_of_one_by_one_are_told_together():
+    marks = [(0.0, 0, 0), (10.0, 2, 20), (20.0, 3, 30)]
+    known = {"start_s": 0.0, "end_s": 30.0, "steps": 40, "kwh": 0.0, "gco2_g": None}
+    found = epochs.parts(marks, [], None, [], **known)
+    assert [(part.number, part.last) for part in found] == [(0, 1), (2, None), (3, None)]
+
+
+def test_a_job_of_now_on_a_recorded_grid_is_no_replay(told):
+    recorded = structs.replace(
+        told.status, provenance=told.status.provenance | {"intensity": protocol.Provenance("replay", "recorded: g.csv")}
+    )
+    (group,) = history.totals([(recorded, "2026-06-21")], "month")
+    assert group.name == "2026-06"
+    assert not prose.methods(told).startswith("Energy was estimated")
+    modelled = replace(told, how=(("model", 1.0),), energy_gpu_kwh=0.0, avoided_g=0.001)
+    assert "was estimated" in prose.methods(modelled) and "is no measurement" in prose.methods(modelled)
+    assert "%" not in next(one.value for one in figures.figures(modelled) if one.label == "avoided")

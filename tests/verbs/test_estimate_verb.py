@@ -28,5 +28,6 @@ def test_a_trial_tells_time_and_energy_and_the_script_knows_that_it_is_one(house
 def test_nobody_is_started_unasked_and_what_shows_no_step_says_why(house):
     refused = house.cli("estimate", "--", sys.executable, "-c", "print(1)")
     assert refused.returncode == 2 and "--yes" in refused.stderr
+    assert not list((house.home / "jobs").glob("*")), "a directory is a job that is listed as lost"
     silent = house.cli("estimate", "--yes", "--", sys.executable, "-c", "import time; time.sleep(1)")
     assert silent.returncode == 3 and "no estimate" in silent.stderr and "Traceback" not in silent.stderr
