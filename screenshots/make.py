@@ -59,15 +59,20 @@ async def draw(name: str, folder: Path) -> None:
 
 def photograph(picture: Path) -> None:
     """The PNG of an SVG, at its own size."""
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
     size = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', picture.read_text())
-    if chromium is None or size is None:
+    if size is not None:
+        width, height = (round(float(number)) for number in size.groups())
+        chromium(picture, f"--window-size={width},{height}", f"--screenshot={picture.with_suffix('.png')}")
+
+
+def chromium(shown: Path, *flags: str) -> None:
+    """Chromium without a window on a local file; nothing where it is not installed."""
+    command = shutil.which("chromium") or shutil.which("google-chrome")
+    if command is None:
         return
-    width, height = (round(float(number)) for number in size.groups())
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={width},{height}"]
-    shot = f"--screenshot={picture.with_suffix('.png')}"
-    subprocess.run([chromium, *flags, shot, picture.resolve().as_uri()], check=True, capture_output=True, timeout=120)
-    print(picture.with_suffix(".png"))
+    plain = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    subprocess.run([command, *plain, *flags, shown.resolve().as_uri()], check=True, capture_output=True, timeout=120)
+    print(flags[-1].partition("=")[2])
 
 
 async def main(folder: Path) -> None:

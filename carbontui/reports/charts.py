@@ -27,6 +27,8 @@ STRIP = {
 """Fill and hatch of each state."""
 CROWDED, COLUMNS = 120, 75
 """More states than this are drawn as their shares of so many equal times."""
+VISIBLE = 2.0
+"""A box narrower than this is a line."""
 HATCHES = (
     '<defs><pattern id="h-pause" width="7" height="7" patternUnits="userSpaceOnUse">'
     '<path d="M0 7L7 0" stroke="#8a6d1d" stroke-width="1"/></pattern>'
@@ -56,7 +58,10 @@ def timeline(story: RunStory) -> str:
         _shares(story, times, bottom, low) if crowded else _strip(story, times, bottom),
         times.axis(low, [top[0], low]),
     ]
-    return _svg(low + (46.0 if crowded else 24.0), "Power, carbon intensity and state over time", body)
+    seen = [state for state in STRIP if any(span.state == state for span in story.spans)]
+    if unnamed := seen if crowded else [state for state in seen if _unnamed(story, times, state)]:
+        body.append(_legend(unnamed, low + 25))
+    return _svg(low + (46.0 if unnamed else 24.0), "Power, carbon intensity and state over time", body)
 
 
 def cumulated(story: RunStory) -> str:
@@ -225,13 +230,12 @@ def _apart(heights: list[float]) -> list[float]:
 
 
 def _shares(story: RunStory, times: _Times, top: float, bottom: float) -> str:
-    """The share of each state in equal times, stacked, with a legend below: hours of a month have no width."""
+    """The share of each state in equal times, stacked: hours of a month have no width."""
     found, length = [HATCHES], (times.end_s - times.start_s) / COLUMNS
-    states = [state for state in STRIP if any(span.state == state for span in story.spans)]
     for column in range(COLUMNS):
         since = times.start_s + column * length
         left, right, y = times.x(since), times.x(since + length), bottom
-        for state in states:
+        for state in STRIP:
             inside = (
                 min(span.end_s, since + length) - max(span.start_s, since)
                 for span in story.spans
@@ -241,14 +245,34 @@ def _shares(story: RunStory, times: _Times, top: float, bottom: float) -> str:
             y -= height
             if height > 0.05:
                 found += _box(state, left, y, right - left, height)
-    left = LEFT
-    for state in states:
-        words = STATE_WORDS.get(state, state).split(",")[0]
-        found += _box(state, left, bottom + 25, 14.0, 12.0, stroke="#999")
-        found.append(f'<text x="{left + 19:.1f}" y="{bottom + 35:.1f}">{escape(words)}</text>')
-        left += 40.0 + 7.0 * len(words)
     found.append(f'<text x="{LEFT + PLOT + 6:.1f}" y="{(top + bottom) / 2 + 4:.1f}">state, shares</text>')
     return "".join(found)
+
+
+def _legend(states: Iterable[str], y: float) -> str:
+    """A box and its words for each of the `states`, in a row."""
+    found, left = list[str](), LEFT
+    for state in states:
+        words = _words(state)
+        found += _box(state, left, y, 14.0, 12.0, stroke="#999")
+        found.append(f'<text x="{left + 19:.1f}" y="{y + 10:.1f}">{escape(words)}</text>')
+        left += 40.0 + 7.0 * len(words)
+    return "".join(found)
+
+
+def _words(state: str) -> str:
+    return STATE_WORDS.get(state, state).split(",")[0]
+
+
+def _named(state: str, width: float) -> bool:
+    """Whether its words fit a box."""
+    return width > 7.0 * len(_words(state))
+
+
+def _unnamed(story: RunStory, times: _Times, state: str) -> bool:
+    """Whether a state is to be seen in the strip, but nowhere named there."""
+    widths = [times.x(span.end_s) - times.x(span.start_s) for span in story.spans if span.state == state]
+    return max(widths, default=0.0) >= VISIBLE and not any(_named(state, width) for width in widths)
 
 
 def _box(state: str, x: float, y: float, width: float, height: float, stroke: str = "none") -> list[str]:
@@ -267,13 +291,13 @@ def _strip(story: RunStory, times: _Times, y: float) -> str:
             continue
         fill, hatch = STRIP[span.state]
         box = f'x="{left:.1f}" y="{y}" width="{right - left:.1f}" height="18"'
-        words = STATE_WORDS.get(span.state, span.state).split(",")[0]
+        words = _words(span.state)
         found.append(
             f'<rect {box} fill="{fill}" stroke="#999" stroke-width="0.5"><title>{escape(words)}</title></rect>'
         )
         if hatch:
             found.append(f'<rect {box} fill="url(#{hatch})" opacity="0.5"/>')
-        if right - left > 7.0 * len(words):
+        if _named(span.state, right - left):
             middle = (left + right) / 2
             halo = 'class="halo" text-anchor="middle"'
             found.append(f'<text x="{middle:.1f}" y="{y + 13}" {halo}>{escape(words)}</text>')

@@ -106,6 +106,12 @@ def test_the_page_holds_everything_and_asks_for_nothing(told):
     assert html == page.html(told), "the same journal gives the same page"
 
 
+def test_a_state_too_short_for_its_name_is_in_a_legend(tmp_path):
+    short = (("throttled", 1800, 400.0, 0.8), ("running", 12 * 3600, runs.FULL_W, 1.0))
+    drawn = charts.timeline(story.build(runs.make(tmp_path, phases=short, every=600), version="1.0"))
+    assert drawn.count(">under a cap</text>") == 1 and drawn.count(">flat out</text>") == 1
+
+
 def test_a_month_of_short_states_is_drawn_as_their_shares_with_a_legend_and_days_on_its_axis(tmp_path):
     month = tuple(phase for phase in runs.DAY if phase[0] != "starting") * 30
     told = story.build(runs.make(tmp_path, phases=month, every=600), version="1.0")
