@@ -307,6 +307,9 @@ def read(path: Path) -> contextlib.closing[sqlite3.Connection]:
     """
     if not path.exists():
         raise FileNotFoundError(path)
-    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)
+    # without a log of its own, where none can be made, it is one that nobody writes any more: on a read-only disk
+    log = path.with_name(f"{path.name}-wal")
+    still = "" if log.exists() or os.access(path.parent, os.W_OK, effective_ids=True) else "&immutable=1"
+    db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{still}", uri=True, timeout=2.0)
     db.row_factory = sqlite3.Row
     return contextlib.closing(db)

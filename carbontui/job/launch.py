@@ -36,6 +36,25 @@ class NameTaken(LaunchError):
     """A live job has this name."""
 
 
+ROOM_B = 16e6
+"""Free before a job starts: with less its journal and the record of its processes would be lost one after the other."""
+
+
+def why_not(state: Path) -> str:
+    """Why no job can keep its files in this state directory; '' where it can."""
+    try:
+        paths.private_dir(state)
+        disk = os.statvfs(state)
+    except OSError as error:
+        return f"{state} cannot be used ({error.strerror or error})"
+    if not os.access(state, os.W_OK | os.X_OK, effective_ids=True):
+        return f"{state} cannot be used (Permission denied)"
+    free_b = disk.f_bavail * disk.f_frsize
+    if disk.f_blocks and free_b < ROOM_B:  # some file systems do not say
+        return f"{state} has {free_b / 1e6:.0f} MB free, the files of a job need {ROOM_B / 1e6:.0f} MB"
+    return ""
+
+
 def prepare_dir(name: str) -> tuple[str, Path]:
     """A fresh job id and its directory (0700), the name claimed by this process until the keeper has it.
 
@@ -43,8 +62,9 @@ def prepare_dir(name: str) -> tuple[str, Path]:
     """
     job = store.new_id()
     directory = paths.job_dir(job)
+    if why := why_not(paths.state_dir()):
+        raise LaunchError(f"{why}; set CARBONTUI_HOME")
     try:
-        paths.private_dir(paths.state_dir())
         paths.jobs_dir().mkdir(mode=0o700, exist_ok=True)
         with _one_at_a_time(paths.jobs_dir()):
             for live in store.jobs():

@@ -36,13 +36,11 @@ class Finding:
 
 def state_findings() -> list[Finding]:
     """The state directory; on a network file system the journal works without its write-ahead log."""
-    from carbontui.job import journal
+    from carbontui.job import journal, launch
 
     where = paths.state_dir()
-    try:
-        paths.private_dir(where)
-    except OSError as error:
-        return [Finding("state", "missing", f"{where}: {error.strerror or error}", "export CARBONTUI_HOME=/local/dir")]
+    if why := launch.why_not(where):
+        return [Finding("state", "missing", why, "export CARBONTUI_HOME=/local/dir")]
     kind = journal.filesystem_of(where)
     if kind and kind.startswith(("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "fuse.sshfs", "afs")):
         text = f"{where} lies on {kind}: the journal works without its write-ahead log, jobs of other hosts are listed"

@@ -274,5 +274,8 @@ def rm(jobs: tuple[str, ...], every: bool) -> None:
     if not chosen:
         click.echo("no finished job to forget")
     for found in chosen:
-        shutil.rmtree(found.dir)
+        try:
+            shutil.rmtree(found.dir)
+        except OSError as error:
+            raise Failure(f"{found.dir} cannot be removed ({error.strerror})", 4) from None
         click.echo(f"forgot {found.id} ({found.name})")

@@ -368,7 +368,7 @@ def test_the_socket_is_bound_again_when_a_cleaner_removes_it(house):
 def test_a_full_disk_hurts_neither_training_nor_supervisor(tmp_path, house):
     small = tmp_path / "small"
     small.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(small)], check=False)
     if mounted.returncode:
         pytest.skip("this sandbox mounts nothing")
     try:

@@ -12,7 +12,8 @@ from house import ordinary_user
 
 from carbontui import link, paths
 from carbontui.grid import recorded
-from carbontui.job import launch
+from carbontui.job import journal, launch
+from carbontui.verbs import doctor
 
 
 def test_a_state_directory_that_may_not_be_written_is_named_and_left_alone(
@@ -27,6 +28,28 @@ def test_a_state_directory_that_may_not_be_written_is_named_and_left_alone(
     with ordinary_user(), pytest.raises(launch.LaunchError, match=closed):
         launch.prepare_dir("train.py")
     assert list(home.iterdir()) == []
+
+
+def test_a_state_directory_without_room_is_refused_before_anything_is_started(
+    ordinary_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = ordinary_folder / "home"
+    monkeypatch.setenv("CARBONTUI_HOME", str(home))
+    monkeypatch.setattr(launch, "ROOM_B", 1e18)
+    with pytest.raises(launch.LaunchError, match=rf"{home} has \d+ MB free, .*; set CARBONTUI_HOME"):
+        launch.prepare_dir("train.py")
+    assert list(home.iterdir()) == []
+    assert doctor.state_findings()[0].verdict == "missing"
+
+
+def test_the_journal_of_a_job_that_is_over_is_read_where_nothing_may_be_written(ordinary_folder: Path) -> None:
+    with ordinary_user():
+        book = journal.Journal(ordinary_folder / "journal.db")
+        book.keep("accounts", {"done_s": 1.0})
+        book.close()
+    ordinary_folder.chmod(0o500)
+    with ordinary_user(), journal.read(book.path) as db:
+        assert db.execute("select count(*) from state").fetchone()[0] == 1
 
 
 def test_a_grid_file_that_may_not_be_read_is_named(ordinary_folder: Path) -> None:
