@@ -124,6 +124,8 @@ def compare(
     by_cloud = bool(clouds or cloud_price)
     if sum((zones, by_cloud, hours, budgets)) > 1:
         raise Failure("--zones, --clouds, --hours and --budgets are different questions; ask one", 2)
+    if zone is not None and not (hours or budgets):
+        raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
     settings = run_values.settings_for(intensity=intensity, board_w=board_w, utilisation=utilisation).settings
     every = tables.boards()
     told, offers = _speedups(speedup, every), _offers(cloud_price, every) if by_cloud else []

@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = (
     click.option("--intensity", type=Finite(0), help="Your own carbon intensity at all hours, gCO2/kWh."),
-    click.option("--price-per-kwh", type=Finite(), help="A flat electricity price, where no source gives one."),
+    click.option("--price-per-kwh", type=Finite(0), help="A flat electricity price, where no source gives one."),
     click.option("--gpu", metavar="NAME", help="The board, where its power cannot be read: its TDP counts."),
     click.option("--boards", type=int, help="How many of them, where no driver shows any (default 1)."),
     click.option("--board-w", type=Finite(0), help="TDP of one board, where its power cannot be read."),

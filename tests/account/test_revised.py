@@ -1,7 +1,9 @@
 """What a source says otherwise of hours that are over is booked anew, live and afterwards, and said."""
 
+import contextlib
 import json
 import math
+import sqlite3
 import sys
 import time
 from pathlib import Path
@@ -144,6 +146,14 @@ def test_an_account_stays_as_it_was_where_the_source_does_not_answer(tmp_path, m
     assert (
         "typical days" in carbontui(tmp_path, monkeypatch, "http://127.0.0.1:9", "report", other.id, "--revise").output
     )
+
+
+def test_a_journal_of_a_newer_version_is_left_alone(tmp_path, monkeypatch):
+    job = runs.make(tmp_path, source="Energy-Charts")
+    with contextlib.closing(sqlite3.connect(job.dir / "journal.db")) as db:
+        db.execute("pragma user_version = 9")
+    done = carbontui(tmp_path, monkeypatch, "http://127.0.0.1:9", "report", job.id, "--revise")
+    assert done.exit_code == 1 and "schema 9, newer" in done.output
 
 
 bins = st.dictionaries(st.integers(0, 40).map(lambda k: k * BIN_S), st.floats(1, 900), min_size=1)

@@ -58,6 +58,9 @@ async def rebook(job: store.Job, options: Options, feed: Feed) -> Rebooked:
     """Ask the source of a job that is over again, and put what it says into journal and snapshot. Nothing is changed
     where it does not answer. Raises GridError, OSError, ValueError."""
     with journal.read(job.dir / "journal.db") as db:
+        schema = db.execute("pragma user_version").fetchone()[0]
+        if schema > journal.SCHEMA_VERSION:
+            raise NoData(f"its journal has schema {schema}, newer than this carbontui ({journal.SCHEMA_VERSION})")
         query = "select start, start + dur, signal, source from grid where signal != ? order by start"
         booked = [tuple(row) for row in db.execute(query, (PRICE,))]
     if not booked:
