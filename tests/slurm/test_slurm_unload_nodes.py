@@ -64,13 +64,13 @@ dist.barrier()
 STEPS = 600
 
 
-def alone(folder: Path, script: Path) -> str:
+def alone(folder: Path, script: Path, steps: int = STEPS) -> str:
     """The weights of the same two ranks that nothing happened to."""
     folder.mkdir()
     port = str(free_port())
     ranks = [
         subprocess.Popen(
-            [sys.executable, script, folder, port, str(STEPS), "0"],
+            [sys.executable, script, folder, port, str(steps), "0"],
             env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"},
         )
         for rank in (0, 1)
