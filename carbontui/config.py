@@ -68,6 +68,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Whether power limits may be set where the machine permits it."""
     site_cap: str | None = None
     """One power budget for all jobs of a machine, like "1200W"; `carbontui site --cap` goes before it."""
+    site_prices: str | None = None
+    """The file in which `carbontui fleet --prices` sets what a kWh of the cluster's power budget counts."""
     metrics: str | None = None
     """Where figures are told for Prometheus: node-exporter's textfile folder, or a path ending in .sock."""
     forecast: Literal["mean", "cautious"] = "mean"

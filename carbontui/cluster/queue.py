@@ -22,6 +22,7 @@ OUT = ("down", "drain", "fail", "maint", "unknown", "power")
 DAY_S = 86400.0
 WATTS_MOST = 1e9
 """More than any cluster draws."""
+LEVELS_MOST, SPEED_MOST = 8, 10.0
 
 
 class JobNote(NamedTuple):
@@ -32,6 +33,11 @@ class JobNote(NamedTuple):
     watts: float | None = None
     """Of all its boards and nodes while it runs."""
     chain: str | None = None
+    levels: tuple[tuple[float, float], ...] = ()
+    """Of one that runs and follows the fleet's prices: watts and speed of each level it can be run at."""
+    left_s: float = 0.0
+    """What it had left to do at `left_at_s`, in seconds at full speed."""
+    left_at_s: float = 0.0
     fault: str = ""
 
     @property
@@ -124,14 +130,18 @@ def asked(comment: str) -> JobNote | None:
     try:
         noted = json.loads(comment[len(MARK) :])
         work, watts, deadline = noted.get("work_s"), noted.get("watts"), noted.get("deadline")
-        chain = noted.get("chain")
+        chain, left = noted.get("chain"), noted.get("left")
+        levels = tuple((_above_zero(w, WATTS_MOST), _above_zero(s, SPEED_MOST)) for w, s in noted.get("levels", ()))
         found = JobNote(
             work_s=None if work is None else _above_zero(work, units.LONGEST_S),
             deadline_s=None if deadline is None else units.from_iso(str(deadline)),
             watts=None if watts is None else _above_zero(watts, WATTS_MOST),
             chain=None if chain is None else str(chain),
+            levels=levels[:LEVELS_MOST] if left else (),
+            left_s=_above_zero(left["s"], units.LONGEST_S) if left else 0.0,
+            left_at_s=units.from_iso(str(left["at"])) if left else 0.0,
         )
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError):
         return JobNote(fault=f"its comment cannot be read: {units.printable(comment)[:80]}")
     return found
 

@@ -38,14 +38,16 @@ class Move(NamedTuple):
 
 
 class QueueProblem(NamedTuple):
-    """The problem, the jobs that it moves in its order, and what runs or waits beside them."""
+    """The problem, the jobs that it moves in its order, then those that run and follow its prices, and what runs or
+    waits beside them."""
 
     problem: FleetProblem
     jobs: tuple[QueuedJob, ...]
+    running: tuple[QueuedJob, ...]
     start_s: float
     slot_s: float
     fixed_w: Floats
-    """Watts per slot of everything that runs."""
+    """Watts per slot of everything else that runs."""
     others: int
     """Jobs that wait without having asked: Slurm begins them when it likes, and nobody knows when."""
     faults: tuple[str, ...]
@@ -83,9 +85,11 @@ def problem(
     power = np.array(cap_w, dtype=float)
     weight = np.array(intensity, dtype=float) * slot_s / 3.6e6 * (1.0 + EARLIER * np.arange(slots))
     fixed = np.zeros(slots)
-    mine, faults = [], []
+    mine, running, faults = [], [], []
     for job in queue:
-        if job.runs or job.id in due:
+        if job.runs and job.asked is not None and job.asked.levels:
+            running.append(job)
+        elif job.runs or job.id in due:
             n = min(slots, math.ceil(max(1.0, _end_s(job, start_s) - start_s) / slot_s))
             fixed[:n] += watts(job, assumed)
             room[:n] -= job.gpus if by_gpu else job.cpus
@@ -96,26 +100,69 @@ def problem(
                 mine.append(job)
             else:
                 faults.append(f"job {job.id} is left as it is: nothing says what it draws (--gpu-w, --node-w)")
-    work = np.array([_work_s(job) for job in mine]) / slot_s
-    drawn = np.array([watts(job, assumed) for job in mine])
-    by = np.array([(job.asked.deadline_s or 0.0) - start_s for job in mine if job.asked]) / slot_s
+    rows = [_LevelRow(watts(job, assumed), _work_s(job) / slot_s) for job in mine]
+    levels = [
+        [_LevelRow(drawn, _left_s(job, start_s) / speed / slot_s) for drawn, speed in _levels(job)] for job in running
+    ]
+    rows_of = [[row] for row in rows] + levels
+    drawn, length = _table(rows_of, slots)
+    work = length.min(axis=1, initial=np.inf)
+    by = np.array([_deadline_s(job, slots, start_s, slot_s) - start_s for job in (*mine, *running)]) / slot_s
     # what is late whenever it begins has no deadline to keep: it is begun where there is room
     by = np.where(by < work, slots, np.minimum(by, slots))
     most = max((job.priority for job in mine), default=0.0) or 1.0
     urgency = np.array([1.0 + job.priority / most for job in mine])
+    undone = UNDONE * urgency * drawn[: len(mine), 0] * work[: len(mine)] * float(weight.mean())
+    waits = np.arange(len(rows_of)) < len(mine)
     jobs = FleetJobs(
-        gpus=np.array([float(job.gpus if by_gpu else job.cpus) for job in mine]),
-        watts=drawn[:, None],
-        length=work[:, None],
-        first=np.zeros(len(mine), dtype=np.int64),
+        gpus=np.array([float(job.gpus if by_gpu else job.cpus) for job in (*mine, *running)]),
+        watts=drawn,
+        length=length,
+        first=np.zeros(len(rows_of), dtype=np.int64),
         end=by,
-        undone_g=UNDONE * urgency * drawn * work * float(weight.mean()),
-        last=np.full(len(mine), slots, dtype=np.int64),
+        undone_g=np.concatenate([undone, np.full(len(running), np.inf)]),
+        last=np.where(waits, slots, 0),
     )
-    power = np.minimum(power, fixed + drawn.sum() + 1.0)  # an hour without a budget
+    power = np.minimum(power, fixed + drawn.max(axis=1, initial=0.0).sum() + 1.0)  # an hour without a budget
     site = FleetSite(weight, np.maximum(power - fixed, 0.0), np.maximum(room, 0.0))
     others = sum(not job.runs and job.id not in due and (job.asked is None or not job.asked.movable) for job in queue)
-    return QueueProblem(FleetProblem(site, jobs), tuple(mine), start_s, slot_s, fixed, others, tuple(faults))
+    made = FleetProblem(site, jobs)
+    return QueueProblem(made, tuple(mine), tuple(running), start_s, slot_s, fixed, others, tuple(faults))
+
+
+class _LevelRow(NamedTuple):
+    """A level of a job: watts, and how many slots it takes."""
+
+    watts: float
+    length: float
+
+
+def _table(levels: Sequence[Sequence[_LevelRow]], slots: int) -> tuple[Floats, Floats]:
+    """Watts and lengths, a row per job; infinitely long where it has no such level. None is longer than there are
+    slots: what is beyond is planned another time."""
+    most = max(map(len, levels), default=1)
+    drawn, length = np.zeros((len(levels), most)), np.full((len(levels), most), np.inf)
+    for number, rows in enumerate(levels):
+        for level, row in enumerate(rows):
+            drawn[number, level], length[number, level] = row.watts, row.length
+    if len(levels):
+        length = np.where(np.isfinite(length) & (drawn > 0), np.minimum(length, slots), length)
+    return drawn, length
+
+
+def _levels(job: QueuedJob) -> tuple[tuple[float, float], ...]:
+    return job.asked.levels if job.asked is not None else ()
+
+
+def _left_s(job: QueuedJob, now_s: float) -> float:
+    """What a job that runs will have left, at full speed from when it said so on; a second at least."""
+    assert job.asked is not None
+    return max(1.0, job.asked.left_s - max(0.0, now_s - job.asked.left_at_s))
+
+
+def _deadline_s(job: QueuedJob, slots: int, start_s: float, slot_s: float) -> float:
+    deadline = job.asked.deadline_s if job.asked is not None else None
+    return start_s + slots * slot_s if deadline is None else deadline
 
 
 def _work_s(job: QueuedJob) -> float:
@@ -167,14 +214,14 @@ def next_plan_s(start_s: float, slot_s: float) -> float:
 
 def starts_s(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
     """When each job begins that has a place in the plan."""
-    placed = zip(made.jobs, plan.start.tolist(), strict=True)
+    placed = zip(made.jobs, plan.start.tolist(), strict=False)  # those that run come behind
     return {job.id: made.start_s + start * made.slot_s for job, start in placed if start != NEVER}
 
 
 def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
     """The starts that differ from what Slurm has. A job without room within the slots is put behind them."""
     found = []
-    for job, start in zip(made.jobs, plan.start.tolist(), strict=True):
+    for job, start in zip(made.jobs, plan.start.tolist(), strict=False):
         slot = made.problem.site.slots if start == NEVER else start
         wanted = made.start_s + slot * made.slot_s
         held = job.reason == "BeginTime" and job.start_s is not None
@@ -183,20 +230,35 @@ def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
     return found
 
 
+def running_w(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
+    """Watts at which jobs that run and follow the prices are expected by this plan."""
+    first = len(made.jobs)
+    levels = plan.level[first:].tolist()
+    return {
+        job.id: float(made.problem.jobs.watts[first + row, level])
+        for row, (job, level) in enumerate(zip(made.running, levels, strict=True))
+    }
+
+
 def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
     """What is planned, in lines."""
     jobs = len(made.jobs)
-    begun = int((plan.start != NEVER).sum())
+    start = np.where(np.arange(len(plan.start)) < jobs, plan.start, NEVER)  # of those that wait
+    begun = int((start != NEVER).sum())
     peak, cap = float((plan.watts + made.fixed_w).max(initial=0.0)), made.problem.site.power_w + made.fixed_w
     lines = [f"{jobs} jobs wait and may be moved; {begun} begin within {units.fmt_duration(_span_s(made))}"]
     if begun:
-        grams = float(made.problem.grams(plan.start, plan.level).sum())
-        at_once_g = float(made.problem.grams(np.where(plan.start == NEVER, NEVER, 0), plan.level).sum())
+        grams = float(made.problem.grams(start, plan.level).sum())
+        at_once_g = float(made.problem.grams(np.where(start == NEVER, NEVER, 0), plan.level).sum())
         lines.append(
             f"planned {units.fmt_grams(grams)}; all begun at once, budget or not: {units.fmt_grams(at_once_g)}; "
             f"highest {units.fmt_watts(peak)} of {units.fmt_watts(float(cap.max()))}"
         )
         lines.append(f"certificate: no plan of these is better by more than {plan.gap:.2%}")
+    if made.running:
+        now_w, most_w = sum(running_w(made, plan).values()), sum(max(_levels(job))[0] for job in made.running)
+        many = f"{len(made.running)} jobs run and follow" if len(made.running) > 1 else "1 job runs and follows"
+        lines.append(f"{many} the prices: {units.fmt_watts(now_w)} of {units.fmt_watts(most_w)} are planned")
     if begun < jobs:
         lines.append(f"{jobs - begun} have no room before their deadline: they are put behind the others")
     if made.others:

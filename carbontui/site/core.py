@@ -46,6 +46,22 @@ class Ahead(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Its plan: watts claimed until when, one after the other; none after the last."""
 
 
+class GivenPrices(Struct, frozen=True, kw_only=True):
+    """What a kWh counts beside its own grams, slot by slot from `start_s` (epoch seconds) on; nothing outside."""
+
+    start_s: float
+    slot_s: float
+    g_per_kwh: tuple[float, ...]
+
+    def over(self, begin_s: float, end_s: float) -> float:
+        """The mean of a span."""
+        total = 0.0
+        for slot, price in enumerate(self.g_per_kwh):
+            first = self.start_s + slot * self.slot_s
+            total += price * max(0.0, min(end_s, first + self.slot_s) - max(begin_s, first))
+        return total / (end_s - begin_s)
+
+
 class SharedWatts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A power budget as one job's plan sees it; lists have an entry per slot, `start_s` (epoch seconds) is slot 0."""
 

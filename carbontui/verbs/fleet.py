@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -30,6 +31,7 @@ RETRY_S = 60.0
 @click.option("--gpu-w", default="0", help="Watts of a GPU at work, for jobs that state none (submit --watts).")
 @click.option("--node-w", default="0", help="Watts of a node at work beside its GPUs, for jobs that state none.")
 @click.option("--slot", default="30m", show_default=True, help="Jobs begin at its multiples; 96 of them are planned.")
+@click.option("--prices", "prices_file", type=click.Path(dir_okay=False), help="Tell running jobs the prices here.")
 @click.option("--once", is_flag=True, help="Plan and move once, not slot after slot.")
 @click.option("--dry-run", is_flag=True, help="Print the plan once, and move nothing.")
 @click.option("--look", is_flag=True, help="Open the page of the queue, and move nothing.")
@@ -41,6 +43,7 @@ def fleet(
     gpu_w: str,
     node_w: str,
     slot: str,
+    prices_file: str | None,
     once: bool,
     dry_run: bool,
     look: bool,
@@ -50,6 +53,7 @@ def fleet(
 
     It moves when jobs begin that `carbontui submit` has submitted, and nothing else: it holds no job and starts none.
     If it ends, they begin at the times last set. Slurm lets you move your own jobs; an operator moves everyone's.
+    Jobs that run follow the prices in the file of --prices where their settings name it as site_prices.
     """
     from carbontui.fleet import caps as caps_of
     from carbontui.fleet.queue import Assumed, next_plan_s, next_slot_s
@@ -70,7 +74,12 @@ def fleet(
     while True:
         start = next_slot_s(time.time(), slot_s)
         try:
-            told |= _round(budget, zone, grid_file, assumed, start, slot_s, told, dry_run=dry_run, as_json=as_json)
+            told |= _round(
+                *(budget, zone, grid_file, assumed, start, slot_s, told),
+                prices=Path(prices_file) if prices_file else None,
+                dry_run=dry_run,
+                as_json=as_json,
+            )
         except Failure as failure:
             if once or dry_run:
                 raise
@@ -107,6 +116,7 @@ def _round(
     slot_s: float,
     told: dict[str, float],
     *,
+    prices: Path | None,
     dry_run: bool,
     as_json: bool,
 ) -> dict[str, float]:
@@ -116,6 +126,7 @@ def _round(
     from carbontui.fleet import caps as caps_of
     from carbontui.fleet import queue as fleet_queue
     from carbontui.fleet.placing import planned
+    from carbontui.site import given
 
     slots, now = fleet_queue.SLOTS, time.time()
     due = frozenset(job for job, at in told.items() if at <= now)
@@ -127,7 +138,9 @@ def _round(
         plan = planned(made.problem)
         moves = fleet_queue.moves(made, plan)
         refused = [] if dry_run else slurm_queue.move((move.job.id, move.at_s) for move in moves)
-    except SlurmError as error:
+        if prices is not None and not dry_run:
+            given.write(prices, start_s, slot_s, made.price_g_per_kwh(plan), now_s=now)
+    except (SlurmError, given.PricesError) as error:
         raise Failure(str(error), 1) from None
     _tell(made, plan, moves, source, refused, dry_run=dry_run, as_json=as_json)
     return fleet_queue.starts_s(made, plan)
@@ -153,6 +166,7 @@ def _tell(
             "at": units.iso(now),
             "starts": starts,
             "moved": [move.job.id for move in moves],
+            "running_w": fleet_queue.running_w(made, plan),
             "planned_g": float(made.problem.grams(plan.start, plan.level).sum()),
             "gap": plan.gap,
             "slot_s": made.slot_s,

@@ -147,3 +147,32 @@ def test_slots_begin_at_their_multiples_with_time_to_tell_slurm():
     assert fleet_queue.next_slot_s(1000.0, 900.0) == 1800.0
     assert fleet_queue.next_slot_s(1745.0, 900.0) == 2700.0
     assert np.isclose(fleet_queue.next_slot_s(1000.0, 20.0), 1020.0)
+
+
+def follower(job: str, left_s: float = 7200.0, **more: str) -> str:
+    """A job that runs and has told what it can do with the prices."""
+    told = comment(levels=[[900.0, 0.6], [1700.0, 1.0]], left={"s": left_s, "at": "2027-01-15T08:00:00Z"})
+    return row(job, "RUNNING", start=str(int(NOW - 600)), end=str(int(NOW + 90_000)), told=told, **more)
+
+
+def test_a_job_that_runs_and_follows_the_prices_is_planned_at_less_where_watts_are_scarce():
+    found = made([follower("1")], cap_w=2000.0, slots=96)
+    assert not found.fixed_w.any() and [job.id for job in found.running] == ["1"] and not found.jobs
+    plan = planned(found.problem)
+    assert fleet_queue.running_w(found, plan) == {"1": 900.0}  # fewer joules, and time enough
+    rushed = made([follower("1", left_s=60_000.0)], cap_w=2000.0)  # due a day after NOW
+    assert fleet_queue.running_w(rushed, planned(rushed.problem)) == {"1": 1700.0}
+    both = made([follower("1", left_s=40_000.0), row("2", told=comment(deadline="2027-01-15T10:00:00Z"))], cap_w=3000.0)
+    plan = planned(both.problem)
+    # beside it at full there is no room for one that must begin now
+    assert fleet_queue.running_w(both, plan) == {"1": 900.0} and (plan.watts <= 3000.0).all()
+    assert list(fleet_queue.starts_s(both, plan)) == ["2"] and fleet_queue.moves(both, plan) == []
+    lines = "\n".join(fleet_queue.told(both, plan))
+    assert "1 job runs and follows the prices: 900 W of 1700 W are planned" in lines and "1 jobs wait" in lines
+
+
+@pytest.mark.parametrize("levels", ["many", [[0, 1.0]], [[900.0]], [[900.0, "fast"]]])
+def test_levels_edited_by_hand_are_one_line_and_the_job_counts_in_full(levels):
+    told = comment(levels=levels, left={"s": 7200, "at": "2027-01-15T08:00:00Z"})
+    found = made([row("1", "RUNNING", start=str(int(NOW - 600)), end=str(int(NOW + 7200)), told=told)])
+    assert not found.running and found.fixed_w[0] == 1700.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, plan_of, rank
 
 from carbontui import protocol
@@ -14,7 +15,7 @@ from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.worker.process import solve_plan
 from carbontui.power.messages import Capability
 from carbontui.protocol import Cmd
-from carbontui.site.core import Ahead, Claim, LevelAhead, Share
+from carbontui.site.core import Ahead, Claim, GivenPrices, LevelAhead, Share
 
 TWO = (board("GPU-a"), board("GPU-b"))
 
@@ -151,3 +152,17 @@ def test_a_plan_says_what_scarce_watts_counted_in_it():
     assert plan.with_budget(planned, (0.0, 0.1, 0.0)) is planned
     told = plan.with_budget(planned, (0.0, 120.4, 0.0)).view.explanation
     assert "a kWh counts up to 120 g more" in told and "the certificate is of the plan with it" in told
+
+
+def test_prices_that_a_cluster_has_set_are_in_the_plan_without_a_budget_of_this_machine():
+    made = job_state(caps_hold=True, budget="4x")
+    seen = inputs(NOW_S, boards=TWO, ranks=(rank(),))
+    dear = GivenPrices(start_s=NOW_S, slot_s=1800.0, g_per_kwh=(400.0,) * 4 + (0.0,) * 20)
+    ask = plan_request.plan_request(made, seen, dear).ask
+    assert set(ask.shared.room_w) == {None} and ask.shared.given_g_per_kwh[:9] == (400.0,) * 8 + (0.0,)
+    answer = solve_plan(ask)
+    levels = [ask.problem["levels"][level]["name"] for level in answer.plan.levels[:10]]
+    assert levels == ["pause"] * 8 + ["full"] * 2  # all hours are as clean: it leaves the dear ones
+    assert answer.plan.gco2 == pytest.approx(solve_plan(plan_request.plan_request(made, seen).ask).plan.gco2, rel=0.4)
+    told = site_plan.told_fleet(plan_request.plan_request(made, seen).setup, 7200.0, NOW_S)
+    assert told == {"levels": [[1400.0, 1.0]], "left": {"s": 7200, "at": "2027-01-15T08:00:00.000Z"}}

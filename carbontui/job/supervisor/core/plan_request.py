@@ -13,6 +13,7 @@ from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.worker.messages import Most, Pauses, PlanAsk, PreviewAsk
 from carbontui.plan.problem import STANDS_STILL
+from carbontui.site.core import GivenPrices
 
 PLAN_NOISE = 0.05
 """Relative standard error of a difference between two slots' forecasts, which a new plan must win by, until this
@@ -57,8 +58,8 @@ def _curve_end_s(state: JobState, deadline_s: float) -> float:
     return max(deadline_s, min(end, deadline_s + CURVE_MOST_S))
 
 
-def plan_request(state: JobState, seen: Inputs) -> PlanRequest | None:
-    """The question for a new plan; None where there is nothing to plan."""
+def plan_request(state: JobState, seen: Inputs, given: GivenPrices | None = None) -> PlanRequest | None:
+    """The question for a new plan, at prices that a cluster has `given`; None where there is nothing to plan."""
     deadline, left, now = state.deadline_s, state.progress.left_s, seen.now_s
     if deadline is None or left is None:
         return None
@@ -82,7 +83,7 @@ def plan_request(state: JobState, seen: Inputs) -> PlanRequest | None:
         pauses=_pauses(state, setup, now),
         closed=_closed(state, seen, setup, left),
         soonest=most(state),
-        shared=site_plan.shared(state, seen, curve),
+        shared=site_plan.shared(state, seen, curve, given),
     )
     return PlanRequest(ask, setup, deadline, left)
 
@@ -111,7 +112,12 @@ def _fixed(state: JobState, setup: problem.Setup) -> dict[int, int]:
 
 
 def preview_request(
-    state: JobState, seen: Inputs, budget: Budget, carbon_price: float | None, slot_s: float | None = None
+    state: JobState,
+    seen: Inputs,
+    budget: Budget,
+    carbon_price: float | None,
+    slot_s: float | None = None,
+    given: GivenPrices | None = None,
 ) -> PreviewRequest | None:
     """The question what another budget or carbon price (currency per tonne) would give, or the slot at `slot_s` if it
     were otherwise; None: nothing is left."""
@@ -135,7 +141,7 @@ def preview_request(
         pauses=_pauses(state, setup, now),
         closed=closed,
         soonest=most(state),
-        shared=site_plan.shared(state, seen, setup),
+        shared=site_plan.shared(state, seen, setup, given),
     )
     return PreviewRequest(ask, setup)
 

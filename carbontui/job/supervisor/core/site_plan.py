@@ -6,13 +6,14 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from carbontui import units
 from carbontui.job.supervisor.core import machine, site_boards
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.problem import Setup
 from carbontui.job.supervisor.core.site_boards import SiteBoards
 from carbontui.job.supervisor.core.site_room import watts_at
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.site.core import TOLERANCE_W, Ahead, LevelAhead, Share, SharedWatts
+from carbontui.site.core import TOLERANCE_W, Ahead, GivenPrices, LevelAhead, Share, SharedWatts
 
 TURN_S = 4.0
 """Jobs plan one after the other, this far apart: each has seen what the one before it decided."""
@@ -42,23 +43,35 @@ def ahead(state: JobState, seen: Inputs, boards: SiteBoards) -> Ahead | None:
     )
 
 
-def shared(state: JobState, seen: Inputs, setup: Setup) -> SharedWatts | None:
-    """The budget over the slots of a problem; None where there is none, or nothing of this job is in it."""
+def shared(state: JobState, seen: Inputs, setup: Setup, given: GivenPrices | None = None) -> SharedWatts | None:
+    """The budget over the slots of a problem, and the prices that were `given`; None where there is neither, or nothing
+    of this job is in it."""
     share = seen.site
     boards = site_boards.boards(state, seen)
-    if share is None or boards is None:
+    if boards is None or (share is None and given is None):
         return None
     edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
     spans = list(itertools.pairwise(edges))
-    planned, fixed = _told(share)
-    ends = float("inf") if share.until_s is None else share.until_s
+    planned, fixed = ((), 0.0) if share is None else _told(share)
+    ends = float("inf") if share is None or share.until_s is None else share.until_s
+    room = None if share is None else max(0.0, share.cap_w - fixed)
     return SharedWatts(
         start_s=setup.start_s,
-        room_w=tuple(max(0.0, share.cap_w - fixed) if begin < ends else None for begin, _ in spans),
+        room_w=tuple(room if begin < ends else None for begin, _ in spans),
         planned_w=tuple(sum(_mean_w(one, *span) for one in planned) for span in spans),
         claimed_w=tuple(watts_at(level, boards.number, boards.full_w, boards.parked_w) for level in setup.levels),
         others=planned,
+        given_g_per_kwh=() if given is None else tuple(given.over(*span) for span in spans),
     )
+
+
+def told_fleet(setup: Setup, left_s: float, now_s: float) -> dict[str, object]:
+    """For the job's comment: watts (boards, CPU and host) and speed of the levels it can be run at, the work left."""
+    entries = [(float(entry["power_w"]), float(entry["speed"])) for entry in setup.problem["levels"]]
+    return {
+        "levels": [[round(watts, 1), round(speed, 4)] for watts, speed in entries if watts > 0 and speed > 0],
+        "left": {"s": round(max(1.0, left_s)), "at": units.iso(now_s)},
+    }
 
 
 class Others(NamedTuple):

@@ -8,10 +8,14 @@ the job runs flat out.
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from carbontui import protocol, units
+from carbontui.cluster import note
+from carbontui.cluster.slurm import SlurmError
 from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.core import finish, forbidden, plan, plan_request, problem, site_plan
@@ -24,9 +28,14 @@ from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
+from carbontui.site import given
+from carbontui.site.core import GivenPrices
+from carbontui.site.given import PricesError
 
 REPLAY_GAP_S = 1.5
 """In a replay slots fly by; a plan a slot would eat the machine the training runs on."""
+NOTE_GAP_S = 600.0
+"""What the fleet is told changes with the work that is left; a controller has more to do than to write it down."""
 FIRST_GAP_S = 0.3
 """Reasons that come together share one plan."""
 
@@ -43,6 +52,7 @@ class Replanner:
         recorder: Recorder,
         look: Callable[[], Inputs],
         changed: Callable[[], None],
+        prices: Callable[[float], GivenPrices | None] = given.configured,
     ) -> None:
         self._cell = cell
         self._worker = worker
@@ -51,6 +61,10 @@ class Replanner:
         self._recorder = recorder
         self._look = look
         self._changed = changed
+        self._prices = prices
+        self._noted_mono = float("-inf")
+        self._noting: asyncio.Task[None] | None = None
+        self._prices_fault = ""
         self.note = ""
         self._why = "start"
         self._due_s = 0.0
@@ -98,9 +112,10 @@ class Replanner:
                 self._recorder.say(f"no own forecast: {failed}")
             seen = self._look()
             self._due_s = self._next_s(seen, problem.SLOT_S)
-            request = plan_request.plan_request(self._cell.state, seen)
+            request = plan_request.plan_request(self._cell.state, seen, self._given())
             if request is not None:
                 self._adopt(request, await self._worker.plan(request.ask), why)
+                self._tell_fleet(request, seen)
         except WorkFailed as error:
             self.note = f"no new plan: {error}"
             self._recorder.say(self.note)
@@ -110,6 +125,36 @@ class Replanner:
             self._recorder.say(self.note)
         finally:
             self._changed()
+
+    def _given(self) -> GivenPrices | None:
+        """What a cluster's fleet asks of this job; none where it cannot be read, which is said once."""
+        fault = ""
+        try:
+            return self._prices(time.time())
+        except PricesError as error:
+            fault = f"the cluster's prices are not followed: {error}"
+            if fault != self._prices_fault:
+                self._recorder.say(fault)
+            return None
+        finally:
+            self._prices_fault = fault
+
+    def _tell_fleet(self, request: PlanRequest, seen: Inputs) -> None:
+        """Who asks for less by prices is told what this job can do with them, in its comment."""
+        job = os.environ.get("SLURM_JOB_ID", "")
+        shared = request.ask.shared
+        if shared is None or not shared.given_g_per_kwh or not job.isdigit():
+            return
+        if seen.mono_s - self._noted_mono >= NOTE_GAP_S and (self._noting is None or self._noting.done()):
+            self._noted_mono = seen.mono_s
+            facts = site_plan.told_fleet(request.setup, request.left_s, seen.now_s)
+            self._noting = asyncio.ensure_future(self._note(job, facts))
+
+    async def _note(self, job: str, facts: dict[str, object]) -> None:
+        try:
+            await asyncio.to_thread(note.add, job, facts)
+        except SlurmError as error:
+            self._recorder.say(f"the cluster's fleet is not told what this job can do: {error}")
 
     def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: str) -> None:
         state, now, setup = self._cell.state, self._look().now_s, request.setup
@@ -152,7 +197,7 @@ class Replanner:
                 state, text = replace(state, forbidden=forbidden.added(state.forbidden, hours)), hours.text(seen.now_s)
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
             text = text or ("" if slot_s is None else units.fmt_clock(slot_s, seen.now_s))
-            request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s)
+            request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s, self._given())
             if request is None:
                 return refused("nothing is left to plan")
             answer = await self._worker.preview(request.ask)
