@@ -56,6 +56,8 @@ def private_dir(path: Path) -> Path:
         raise PermissionError(f"{path} is not a plain directory; remove it")
     if info.st_uid != os.getuid():
         raise PermissionError(f"{path} belongs to uid {info.st_uid}, not to you; remove it or set XDG_RUNTIME_DIR")
+    if info.st_mode & stat.S_ISVTX and info.st_mode & 0o022:
+        raise PermissionError(f"{path} is shared by everybody, as /tmp is; name a folder of its own below it")
     if stat.S_IMODE(info.st_mode) & 0o077:
         path.chmod(0o700)
     return path

@@ -50,6 +50,12 @@ def test_a_folder_of_another_user_is_not_used(alone):
         assert paths.socket_dir() != taken
 
 
+def test_a_folder_that_everybody_shares_stays_open_to_everybody(alone):
+    with pytest.raises(PermissionError, match="shared by everybody"):
+        paths.private_dir(alone)
+    assert alone.stat().st_mode & 0o7777 == 0o1777
+
+
 def test_a_job_whose_socket_has_no_place_is_refused_before_anything_starts(tmp_path):
     (tmp_path / "file").write_text("")
     options = spec.Options(
