@@ -86,13 +86,16 @@ def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[P
     at = _program(words)
     if at is None:
         raise NotAsked("no program in this command")
-    name = Path(words[at]).name
-    if shutil.which(words[at], path=base.get("PATH")) is None:
+    name, program = Path(words[at]).name, shutil.which(words[at], path=base.get("PATH"))
+    if program is None:
         raise NotAsked(f"{words[at]}: no such program")
+    if name not in LAUNCHERS and (starter := _starter_of(program)):
+        words[at : at + 1] = [*starter, program]
+        name = Path(starter[0]).name
     if name in SHELLS:
         return _shell(words[at + 1 :], base, folder)
     if name in LAUNCHERS:
-        python = _python_of(shutil.which(words[at], path=base.get("PATH")) or "")
+        python = next(iter(_starter_of(program)), sys.executable)
         return _launched(words[:at], python, words[at + 1 :], base, folder)
     if not name.startswith(("python", "pypy")):
         text = f"{name} is no Python: what it starts is not known beforehand; after a minute the job says what is seen"
@@ -145,6 +148,8 @@ def _seen(script: Optional[str], answer: InterpreterFacts, folder: str) -> List[
     names = {name.split(".")[0].strip() for found in _IMPORTS.finditer(text) for name in found["names"].split(",")}
     names |= {name.split(" ")[0] for name in names}
     missing = sorted(name for name in ("torch", "jax", "keras") if name in names and name not in answer.installed)
+    if answer.cause is not None and answer.cause.code == "no-site":
+        missing = []  # python -S finds nothing that is installed
     found = [ProbeLine(False, f"{name} is not installed for {answer.python}") for name in missing]
     if not answer.hook:
         return found
@@ -170,7 +175,10 @@ def _steps(names: "set[str]", text: str) -> ProbeLine:
         return ProbeLine(True, "a boosting round is a step; the total comes by itself, it cannot be unloaded")
     if "keras" in names:
         return ProbeLine(True, "a batch of fit() is a step; the total comes by itself")
-    if "torch" in names and not re.search(r"\boptim\b|optimizer|\.step\(", text):
+    stepless = "torch" in names and not re.search(r"\boptim\b|optimizer|\.step\(", text)
+    if stepless and ".backward(" in text:
+        return ProbeLine(False, f"it has no optimizer: the steps of an update by hand are not seen: {unseen.STEP}")
+    if stepless:
         return ProbeLine(
             True, f"an optimizer step is a step, and the script has none itself; for an update by hand {unseen.STEP}"
         )
@@ -206,14 +214,18 @@ def _launched(
     return [_arrival(answer), *_seen(script, answer, folder)]
 
 
-def _python_of(launcher: str) -> str:
-    """The Python that a script of an environment names in its first line."""
+def _starter_of(program: str) -> List[str]:
+    """The shell or Python that a script names in its first line, with its flags; none of anything else."""
     try:
-        with open(launcher, "rb") as file:
+        with open(program, "rb") as file:
             first = file.readline(500).decode(errors="replace")
     except OSError:
-        first = ""
-    return first[2:].split()[0] if first.startswith("#!") and "python" in first else sys.executable
+        return []
+    words = first[2:].split() if first.startswith("#!") else []
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if word != "-S"]
+    known = words and (Path(words[0]).name in SHELLS or Path(words[0]).name.startswith("python"))
+    return words if known else []
 
 
 def _program(words: Sequence[str]) -> Optional[int]:

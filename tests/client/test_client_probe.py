@@ -14,6 +14,7 @@ TORCH = "import os, torch\nfrom torch import nn\nopen('ran', 'w')\n"
 SCRIPTS = {
     "an optimizer step is a step; the total": TORCH + "torch.optim.Adam\n",
     "for an update by hand call carbontui.step()": TORCH,
+    "the steps of an update by hand are not seen": TORCH + "loss.backward()\n",
     "where the script calls carbontui.step()": "import carbontui\nwhile True:\n    carbontui.step()\n",
     "a step of the Trainer is a step": "from transformers import Trainer, TrainingArguments\n",
     "a batch that steps is a step": "import lightning as L\n",
@@ -60,6 +61,15 @@ def test_the_hook_arrives_or_the_cause_and_its_repair_are_told(tmp_path):
     assert not (tmp_path / "ran").exists(), "the script must not run"
 
 
+def test_a_script_that_is_a_program_is_asked_of_the_python_it_names(tmp_path):
+    script = tmp_path / "train"
+    script.write_text(f"#!{sys.executable} -I\n{TORCH}")
+    script.chmod(0o755)
+    (arrives, *_) = probe.look([str(script), "--epochs=3"], os.environ, str(tmp_path))
+    assert "-I ignores PYTHONPATH" in arrives.text
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize(
     ("script", "said"),
     [
@@ -75,6 +85,8 @@ def test_a_launch_script_is_read_and_not_run(script, said, tmp_path):
     (tmp_path / "launch.sh").write_text(f"#!/bin/bash\ntouch ran\n{script}")
     assert any(said in one.text for one in probe.look(["bash", "launch.sh"], os.environ, str(tmp_path)))
     assert any(said in one.text for one in probe.look(["bash", "-ec", script], os.environ, str(tmp_path)))
+    (tmp_path / "launch.sh").chmod(0o755)
+    assert any(said in one.text for one in probe.look([f"{tmp_path}/launch.sh"], os.environ, str(tmp_path)))
     assert not (tmp_path / "ran").exists()
 
 
