@@ -15,9 +15,10 @@ import numpy as np
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--rows", type=int, default=2000)
     args = parser.parse_args()
     draw = np.random.default_rng(1)
-    inputs = draw.normal(size=(2000, 10))
+    inputs = draw.normal(size=(args.rows, 10))
     data = lightgbm.Dataset(inputs, inputs[:, 0] * inputs[:, 1] > 0)
     told = {"objective": "binary", "num_threads": 1, "seed": 1, "deterministic": True, "verbose": -1}
     model = lightgbm.train(told, data, num_boost_round=args.rounds)

@@ -15,9 +15,10 @@ import xgboost
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--rows", type=int, default=2000)
     args = parser.parse_args()
     draw = np.random.default_rng(1)
-    inputs = draw.normal(size=(2000, 10))
+    inputs = draw.normal(size=(args.rows, 10))
     data = xgboost.DMatrix(inputs, inputs[:, 0] * inputs[:, 1] > 0)
     model = xgboost.train(
         {"objective": "binary:logistic", "max_depth": 4, "nthread": 1, "seed": 1}, data, num_boost_round=args.rounds

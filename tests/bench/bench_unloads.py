@@ -33,8 +33,8 @@ KINDS = {
     "lightning": ("train_lightning.py", "--epochs=600"),
     "accelerate": ("train_accelerate.py", "--epochs=600"),
     "keras": ("train_keras.py", "--backend=torch", "--epochs=300"),
-    "xgboost": ("train_xgboost.py", "--rounds=8000"),
-    "lightgbm": ("train_lightgbm.py", "--rounds=8000"),
+    "xgboost": ("train_xgboost.py", "--rounds=8000", "--rows=50000"),
+    "lightgbm": ("train_lightgbm.py", "--rounds=8000", "--rows=50000"),
 }
 """A script of examples/frameworks and how long it is to be: the twentieth unload must come before its end."""
 CYCLES = 20

@@ -14,6 +14,8 @@ class Tried:
 
     text: str = ""
     under_way: bool = False
+    stepped_s: float | None = None
+    """When its first step was seen, the machine's monotonic clock."""
     ended_s: float = 0.0
     """When it ended, job clock: a plan made before that knew of a training that runs."""
 

@@ -18,12 +18,13 @@ STEPS = 20
 TRY_S = 120.0
 """A try is over after so many steps, or so long."""
 LEARN_S = 20.0
-"""Fast steps are watched until their speed is known, at most so long."""
+"""Fast steps are watched until their speed is known, at most so long from the first one: imports may take longer."""
 
 
 def enough(state: JobState, seen: Inputs) -> bool:
     """Whether the try under way has shown what it can."""
-    timed = state.progress.ref_rate is not None or seen.child.age_s >= LEARN_S
+    since_s = state.tried.stepped_s
+    timed = state.progress.ref_rate is not None or (since_s is not None and seen.mono_s - since_s >= LEARN_S)
     return seen.child.trying and ((state.progress.steps_done >= STEPS and timed) or seen.child.age_s >= TRY_S)
 
 
@@ -43,7 +44,9 @@ def saw(state: JobState, seen: Inputs) -> JobState:
     state = unload_rules.saw(state, seen)
     tried = state.tried
     if seen.child.trying:
-        state = replace(state, tried=replace(tried, under_way=True))
+        first = tried.stepped_s is None and state.progress.steps_done > 0
+        tried = replace(tried, under_way=True, stepped_s=seen.mono_s if first else tried.stepped_s)
+        state = replace(state, tried=tried)
         leader = seen.leader
         # what it saved at its end is resumed at the start for good, and begun anew where that fails
         fresh = state.unloading.phase == "none" and state.unloading.held is None

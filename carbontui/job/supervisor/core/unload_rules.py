@@ -12,7 +12,7 @@ from carbontui import units
 from carbontui.job.supervisor.core import progress
 from carbontui.job.supervisor.core.observation import Inputs, Rank
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.job.supervisor.core.unloading import Phase, Unloading, words
+from carbontui.job.supervisor.core.unloading import Phase, Unloading, awaits_start, words
 
 NO_STEP_YET = "no training step has been seen yet"
 REPEAT_MOST_S = 600.0
@@ -32,6 +32,8 @@ JOULES_PER_KWH = 3.6e6
 def refusal(state: JobState, seen: Inputs) -> str:
     """Why no rehearsal can begin now; '' when it can."""
     leader, known, done_s = seen.leader, state.unloading, state.progress.done_s
+    if awaits_start(known):
+        return f"it was tried, and unloaded at step {known.step} to wait for its start, which shows if it comes back"
     if known.rehearsing:
         return f"{known.by} rehearses it already ({words(known)})"
     if leader is None:
@@ -42,8 +44,9 @@ def refusal(state: JobState, seen: Inputs) -> str:
         return f"the job is under an override of {state.override.current.by}; clear it first: carbontui resume"
     if seen.trial is not None:
         return f"a calibration is running ({seen.trial_text})"
-    if state.decision.state not in ("running", "throttled"):
-        return f"the job is {state.decision.state}"
+    now = state.decision
+    if now.state not in ("running", "throttled") and (now.state, now.reason.code) != ("paused", "plan"):
+        return f"the job is {now.state} ({now.reason.text})"
     if not seen.guarded:
         return "the keeper is gone: nobody would start it again"
     if done_s > REPEAT_MOST_S:
