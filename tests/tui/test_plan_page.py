@@ -77,6 +77,23 @@ async def test_hours_are_marked_priced_and_forbidden_with_enter(stage: Any) -> N
         assert s.fake.commands[2].verb == "allow"
 
 
+async def test_cursor_and_marks_keep_their_hours_while_slots_go_by(stage: Any) -> None:
+    async with stage() as s:
+        await s.pilot.press("w", "shift+right", "space", "right", "right")
+        plan = s.app.screen
+        before = plan.marked()
+        assert before is not None and plan.slot == 6
+        s.fake.push(status=s.fake.status(measured_at=units.iso(NOW + 1900.0)))
+        await s.until(lambda: s.dashboard.picture.now_s == NOW + 1900.0)
+        assert plan.marked() == before and plan.slot == 4
+        # what is over can neither be pointed at nor forbidden; the cursor at the left is that of now
+        s.fake.push(status=s.fake.status(measured_at=units.iso(before[1] - 300.0)))
+        await s.until(lambda: plan.marked() == (before[1] - 300.0, before[1]))
+        s.fake.push(status=s.fake.status(measured_at=units.iso(before[1] + 60.0)))
+        await s.until(lambda: plan.marked() is None)
+        assert plan.slot == 0
+
+
 async def test_a_screen_to_look_at_forbids_nothing(stage: Any) -> None:
     async with stage(readonly=True) as s:
         await s.pilot.press("w")

@@ -4,6 +4,7 @@ was planned before."""
 from __future__ import annotations
 
 import asyncio
+import bisect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -117,8 +118,10 @@ class PlanPage(Screen[None]):
     ) -> None:
         super().__init__()
         self._feed, self._picture, self._past, self.glyphs, self.readonly = feed, picture, past, glyphs, readonly
-        self._slot = 0
-        self._anchor: int | None = None
+        self._cursor_s: float | None = None
+        """When the slot under the cursor begins; None: that of now, whichever it is."""
+        self._anchor_s: float | None = None
+        self._asked_end_s = 0.0
         self._answer = ""
         self._asking: asyncio.Task[None] | None = None
         self._events: tuple[protocol.Event, ...] = ()
@@ -151,38 +154,55 @@ class PlanPage(Screen[None]):
     # --- slots ---
 
     def _edges(self) -> list[float]:
-        """Where the slots of the plan begin, and the end of the last."""
-        plan = self._picture().plan
+        """Where the slots of the plan begin from now on, and the end of the last."""
+        plan, now = self._picture().plan, self._picture().now_s
         if plan is None:
             return []
-        at, end = units.from_iso(plan.start), units.from_iso(plan.deadline)
-        edges = [at]
-        at += plan.first_s
+        start, end = units.from_iso(plan.start), units.from_iso(plan.deadline)
+        begin = max(start, now)
+        if begin >= end - 1.0:
+            return []
+        edges, at = [begin], start + plan.first_s
         while at < end - 1.0:
-            edges.append(at)
+            edges += [at] if at > begin + 1.0 else []
             at += plan.slot_s
         return [*edges, end]
 
+    def _place(self, at_s: float | None) -> int:
+        """The slot that begins at a time; -1 where there is no plan. Times and not places are held: slots go by."""
+        edges = self._edges()[:-1]
+        return max(0, bisect.bisect_right(edges, at_s + 1.0) - 1) if at_s is not None and edges else len(edges[:1]) - 1
+
+    @property
+    def slot(self) -> int:
+        """The place of the slot under the cursor."""
+        return self._place(self._cursor_s)
+
     def _pointed(self) -> tuple[float, float] | None:
         """The slot under the cursor."""
-        edges = self._edges()
-        slot = min(self._slot, len(edges) - 2)
+        edges, slot = self._edges(), self.slot
         return (edges[slot], edges[slot + 1]) if slot >= 0 else None
 
     def marked(self) -> tuple[float, float] | None:
-        """The hours that are marked."""
-        edges = self._edges()
-        if self._anchor is None or len(edges) < 2:
+        """The hours that are marked, as far as they are still to come."""
+        edges, plan = self._edges(), self._picture().plan
+        if self._anchor_s is None or not edges or plan is None:
             return None
-        first, last = sorted((min(self._anchor, len(edges) - 2), min(self._slot, len(edges) - 2)))
+        if self._cursor_s is not None and max(self._anchor_s, self._cursor_s) + plan.slot_s <= edges[0]:
+            return None
+        first, last = sorted((self._place(self._anchor_s), self.slot))
         return edges[first], edges[last + 1]
 
     def action_move(self, slots: int) -> None:
-        self._slot = max(0, min(len(self._edges()) - 2, self._slot + slots))
+        edges = self._edges()
+        if edges:
+            place = max(0, min(len(edges) - 2, self.slot + slots))
+            self._cursor_s = edges[place] if place else None
         self._changed()
 
     def action_mark(self) -> None:
-        self._anchor = self._slot if self._anchor is None else None
+        pointed = self._pointed()
+        self._anchor_s = pointed[0] if self._anchor_s is None and pointed else None
         self._changed()
 
     def _changed(self) -> None:
@@ -197,6 +217,7 @@ class PlanPage(Screen[None]):
         if self._asking is not None:
             self._asking.cancel()
         marked, pointed = self.marked(), self._pointed()
+        self._asked_end_s = pointed[1] if pointed else 0.0
         if marked is not None:
             asked = protocol.Preview(0, forbid=f"{units.iso(marked[0])}/{units.iso(marked[1])}")
         elif pointed is not None:
@@ -247,8 +268,10 @@ class PlanPage(Screen[None]):
 
     def _refresh(self) -> None:
         picture, drawn = self._picture(), self._drawn
-        if drawn is None or picture.plan is not drawn.plan:
+        pointed = self._pointed()
+        if drawn is None or picture.plan is not drawn.plan or (pointed and pointed[1] != self._asked_end_s):
             self._ask()
+        if drawn is None or picture.plan is not drawn.plan:
             self.run_worker(self._learn_events(), group="events", exclusive=True)
         if drawn is None or _shown_of(picture) != _shown_of(drawn):
             self._draw()
@@ -282,7 +305,7 @@ class PlanPage(Screen[None]):
         if action in ("mark", "forbid", "allow", "commit") and (self.readonly or picture.over):
             return False
         if action == "commit":
-            return self._anchor is not None
+            return self._anchor_s is not None
         if action == "allow":
             return bool(picture.status.forbidden)
         return not (action in ("move", "mark") and picture.plan is None)
@@ -309,7 +332,7 @@ class PlanPage(Screen[None]):
     def action_commit(self) -> None:
         marked = self.marked()
         if marked is not None:
-            self._anchor = None
+            self._anchor_s = None
             self._send("forbid", {"hours": f"{units.iso(marked[0])}/{units.iso(marked[1])}"})
             self._changed()
 
@@ -338,8 +361,8 @@ class PlanPage(Screen[None]):
         line.answer(answer.text if answer.ok else answer.error or "refused", answer.ok)
 
     def action_leave(self) -> None:
-        if self._anchor is not None:
-            self._anchor = None
+        if self._anchor_s is not None:
+            self._anchor_s = None
             self._changed()
         else:
             self.dismiss(None)

@@ -125,7 +125,10 @@ def test_another_slot_is_asked_as_what_the_plan_does_not_do_there():
         ((slot, wanted),) = request.ask.fixed.items()
         assert slot == (at_s > NOW_S + 900) and (wanted == level or request.setup.levels[wanted].name == level)
     with pytest.raises(ValueError, match="not within the plan"):
-        plan_request.preview_request(state, SEEN, state.budget, None, NOW_S - 1.0)
+        plan_request.preview_request(state, SEEN, state.budget, None, NOW_S - 1000.0)
+    # who asks has an older now: the slot of now is meant
+    request = plan_request.preview_request(state, SEEN, state.budget, None, NOW_S - 300.0)
+    assert list(request.ask.fixed) == [0]
 
 
 def test_they_are_shown_kept_and_taken_away_again():

@@ -149,6 +149,8 @@ def preview_request(
 def _otherwise(state: JobState, setup: problem.Setup, slot_s: float) -> dict[int, int]:
     """The slot that holds `slot_s`, fixed to what the plan in force does not do there. Raises ValueError outside."""
     edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
+    if setup.start_s - setup.slot_s <= slot_s < setup.start_s:
+        slot_s = setup.start_s  # the now of who asks is a little older than ours, in a replay by minutes
     slot = bisect.bisect_right(edges, slot_s) - 1
     if not 0 <= slot < len(setup.durations):
         raise ValueError("that time is not within the plan")
