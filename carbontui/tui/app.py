@@ -152,7 +152,12 @@ class CarbonApp(App[str | None]):
             self.register_theme(theme)
         if not os.environ.get("TEXTUAL_THEME"):
             # sixteen colours leave greys of our own: the terminal's palette then means more
-            self.theme = "ansi-dark" if self.console.color_system == "standard" else "carbon-dark"
+            if self.console.color_system == "standard":
+                self.theme = "ansi-dark"
+            else:
+                # before anything is styled: as a change it would have every sheet read once more
+                self.set_reactive(CarbonApp.theme, "carbon-dark")
+                self.stylesheet.set_variables(self.get_css_variables())
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         theme = self.current_theme

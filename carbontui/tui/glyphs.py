@@ -14,6 +14,7 @@ class Glyphs:
     bar: str
     gauge: str
     hatch: str
+    dense: str
     stipple: str
     pointer: str
     rule: str
@@ -34,6 +35,7 @@ BLOCKS = Glyphs(
     bar=" ▁▂▃▄▅▆▇█",
     gauge=" ▏▎▍▌▋▊▉█",
     hatch="░",
+    dense="▓",
     stipple="·",
     pointer="▲",
     rule="─",
@@ -53,6 +55,7 @@ ASCII = Glyphs(
     bar=" ..::||##",
     gauge=" ....####",
     hatch="/",
+    dense="%",
     stipple="'",
     pointer="^",
     rule="-",
@@ -81,8 +84,11 @@ ASCII = Glyphs(
     },
 )
 
+_BARS = dict.fromkeys("█▉▊▋▌▓", "#") | dict.fromkeys("▍▎▏▒░", ":") | dict.fromkeys("━─", "-") | dict.fromkeys("┃│", "|")
+"""What the bars of other programs are drawn with."""
 _TO_ASCII = str.maketrans(
-    {"·": "-", "–": "-", "—": "-", "×": "x", "→": ">", "←": "<", "↑": "^", "↓": "v", "…": "~", "₂": "2", "Δ": "d"}
+    _BARS
+    | {"·": "-", "–": "-", "—": "-", "×": "x", "→": ">", "←": "<", "↑": "^", "↓": "v", "…": "~", "₂": "2", "Δ": "d"}
 )
 
 

@@ -131,6 +131,8 @@ def test_marks_follow_provenance() -> None:
 def test_a_job_that_is_over_says_when_and_a_replayed_one_does_not_say_when_in_april() -> None:
     over, replayed = picture("done").status, structs.replace(picture("demo").status, state="done")
     assert words.ended_at(over, NOW) == "21:24" and words.ended_at(over, NOW + 10 * 86400) == "15 Apr 21:24"
+    recorded = over.provenance | {"intensity": protocol.Provenance("replay", "grid.csv")}
+    assert words.ended_at(structs.replace(over, provenance=recorded), NOW) == "21:24"
     assert words.ended_at(replayed, NOW) == "" and words.ended_at(picture().status, NOW) == ""
 
 
@@ -190,8 +192,8 @@ def test_a_board_says_what_slows_it_and_shows_its_watts_so_far() -> None:
     from carbontui.tui.glyphs import ASCII, BLOCKS
     from carbontui.tui.screens.page_rows import board_rows
 
-    told = ["".join(text for text, _ in row) for row in board_rows(picture(), BLOCKS)]
+    told = ["".join(text for text, _ in row) for row in board_rows(picture(), BLOCKS, 120)]
     assert told[0] == "boards" and "246 W of 250 W  58 °C · 1410 MHz · 97% busy" in told[1]
     assert told[2].strip() == "slowed by its power limit" and set(told[3].strip()) <= set(BLOCKS.bar)
-    assert not any("slowed" in "".join(text for text, _ in row) for row in board_rows(picture("paused"), ASCII))
-    assert board_rows(picture("done"), BLOCKS) == []
+    assert not any("slowed" in "".join(text for text, _ in row) for row in board_rows(picture("paused"), ASCII, 120))
+    assert board_rows(picture("done"), BLOCKS, 120) == []

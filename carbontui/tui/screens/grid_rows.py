@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len, set_cell_size
+
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.glyphs import Glyphs
@@ -9,17 +11,22 @@ from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
 from carbontui.tui.widgets.price_strip import trend_words, value_at
 
-CELLS = 42
-"""Columns of a row of values."""
+CELLS_MOST, LABEL_CELLS = 42, 13
+"""Columns of a row of values, and of what stands before it."""
 WINDOW_S = 4 * 3600.0
 """How long a stretch the cleanest hours are looked for."""
+TITLE_MOST = 44
+"""Cells of a source's title."""
 STATE_INK = {"answers": "running", "fallback": "dim", "not asked": "dim", "needs key": "dim"}
 
 
-def grid_rows(picture: Picture, answer: protocol.GridAnswer | None, fault: str, glyphs: Glyphs) -> list[CellRow]:
-    """`answer` is None while it is asked, or where it cannot be had: `fault` says why."""
+def grid_rows(
+    picture: Picture, answer: protocol.GridAnswer | None, fault: str, glyphs: Glyphs, width: int
+) -> list[CellRow]:
+    """`answer` is None while it is asked, or where it cannot be had: `fault` says why. A row of bars is not folded: it
+    has as many columns as a page this wide has room for."""
     return [
-        *_intensity_rows(picture, answer, glyphs),
+        *_intensity_rows(picture, answer, glyphs, max(8, min(CELLS_MOST, width - LABEL_CELLS - 3))),
         *_price_rows(picture, glyphs),
         *_error_rows(picture.status),
         *_source_rows(answer, fault, picture.now_s),
@@ -27,10 +34,10 @@ def grid_rows(picture: Picture, answer: protocol.GridAnswer | None, fault: str, 
 
 
 def _label(text: str) -> tuple[str, str]:
-    return f"{text:<12} ", "dim"
+    return f"{text:<{LABEL_CELLS - 1}} ", "dim"
 
 
-def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs: Glyphs) -> list[CellRow]:
+def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs: Glyphs, cells: int) -> list[CellRow]:
     band, status, now_s = picture.series.intensity, picture.status, picture.now_s
     rows: list[CellRow] = [[("carbon intensity", "title")]]
     if band is None:
@@ -53,7 +60,9 @@ def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs
         if any(value is not None for value in values):
             ends = begins + len(values) * band.step_s
             when = f"{words.clock(begins, now_s)} to {words.clock(ends, now_s)}"
-            rows.append([_label(label), (_bars(values, top, glyphs), "past" if label == "so far" else "running")])
+            rows.append(
+                [_label(label), (_bars(values, top, glyphs, cells), "past" if label == "so far" else "running")]
+            )
             rows.append([_label(""), (f"{when}: {_spread(values)}", "text")])
     if cleanest := _cleanest(band, now_s):
         rows.append([_label("cleanest"), (cleanest, "text")])
@@ -62,9 +71,9 @@ def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs
     return rows
 
 
-def _bars(values: tuple[float | None, ...], top: float, glyphs: Glyphs) -> str:
+def _bars(values: tuple[float | None, ...], top: float, glyphs: Glyphs, cells: int) -> str:
     """A row of bars from zero to `top`, a mean of equal time each."""
-    count = min(CELLS, len(values))
+    count = min(cells, len(values))
     told = ""
     for cell in range(count):
         part = values[round(cell * len(values) / count) : round((cell + 1) * len(values) / count)]
@@ -125,9 +134,15 @@ def _source_rows(answer: protocol.GridAnswer | None, fault: str, now_s: float) -
     rows: list[CellRow] = [[], [("sources, in the order they are tried", "title")]]
     if answer is None:
         return [*rows, [(f" {fault or 'asking the supervisor …'}", "fault" if fault else "dim")]]
+    widest = max((cell_len(one.title) for one in answer.sources), default=0)
     for one in answer.sources:
         age = "" if one.fetched is None else f" {units.fmt_duration(max(0.0, now_s - units.from_iso(one.fetched)))} ago"
-        rows.append([(f"{one.title:<28} ", "text"), (f"{one.state}{age}", STATE_INK.get(one.state, "warning"))])
+        rows.append(
+            [
+                (f"{set_cell_size(one.title, min(widest, TITLE_MOST))}  ", "text"),
+                (f"{one.state}{age}", STATE_INK.get(one.state, "warning")),
+            ]
+        )
         rows[-1].append((f"  {one.note}" if one.note else "", "dim"))
     if answer.note:
         rows.append([("! ", "warning"), (answer.note, "text")])

@@ -37,7 +37,7 @@ def _shapes(glyphs: Glyphs) -> list[tuple[str, str, str]]:
         (glyphs.bar[8], "running", "flat out"),
         (glyphs.bar[8], "capped", "capped, or running a share of the time"),
         (glyphs.bar[8], "beyond", "hours after the work is done"),
-        (glyphs.stipple, "past", "from the mean up to the upper end of the forecast's 80 % band"),
+        (f"{glyphs.dense}{glyphs.stipple}", "past", "the forecast's 80 % band, within the bar and above it"),
         (glyphs.dotted, "dim", "the deadline"),
         (glyphs.dash * 2, "capped", "watts: the cap"),
         (glyphs.dash * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
@@ -87,8 +87,8 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
     return rows
 
 
-def board_rows(picture: Picture, glyphs: Glyphs) -> list[CellRow]:
-    """Each board as it is now, and its watts so far, the lowest to its limit."""
+def board_rows(picture: Picture, glyphs: Glyphs, width: int) -> list[CellRow]:
+    """Each board as it is now, and its watts so far, from 0 to its limit, on a page this wide."""
     gpus, watts = picture.status.gpus, picture.series.watts
     rows: list[CellRow] = [[("boards", "title")]] if gpus else []
     for place, gpu in enumerate(gpus):
@@ -107,18 +107,17 @@ def board_rows(picture: Picture, glyphs: Glyphs) -> list[CellRow]:
         if gpu.slowed:
             rows.append([(f"{'':>6}", "dim"), (f"slowed by {gpu.slowed}", "warning")])
         history = watts.gpus_w.get(gpu.uuid, ()) if watts is not None else ()
-        if line := _history(history, gpu.limit_w, glyphs):
+        if line := _history(history[-max(8, min(HISTORY_CELLS, width - 9)) :], gpu.limit_w, glyphs):
             rows.append([(f"{'':>6}", "dim"), (line, "running")])
     return [*rows, []] if rows else []
 
 
 def _history(values: tuple[float | None, ...], limit_w: float | None, glyphs: Glyphs) -> str:
     """The last watts in one row, 0 to the limit (or the highest seen)."""
-    shown = values[-HISTORY_CELLS:]
-    top = max([value for value in (*shown, limit_w) if value is not None], default=0.0)
-    if len(shown) < 2 or top <= 0:
+    top = max([value for value in (*values, limit_w) if value is not None], default=0.0)
+    if len(values) < 2 or top <= 0:
         return ""
-    return "".join(" " if v is None else glyphs.bar[min(8, round(v / top * 8))] for v in shown)
+    return "".join(" " if v is None else glyphs.bar[min(8, round(v / top * 8))] for v in values)
 
 
 HISTORY_CELLS = 50

@@ -87,7 +87,7 @@ class OpensPages(Screen[str | None]):
             ]
             if isinstance(asked.answer, protocol.AbilitiesAnswer):
                 told = ability_rows(asked.answer)
-            return [*board_rows(self._newest(), self.glyphs), *told]
+            return [*board_rows(self._newest(), self.glyphs, self.app.size.width), *told]
 
         self._read_live("boards, and what can be measured and done here", rows, asked)
 
@@ -98,7 +98,7 @@ class OpensPages(Screen[str | None]):
 
         def rows() -> list[CellRow]:
             known = asked.answer if isinstance(asked.answer, protocol.GridAnswer) else None
-            return grid_rows(self._newest(), known, asked.fault, self.glyphs)
+            return grid_rows(self._newest(), known, asked.fault, self.glyphs, self.app.size.width)
 
         self._read_live("the grid", rows, asked)
 

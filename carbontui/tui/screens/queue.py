@@ -26,6 +26,7 @@ class Queue(ListPage[QueueList]):
     """`look` may block and raises nothing."""
 
     SHOWN_WITH = "show only rows with", "a part of the name, the user, the node or the state; nothing for all"
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", id="queue_help", key_display="?", tooltip="Every key of this page"),
         Binding("q", "leave", "leave", id="queue_leave", tooltip="Leave; every job goes on"),

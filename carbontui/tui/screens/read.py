@@ -46,7 +46,11 @@ class Page(Cells):
         room = width - len(self.title) - 4
         rights = (" · ".join(filter(None, (self.found, moves, "esc returns"))), part or "esc returns", "")
         right = next(words for words in rights if len(words) <= room or not words)
-        return [spread(width, [(f" {self.title}", "strong")], [(f"{right} ", "dim")]), [], *shown]
+        return [
+            spread(width, [(f" {self.title}", "strong")], [(f"{right} ", "dim")]),
+            [],
+            *([(" ", "text"), *line] for line in shown),
+        ]
 
     def lines(self, width: int) -> list[CellRow]:
         return [line for row in self.rows for line in folded(row, min(width - 2, TEXT_WIDTH_MOST))]

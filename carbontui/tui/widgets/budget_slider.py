@@ -32,7 +32,7 @@ class BudgetSlider(FrontierChart):
             word = f"{picture.status.budget.factor:.2f}×"
         elif choice is not None and choice.index is None:
             word = choice.budget[:8]
-        columns = width - 10
+        columns = width - 11
         cells: CellRow = []
         knob, mark = self._x(index, columns), self._x(chosen, columns) if chosen is not None else None
         looking = choice is not None
@@ -44,7 +44,7 @@ class BudgetSlider(FrontierChart):
                 cells.append((self.glyphs.mark, "strong"))
             else:
                 cells.append((self.glyphs.track, "dim" if x < knob else "faint"))
-        rows: list[CellRow] = [[(" ", "text"), *cells, (f" {word:>8}", ink)]]
+        rows: list[CellRow] = [[(" ", "text"), *cells, (f" {word:>8} ", ink)]]
         return [*rows, *self._told(picture, width)][:height]
 
     def _fixed(self, width: int) -> CellRow:
@@ -69,7 +69,7 @@ class BudgetSlider(FrontierChart):
         if self.frontier is None or len(self.frontier.points) < 2:
             return None
         last = len(self.frontier.points) - 1
-        columns = max(2, self.content_size.width - 10)
+        columns = max(2, self.content_size.width - 11)
         return min(last, max(0, round((x - 1) / (columns - 1) * last)))
 
     def _told(self, picture: Picture, width: int) -> list[CellRow]:

@@ -97,6 +97,10 @@ class Cells(Widget):
         found = self._inks.get(ink)
         if found is None:
             front, _, back = ink.partition("/")
+            if back == "cursor" and self.app.current_theme.ansi:
+                # no grey of the terminal's own palette is sure to be seen, reverse is
+                found = self._inks[ink] = Style(reverse=True, bold=True if front in _BOLD else None)
+                return found
             back = back or _BACK.get(front, "")
             found = self._inks[ink] = Style(
                 color=self._colour(front),
@@ -109,13 +113,13 @@ class Cells(Widget):
         # the theme's variables, not component classes: those would be styled for each drawing before the first paint
         return Color.parse(self.app.theme_variables[f"ink-{name}"]).rich_color
 
-    def heading(self, width: int, left: str, right: str = "", ink: Ink = "dim") -> CellRow:
+    def heading(self, width: int, left: str, right: str | CellRow = "", ink: Ink = "dim") -> CellRow:
         """A quiet rule with a title on it and a word at its right end."""
-        right = right if len(right) + len(left) + 6 <= width else ""
+        told: CellRow = [(right, ink)] if isinstance(right, str) else right
+        room = width - len(left) - 3  # beside the title and its blanks
+        tail = [(" ", ink), *told, (" ", ink)] if 0 < width_of(told) <= room - 3 else []
         rule = self.glyphs.rule
-        tail: CellRow = [(f" {right}", ink)] if right else []
-        used = 3 + len(left) + (len(right) + 1 if right else 0)
-        return [(rule + " ", "faint"), (left, "title"), (" " + rule * max(0, width - used), "faint"), *tail]
+        return [(rule + " ", "faint"), (left, "title"), (" " + rule * (room - width_of(tail)), "faint"), *tail]
 
     def _fill(self, size: Size) -> None:
         self._rows, self._drawn = self._build(size), size

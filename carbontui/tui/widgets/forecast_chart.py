@@ -1,7 +1,7 @@
 """Carbon intensity: the realised past, now, and the forecast with its band, each column in the colour of its level.
 
-Eighth blocks, because a slot is a step: the mean solid, dots above it up to the upper end of the band. A pause is
-hatched as well as coloured, so that it shows without colour.
+Eighth blocks, because a slot is a step, up to the mean: solid below the band, dense within it, and dots above up to its
+upper end. A pause is hatched as well as coloured, so that it shows without colour.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ForecastChart(Cells):
         parts += [] if plan or picture.over else [(block, "running", KIND_WORDS["full"])]
         parts += [(glyphs.hatch, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
         if band is not None and band.lo_g != band.hi_g and not picture.over:
-            parts.append((glyphs.stipple, "past", "80 % band"))
+            parts.append((f"{glyphs.dense}{glyphs.stipple}", "past", "80 % band"))
         parts += [(glyphs.dotted, "dim", "deadline")] if plan else []
         if plan and units.from_iso(plan.finish) < window(picture, width - GUTTER).end_s:
             parts.append((block, "beyond", "after the end"))
@@ -80,7 +80,7 @@ class ForecastChart(Cells):
     def _columns(self, band: protocol.Band, view: TimeScale, space: int) -> tuple[list[Column], float]:
         assert self.picture is not None
         start = units.from_iso(band.start)
-        mean, high = (means(v, start, band.step_s, view) for v in (band.mean_g, band.hi_g))
+        low, mean, high = (means(v, start, band.step_s, view) for v in (band.lo_g, band.mean_g, band.hi_g))
         now = view.column(self.picture.now_s)
         future_high = [h for h in high[now:] if h is not None] if now >= 0 else []
         top = top_of([m for m in mean if m is not None] + future_high)
@@ -98,15 +98,9 @@ class ForecastChart(Cells):
                 continue
             info = ahead[x]
             ink = words.KIND_STYLE[info.kind] if info else unplanned
-            columns.append(
-                Column(
-                    tall,
-                    tall,
-                    eighths(high[x], top, space),
-                    ink,
-                    info is not None and info.kind in words.STILL,
-                )
-            )
+            still = info is not None and info.kind in words.STILL
+            least = tall if low[x] is None else eighths(low[x], top, space)
+            columns.append(Column(tall, tall, eighths(high[x], top, space), ink, still, least))
         return columns, top
 
     def _deadline(self, plotted: list[list[tuple[str, Ink]]], view: TimeScale) -> None:

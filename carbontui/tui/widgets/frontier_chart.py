@@ -10,7 +10,7 @@ from textual.message import Message
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
-from carbontui.tui.widgets.cells import CellRow, Cells, Ink
+from carbontui.tui.widgets.cells import CellRow, Cells, Ink, spread
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _GUTTER = 8
@@ -51,7 +51,7 @@ class FrontierChart(Cells):
             return [*rows, [(f" {why}", "dim")]]
         lines, columns = height - 2, width - _GUTTER - 1
         if lines < 2 or columns < 8:
-            return []
+            return [*rows, *self._ends(frontier, width)][:height]
         high = max(p.gco2_g for p in frontier.points)
         # a scale of less than this would make a cliff of nothing
         low = min(min(p.gco2_g for p in frontier.points), high * (1 - _LEAST_SPAN))
@@ -63,6 +63,15 @@ class FrontierChart(Cells):
             label = units.fmt_grams(high) if y == 0 else units.fmt_grams(low) if y == lines - 1 else ""
             rows.append([(f"{label:>{_GUTTER - 1}} ", "dim"), *cells])
         return [*rows, self._axis(frontier, columns)]
+
+    def _ends(self, frontier: protocol.Frontier, width: int) -> list[CellRow]:
+        """The tightest and the loosest budget in words, where there is no room for a curve."""
+        told: list[CellRow] = []
+        for name, point in (("soonest", frontier.points[0]), ("latest", frontier.points[-1])):
+            when = words.clock(self.start_s + point.finish_s, self.now_s)
+            left: CellRow = [(f" {name:<8} ", "dim"), (when, "text")]
+            told.append(spread(width, left, [(f"{units.fmt_grams(point.gco2_g)} ", "text")]))
+        return told
 
     def _axis(self, frontier: protocol.Frontier, columns: int) -> CellRow:
         """When the tightest and the loosest budget end."""

@@ -32,6 +32,8 @@ class KeyLine(Cells):
             told.add(binding.action)
             begin = width_of(row)
             name = self.app.get_key_display(binding)
+            if begin + len(name) + len(binding.description) + 1 > width:
+                break  # half a word names no key; the help has all of them
             row += [(name, "strong" if active.enabled else "dim"), (f" {binding.description} ", "dim")]
             if active.enabled:
                 self._places.append((begin, width_of(row), binding.key))

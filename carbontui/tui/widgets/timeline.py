@@ -12,13 +12,15 @@ from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, nice_top
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column, heights in eighths of a cell: `solid` and `soft` make the bar, `band` lies above it."""
+    """One column, heights in eighths of a cell: `solid` and `soft` make the bar. A band reaches from `low` within the
+    bar to `band` above it."""
 
     solid: int = 0
     soft: int = 0
     band: int = 0
     ink: str = "past"
     hatched: bool = False
+    low: int = 1 << 30
 
 
 def plot(columns: list[Column], rows: int, now: int | None, glyphs: Glyphs) -> list[list[tuple[str, Ink]]]:
@@ -30,7 +32,7 @@ def _cell(column: Column, row: int, is_now: bool, glyphs: Glyphs) -> tuple[str, 
     base = row * 8
     soft_ink = f"{column.ink}-soft"
     if column.solid >= base + 8:
-        char, ink = glyphs.bar[8], column.ink
+        char, ink = glyphs.dense if column.low <= base else glyphs.bar[8], column.ink
     elif column.soft >= base + 8:
         # the lower edge of the band runs through a cell that the mean fills
         char, ink = (
@@ -52,7 +54,7 @@ def _cell(column: Column, row: int, is_now: bool, glyphs: Glyphs) -> tuple[str, 
     else:
         char, ink = " ", "text"
     if is_now:
-        filled = char == glyphs.bar[8]
+        filled = char in (glyphs.bar[8], glyphs.dense)
         return glyphs.now, f"now/{ink.partition('/')[0]}" if filled and glyphs.braille else "now"
     return char, ink
 

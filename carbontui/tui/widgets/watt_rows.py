@@ -28,12 +28,9 @@ class WattRows(Cells):
     def draw(self, width: int, height: int) -> list[CellRow]:
         if not self.with_heading:
             return self._boards(width, height)
-        some = bool(self.status and self.status.gpus)
-        head = self.heading(width, "boards", "  parked   cap" if some else "")
-        if some:
-            key: CellRow = [(f" {self.glyphs.tick}", "paused"), (" parked ", "dim")]
-            key += [(f" {self.glyphs.tick}", "capped"), (" cap ", "dim")]
-            head = [*head[:-2], *key, head[-1]]
+        tick = self.glyphs.tick
+        key: CellRow = [(tick, "paused"), (" parked  ", "dim"), (tick, "capped"), (" cap", "dim")]
+        head = self.heading(width, "boards", key if self.status and self.status.gpus else "")
         return [head, *self._boards(width, height - 1)]
 
     def _boards(self, width: int, height: int) -> list[CellRow]:
