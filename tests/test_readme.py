@@ -24,7 +24,8 @@ def test_every_file_that_a_page_for_contributors_names_exists(page: str) -> None
     text = (ROOT / page).read_text()
     links = re.findall(r"\]\(([^)#:]+)\)", text)
     assert [name for name in links if not (ROOT / name).exists()] == []
-    files = [f"/{path.relative_to(ROOT)}" for part in ("carbontui", "tests") for path in (ROOT / part).rglob("*.py")]
+    parts = ("carbontui", "tests", "screenshots")
+    files = [f"/{path.relative_to(ROOT)}" for part in parts for path in (ROOT / part).rglob("*.py")]
     named = set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", text))
     assert [name for name in sorted(named) if not any(file.endswith(f"/{name}") for file in files)] == []
     folders = set(re.findall(r"`((?:[a-z_]+/)+)`", text))

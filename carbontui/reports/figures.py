@@ -208,6 +208,22 @@ def shares(found: tuple[tuple[str, float], ...], names: dict[str, str]) -> str:
     return ", ".join(f"{share:.0%} {names.get(name, name)}" for name, share in found) or "nothing yet"
 
 
+def metered(story: RunStory, most: int | None = None) -> str:
+    """By what the energy was metered, the largest share first; a simulated board has no sensors."""
+    boards = {"counter": SIMULATED, "integrated": SIMULATED} if story.options.simulated is not None else {}
+    return shares(story.how[:most], HOW_WORDS | boards)
+
+
+def metered_verb(story: RunStory) -> str:
+    """'measured', or what else the energy was."""
+    if story.options.simulated is not None:
+        return "simulated"
+    return "estimated" if dict(story.how).get("model", 0.0) > 0.5 else "measured"
+
+
+SIMULATED = "a simulated board"
+
+
 def zone(story: RunStory) -> str:
     """'DE, average of the grid, direct emissions', or ''."""
     known = story.status.intensity
@@ -226,6 +242,11 @@ def equivalences(grams: float | None) -> tuple[str, ...]:
 def _three_digits(value: float) -> str:
     """'7.9', '156', '20,100'."""
     return f"{value:.3g}" if value < 100 else f"{float(f'{value:.3g}'):,.0f}"
+
+
+def date_and_clock(at_s: float) -> str:
+    """'2026-06-21 14:15': local time that is still clear years later."""
+    return f"{units.iso(at_s + units.local_offset_s(at_s))[:10]} {units.fmt_clock(at_s, at_s)}"
 
 
 def clock(at_s: float, story: RunStory) -> str:
@@ -274,6 +295,8 @@ def by_day(story: RunStory) -> list[tuple[str, str, str, str, str, str, str]]:
 
 def accuracy(story: RunStory) -> str:
     """What scales all figures of the run alike."""
+    if story.options.simulated is not None:
+        return "The board is simulated: none of these figures is of a real machine."
     if story.energy_gpu_kwh:
         return "Sensors of accelerators are good to about 5 %, which scales all of these figures alike."
     if dict(story.how).get("model", 0.0) > 0.5:

@@ -21,8 +21,8 @@ def html(story: RunStory) -> str:
     account = figures.figures(story)
     return template.render(
         story=story,
-        begun=_day(story.start_s),
-        ended=figures.clock(story.end_s, story) if story.over else "now, still running",
+        begun=figures.date_and_clock(story.start_s),
+        ended=figures.date_and_clock(story.end_s) if story.over else "now, still running",
         clock_name=units.clock_name(story.start_s),
         zone=figures.zone(story),
         notices=[*story.status.notices, *story.notes],
@@ -51,10 +51,6 @@ def html(story: RunStory) -> str:
     )
 
 
-def _day(at_s: float) -> str:
-    return f"{units.iso(at_s)[:10]} {units.fmt_clock(at_s, at_s)}"
-
-
 def basis(story: RunStory) -> list[tuple[str, str]]:
     """What the figures rest on: (what, where it comes from)."""
     flat = (
@@ -62,7 +58,7 @@ def basis(story: RunStory) -> list[tuple[str, str]]:
     )
     gap = "" if story.worst_gap is None else f", at most {story.worst_gap:.2%} above the optimum of its forecast"
     return [
-        ("energy", figures.shares(story.how, figures.HOW_WORDS)),
+        ("energy", figures.metered(story)),
         ("intensity", figures.shares(story.grid_kinds, figures.KIND_WORDS)),
         ("sources of the grid", "; ".join(story.sources) or "none"),
         ("watts flat out", flat),

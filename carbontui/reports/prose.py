@@ -18,18 +18,15 @@ def story_of(story: RunStory) -> list[str]:
 
 def _what(story: RunStory) -> str:
     status = story.status
-    begun = figures.clock(story.start_s, story)
     where = figures.zone(story)
     zone = f" in {where}" if where else ""
-    ran = f"{status.name} began {_day(story)} at {begun} {units.clock_name(story.start_s)}{zone}"
+    ran = f"{status.name} began {figures.date_and_clock(story.start_s)} {units.clock_name(story.start_s)}{zone}"
     if story.over:
-        end = f"and ended {figures.clock(story.end_s, story)}, after {units.fmt_duration(story.elapsed_s)}"
+        same_day = figures.date_and_clock(story.end_s)[:10] == figures.date_and_clock(story.start_s)[:10]
+        ended = figures.clock(story.end_s, story) if same_day else figures.date_and_clock(story.end_s)
+        end = f"and ended {ended}, after {units.fmt_duration(story.elapsed_s)}"
         return f"{ran} {end}: {status.reason.text}."
     return f"{ran} and has been at it for {units.fmt_duration(story.elapsed_s)}: {status.reason.text}."
-
-
-def _day(story: RunStory) -> str:
-    return units.iso(story.start_s)[:10]
 
 
 def _how(story: RunStory) -> str:
@@ -101,8 +98,7 @@ def _account(story: RunStory) -> str:
 def _where_from(story: RunStory) -> str:
     if story.unmetered:
         return ""
-    metered = figures.shares(story.how, figures.HOW_WORDS)
-    verb = "estimated" if dict(story.how).get("model", 0.0) > 0.5 else "metered"
+    metered, verb = figures.metered(story), figures.metered_verb(story)
     grid = figures.shares(story.grid_kinds, figures.KIND_WORDS)
     source = f" ({'; '.join(story.sources)})" if story.sources else ""
     return f"Energy was {verb} by {metered}; intensity was {grid}{source}."
@@ -129,11 +125,10 @@ def methods(story: RunStory) -> str:
         return f"Energy was not measured: {units.NOT_METERED}."
     pue = f", times a PUE of {story.options.pue:g}" if story.options.pue != 1.0 else ", without cooling (PUE 1)"
     host = f", with {story.options.host_w:g} W for the rest of the host" if story.options.host_w else ""
-    modelled = dict(story.how).get("model", 0.0) > 0.5
     of = "accelerators, CPU and memory" if story.energy_gpu_kwh else "CPU and memory"
     text = (
-        f"Energy was {'estimated' if modelled else 'measured'} with carbontui {story.version} by"
-        f" {figures.shares(story.how, figures.HOW_WORDS)} for {of}{host}{pue}: {units.fmt_kwh(story.energy_wall_kwh)}"
+        f"Energy was {figures.metered_verb(story)} with carbontui {story.version} by"
+        f" {figures.metered(story)} for {of}{host}{pue}: {units.fmt_kwh(story.energy_wall_kwh)}"
         f" over {units.fmt_duration(story.elapsed_s)}."
     )
     if story.gco2_g is None:

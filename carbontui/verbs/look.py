@@ -82,7 +82,7 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         rows.append(("CO2", f"{units.fmt_grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
     if status.avoided_g is not None:
         rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)}{so_far} against run-now"))
-        rows += [("of this", f"{means} (± half of an 80 % band)")] if means else []
+        rows += [("of this", means + (" (± half of an 80 % band)" if "±" in means else ""))] if means else []
     if status.cost:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
     rows += [(f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances]

@@ -10,7 +10,7 @@ from recompute import recompute
 
 from carbontui import units
 from carbontui.job import spec, store
-from carbontui.reports import card, figures, forms, prose, story
+from carbontui.reports import card, figures, forms, page, prose, story
 from carbontui.tui import account_words, picture
 
 START = "2020-04-23T12:00:00Z"
@@ -115,7 +115,9 @@ def every_time_of_its_end_is_the_same(directory):
     when = units.fmt_clock(told.end_s, told.start_s)
     slack = next(figure for figure in figures.figures(told) if figure.label == "elapsed").rests_on.split(", ")[1]
     assert summary.startswith(f"{when}, {slack}")
-    assert f"ended {when}, after {units.fmt_duration(told.elapsed_s)}" in prose.story_of(told)[0]
+    ended = figures.date_and_clock(told.end_s)
+    assert f"ended {ended}, after {units.fmt_duration(told.elapsed_s)}" in prose.story_of(told)[0]
+    assert ended in page.html(told) and "sensors" not in page.html(told), "a simulated board has none"
     assert prose.decisions(told)[-1].strip().startswith(when)
     assert units.fmt_duration(told.elapsed_s) in card.terminal(told)
     assert units.from_iso(forms.numbers(told)["ended"]) == pytest.approx(told.end_s, abs=1e-3)
