@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -127,3 +128,22 @@ def quietly(call: Callable[[], Any]) -> Any:
 def in_job_directory(name: str) -> str:
     """Where a checkpoint lies that has no better place: beside the job's journal."""
     return os.path.join(os.path.dirname(os.environ["CARBONTUI_MARKER"]), name)
+
+
+def wrap_train(module: Any, prepared: Callable[[Any, Any, Any], Any]) -> None:
+    """A boosting library's train() with our callback: `prepared` gives that and the bound arguments of a call, or None
+    where the call is left as it is."""
+    inner = module.train
+
+    @functools.wraps(inner)
+    def train(*args: Any, **kwargs: Any) -> Any:
+        found = quietly(lambda: prepared(inner, args, kwargs))
+        if found is None:
+            return inner(*args, **kwargs)
+        mine, bound = found
+        try:
+            return inner(*bound.args, **bound.kwargs)
+        finally:
+            mine.loop.end()
+
+    module.train = train

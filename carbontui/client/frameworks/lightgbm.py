@@ -6,12 +6,11 @@ callback remembers anything.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 from typing import Any, Dict
 
-from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly
+from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly, wrap_train
 
 EXACT = {
     "boosting": "gbdt",
@@ -59,20 +58,7 @@ def callback(rounds: Any = None, done: int = 0, *, plain: bool = False) -> Any:
 
 def install(module: Any) -> None:
     """lightgbm.engine has been imported, before lightgbm hands its train() on."""
-    inner = module.train
-
-    @functools.wraps(inner)
-    def train(*args: Any, **kwargs: Any) -> Any:
-        prepared = quietly(lambda: _prepared(inner, args, kwargs))
-        if prepared is None:
-            return inner(*args, **kwargs)
-        mine, bound = prepared
-        try:
-            return inner(*bound.args, **bound.kwargs)
-        finally:
-            mine.loop.end()
-
-    module.train = train
+    wrap_train(module, _prepared)
 
 
 def _prepared(inner: Any, args: Any, kwargs: Any) -> Any:

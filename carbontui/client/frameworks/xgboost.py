@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from typing import Any
 
-from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly
+from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind, quietly, wrap_train
 
 
 def callback(rounds: Any = None, done: int = 0) -> Any:
@@ -38,20 +37,7 @@ def callback(rounds: Any = None, done: int = 0) -> Any:
 
 def install(module: Any) -> None:
     """xgboost.training has been imported, before xgboost hands its train() on."""
-    inner = module.train
-
-    @functools.wraps(inner)
-    def train(*args: Any, **kwargs: Any) -> Any:
-        prepared = quietly(lambda: _prepared(inner, args, kwargs))
-        if prepared is None:
-            return inner(*args, **kwargs)
-        mine, bound = prepared
-        try:
-            return inner(*bound.args, **bound.kwargs)
-        finally:
-            mine.loop.end()
-
-    module.train = train
+    wrap_train(module, _prepared)
 
 
 def _prepared(inner: Any, args: Any, kwargs: Any) -> Any:
