@@ -7,9 +7,11 @@ agree on who holds a GPU's limit.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
@@ -19,22 +21,31 @@ SOCKET_PATH_MAX = 100  # bytes; the kernel's limit is 108 with the final NUL
 
 def _home() -> Path | None:
     value = os.environ.get("CARBONTUI_HOME")
-    return Path(value).expanduser().resolve() if value else None
+    return _at(lambda: str(Path(value).expanduser().resolve())) if value else None
+
+
+def _at(place: Callable[[], str]) -> Path:
+    """Raises FileNotFoundError where a user has no home directory: a container may run as a uid that nobody knows."""
+    try:
+        found = Path(place())
+    except RuntimeError:
+        found = Path("~")
+    if found.parts[:1] == ("~",):
+        raise FileNotFoundError(errno.ENOENT, "no home directory is known here: set HOME or CARBONTUI_HOME")
+    return found
 
 
 def state_dir() -> Path:
-    home = _home()
-    return home if home else Path(platformdirs.user_state_dir("carbontui"))
+    return _home() or _at(lambda: platformdirs.user_state_dir("carbontui"))
 
 
 def config_file() -> Path:
-    home = _home()
-    return (home if home else Path(platformdirs.user_config_dir("carbontui"))) / "config.toml"
+    return (_home() or _at(lambda: platformdirs.user_config_dir("carbontui"))) / "config.toml"
 
 
 def cache_dir() -> Path:
     home = _home()
-    return home / "cache" if home else Path(platformdirs.user_cache_dir("carbontui"))
+    return home / "cache" if home else _at(lambda: platformdirs.user_cache_dir("carbontui"))
 
 
 def jobs_dir() -> Path:

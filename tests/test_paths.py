@@ -1,6 +1,7 @@
 """Where sockets lie: never in a folder that somebody else has made."""
 
 import os
+import pwd
 import shutil
 import tempfile
 from pathlib import Path
@@ -65,3 +66,18 @@ def test_a_job_whose_socket_has_no_place_is_refused_before_anything_starts(tmp_p
     with pytest.raises(launch.LaunchError, match="its socket has no place"):
         launch.start(options)
     assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize("home", [None, "~/state"])
+def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch, home):
+    def nobody(uid):
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    for name in ("HOME", "CARBONTUI_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if home:
+        monkeypatch.setenv("CARBONTUI_HOME", home)
+    for place in (paths.state_dir, paths.config_file, paths.cache_dir):
+        with pytest.raises(FileNotFoundError, match="set HOME or CARBONTUI_HOME"):
+            place()

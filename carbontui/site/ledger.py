@@ -12,6 +12,7 @@ import getpass
 import math
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from msgspec import Struct, structs
 from carbontui import config, paths, proc, units, untrusted
 from carbontui.site.core import Claim, Ramp, Share, SiteBudget, settle
 
+LOCK_S = 0.5
+"""Whoever holds the lock is done within milliseconds."""
 SILENT_S = 6.0
 """A supervisor that has not renewed its claim for this long steers nothing."""
 ADMINISTRATOR = Path("/etc/carbontui/site.toml")
@@ -95,7 +98,7 @@ class Ledger:
                 else:
                     self._write(self._budget_file, budget)
         except OSError as error:
-            raise LedgerError(f"{self.directory}: {error.strerror or error}") from None
+            raise self._unusable(error) from None
 
     @property
     def _budget_file(self) -> Path:
@@ -158,7 +161,7 @@ class Ledger:
                 self._write(self.directory / "ramp", Ramp(ramp.at_s, ramp.left_w - risen))
                 self._write(self._file(claim.job), structs.replace(mine, claim=claim))
         except OSError as error:
-            raise LedgerError(f"{self.directory}: {error.strerror or error}") from None
+            raise self._unusable(error) from None
         return share
 
     def held_w(self, job: str) -> float:
@@ -207,11 +210,17 @@ class Ledger:
     def _file(self, job: str) -> Path:
         return self.directory / f"{job}.claim"
 
+    def _unusable(self, error: OSError) -> LedgerError:
+        why = f"{self.directory} cannot hold the site's ledger ({error.strerror or error})"
+        return LedgerError(
+            f"{why}: set CARBONTUI_LEASE_DIR, for all jobs of this machine alike, to a local folder of yours"
+        )
+
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         fd = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            _take(fd)
             yield
         finally:
             os.close(fd)
@@ -222,6 +231,19 @@ class Ledger:
         with os.fdopen(fd, "wb") as file:
             file.write(msgspec.json.encode(record))
         temporary.rename(path)
+
+
+def _take(fd: int) -> None:
+    """The lock. Raises LedgerError where somebody keeps it: one that was stopped with it must not stop all others."""
+    due = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > due:
+                raise LedgerError(f"the site's ledger has been locked by another process for {LOCK_S:g} s") from None
+            time.sleep(0.005)
 
 
 def _read_private(path: Path) -> bytes:

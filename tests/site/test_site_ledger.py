@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
 
@@ -115,3 +117,23 @@ def test_a_budget_of_the_settings_holds_where_none_is_set(house_of, monkeypatch)
     monkeypatch.setenv("CARBONTUI_SITE_CAP", "much")
     with pytest.raises(LedgerError, match=r"site_cap: 'much' is no power"):
         ledger.budget(60.0)
+
+
+def test_where_no_locks_are_possible_the_repair_is_named(tmp_path, monkeypatch):
+    def no_locks(fd, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(LedgerError, match=r"No locks available\): set CARBONTUI_LEASE_DIR"):
+        Ledger(tmp_path, boot_id="b").set_budget(SiteBudget(cap_w=1000.0))
+
+
+@pytest.mark.timeout(20)
+def test_a_process_that_keeps_the_lock_holds_up_no_supervisor(tmp_path):
+    ledger = Ledger(tmp_path, alive=lambda *_: True, boot_id="b")
+    ledger.set_budget(SiteBudget(cap_w=1000.0))
+    with open(tmp_path / "lock") as stopped:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        with pytest.raises(LedgerError, match="locked by another process"):
+            ledger.exchange(entry("a"), 0.0)
+    assert ledger.exchange(entry("a"), 0.0) is not None
