@@ -1,5 +1,6 @@
 """A journal whose rows nobody has meant, or that another program holds: one line, and no walk without an end."""
 
+import asyncio
 import contextlib
 import json
 import sqlite3
@@ -11,6 +12,7 @@ from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.job import past, spec, store
 from carbontui.job.journal import Journal
+from carbontui.job.supervisor.loop import Supervisor
 from carbontui.job.supervisor.record.history import read_events
 from carbontui.reports import page, story
 
@@ -66,3 +68,22 @@ def test_a_locked_journal_names_its_repair(tmp_path):
         (tmp_path / "job.json").write_text(json.dumps(RECORD))
         with pytest.raises(story.NoStory, match="another program holds a lock on it"):
             story.build(store.load(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["\ud800", "x\udcff"])
+def test_a_kept_text_that_cannot_be_sent_is_left_out(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
+    monkeypatch.setenv("CARBONTUI_OFFLINE", "1")
+    spec.save(states.spec(dir=str(tmp_path), socket=str(tmp_path / "s")))
+    book = Journal(tmp_path / "journal.db")
+    book.keep("overrides", {"current": {"mode": "boost", "value_w": None, "until": None, "by": name}, "gen": 1})
+    book.commit()
+    book.close()
+
+    async def restored():
+        one = Supervisor(spec.load(tmp_path), None)
+        one.restore()
+        one.journal.close()
+        return one.cell.state.override
+
+    assert asyncio.run(restored()).current is None

@@ -148,3 +148,11 @@ def test_they_are_shown_kept_and_taken_away_again():
     assert reply.result.ok and len(state.forbidden) == 1
     state, _ = do("allow", state)
     assert state.forbidden == () and not do("allow", state)[1].result.ok
+
+
+@pytest.mark.parametrize(
+    ("start_s", "end_s"), [(0.0, NOW_S), (NOW_S, NOW_S), (NOW_S, 0.0), (-1.0, 5.0), (1e14, 1e14 + 60)]
+)
+def test_kept_hours_that_nobody_can_have_meant_are_refused(start_s, end_s):
+    with pytest.raises(ValueError, match="none that anybody can have meant"):
+        forbidden.restored([{"start_s": start_s, "end_s": end_s, "daily": True}], NOW_S)

@@ -157,5 +157,11 @@ def slots(held: tuple[ForbiddenHours, ...], setup: Setup) -> dict[int, int]:
 
 
 def restored(kept: Any, now_s: float) -> tuple[ForbiddenHours, ...]:
-    """What a predecessor kept. Raises msgspec.ValidationError where a field is not what it should be."""
-    return current(msgspec.convert(kept or (), tuple[ForbiddenHours, ...])[:MOST], now_s)
+    """What a predecessor kept. Raises ValueError where a field is not what it should be: hours of years that come again
+    daily are as many windows as days."""
+    held = msgspec.convert(kept or (), tuple[ForbiddenHours, ...])[:MOST]
+    for one in held:
+        longest_s = _DAY_S if one.daily else LONGEST_S
+        if not (0 <= one.start_s < one.end_s <= min(one.start_s + longest_s, units.LATEST_S)):
+            raise ValueError(f"hours from {one.start_s:g} to {one.end_s:g} are none that anybody can have meant")
+    return current(held, now_s)

@@ -165,7 +165,12 @@ class Handover:
 
 
 def _checked(kept: Any) -> Any:
-    """What was kept, if every number in it is one that a job can have. Raises ValueError."""
+    """What was kept, if every number in it is one that a job can have, and every text one that can be sent. Raises
+    ValueError."""
+    if isinstance(kept, str):
+        kept.encode()
+    if isinstance(kept, dict):
+        _checked(list(kept))
     if isinstance(kept, float | int) and not abs(kept) <= NUMBER_MOST:
         raise ValueError(f"{kept:g} is no number that a job has")
     for inner in kept.values() if isinstance(kept, dict) else kept if isinstance(kept, list) else ():
