@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
 from carbontui import foreign, units
 
 ASK_S = 20.0
+NODES_MOST = 100_000
+"""More than any range of nodes has."""
 ANSWER_B = 64 * 2**20
 """Of one answer; a queue of 200,000 jobs is less."""
 KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF"})
@@ -69,6 +73,22 @@ def promised_nodes(environment: Mapping[str, str]) -> tuple[str, ...]:
     if not count.isdigit() or int(count) < 2 or not listed or in_step(environment):
         return ()
     return tuple(ask("scontrol", "show", "hostnames", listed).split())
+
+
+@functools.lru_cache(maxsize=4096)
+def nodes_of(listed: str) -> frozenset[str]:
+    """The names in a list like 'n[1-3,07-09],gpu2', as squeue prints one; one of another form stands for itself."""
+    found: set[str] = set()
+    for head, ranges in re.findall(r"([^,\[\]]+)(?:\[([\d,-]+)\])?(?=,|$)", listed):
+        for part in ranges.split(",") if ranges else ():
+            first, _, last = part.partition("-")
+            if not first.isdigit() or not (last or first).isdigit():
+                return frozenset({listed})
+            numbers = range(int(first), min(int(last or first), int(first) + NODES_MOST) + 1)
+            found |= {f"{head}{number:0{len(first)}}" for number in numbers}
+        if not ranges:
+            found.add(head)
+    return frozenset(found)
 
 
 def own_node(environment: Mapping[str, str], nodes: tuple[str, ...], host: str) -> str:

@@ -46,6 +46,8 @@ class QueueProblem(NamedTuple):
     running: tuple[QueuedJob, ...]
     start_s: float
     slot_s: float
+    cap_w: Floats
+    """The budget per slot; infinite where there is none."""
     fixed_w: Floats
     """Watts per slot of everything else that runs."""
     others: int
@@ -127,7 +129,8 @@ def problem(
     site = FleetSite(weight, np.maximum(power - fixed, 0.0), np.maximum(room, 0.0))
     others = sum(not job.runs and job.id not in due and (job.asked is None or not job.asked.movable) for job in queue)
     made = FleetProblem(site, jobs)
-    return QueueProblem(made, tuple(mine), tuple(running), start_s, slot_s, fixed, others, tuple(faults))
+    cap = np.array(cap_w, dtype=float)
+    return QueueProblem(made, tuple(mine), tuple(running), start_s, slot_s, cap, fixed, others, tuple(faults))
 
 
 class _LevelRow(NamedTuple):
@@ -245,14 +248,19 @@ def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
     jobs = len(made.jobs)
     start = np.where(np.arange(len(plan.start)) < jobs, plan.start, NEVER)  # of those that wait
     begun = int((start != NEVER).sum())
-    peak, cap = float((plan.watts + made.fixed_w).max(initial=0.0)), made.problem.site.power_w + made.fixed_w
-    lines = [f"{jobs} jobs wait and may be moved; {begun} begin within {units.fmt_duration(_span_s(made))}"]
+    drawn = plan.watts + made.fixed_w
+    budgeted = np.isfinite(made.cap_w).any()
+    fullest = int(np.argmax(drawn / np.maximum(made.cap_w, 1e-9) if budgeted else drawn))
+    room = "" if np.isinf(made.cap_w[fullest]) else f" of {units.fmt_watts(float(made.cap_w[fullest]))}"
+    many = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
+    begin = "begins" if begun == 1 else "begin"
+    lines = [f"{many} and may be moved; {begun} {begin} within {units.fmt_duration(_span_s(made))}"]
     if begun:
         grams = float(made.problem.grams(start, plan.level).sum())
         at_once_g = float(made.problem.grams(np.where(start == NEVER, NEVER, 0), plan.level).sum())
         lines.append(
             f"planned {units.fmt_grams(grams)}; all begun at once, budget or not: {units.fmt_grams(at_once_g)}; "
-            f"highest {units.fmt_watts(peak)} of {units.fmt_watts(float(cap.max()))}"
+            f"fullest {units.fmt_watts(float(drawn[fullest]))}{room}"
         )
         lines.append(f"certificate: no plan of these is better by more than {plan.gap:.2%}")
     if made.running:
@@ -260,12 +268,13 @@ def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
         many = f"{len(made.running)} jobs run and follow" if len(made.running) > 1 else "1 job runs and follows"
         lines.append(f"{many} the prices: {units.fmt_watts(now_w)} of {units.fmt_watts(most_w)} are planned")
     if begun < jobs:
-        lines.append(f"{jobs - begun} have no room before their deadline: they are put behind the others")
+        late = jobs - begun
+        they = "has no room before its deadline: it is" if late == 1 else "have no room before their deadline: they are"
+        lines.append(f"{late} {they} put behind the others")
     if made.others:
-        lines.append(
-            f"{made.others} other jobs wait that did not ask: Slurm begins them when it likes, beyond this plan"
-        )
-    if np.any(made.fixed_w > cap + 1e-6) or np.any(made.problem.site.power_w <= 0):
+        them = "1 other job waits that" if made.others == 1 else f"{made.others} other jobs wait that"
+        lines.append(f"{them} did not ask: Slurm alone decides when, beyond this plan")
+    if np.any(made.fixed_w > made.cap_w + 1e-6) or np.any(made.problem.site.power_w <= 0):
         lines.append("what runs already draws more than the budget: it cannot be kept until that ends")
     return [*lines, *made.faults]
 

@@ -175,12 +175,15 @@ def _state(job: QueuedJob, now_s: float) -> tuple[protocol.State, str]:
 def _node(
     name: str, state: str, cpus: int, gpus: int, queue: Sequence[QueuedJob], ours: dict[str, store.Job]
 ) -> QueueRow:
-    """A node; its watts where carbontui runs all that runs there on this node alone."""
-    here = [job for job in queue if job.runs and job.node_list == name]
+    """A node; its watts where carbontui runs all that runs there on this node alone, unknown where a job of ours is on
+    others as well."""
+    here = [job for job in queue if job.runs and name in slurm.nodes_of(job.node_list)]
     known = [ours.get(_chain(job)) for job in here]
     statuses = [job.status() for job in known if job is not None]
     watts = [status.power_w for status in statuses if status.power_w is not None]
-    metered = bool(here) and len(watts) == len(here)
+    alone = all(job.node_list == name for job in here)
+    ours_all = bool(here) and None not in known
+    metered = ours_all and alone and len(watts) == len(here)
     kind, told = NODES.get(state.rstrip("*~#!%$@^-+"), ("waiting", state))
     if state.endswith("*"):
         kind, told = "lost", f"{told}, does not answer"
@@ -189,9 +192,9 @@ def _node(
         id=name,
         name=size,
         user="",
-        where=f"{len(here)} jobs" if here else "",
+        where="" if not here else f"{len(here)} jobs" if len(here) > 1 else "1 job",
         state=kind,
         told=told,
         watts=sum(watts) if metered else None,
-        ours=metered,
+        ours=ours_all,
     )

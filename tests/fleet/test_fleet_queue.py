@@ -14,6 +14,7 @@ from carbontui.fleet import caps
 from carbontui.fleet import queue as fleet_queue
 from carbontui.fleet.placing import planned
 from carbontui.fleet.queue import Assumed
+from carbontui.verbs import queue_watch
 
 MARK = "0123456789abcdef"
 NOW = 1_800_000_000.0
@@ -50,6 +51,7 @@ def test_jobs_that_asked_are_moved_into_clean_hours_within_the_budget():
     assert all(clean)
     assert found.price_g_per_kwh(plan)[50] == 0.0
     lines = "\n".join(fleet_queue.told(found, plan))
+    assert "fullest 5100 W of 5200 W" in lines
     assert "8 jobs wait" in lines and "certificate: no plan of these is better by more than 0.00%" in lines
 
 
@@ -65,7 +67,7 @@ def test_what_runs_counts_and_what_did_not_ask_is_left_alone():
     assert found.fixed_w[:5].tolist() == [1700.0] * 4 + [0.0]
     plan = planned(found.problem)
     assert fleet_queue.moves(found, plan)[0].at_s == NOW + 4 * 1800.0
-    assert any("1 other jobs wait that did not ask" in line for line in fleet_queue.told(found, plan))
+    assert any("1 other job waits that did not ask" in line for line in fleet_queue.told(found, plan))
 
 
 def test_a_start_that_is_right_is_not_moved_and_one_without_room_is_put_behind():
@@ -76,7 +78,7 @@ def test_a_start_that_is_right_is_not_moved_and_one_without_room_is_put_behind()
     found = made(rows, cap_w=100.0)
     plan = planned(found.problem)
     assert fleet_queue.moves(found, plan)[0].at_s == NOW + 96 * 1800.0
-    assert any("no room before their deadline" in line for line in fleet_queue.told(found, plan))
+    assert any("1 has no room before its deadline" in line for line in fleet_queue.told(found, plan))
 
 
 def test_of_two_without_room_for_both_the_one_with_the_higher_priority_is_begun():
@@ -149,6 +151,29 @@ def test_slots_begin_at_their_multiples_with_time_to_tell_slurm():
     assert np.isclose(fleet_queue.next_slot_s(1000.0, 20.0), 1020.0)
 
 
+def test_the_budget_is_told_as_it_was_given_however_little_waits():
+    found = made([row("1")], cap_w=9000.0)
+    lines = fleet_queue.told(found, planned(found.problem))
+    assert lines[0].startswith("1 job waits and may be moved; 1 begins") and "fullest 1700 W of 9000 W" in lines[1]
+    free = made([row("1")], cap_w=float("inf"))
+    assert "fullest 1700 W\n" in "\n".join([*fleet_queue.told(free, planned(free.problem)), ""])
+
+
+def test_a_node_of_a_job_of_ours_on_several_nodes_is_ours_and_its_watts_are_unknown():
+    class Known:
+        def status(self):
+            from types import SimpleNamespace
+
+            return SimpleNamespace(power_w=500.0)
+
+    two = {"state": "RUNNING", "told": "", "nodelist": "n[1-2]"}
+    jobs = slurm_queue.rows("\n".join([row("7", **two), row("8", "RUNNING", told="", nodelist="n3")]), MARK)
+    node = lambda name, ours: queue_watch._node(name, "mixed", 8, 4, jobs, ours)  # noqa: E731
+    assert (node("n2", {"7": Known()}).ours, node("n2", {"7": Known()}).watts) == (True, None)
+    assert node("n2", {}).ours is False and node("n2", {}).where == "1 job"
+    assert node("n3", {"8": Known()}).watts == 500.0
+
+
 def follower(job: str, left_s: float = 7200.0, **more: str) -> str:
     """A job that runs and has told what it can do with the prices."""
     told = comment(levels=[[900.0, 0.6], [1700.0, 1.0]], left={"s": left_s, "at": "2027-01-15T08:00:00Z"})
@@ -168,7 +193,7 @@ def test_a_job_that_runs_and_follows_the_prices_is_planned_at_less_where_watts_a
     assert fleet_queue.running_w(both, plan) == {"1": 900.0} and (plan.watts <= 3000.0).all()
     assert list(fleet_queue.starts_s(both, plan)) == ["2"] and fleet_queue.moves(both, plan) == []
     lines = "\n".join(fleet_queue.told(both, plan))
-    assert "1 job runs and follows the prices: 900 W of 1700 W are planned" in lines and "1 jobs wait" in lines
+    assert "1 job runs and follows the prices: 900 W of 1700 W are planned" in lines and "1 job waits" in lines
 
 
 @pytest.mark.parametrize("levels", ["many", [[0, 1.0]], [[900.0]], [[900.0, "fast"]]])

@@ -44,7 +44,7 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
     steps = ("fleet", "--cap", "1500W", "--grid", clean, "--slot", "15m")
 
     looked = house.cli(*steps, "--dry-run", check=True).stdout
-    assert "would move 3 starts" in looked and "certificate" in looked and "1 other jobs wait" in looked
+    assert "would move 3 starts" in looked and "certificate" in looked and "1 other job waits" in looked
     assert shown(cluster, stranger)["StartTime"] == before
 
     told = json.loads(house.cli(*steps, "--once", "--json", check=True).stdout)
@@ -62,7 +62,7 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
     cluster.run("scontrol", "update", f"JobId={jobs[0]}", "Comment=carbontui:{oops")
     cluster.run("scancel", jobs[1])
     once = house.cli(*steps, "--once", check=True).stdout
-    assert f"job {jobs[0]} is left as it is: its comment cannot be read" in once and "1 jobs wait" in once
+    assert f"job {jobs[0]} is left as it is: its comment cannot be read" in once and "1 job waits" in once
     for job in (*jobs, stranger):
         cluster.run("scancel", job, check=False)
 
