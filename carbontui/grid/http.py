@@ -125,8 +125,9 @@ class Http:
         keyed: bool = True,
         patience: float = 1.0,
         busy_s: float = BUSY_S,
+        again: bool = True,
     ) -> HttpReply:
-        """One answer with status 200, tried again once with back-off where that may help. Raises GridError.
+        """One answer with status 200, tried `again` once with back-off where that may help. Raises GridError.
 
         `keyed`: whether a key came along that may be refused; `patience`: times the usual deadline; `busy_s`: how long
         to stay away after a 429 that names no time.
@@ -138,6 +139,8 @@ class Http:
             await in_thread(_tls, deadline_s=question.answer_s)
         except asyncio.TimeoutError:
             raise Unreachable("this machine is too busy to ask the network") from None
+        if not again:
+            return await self._once(question)
         import stamina
 
         async for attempt in stamina.retry_context(

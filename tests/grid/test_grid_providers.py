@@ -354,6 +354,16 @@ async def test_keys_stay_out_of_every_log(site: Site, caplog: pytest.LogCaptureF
     assert "s3cret" not in repr(site.settings())
 
 
+async def test_what_has_to_be_asked_a_minute_apart_is_not_asked_again_at_once(site: Site) -> None:
+    """A request that is too late for us has been counted by the service: the next within its minute is refused."""
+    for name, asked in (("energi-data-service", 1), ("miso", 1), ("neso", 2)):
+        site.seen.clear()
+        site.respond = status(500)
+        with pytest.raises(ServerFault):
+            await probe(made(name, site))
+        assert len(site.seen) == asked, name
+
+
 async def test_retry_after_may_be_a_date_and_is_bounded(site: Site) -> None:
     when = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 90))
     for header, low, high in ((when, 60, 120), ("1e9", 86400, 86400), ("soon", 300, 300), ("-5", 1, 1)):

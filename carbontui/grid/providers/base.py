@@ -105,7 +105,9 @@ class Provider:
         return path if path.startswith(("http://", "https://")) else f"{self.url}/{path}"
 
     def _manner(self) -> dict[str, Any]:
-        return {"keyed": bool(self.keys), "patience": self.patience, "busy_s": self.busy_s}
+        # where requests have to lie apart, one that got no answer in time may have been counted all the same
+        again = self.spacing_s == 0
+        return {"keyed": bool(self.keys), "patience": self.patience, "busy_s": self.busy_s, "again": again}
 
     async def now(self, zone: str, now_s: float) -> tuple[Series, tuple[str, ...]]:
         """The newest value alone."""
