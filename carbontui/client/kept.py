@@ -58,14 +58,15 @@ class Kept:
         put()
 
     def saved(self, step: int) -> None:
-        """The new one is in its place: where to resume from is written down. On every rank. Raises OSError."""
+        """The new one is in its place: where to resume from is written down. On every rank."""
         earlier: List[Dict[str, Any]] = []
         repeated_s = api.gate.running_s() - self._worked_s
         # one of several checkpoint functions that went back alone would not fit the others
         if self.good_step is not None and repeated_s <= pointer.REPEAT_MOST_S and len(api.gate.savers) == 1:
             earlier = [{"path": os.path.abspath(self.before), "step": self.good_step}]
         self._hold(self.path, step)
-        pointer.write(KIND, os.path.abspath(self.path), step, earlier)
+        with contextlib.suppress(OSError):  # a job's directory that is full or gone is no reason to end a training
+            pointer.write(KIND, os.path.abspath(self.path), step, earlier)
 
     def _chosen(self) -> str:
         if os.environ.get("CARBONTUI_RESUME"):

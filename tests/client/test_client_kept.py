@@ -99,6 +99,12 @@ def test_hours_are_not_done_again_unasked(job, monkeypatch):
     assert resume.earlier(str(job / "resume.json"), str(job / "resumed.json"))
 
 
+def test_a_job_directory_that_is_gone_does_not_end_a_training(job, monkeypatch):
+    monkeypatch.setenv("CARBONTUI_MARKER", str(job / "gone" / "resume.json"))
+    Training(job / "run.pt").reaches(3).reaches(7)
+    assert Training(job / "run.pt").resumes() == 7
+
+
 def test_one_of_several_checkpoints_does_not_go_back_alone(job):
     training = Training(job / "run.pt")
     api.on_checkpoint(print)
