@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 
 COLUMNS, ROWS = 120, 40
-STILL_S = 10.0
-"""A screen that has not changed for so long is that of a job that is over: `q`."""
+OVER, READ_S = "the job is over", 10.0
+"""What stands on the screen at the end, and how long it is left there before `q`."""
 LONGEST_S = 300.0
 
 
@@ -41,6 +41,7 @@ def record(target: Path) -> None:
         os.execv(sys.executable, [sys.executable, "-m", "carbontui.cli", "demo"])
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", ROWS, COLUMNS, 0, 0))
     begun = changed = time.monotonic()
+    over = False
     text = codecs.getincrementaldecoder("utf-8")("replace")
     header = {"version": 2, "width": COLUMNS, "height": ROWS, "title": "carbontui demo", "idle_time_limit": 2.0}
     with target.open("w") as cast:
@@ -54,8 +55,9 @@ def record(target: Path) -> None:
                 except OSError:
                     break
                 shown = text.decode(sent)
+                over |= OVER in shown
                 print(json.dumps([round(changed - begun, 3), "o", shown], ensure_ascii=False), file=cast)
-            elif time.monotonic() - changed > STILL_S:
+            elif over and time.monotonic() - changed > READ_S:
                 changed = time.monotonic()
                 os.write(terminal, b"q")
     os.close(terminal)

@@ -367,3 +367,18 @@ def test_interrupt_while_paused_ends_the_script(supervisor, launch):
     os.kill(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=20)
     assert process.returncode != 0 and "KeyboardInterrupt" in out
+
+
+def test_after_a_minute_in_which_nobody_asked_the_rate_is_that_of_the_steps_not_of_the_questions():
+    """As under a supervisor that was stopped, and its successor's first question."""
+    from carbontui.client.gate import Gate
+    from carbontui.client.link import Link
+
+    now = [0.0]
+    link = Link(Gate(lambda: now[0]), "/nowhere", {"rank": 1})
+    for now[0] in (*(float(second) for second in range(20)), 80.0):
+        link._beat_rate(round(4 * now[0]))
+        assert now[0] < 1 or link.speed() == 4.0
+    for now[0] in (81.0, 84.0, 88.0, 91.0):  # slower since: what was before the gap is no longer told
+        link._beat_rate(round(4 * 80.0 + 2 * (now[0] - 80.0)))
+    assert link.speed() == 2.0

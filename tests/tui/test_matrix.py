@@ -7,20 +7,26 @@ from __future__ import annotations
 
 import asyncio
 import string
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from acting import app_on, served
-from fake import scene
+from fake import NOW, scene
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from test_looks import settle
+from test_queue import SEEN
+from textual.pilot import Pilot
 
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.glyphs import ASCII, BLOCKS
+from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.screens.queue import Queue
 
 SIZES = ((200, 60), (120, 40), (80, 24), (60, 20), (40, 15))
 LOOKS = {"dark": "carbon-dark", "light": "carbon-light", "sixteen colours": "ansi-dark", "solarized": "ansi-light"}
+Settled = Callable[[Pilot[Any]], Awaitable[None]]
 MARKS = string.ascii_letters + string.digits
 
 
@@ -43,11 +49,12 @@ def drawing(app: CarbonApp) -> str:
     return "\n".join([*rows, *(f"{mark} = {style}" for style, mark in styles.items()), ""])
 
 
-async def walk(app: CarbonApp, looks: dict[str, str]) -> dict[str, str]:
+async def walk(app: CarbonApp, looks: dict[str, str], settled: Settled = settle, *keys: str) -> dict[str, str]:
     """The drawing of each look at each size, by name."""
     found = {}
     async with app.run_test(size=SIZES[0]) as pilot:
-        await settle(pilot)
+        await settled(pilot)
+        await pilot.press(*keys)
         for width, height in SIZES:
             await pilot.resize_terminal(width, height)
             for look, theme in looks.items():
@@ -65,4 +72,27 @@ def test_every_look_at_every_size(what: str, tmp_path: Path, snapshot: Any, monk
     cells = snapshot.use_extension(Cells)
     with served(tmp_path / "s", scene("running", 1)):
         found = asyncio.run(walk(app_on(tmp_path / "s", glyphs=ASCII if what == "ascii" else BLOCKS), looks))
+    assert [name for name, drawn in found.items() if drawn != cells(name=name)] == []
+
+
+PLAIN = {name: LOOKS[name] for name in ("dark", "sixteen colours")}
+
+
+def test_the_help_at_every_size(tmp_path: Path, snapshot: Any) -> None:
+    cells = snapshot.use_extension(Cells)
+    with served(tmp_path / "s", scene("running", 1)):
+        found = asyncio.run(walk(app_on(tmp_path / "s"), PLAIN, settle, "question_mark"))
+    assert [name for name, drawn in found.items() if drawn != cells(name=name)] == []
+
+
+def test_the_queue_at_every_size(snapshot: Any) -> None:
+    async def listed(pilot: Pilot[Any]) -> None:
+        while not isinstance(pilot.app.screen, Queue) or not pilot.app.screen.listed.rows:
+            await pilot.pause(0.02)
+
+    def queue() -> Queue:
+        return Queue(lambda: SEEN, BLOCKS, lambda target: Dashboard(target, BLOCKS), now=lambda: NOW)
+
+    cells = snapshot.use_extension(Cells)
+    found = asyncio.run(walk(CarbonApp(queue), PLAIN, listed, "down"))
     assert [name for name, drawn in found.items() if drawn != cells(name=name)] == []
