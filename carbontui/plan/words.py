@@ -53,6 +53,7 @@ def explain(
         )
     rivals = plan.baselines or baselines(problem)
     now = next((r for r in rivals if r.name == "run now"), None)
+    shared = any(map(any, problem.shadow_per_h or ()))
     course = _course(problem, plan, labels, when)
     waste = _waste(problem, plan.levels, money)
     first = f"{course[0].upper()}{course[1:]}"
@@ -60,6 +61,8 @@ def explain(
         saved = _value(now, money) - (plan.cost if money else plan.gco2)
         if saved > 1e-9 * abs(_value(now, money)):
             first += f" saves {amount(saved)} against running now"
+        elif shared and now.evaluation.objective > plan.objective * (1 + 1e-6):
+            first += ": running now would emit no more, but take watts that others need"
         else:
             first += ": running now is already the best"
     if waste.parked_kwh > 0:
@@ -67,7 +70,7 @@ def explain(
         if waste.switch_value > 0:
             first += f" and {amount(waste.switch_value)} for switching"
     sentences = [first]
-    if now is not None:
+    if now is not None and not shared:  # one that is next by grams alone is no runner-up
         sentences += _runner_up(problem, plan, rivals, now, labels, money, amount)
     return "; ".join(sentences) + "."
 

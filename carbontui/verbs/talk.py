@@ -39,7 +39,8 @@ def snap(job: store.Job) -> protocol.Snap:
 
 def _patiently(job: store.Job, once: Callable[[], T]) -> T:
     if job.foreign:
-        raise Failure(f"job {job.id} runs on {job.host}; run this command there", 3)
+        reach = f", like: srun --jobid=ID --overlap --nodelist={job.host} carbontui" if job.scheduler else ""
+        raise Failure(f"job {job.id} runs on {job.host}; run this command there{reach}", 3)
     due = time.monotonic() + RETRY_S
     while True:
         try:

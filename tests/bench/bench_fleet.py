@@ -73,6 +73,8 @@ def bench_synthetic(seed: int, gpus: int) -> dict[str, object]:
         "cpu_s": round(cpu, 1),
         "load_average": round(os.getloadavg()[0], 1),
         "above_bound": round(plan.gap, 5),
+        "watts_filled": round(float((plan.watts / power).mean()), 4),
+        "gpus_filled": round(float((plan.gpus / held).mean()), 4),
         "undone": round(share(plan.start), 6),
         "undone_fifo_backfill": round(share(starts), 4),
         "t_co2": round(float(problem.grams(plan.start, plan.level).sum()) / 1e6, 2),

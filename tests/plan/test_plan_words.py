@@ -1,5 +1,6 @@
 """The explanation says what the numbers say, the same way every time."""
 
+from dataclasses import replace
 from datetime import timedelta, timezone
 from zoneinfo import ZoneInfo
 
@@ -34,6 +35,18 @@ def test_it_says_when_pausing_does_not_pay():
 def test_a_gain_of_nothing_is_not_given_in_grams():
     problem = job([300] * 24, levels=(ProblemLevel("off", 0.0, 0.0), CAPS[1]))
     assert explain(problem, solve(problem)).endswith("waiting gains nothing here.")
+
+
+def test_waiting_for_watts_that_others_need_is_said_to_be_that():
+    problem = job([300] * 24, levels=(ProblemLevel("off", 0.0, 0.0), CAPS[1]))
+    dear = replace(problem, shadow_per_h=((0.0, 200.0),) * 6 + ((0.0, 0.0),) * 18)
+    plan = solve(dear)
+    text = explain(dear, plan)
+    assert plan.gco2 == pytest.approx(solve(problem).gco2, rel=0.01)
+    assert text.startswith("Waiting until") and text.endswith("emit no more, but take watts that others need.")
+    assert "already the best" not in text
+    free = replace(problem, shadow_per_h=((0.0, 0.0),) * 24)
+    assert explain(free, solve(free)) == explain(problem, solve(problem))
 
 
 def test_a_kept_plan_that_ends_before_a_longer_budget_goes_on_flat_out_and_is_explained():
