@@ -47,7 +47,7 @@ def total(steps: int) -> Optional[Guess]:
             found = source(steps)
         except Exception:  # whatever lies about in a script
             continue
-        if found is not None and found[0] >= steps:
+        if found is not None and _count(found[0]) and found[0] >= steps:
             return found
     return None
 

@@ -73,8 +73,11 @@ def request(told: dict[str, Any], model: str) -> dict[str, Any]:
 def endpoint(base: str) -> str:
     """The address of the completions under a base like https://host/v1. Raises EndpointError unless it is HTTPS or this
     very machine."""
-    parts = urlsplit(base.strip())
-    host = parts.hostname or ""
+    try:
+        parts = urlsplit(base.strip())
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise EndpointError(f"OPENAI_BASE_URL is no address ({error}); nothing was sent") from None
     try:
         here = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _NUMBER = r"([-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
-_LOSS = re.compile(rf"(?<![\w/.-])(?:train(?:ing)?[ _/]?)?loss['\"]?\s*[:=]?\s*{_NUMBER}(?![\w.])", re.IGNORECASE)
+_LOSS = re.compile(rf"(?<![\w/.-])(?:train(?:ing)?[ _/]?)?loss['\"]?\s*(?:[:=]\s*)?{_NUMBER}(?![\w.])", re.IGNORECASE)
 _BAR = re.compile(r"\|\s*([\d.]+[kMG]?)/([\d.]+[kMG]?)\s*\[")
 """tqdm: '71%|███ | 3394/4800 [18:10<07:31, 3.11it/s]'."""
 _SIZES = {"k": 1e3, "M": 1e6, "G": 1e9}
@@ -40,5 +40,5 @@ def figures(lines: Iterable[str]) -> LogFigures:
 def _count(text: str) -> int | None:
     try:
         return round(float(text.rstrip("kMG")) * _SIZES.get(text[-1], 1.0))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sqlite3
 import sys
+import time
 import webbrowser
 from pathlib import Path
 
@@ -164,6 +166,7 @@ def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> N
 
 
 LLM_S = 20.0
+LLM_B = 2**20
 
 
 @click.command()
@@ -204,15 +207,23 @@ def _model_wording(told: story.RunStory, model: str, *, dry_run: bool) -> None:
     import httpx
 
     key = os.environ.get("OPENAI_API_KEY", "").strip()
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    # a packed answer could be of any size
+    headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    text, due_s = bytearray(), time.monotonic() + LLM_S
     try:
-        with httpx.Client(timeout=LLM_S, follow_redirects=False, trust_env=False) as client:
-            reply = client.post(address, json=body, headers=headers)
-        answer = wording.checked(reply.json(), sent) if reply.status_code == 200 else None
-    except (httpx.HTTPError, ValueError) as error:
+        with (
+            httpx.Client(timeout=LLM_S, follow_redirects=False, trust_env=False) as client,
+            client.stream("POST", address, json=body, headers=headers) as reply,
+        ):
+            if reply.status_code != 200:
+                raise Failure(f"--llm: the endpoint answered {reply.status_code}", 1)
+            for piece in reply.iter_raw():
+                text += piece
+                if len(text) > LLM_B or time.monotonic() > due_s:
+                    raise Failure(f"--llm: no end of the answer within {LLM_S:.0f} s and {LLM_B // 2**20} MiB", 1)
+        answer = wording.checked(json.loads(text), sent)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
         raise Failure(f"--llm: no answer ({type(error).__name__})", 1) from None
-    if answer is None:
-        raise Failure(f"--llm: the endpoint answered {reply.status_code}", 1)
     if answer.text is None:
         raise Failure(f"--llm: {answer.why}; it is not shown", 1)
     click.echo(f"[{wording.LABEL}] {answer.text}")

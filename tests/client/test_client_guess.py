@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+from carbontui.client import guess  # noqa: E402
 
 HEAD = """
 import time, torch
@@ -71,3 +75,13 @@ def test_what_the_script_says_is_no_guess(supervisor, launch, finish):
 def test_nothing_is_guessed_from_nothing(supervisor, launch, finish):
     finish(launch(HEAD + "for _ in range(20): step()\n"))
     assert supervisor.last().guess is None
+
+
+def test_an_endless_number_of_epochs_is_no_guess(monkeypatch):
+    """More steps than the protocol takes: the supervisor would refuse every word of this rank."""
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "num_epochs", 2**52, raising=False)
+    monkeypatch.setattr(main, "loader", torch.utils.data.DataLoader([0.0] * 100), raising=False)
+    assert guess.total(10) is None
+    monkeypatch.setattr(main, "num_epochs", 5)
+    assert guess.total(10) == (500, "num_epochs x len(loader)")

@@ -1,5 +1,8 @@
 """A model's wording: what leaves the machine, and which answers are shown. The endpoint is a local server."""
 
+import contextlib
+import gzip
+import itertools
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,6 +33,11 @@ def endpoint():
             for name, value in answers["headers"].items():
                 self.send_header(name, value)
             self.end_headers()
+            if "raw" in answers:
+                with contextlib.suppress(OSError):
+                    for piece in answers["raw"]:
+                        self.wfile.write(piece)
+                return
             self.wfile.write(json.dumps({"choices": [{"message": {"content": answers["text"]}}]}).encode())
 
         def log_message(self, *_):
@@ -91,7 +99,31 @@ def test_no_redirect_is_followed_and_no_key_is_printed(tmp_path, job, endpoint):
     assert "sk-secret" not in done.output
 
 
-@pytest.mark.parametrize("base", ["http://example.org/v1", "ftp://localhost", "https://me:pw@host/v1", "host/v1"])
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("raw", "headers", "why"),
+    [
+        (lambda: itertools.repeat(b"a" * 65536), {}, "no end of the answer"),
+        (lambda: [b"[" * 100_000 + b"]" * 100_000], {}, "RecursionError"),
+        (lambda: [b"\xff\xfe"], {}, "DecodeError"),
+        (lambda: [gzip.compress(b"0" * 10**7)], {"Content-Encoding": "gzip"}, "DecodeError"),
+        (list, {}, "JSONDecodeError"),
+    ],
+)
+def test_an_answer_that_nobody_can_read_is_one_line(tmp_path, job, endpoint, raw, headers, why):
+    base, _, answers = endpoint
+    answers |= {"raw": raw(), "headers": headers}
+    done = explain(tmp_path, job, "--llm", base=base)
+    assert isinstance(done.exception, SystemExit) and done.exit_code == 1 and why in done.output
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        *("http://example.org/v1", "ftp://localhost", "https://me:pw@host/v1", "host/v1"),
+        *("https://[x/v1", "https://host:port/v1", "https://host:99999/v1"),
+    ],
+)
 def test_only_https_or_this_machine_is_asked(tmp_path, job, base):
     done = explain(tmp_path, job, "--llm", base=base)
     assert done.exit_code != 0

@@ -19,6 +19,8 @@ from carbontui.tui.log_figures import LogFigures, figures
         ("epoch 2:  71%|███████   | 3394/4800 [18:10<07:31, 3.11it/s]", LogFigures(None, 3394, 4800)),
         ("100%|█| 1.2k/1.2k [00:10<00:00]", LogFigures(None, 1200, 1200)),
         ("no gloss 5 here, lossless 7, loss nan, at-loss 3", LogFigures()),
+        (f"|{'9' * 400}/{'9' * 400} [", LogFigures()),
+        (f"loss{' ' * 20_000}x", LogFigures()),
         ("12/2026 [x] 50/40 |60/40 [", LogFigures()),
     ],
 )
