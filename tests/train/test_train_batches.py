@@ -140,6 +140,8 @@ def test_the_fixed_part_of_an_epoch_is_told_apart_from_its_samples(monkeypatch):
 
     now = [0.0]
     monkeypatch.setattr(trial.time, "perf_counter", lambda: now[0])
+    waited = [0.0]
+    monkeypatch.setattr(trial, "core_wait_s", lambda: waited[0] * now[0])
     dice = random.Random(2)
 
     def loader(part):
@@ -152,13 +154,21 @@ def test_the_fixed_part_of_an_epoch_is_told_apart_from_its_samples(monkeypatch):
 
     model = model_of()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    found = train.estimate(
-        model, optimizer, None, range(900), epochs=10, batch_size=10, train_step=step, loader=loader, seconds=10.0,
-        validate=lambda: now.__setitem__(0, now[0] + 0.5), watts=100.0,
-    )  # fmt: skip
+
+    def estimated():
+        return train.estimate(
+            model, optimizer, None, range(900), epochs=10, batch_size=10, train_step=step, loader=loader, seconds=10.0,
+            validate=lambda: now.__setitem__(0, now[0] + 0.5), watts=100.0,
+        )  # fmt: skip
+
+    found = estimated()
     assert found.fixed_s == pytest.approx(0.1, rel=0.2) and found.linear
     assert found.seconds == pytest.approx(10 * (0.1 + 0.9 + 0.5), rel=0.02)
     assert found.lo_s < 15.0 < found.hi_s and found.kwh == pytest.approx(100 * found.seconds / 3.6e6)
+    waited[0] = 0.6  # of its time it waits for a core: alone it would take 6 s, beside twice as many 24 s
+    busy = estimated()
+    assert busy.lo_s < 6.5 and busy.hi_s > 23.5 and "waited 60% of the time for a core" in busy.note
+    assert found.note == "" and found.hi_s < busy.hi_s - 4
 
 
 def test_nothing_to_time_is_refused():

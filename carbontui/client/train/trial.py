@@ -20,6 +20,8 @@ WARMUP_STEPS = 3
 SIZES = (2, 4, 8, 16)
 """Batches of the short epochs; more rounds of them, and larger ones, follow while there is time."""
 ROUNDS_LEAST = 2
+BUSY = 0.05
+"""A thread that waits for a core for less of its time is on a machine of its own."""
 NOT_LINEAR = 0.1
 """Rates of the smaller and of the larger half that differ by more: the time does not grow with the size alone."""
 
@@ -72,7 +74,8 @@ def estimate(
     total = len(dataset)
     if epochs < 1 or batch_size < 1 or total < 1:
         raise ValueError(f"nothing to time: {epochs} epochs, batches of {batch_size}, {total} samples")
-    due = time.perf_counter() + seconds
+    began = time.perf_counter()
+    due, waited_s = began + seconds, core_wait_s()
     gate.framework += 1  # what the optimizer does here is no step of the training
     try:
         with kept(model, optimizer):
@@ -89,7 +92,8 @@ def estimate(
             validation_s = 0.0 if validate is None else _validation(model, validate)
     finally:
         gate.framework -= 1
-    return _made(sizes, times, steps, validation_s, total, batch_size, epochs, watts)
+    waited = (core_wait_s() - waited_s) / max(1e-9, time.perf_counter() - began)
+    return _made(sizes, times, steps, validation_s, total, batch_size, epochs, watts, min(1.0, waited))
 
 
 def _timed(
@@ -144,7 +148,10 @@ def _made(
     batch_size: int,
     epochs: int,
     watts: Optional[float],
+    core_wait: float = 0.0,
 ) -> TrainEstimate:
+    """`core_wait` is the share of the trial for which its thread was ready and waited for a core: without the others
+    all takes 1 - core_wait of its time, beside twice as many 1 + core_wait, and the interval holds both."""
     note, linear = "", True
     if len(set(sizes)) < 2:
         # one batch is the whole epoch: it was timed as it is
@@ -166,7 +173,9 @@ def _made(
     half = 0.0 if noise is None else (noise.hi - noise.lo) / 2
     if noise is not None and noise.drifting:
         note = "; ".join(filter(None, (note, f"drifting: steps took {noise.drift:+.0%} over the trial")))
-    half = math.hypot(half, epochs * spread)
+    if core_wait >= BUSY:
+        note = "; ".join(filter(None, (note, f"busy machine: it waited {core_wait:.0%} of the time for a core")))
+    half = math.hypot(half, epochs * spread, core_wait * seconds)
     kwh = None if watts is None else watts * seconds / 3.6e6
     return TrainEstimate(
         seconds=seconds,
@@ -236,6 +245,16 @@ def _loader(batch_size: int) -> Callable[[Any], Any]:
     from torch.utils.data import DataLoader
 
     return lambda part: DataLoader(part, batch_size=batch_size, shuffle=True)
+
+
+def core_wait_s() -> float:
+    """Seconds for which this thread was ready and waited for a core, since it began: the second field of
+    /proc/thread-self/schedstat, in nanoseconds (Linux). 0 where that is not told."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as told:
+            return int(told.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def _words(seconds: float) -> str:
