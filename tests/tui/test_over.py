@@ -54,6 +54,18 @@ async def test_the_output_of_a_job_that_is_over_is_there(tmp_path: Path, size: t
         assert "RuntimeError: out of memory" in text_of(app) and "not connected" not in text_of(app)
 
 
+async def test_a_job_that_is_over_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing arrives that the first paint could wait for."""
+    drawn: list[Any] = []
+    monkeypatch.setattr(CarbonApp, "_display", lambda app, screen, renderable: drawn.append(renderable))
+    app = opened(tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        due = time.monotonic() + 20
+        while not drawn and time.monotonic() < due:
+            await pilot.pause(0.02)
+        assert drawn
+
+
 async def test_what_needs_a_supervisor_is_no_key_once_the_job_is_over(tmp_path: Path) -> None:
     app = opened(tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:

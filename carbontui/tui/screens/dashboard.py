@@ -122,6 +122,7 @@ class Dashboard(OpensPages, Overruling):
         if self.target.over and self.target.status is not None:
             self.connection = Connection("over")
             self._show(offline(self.target.status))
+            self.call_after_refresh(self._first_look)
             self.feed.read_over()
             self.run_worker(self._learn_past(1.0), group="past")
             return
