@@ -71,3 +71,16 @@ def test_damaged_leases_claims_and_curves_count_as_none(tmp_path, damaged):
     assert curve_files.of_script("m", tmp_path) is None
     with pytest.raises(ValueError):
         curve_files.read(tmp_path / "GPU-a.json")
+
+
+@pytest.mark.parametrize(
+    "changed", [{"socket": ""}, {"socket": "x" * 200}, {"dir": "x" * 10**6}, {"created_s": 1e300}, {"name": "\ud800"}]
+)
+def test_a_start_whose_own_file_holds_what_cannot_be_is_refused_when_it_is_read(tmp_path, changed):
+    good = {"job": "a", "name": "a", "dir": str(tmp_path), "argv": ["true"], "cwd": "/", "log": "l", "socket": "s"}
+    good["created_s"] = 1.8e9
+    (tmp_path / "spec.json").write_text(json.dumps(good))
+    assert spec.load(tmp_path).job == "a"
+    (tmp_path / "spec.json").write_text(json.dumps(good | changed))
+    with pytest.raises(ValueError):
+        spec.load(tmp_path)

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import msgspec
 
+from carbontui import units
 from carbontui.job.clock import Clock
 from carbontui.power.declared import DeclaredBoards
+
+SOCKET_MOST, PATH_MOST = 108, 4096
+"""Bytes of a path, as the kernel takes them."""
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +150,7 @@ def load(directory: Path) -> Options:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     options = msgspec.convert(found, Options)
-    if not options.socket or not options.name.isprintable():
-        raise ValueError("it names no socket, or no name that can be shown")
+    names = 0 < len(options.socket) < SOCKET_MOST and len(options.dir) < PATH_MOST and options.name.isprintable()
+    if not names or not 0 <= options.created_s <= units.LATEST_S:
+        raise ValueError("its name, socket, folder or time is none that a job can have")
     return options
