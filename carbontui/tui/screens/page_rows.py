@@ -47,15 +47,18 @@ def _shapes(glyphs: Glyphs) -> list[tuple[str, str, str]]:
 
 
 NUMBERS = {
+    "at_end": "at the end",
     "avoided_g": "avoided",
     "cost": "cost",
     "energy_gpu_kwh": "energy of the boards",
     "energy_wall_kwh": "energy",
+    "estimate": "what the whole takes",
     "finish_expected": "finish",
     "forecast_errors": "forecasts here so far",
     "gco2_g": "emitted",
     "intensity": "carbon intensity",
     "power_w": "power",
+    "steps_total": "steps in all",
 }
 OF_A_BOARD = {"power_w": "watts", "parked_w": "parked", "limit_w": "cap"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from itertools import pairwise
 
 from textual import events
@@ -48,7 +49,8 @@ class FrontierChart(Cells):
             why = (
                 "no choice to draw yet" if frontier is None else "a later finish would not emit less (e: type a budget)"
             )
-            return [*rows, [(f" {why}", "dim")]]
+            rows += [[(f" {line}", "dim")] for line in textwrap.wrap(why, max(8, width - 2))]
+            return rows
         lines, columns = height - 2, width - _GUTTER - 1
         if lines < 2 or columns < 8:
             return [*rows, *self._ends(frontier, width)][:height]

@@ -69,9 +69,11 @@ class AskText(Prompt):
         typed: Callable[[str], None] = lambda text: None,
     ) -> None:
         super().__init__(title, then, typed)
-        self._hint, self._value, self._check = f"{hint} · enter does it, esc returns", value, check
+        self._hint, self._value, self._check = hint, value, check
 
     def compose(self) -> ComposeResult:
+        whole = f"{self._hint} · enter does it, esc returns"
+        self._hint = whole if len(whole) + 2 <= self.app.size.width else self._hint
         yield Label(self.letters(self._title), classes="title", markup=False)
         field = Input(self._value, select_on_focus=True, compact=True)
         field.cursor_blink = False
