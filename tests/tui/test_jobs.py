@@ -205,3 +205,17 @@ def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
     assert "gCO2/kWh" in told["grid"] and "typical days of DE" in told["grid"]
     assert "a job of 2 h" in told["waiting"] and "DE" in seen.headline
     assert seen.jobs == () and set(told) & {"boards", "gpu 0"}
+
+
+async def test_of_more_jobs_than_have_a_place_it_is_said_where_the_cursor_is(tmp_path: Path) -> None:
+    status = scene("done").status
+    many = tuple(structs.replace(status, job=f"job{n:02}", name=f"n{n}") for n in range(30))
+    seen = Seen(jobs=tuple(Target(one.job, one.name, tmp_path / "gone", one) for one in many))
+    app = CarbonApp(lambda: Jobs(lambda: seen, BLOCKS, lambda target: Dashboard(target, BLOCKS), now=lambda: NOW))
+    async with app.run_test(size=(80, 20)) as pilot:
+        await shows(app, pilot, "1 of 30 · sorted by state")
+        await pilot.press("end")
+        await shows(app, pilot, "30 of 30", "n29")
+        await pilot.press("slash", *"n2", "enter")
+        text = await shows(app, pilot, "with 'n2'")
+        assert " of " not in text.splitlines()[0]

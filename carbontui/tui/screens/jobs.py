@@ -30,20 +30,20 @@ COMMANDS = frozenset({"pause", "boost", "resume", "stop"})
 
 
 class MachineFacts(Cells):
-    """`show(seen, jobs, sort)`: one line of all, then a row per fact, folded where it is long."""
+    """`show(seen, jobs, shown)`: one line of all, then a row per fact, folded where it is long; `shown` says which jobs
+    are in the table, and how."""
 
     head: tuple[CellRow, CellRow] = ([], [])
     rows: tuple[CellRow, ...] = ()
 
-    def show(self, seen: Seen, jobs: tuple[ListedJob, ...], sort: str, wanted: str) -> None:
+    def show(self, seen: Seen, jobs: tuple[ListedJob, ...], shown: str) -> None:
         watts = seen.power_w if seen.power_w is not None else summed_w(jobs)
         parts = [counted(jobs), "" if watts is None else units.fmt_watts(watts), seen.headline]
         heads = list(filter(None, parts))
         while len(" · ".join(heads)) + 13 > self.content_size.width and len(heads) > 1:
             heads.pop()
         left: CellRow = [(" carbontui", "title"), (f"  {' · '.join(heads)}", "text")]
-        right = f"with {wanted!r} · " if wanted else ""
-        self.head = left, [(f"{right}sorted by {sort} ", "dim")]
+        self.head = left, [(f"{shown} ", "dim")]
         rows: list[CellRow] = []
         widest = max((len(what) for what, _, _ in seen.facts), default=0)
         for what, told, fine in seen.facts:
@@ -152,10 +152,10 @@ class Jobs(ListPage[JobList]):
         if self.feed.seen is None:
             return
         with self.app.batch_update():
-            facts = self.query_one(MachineFacts)
-            facts.show(self.feed.seen, self.listed.rows, self.listed.sort, self.listed.wanted)
-            table, pointed = self.query_one(JobTable), self.listed.pointed()
+            table, pointed, wanted = self.query_one(JobTable), self.listed.pointed(), self.listed.wanted
             table.show(self.listed, self._now())
+            shown = (table.position(), f"with {wanted!r}" if wanted else "", f"sorted by {self.listed.sort}")
+            self.query_one(MachineFacts).show(self.feed.seen, self.listed.rows, " · ".join(filter(None, shown)))
             hidden = pointed is not None and not table.tells_why()
             self.query_one(StatusLine).show((), f"{pointed.name}: {pointed.why}" if pointed and hidden else "")
 

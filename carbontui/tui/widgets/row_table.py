@@ -36,6 +36,11 @@ class RowTable(Cells):
         self._top = max(0, min(self._top, place, count - room), place - room + 1)
         return range(self._top, min(count, self._top + room))
 
+    def position(self) -> str:
+        """'3 of 50', where not all rows have a place; else ''."""
+        count = len(self.listed.shown)
+        return f"{self.listed.place + 1} of {count}" if count > max(1, self.content_size.height - 1) else ""
+
     def head(self, lead: str, columns: list[TableColumn], tail: str) -> CellRow:
         """Titles; that of the column the rows are sorted by stands out."""
         row: CellRow = [("    ", "dim"), (lead, "dim")]
