@@ -9,13 +9,18 @@ import pytest
 from acting import app_on, text_of
 from fake import FakeSupervisor, past_levels, scene
 
+from carbontui import protocol
 from carbontui.tui.app import CarbonApp
+from carbontui.tui.glyphs import BLOCKS
 from carbontui.tui.screens import dashboard
 from carbontui.tui.screens.dashboard import Dashboard
+from carbontui.tui.target import Target
+
+EMPTY = protocol.LogAnswer(0, 0, 0, 0, "")
 
 
-async def test_the_first_paint_is_that_of_the_first_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "FIRST_LOOK_S", 60.0)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What dashboards send to the terminal from now on."""
     shown: list[str] = []
     display = CarbonApp._display
 
@@ -25,6 +30,28 @@ async def test_the_first_paint_is_that_of_the_first_picture(tmp_path: Path, monk
         display(self, screen, update)
 
     monkeypatch.setattr(CarbonApp, "_display", noted)
+    return shown
+
+
+@pytest.mark.parametrize("first_look_s", [0.01, 60.0])
+async def test_a_job_that_is_over_is_painted_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_look_s: float
+) -> None:
+    monkeypatch.setattr(dashboard, "FIRST_LOOK_S", first_look_s)
+    shown = terminal(monkeypatch)
+    over = Target("k7q2mz", "charlm", tmp_path / "gone", scene("done").status, lambda ask: EMPTY)
+    app = CarbonApp(lambda: Dashboard(over, BLOCKS))
+    async with app.run_test(size=(120, 40)) as pilot:
+        for _ in range(500):
+            if "the job is over" in "".join(shown):
+                break
+            await pilot.pause(0.02)
+        assert "the job is over" in "".join(shown)
+
+
+async def test_the_first_paint_is_that_of_the_first_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dashboard, "FIRST_LOOK_S", 60.0)
+    shown = terminal(monkeypatch)
     async with FakeSupervisor(tmp_path / "s", scene()) as fake:
         fake.levels = past_levels()
         app = app_on(tmp_path / "s")

@@ -119,6 +119,7 @@ class Dashboard(OpensPages, Overruling):
 
     def on_mount(self) -> None:
         self.query_one(StateBar).readonly = self.readonly
+        self.set_timer(FIRST_LOOK_S, self._first_look)
         if self.target.over and self.target.status is not None:
             self.connection = Connection("over")
             self._show(offline(self.target.status))
@@ -127,7 +128,6 @@ class Dashboard(OpensPages, Overruling):
             self.run_worker(self._learn_past(1.0), group="past")
             return
         self.query_one(StateBar).show(None, self.connection, 0.0)
-        self.set_timer(FIRST_LOOK_S, self._first_look)
         self.run_worker(self.feed.run(), name="feed", group="feed")
         self.set_interval(AGE_EVERY_S, self._grow_older)
         self.set_interval(NOTE_EVERY_S, self._note_look)  # a terminal may be closed without a word
