@@ -83,6 +83,17 @@ class Others(NamedTuple):
     """Their plans where these exceed the budget together with this job's; () where they do not."""
 
 
+def heard(state: JobState, seen: Inputs) -> tuple[object, ...]:
+    """What `others` follows from, to compare: that costs little, looking through all their slots does not."""
+    share = seen.site
+    if share is None:
+        return ()
+    told = (
+        (claim.job, claim.gone, claim.boost_s is None, claim.ahead and claim.ahead.planned) for claim in share.others
+    )
+    return (share.cap_w, share.until_s, id(state.plan), *told)
+
+
 def others(state: JobState, seen: Inputs) -> Others | None:
     """None without a budget."""
     share, boards = seen.site, site_boards.boards(state, seen)

@@ -71,6 +71,7 @@ class Replanner:
         self._asked_mono = float("-inf")
         self._task: asyncio.Task[None] | None = None
         self._others: site_plan.Others | None = None
+        self._heard: tuple[object, ...] = ()
         self._turn_mono: float | None = None
 
     def request(self, why: str) -> None:
@@ -96,6 +97,10 @@ class Replanner:
 
     def _hear_others(self, state: JobState, seen: Inputs) -> None:
         """Another budget, or plans that together exceed it, are planned around: in turn."""
+        heard = site_plan.heard(state, seen)
+        if heard == self._heard and self._turn_mono is None:
+            return
+        self._heard = heard
         others = site_plan.others(state, seen)
         if not site_plan.matters(self._others, others):
             self._others, self._turn_mono = others, None

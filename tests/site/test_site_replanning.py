@@ -1,0 +1,93 @@
+"""A supervisor plans anew for the machine's budget: when it is set, when plans clash, in turn, and not for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "job"))
+from states import NOW_S, board, inputs, job_state, rank
+
+from carbontui.job.supervisor.core import site_claim, site_plan
+from carbontui.job.supervisor.shell.cell import StateCell
+from carbontui.job.supervisor.shell.replanner import Replanner
+from carbontui.job.worker.process import solve_plan
+from carbontui.site.core import Claim, Share
+from carbontui.site.given import PricesError
+
+
+class Made:
+    """A replanner on a worker that answers at once; `whys` are the reasons of its plans."""
+
+    def __init__(self, prices=lambda now_s: None) -> None:
+        self.cell = StateCell(job_state(caps_hold=True, budget="3x"))
+        self.whys: list[str] = []
+        self.said: list[str] = []
+        self.seen = None
+        recorder = SimpleNamespace(event=lambda name, **facts: self.whys.append(facts["why"]), say=self.said.append)
+        grid = SimpleNamespace(forecast=lambda now_s: asyncio.sleep(0, ""))
+        worker = SimpleNamespace(plan=lambda ask: asyncio.sleep(0, solve_plan(ask)))
+        journal = SimpleNamespace(keep=lambda *_: None)
+        self.made = Replanner(
+            self.cell, worker, grid, journal, recorder, lambda: self.seen, lambda: None, prices
+        )  # fmt: skip
+
+    async def look(self, after_s: float, share: Share | None) -> None:
+        self.seen = inputs(
+            NOW_S + 1 + after_s, mono_s=1000.0 + after_s, boards=(board(),), ranks=(rank(),), site=share
+        )  # fmt: skip
+        self.made.consider(self.seen)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+def share(*others: Claim, cap_w: float = 900.0) -> Share:
+    return Share(700.0, cap_w, True, 0.0, 0.0, others)
+
+
+def told(made: Made, name: str) -> Claim:
+    """What another job of the same plan tells."""
+    known = replace(made.cell.state, spec=msgspec.structs.replace(made.cell.state.spec, job=name))
+    seen = inputs(NOW_S + 1, boards=(board(),), ranks=(rank(),), site=share())
+    return site_claim.claim(known, seen)
+
+
+async def test_a_budget_and_a_clash_are_planned_around_in_turn_and_once():
+    made = Made()
+    await made.look(0.0, None)
+    await made.look(1.0, None)
+    assert made.whys == ["start"]
+    await made.look(5.0, share())
+    await made.look(6.0, share())
+    assert made.whys == ["start", "site budget"]
+    clash = share(told(made, "a"))  # the same hours, 700 W each
+    await made.look(20.0, clash)
+    await made.look(20.5 + site_plan.TURN_S / 2, clash)
+    assert len(made.whys) == 2  # "a" comes first
+    await made.look(21.0 + site_plan.TURN_S, clash)
+    assert made.whys[2:] == ["site budget"]
+    mine = site_claim.claim(made.cell.state, made.seen)
+    assert site_plan.others(made.cell.state, made.seen).clash == (), "it has made room"
+    assert mine.ahead.planned != clash.others[0].ahead.planned
+    for later in range(30, 60):
+        await made.look(float(later), clash)
+    assert len(made.whys) == 3
+    await made.look(70.0, None)
+    await made.look(76.0, None)
+    assert made.whys[3:] == ["site budget"]
+
+
+async def test_prices_that_cannot_be_read_are_said_once_and_planned_without():
+    def prices(now_s: float):
+        raise PricesError("/shared/prices.json: is none")
+
+    made = Made(prices)
+    await made.look(0.0, None)
+    await made.look(1000.0, None)
+    assert made.whys == ["start", "slot"]
+    assert made.said == ["the cluster's prices are not followed: /shared/prices.json: is none"]
