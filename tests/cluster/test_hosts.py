@@ -67,7 +67,7 @@ def far(tmp_path):
         servers = {}
         for name in ("b", "c"):
             (Path(root) / name).mkdir()
-            apart = f'hostname {name} && mkdir -p {SOCKETS} && mount -t tmpfs tmpfs {SOCKETS} && exec "$@"'
+            apart = f'hostname {name} && mkdir -p {SOCKETS} && mount -t tmpfs -o mode=700 tmpfs {SOCKETS} && exec "$@"'
             servers[name] = Sshd(Path(root) / name, told, ("unshare", "--mount", "--uts", "sh", "-c", apart, "sh"))
         client(Path(root) / "bin", servers)
         house.env["PATH"] = f"{root}/bin:{house.env['PATH']}"

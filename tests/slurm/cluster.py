@@ -117,7 +117,9 @@ class Cluster:
         command = ["slurmd", "-D", "-N", name]
         if len(self.names) > 1:
             # the first shares the directory of sockets with the test, which looks at the job there
-            apart = "" if name == self.names[0] else f"mkdir -p {SOCKETS} && mount -t tmpfs tmpfs {SOCKETS} && "
+            apart = (
+                "" if name == self.names[0] else f"mkdir -p {SOCKETS} && mount -t tmpfs -o mode=700 tmpfs {SOCKETS} && "
+            )
             script = f"hostname {name} && {apart}exec {' '.join(command)}"
             command = ["unshare", "--mount", "--uts", "sh", "-c", script]
         self.node_daemons[name] = self._daemon(*command)
