@@ -91,6 +91,8 @@ def submit(environment: Mapping[str, str], *, not_before_s: float, now_s: float)
         raise slurm.SlurmError("not in a Slurm job")
     job = environment["SLURM_JOB_ID"]
     shown = fields(slurm.ask("scontrol", "-o", "show", "job", job))
+    if "JobId" not in shown:
+        raise slurm.SlurmError(f"scontrol: shows no job {job}")
     text = slurm.ask("scontrol", "write", "batch_script", job, "-")
     with tempfile.TemporaryDirectory(prefix="carbontui-") as folder:
         script = Path(folder) / "job.sh"
@@ -115,7 +117,9 @@ def end_s(environment: Mapping[str, str]) -> float | None:
         left = slurm.ask("squeue", "-h", "-j", job, "-o", "%L") if job.isdigit() else ""
     except slurm.SlurmError:
         return None
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", left.strip().splitlines()[0] if left.strip() else "")
+    found = re.fullmatch(
+        r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})", left.strip().splitlines()[0] if left.strip() else ""
+    )
     if not found:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())

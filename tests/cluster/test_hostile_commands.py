@@ -8,7 +8,7 @@ import pytest
 
 from carbontui import ssh
 from carbontui.cluster import queue as slurm_queue
-from carbontui.cluster import slurm
+from carbontui.cluster import slurm, successor
 from carbontui.verbs import other_machines
 from carbontui.verbs.failure import Failure
 
@@ -107,3 +107,13 @@ def test_a_comment_that_its_owner_has_spoilt_is_said_and_that_job_alone_left(com
 def test_a_number_that_slurm_does_not_write_is_none(text):
     (job,) = slurm_queue.rows(row(start=text, end=text, limit=text, prio=text, nodes=text, cpus=text), MARK)
     assert job.start_s is None and job.end_s is None and job.limit_s is None and job.cpus < 1e16
+
+
+def test_a_successor_of_a_job_that_slurm_does_not_show_is_refused_and_its_end_is_unknown(fake):
+    job = {"SLURM_JOB_ID": "7"}
+    fake("scontrol", "echo rubbish")
+    with pytest.raises(slurm.SlurmError, match="shows no job 7"):
+        successor.submit(job, not_before_s=0.0, now_s=0.0)
+    for left in ("9" * 400 + ":00", "soon", ""):
+        fake("squeue", f"echo {left}")
+        assert successor.end_s(job) is None
