@@ -1,11 +1,13 @@
-"""Draws every picture of the README, from the fake supervisor of the tests: python screenshots/make.py [folder]
+"""Draws every picture: python screenshots/make.py [folder]
 
-Each as SVG, and as PNG beside it where Chromium is installed.
+That of the README is taken from a running `carbontui demo` (the `demo` extra, a minute), the others, which need a state
+at will, from the fake supervisor of the tests. Each as SVG, and as PNG beside it where Chromium is installed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -57,6 +59,30 @@ async def draw(name: str, folder: Path) -> None:
                 (folder / f"{name}.svg").write_text(app.export_screenshot(title="carbontui"))
 
 
+async def draw_demo(folder: Path) -> None:
+    """The dashboard of the real demo, when a third of its CO2 is emitted."""
+    with tempfile.TemporaryDirectory() as home:
+        carbontui = [sys.executable, "-m", "carbontui.cli"]
+        told = {"env": os.environ | {"CARBONTUI_HOME": home}, "cwd": home, "stdout": subprocess.PIPE, "text": True}
+        job = subprocess.run([*carbontui, "demo", "--detach"], check=True, **told).stdout.split()[-1]
+        try:
+            record = json.loads((Path(home) / "jobs" / job / "job.json").read_text())
+            screen = Dashboard(Target(job, "demo", Path(record["socket"])), BLOCKS)
+            app = CarbonApp(lambda: screen)
+            app.theme = "carbon-dark"
+            async with app.run_test(size=(120, 40)) as pilot:
+                while not third(screen):
+                    await pilot.pause(0.05)
+                (folder / "demo.svg").write_text(app.export_screenshot(title="carbontui demo"))
+        finally:
+            subprocess.run([*carbontui, "stop", "--now", "--yes", job], check=False, **told)
+
+
+def third(screen: Dashboard) -> bool:
+    status = screen.picture.status if screen.picture else None
+    return bool(status and status.at_end and 3 * (status.gco2_g or 0.0) >= status.at_end.gco2_g)
+
+
 def photograph(picture: Path) -> None:
     """The PNG of an SVG, at its own size."""
     size = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', picture.read_text())
@@ -80,6 +106,8 @@ async def main(folder: Path) -> None:
         await draw(name, folder)
         print(folder / f"{name}.svg")
         photograph(folder / f"{name}.svg")
+    await draw_demo(folder)
+    photograph(folder / "demo.svg")
 
 
 if __name__ == "__main__":
