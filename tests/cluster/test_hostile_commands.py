@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +39,11 @@ def fake(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(slurm, "ASK_S", 1.0)
     monkeypatch.setattr(slurm, "ANSWER_B", 2**20)
-    return put
+    yield put
+    for process in Path("/proc").glob("[0-9]*"):  # what a wrapper has left running
+        with contextlib.suppress(OSError):
+            if f"PATH={tmp_path}:".encode() in (process / "environ").read_bytes():
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 @pytest.mark.timeout(20)
