@@ -74,7 +74,17 @@ def test_damaged_leases_claims_and_curves_count_as_none(tmp_path, damaged):
 
 
 @pytest.mark.parametrize(
-    "changed", [{"socket": ""}, {"socket": "x" * 200}, {"dir": "x" * 10**6}, {"created_s": 1e300}, {"name": "\ud800"}]
+    "changed",
+    [
+        {"socket": ""},
+        {"socket": "x" * 200},
+        {"dir": "x" * 10**6},
+        {"created_s": 1e300},
+        {"name": "\ud800"},
+        {"zone": "\ud800"},
+        {"dir": "\ud800"},
+        {"pue": 1e300},
+    ],
 )
 def test_a_start_whose_own_file_holds_what_cannot_be_is_refused_when_it_is_read(tmp_path, changed):
     good = {"job": "a", "name": "a", "dir": str(tmp_path), "argv": ["true"], "cwd": "/", "log": "l", "socket": "s"}

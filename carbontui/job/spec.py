@@ -11,6 +11,8 @@ from carbontui import units
 from carbontui.job.clock import Clock
 from carbontui.power.declared import DeclaredBoards
 
+NUMBER_MOST = 1e15
+"""Steps, joules and epoch seconds of any job are far below; sums of what is above leave the calendar."""
 SOCKET_MOST, PATH_MOST = 108, 4096
 """Bytes of a path, as the kernel takes them."""
 
@@ -150,7 +152,12 @@ def load(directory: Path) -> Options:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     options = msgspec.convert(found, Options)
-    names = 0 < len(options.socket) < SOCKET_MOST and len(options.dir) < PATH_MOST and options.name.isprintable()
-    if not names or not 0 <= options.created_s <= units.LATEST_S:
-        raise ValueError("its name, socket, folder or time is none that a job can have")
+    for path, most in ((options.socket, SOCKET_MOST), (options.dir, PATH_MOST)):
+        if not 0 < len(path.encode(errors="surrogateescape")) < most:
+            raise ValueError(f"{path[:40]!r} is no path that a job can have")
+    if not (options.name + (options.zone or "")).isprintable():
+        raise ValueError("its name or zone cannot be shown")
+    numbers = [value for value in msgspec.structs.astuple(options) if isinstance(value, float)]
+    if not all(abs(value) <= NUMBER_MOST for value in numbers) or not 0 <= options.created_s <= units.LATEST_S:
+        raise ValueError("it holds a number that no job can have")
     return options

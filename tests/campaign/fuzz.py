@@ -122,7 +122,8 @@ def told(job: Job) -> dict[str, object]:
     """What a refused order must leave as it is."""
     status = job.status()
     kept = {name: status[name] for name in ("override", "override_gen", "name")}
-    return kept | {name: status["budget"][name] for name in ("start", "deadline", "factor")}
+    # the factor follows the total that a rank tells, which is no order
+    return kept | {name: status["budget"][name] for name in ("start", "deadline")}
 
 
 def client(seconds: float, seed: int, found: Found) -> None:

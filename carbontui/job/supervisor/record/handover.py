@@ -15,6 +15,7 @@ from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.budget import Budget
 from carbontui.job.journal import Journal
+from carbontui.job.spec import NUMBER_MOST
 from carbontui.job.supervisor.core import (
     allowances,
     boards,
@@ -38,8 +39,6 @@ Confined = Callable[[str], AbstractContextManager[bool | None]]
 """Whatever is raised inside such a block ends it and nothing else; the text names the part."""
 
 
-NUMBER_MOST = 1e15
-"""Steps, joules and epoch seconds of any job are far below; sums of what is above leave the calendar."""
 DOUBT_FROM = 3
 IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "forbidden", "overrides")
 """What is left out after so many deaths, in this order: what is made anew first, a person's word last."""
