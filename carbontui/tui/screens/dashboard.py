@@ -333,7 +333,12 @@ class Dashboard(OpensPages, Overruling):
             self.budget.look_at(self.picture.frontier, message.index)
 
     def _choice_changed(self) -> None:
-        self._show_charts()
+        picture = self.picture
+        if picture is None:
+            return
+        # what moves under the finger first, the charts in the next frame
+        self.query_one(BudgetSlider).show_choice(picture, self.choice)
+        self.call_after_refresh(self._show_charts)
         self.refresh_bindings()
 
     def action_back(self) -> None:
