@@ -25,27 +25,18 @@ sys.path[:0] = [str(HERE), str(HERE / "frameworks"), str(HERE / "client")]
 from harness import Outcome
 from house import House, Job, until
 
-from carbontui.job.keeper.resume import SHORT_LIFE_S
-
 EXAMPLES = HERE.parent / "examples" / "frameworks"
 KINDS = {
     "transformers": ("train_transformers.py", "--samples=1600", "--epochs=20"),
     "lightning": ("train_lightning.py", "--epochs=600"),
     "accelerate": ("train_accelerate.py", "--epochs=600"),
     "keras": ("train_keras.py", "--backend=torch", "--epochs=300"),
-    "xgboost": ("train_xgboost.py", "--rounds=8000", "--rows=50000"),
+    "xgboost": ("train_xgboost.py", "--rounds=20000", "--rows=100000"),
     "lightgbm": ("train_lightgbm.py", "--rounds=8000", "--rows=50000"),
 }
 """A script of examples/frameworks and how long it is to be: the twentieth unload must come before its end."""
 CYCLES = 20
 LONG_S = 3000.0
-
-
-def outlive(job: Job) -> None:
-    """A command that unloads within 30 s of its start again and again is started ever later: it gets older, paused."""
-    job.tell("pause")
-    time.sleep(SHORT_LIFE_S)
-    job.tell("resume")
 
 
 def cycles(kind: str, root: Path) -> dict[str, object]:
@@ -62,8 +53,6 @@ def cycles(kind: str, root: Path) -> dict[str, object]:
         job = Job(house, run.stdout.strip(), root / "none")
         verdicts = []
         for number in range(CYCLES):
-            if number % 3 == 2:
-                outlive(job)
             at, more = max((v["step"] for v in verdicts), default=0), draw.randint(2, 60)
             until(lambda at=at, more=more: (s := job.served()) and s.clients and s.step >= at + more, LONG_S, "steps")
             told = house.cli("rehearse", "--json", job.id, timeout=LONG_S)
