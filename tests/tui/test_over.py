@@ -126,6 +126,8 @@ async def test_who_comes_back_after_the_end_sees_the_run(tmp_path: Path) -> None
         assert "peak 480 W" in text and "carbon intensity" in text and "░" in text, text
         assert "capped" in text and "stands still" in text, "the legend knows levels that no plan names any more"
         assert "out of memory" in text and "865 g" in text
+        hours = next(line for line in text.splitlines() if line.strip().startswith("UTC"))
+        assert "end" in hours and "now" not in hours
 
 
 async def test_a_journal_that_cannot_be_read_leaves_what_the_run_came_to(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ class ForecastChart(Cells):
         plotted = plot(columns, space, now, self.glyphs)
         self._deadline(plotted, view)
         rows += with_scale(plotted, top)
-        rows += [axis(view, now)] if self.with_axis else []
+        rows += [axis(view, now, over=self.picture.over)] if self.with_axis else []
         return [*rows, self._legend(self.picture, width)] if self.with_legend else rows
 
     def _legend(self, picture: Picture, width: int) -> CellRow:

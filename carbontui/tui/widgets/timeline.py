@@ -75,15 +75,16 @@ def with_scale(plotted: list[list[tuple[str, Ink]]], top: float) -> list[CellRow
     return framed
 
 
-def axis(view: TimeScale, now: int | None) -> CellRow:
-    """Hours under the columns; 'now' under its marker takes the place of an hour it would touch."""
+def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:
+    """Hours under the columns; 'now' under its marker ('end' of a job that is over) takes the place of an hour it would
+    touch."""
     cells: list[tuple[str, Ink]] = [(" ", "dim")] * view.columns
     labels = [(column, label, "dim") for column, label in hours(view)]
     if now is not None and 0 <= now < view.columns:
         left = max(0, min(view.columns - 3, now - 1))
-        # an hour half hidden by 'now' would read as another hour
+        # an hour half hidden by it would read as another hour
         labels = [(c, word, ink) for c, word, ink in labels if c + len(word) < left or c > left + 3]
-        labels.append((left, "now", "now"))
+        labels.append((left, "end" if over else "now", "now"))
     for column, word, ink in labels:
         for offset, char in enumerate(word[: view.columns - column]):
             cells[column + offset] = (char, ink)

@@ -60,7 +60,7 @@ class WattChart(Cells):
         plotted = plot(columns, space, now, self.glyphs)
         self._line(plotted, limit, top, "capped")
         self._line(plotted, parked, top, "paused")
-        return [*rows, *with_scale(plotted, top), axis(view, now)]
+        return [*rows, *with_scale(plotted, top), axis(view, now, over=self.picture.over)]
 
     def _was(self, at_s: float, level: str | None) -> str:
         """The colour of a metered column: of the level that held then, where that is known."""
