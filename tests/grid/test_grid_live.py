@@ -125,8 +125,8 @@ async def test_a_forecast_that_never_comes_does_not_hold_up_the_values_of_now(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(Neso, "forecast", never)
-    monkeypatch.setattr(live, "QUESTION_S", 0.3)
-    monkeypatch.setattr(live, "REFRESH_S", 3.0)
+    monkeypatch.setattr(live, "QUESTION_S", 1.5)
+    monkeypatch.setattr(live, "REFRESH_S", 8.0)
     site.respond = good("neso", NOW)
     feed = feed_at(site)
     await feed.refresh()
