@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
-from cluster import Cluster, missing
-from house import House, until
+from house import until
 from several import Several
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(400)]
 
 
 @pytest.fixture
-def job():
-    if why := missing():
-        pytest.skip(why)
-    pytest.importorskip("torch")
-    cluster = Cluster(nodes=2)
-    with tempfile.TemporaryDirectory(prefix="ct-", dir="/var/tmp") as root:
-        house = House(Path(root), None)
-        try:
-            cluster.start()
-            made = Several(cluster, house)
-            made.until_all()
-            yield made
-            made.end()
-        finally:
-            cluster.end()
-            house.end()
+def job(two_nodes):
+    made = Several(*two_nodes)
+    made.until_all()
+    yield made
+    made.end()
 
 
 def test_two_nodes_stop_at_one_step_whatever_of_ours_dies_and_a_lost_node_is_said(job):

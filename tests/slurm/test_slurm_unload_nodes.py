@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
-from cluster import Cluster, free_port, missing
-from house import House, until
+from cluster import free_port
+from house import until
 from several import Several
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.timeout(300)]
@@ -79,24 +78,8 @@ def alone(folder: Path, script: Path, steps: int = STEPS) -> str:
     return (folder / "weights.0").read_text()
 
 
-@pytest.fixture
-def two():
-    if why := missing():
-        pytest.skip(why)
-    pytest.importorskip("torch")
-    cluster = Cluster(nodes=2)
-    with tempfile.TemporaryDirectory(prefix="ct-", dir="/var/tmp") as root:
-        house = House(Path(root), None)
-        try:
-            cluster.start()
-            yield cluster, house
-        finally:
-            cluster.end()
-            house.end()
-
-
-def test_all_ranks_of_all_nodes_leave_at_one_step_and_come_back_bit_for_bit(two):
-    cluster, house = two
+def test_all_ranks_of_all_nodes_leave_at_one_step_and_come_back_bit_for_bit(two_nodes):
+    cluster, house = two_nodes
     folder = house.root / "left"
     folder.mkdir()
     command = f"{sys.executable} {house.root}/ranks.py {folder} {free_port()} {STEPS} 0.03"
