@@ -313,3 +313,10 @@ def test_a_class_has_its_name_alone():
             if isinstance(node, ast.ClassDef):
                 owners.setdefault(node.name, []).append(module)
     assert {name: places for name, places in owners.items() if len(places) > 1 and name not in TWINS} == {}
+
+
+def test_a_file_is_of_one_idea():
+    """Read whole at one sitting; the wire alone is longer, to be found in one place."""
+    lengths = {module: len(path.read_text().splitlines()) for module, path in FILE_OF.items()}
+    assert {module for module, lines in lengths.items() if lines > 400} == {"carbontui.protocol"}
+    assert lengths["carbontui.tui.app"] < 150

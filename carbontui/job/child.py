@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from carbontui import protocol
+from carbontui.job.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,10 @@ class Child:
     """The allowance that ended it, in words; '' where none did."""
     freeze_why: str = ""
     """Why the keeper did not stop it although asked to."""
+
+    def ended_s(self, clock: Clock) -> float | None:
+        """When it ended, on the job's clock; None where nobody saw it."""
+        return None if self.ended_wall_s is None else clock.at_wall(self.ended_wall_s)
 
 
 class Ending(NamedTuple):

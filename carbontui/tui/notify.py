@@ -59,6 +59,18 @@ def osc9(text: str) -> str:
     return f"\x1b]9;{clean}\x07"
 
 
+def tell(told: Notification, command: str, app: object) -> str:
+    """By the user's own `command`, by the terminal of the `app` without one, not at all where it is OFF; what went
+    wrong, or ''."""
+    if command == OFF:
+        return ""
+    if command:
+        return run(command, told.text)
+    if isinstance(app, TellsTerminal):
+        app.tell_terminal(osc9(told.text), bell=told.urgent)
+    return ""
+
+
 def run(command: str, text: str) -> str:
     """The user's own command with the text as its last argument; what went wrong, or ''."""
     try:

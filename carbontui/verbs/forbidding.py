@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from carbontui import link, protocol, units
 from carbontui.job import store
+from carbontui.tui.words import signed
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
 
@@ -33,14 +34,10 @@ def words(snap: protocol.Snap, found: protocol.Previewed) -> str:
     held = frontier.points[frontier.chosen]
     more_g = (found.gco2_g or 0.0) - held.gco2_g
     later_s = units.from_iso(found.finish) - units.from_iso(snap.status.budget.start) - held.finish_s
-    parts = [f"CO2 {_signed(more_g, units.fmt_grams(abs(more_g)))}"]
-    parts.append(f"finish {_signed(later_s, units.fmt_duration(abs(later_s)))}")
+    parts = [f"CO2 {signed(more_g, units.fmt_grams)}"]
+    parts.append(f"finish {signed(later_s, units.fmt_duration)}")
     if cost is not None and found.cost is not None:
         more = found.cost - held.cost
-        parts.append(f"cost {_signed(more, units.fmt_money(abs(more), cost.currency))}")
+        parts.append(f"cost {signed(more, lambda size: units.fmt_money(size, cost.currency))}")
     late_s = found.plan.late_s if found.plan else 0.0
     return ", ".join(parts) + (f"; {units.fmt_duration(late_s)} late" if late_s > 60 else "")
-
-
-def _signed(value: float, size: str) -> str:
-    return ("-" if value < 0 else "+") + size

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from carbontui.tui import app
+from carbontui.tui import inks
 
 TEXT = ("text", "strong", "dim", "title", "preview", "running", "capped", "paused", "unloaded", "warning", "fault")
 MARKS = ("past", "hatch", "beyond", "now")
 """Columns of the charts. Frames, tracks and the bands behind them are no marks: nothing is read from them alone."""
-GROUNDS = {"carbon-dark": app._DARK, "carbon-light": app._LIGHT}
+GROUNDS = {"carbon-dark": inks._DARK, "carbon-light": inks._LIGHT}
 
 
 def luminance(colour: str) -> float:
@@ -24,7 +24,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("theme", app.THEMES, ids=lambda theme: theme.name)
+@pytest.mark.parametrize("theme", inks.THEMES, ids=lambda theme: theme.name)
 def test_words_and_marks_stand_out_from_the_ground(theme) -> None:
     inks = GROUNDS[theme.name]
     grounds = {"background": theme.background, "cursor": inks["cursor"]}

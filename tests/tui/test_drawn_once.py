@@ -12,7 +12,7 @@ from fake import FakeSupervisor, past_levels, scene
 from carbontui import protocol
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.glyphs import BLOCKS
-from carbontui.tui.screens import dashboard
+from carbontui.tui.screens import first_paint
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.target import Target
 
@@ -37,7 +37,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_a_job_that_is_over_is_painted_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_look_s: float
 ) -> None:
-    monkeypatch.setattr(dashboard, "FIRST_LOOK_S", first_look_s)
+    monkeypatch.setattr(first_paint, "FIRST_LOOK_S", first_look_s)
     shown = terminal(monkeypatch)
     over = Target("k7q2mz", "charlm", tmp_path / "gone", scene("done").status, lambda ask: EMPTY)
     app = CarbonApp(lambda: Dashboard(over, BLOCKS))
@@ -50,7 +50,7 @@ async def test_a_job_that_is_over_is_painted_too(
 
 
 async def test_the_first_paint_is_that_of_the_first_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dashboard, "FIRST_LOOK_S", 60.0)
+    monkeypatch.setattr(first_paint, "FIRST_LOOK_S", 60.0)
     shown = terminal(monkeypatch)
     async with FakeSupervisor(tmp_path / "s", scene()) as fake:
         fake.levels = past_levels()

@@ -20,15 +20,7 @@ from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options, clock_of
-from carbontui.job.supervisor.core import (
-    allowance_rules,
-    allowances,
-    boards,
-    control,
-    progress,
-    state,
-    trying,
-)
+from carbontui.job.supervisor.core import allowance_rules, allowances, boards, control, progress, state, trying
 from carbontui.job.supervisor.core.effects import Effect, effects
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.observe import observe
@@ -395,8 +387,7 @@ class Supervisor:
         decision = self.cell.state.decision
         if self._ended_mono is None:
             self._ended_mono = seen.mono_s
-            ended = seen.child.ended_wall_s
-            at_s = None if ended is None else self.cell.state.clock.at_wall(ended)
+            at_s = seen.child.ended_s(self.cell.state.clock)
             self.recorder.event("end", at_s, state=decision.state, code=seen.child.code, signal=seen.child.signal)
             say(f"the job is over: {decision.reason.text}")
         return seen.mono_s - self._ended_mono > GONE_GRACE_S

@@ -29,6 +29,7 @@ from carbontui.tui.overruled import LastWord
 from carbontui.tui.picture import Choice, Picture, offline
 from carbontui.tui.screens import layout
 from carbontui.tui.screens.budget_choice import BudgetChoice
+from carbontui.tui.screens.first_paint import PaintsOnce
 from carbontui.tui.screens.overruling import Overruling
 from carbontui.tui.screens.pages import OpensPages
 from carbontui.tui.target import Target
@@ -52,11 +53,9 @@ NOTE_EVERY_S = 60.0
 PRINTED_ROWS = 20
 AWAY_SHOWN_S = 60.0
 PAST_BUCKETS = 240
-FIRST_LOOK_S = 0.3
-"""A snapshot comes within milliseconds: drawing an empty page before it would cost as much as the first paint."""
 
 
-class Dashboard(OpensPages, Overruling):
+class Dashboard(PaintsOnce, OpensPages, Overruling):
     """Draws the newest picture; sends what a key asks for; owns nothing."""
 
     AUTO_FOCUS = None
@@ -87,7 +86,7 @@ class Dashboard(OpensPages, Overruling):
         self.budget = BudgetChoice(self.feed.request, self._choice_changed)
         self.past: PastLevels | None = None
         self._overrides = LastWord(link.whoami())
-        self._covered, self._waiting = False, True
+        self._covered = False
         self._monotonic = monotonic
         self._arrived_s = monotonic()
         self._asked_past: tuple[object, ...] | None = ()
@@ -119,11 +118,11 @@ class Dashboard(OpensPages, Overruling):
 
     def on_mount(self) -> None:
         self.query_one(StateBar).readonly = self.readonly
-        self.set_timer(FIRST_LOOK_S, self._first_look)
+        self.await_first_look()
         if self.target.over and self.target.status is not None:
             self.connection = Connection("over")
             self._show(offline(self.target.status))
-            self.call_after_refresh(self._first_look)
+            self.call_after_refresh(self.first_look)
             self.feed.read_over()
             self.run_worker(self._learn_past(1.0), group="past")
             return
@@ -139,26 +138,13 @@ class Dashboard(OpensPages, Overruling):
     def on_resize(self) -> None:
         self.call_after_refresh(self._lay_out)
 
-    # --- the first paint: once, with the first picture ---
-
-    def _compositor_refresh(self) -> None:
-        if self._waiting:
-            self._dirty_widgets.clear()  # their regions are noted
-        else:
-            super()._compositor_refresh()
-
-    def _first_look(self) -> None:
-        if self._waiting:
-            self._waiting = False
-            self.refresh()
-
     # --- what arrives ---
 
     @on(PictureArrived)
     def _picture_arrived(self, message: PictureArrived) -> None:
         self._arrived_s = self._monotonic()
         self._show(message.picture)
-        self.call_after_refresh(self._first_look)
+        self.call_after_refresh(self.first_look)
 
     @on(ConnectionChanged)
     def _connection_changed(self, message: ConnectionChanged) -> None:
@@ -207,13 +193,8 @@ class Dashboard(OpensPages, Overruling):
     def _tell_elsewhere(self, before: Picture | None, picture: Picture) -> None:
         """Who is not looking is told by the terminal, or by a command; who comes back, of what has been."""
         told = notify.news(before, picture)
-        if told is not None and self.notify_command != notify.OFF:
-            if self.notify_command:
-                fault = notify.run(self.notify_command, told.text)
-                if fault:
-                    self.answer(fault, ok=False)
-            elif isinstance(self.app, notify.TellsTerminal):
-                self.app.tell_terminal(notify.osc9(told.text), bell=told.urgent)
+        if told is not None and (fault := notify.tell(told, self.notify_command, self.app)):
+            self.answer(fault, ok=False)
         if before is None and self.target.last_look is not None and not picture.over:
             self.run_worker(self._tell_away(self.target.last_look, picture), group="away")
 
@@ -254,9 +235,8 @@ class Dashboard(OpensPages, Overruling):
         self._show_state()
 
     def _show_state(self) -> None:
-        if self._covered:
-            return
-        self.query_one(StateBar).show(self.picture, self.connection, self.age_s())
+        if not self._covered:
+            self.query_one(StateBar).show(self.picture, self.connection, self.age_s())
 
     def age_s(self) -> float:
         """How old what is shown is."""
@@ -347,8 +327,7 @@ class Dashboard(OpensPages, Overruling):
         self.budget.let_go()
 
     def action_commit(self) -> None:
-        choice = self.choice
-        if choice is not None:
+        if (choice := self.choice) is not None:
             self.budget.let_go()
             self.send("budget", {"budget": choice.budget})
 

@@ -313,8 +313,7 @@ def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]
         found.append(Record("trial", {"name": after.trial, "step": after.progress.step}))
     if _key(new) != _key(before.decision):
         facts = {"state": new.state, "reason": new.reason.code, "text": new.reason.text, "level": new.level}
-        ended = seen.child.ended_wall_s
-        at_s = after.clock.at_wall(ended) if ended is not None and not after.live else None
+        at_s = None if after.live else seen.child.ended_s(after.clock)
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}, at_s))
         found.append(LogLine(f"{new.state}: {new.reason.text}"))
     return tuple(found)

@@ -91,7 +91,7 @@ def heard(state: JobState, seen: Inputs) -> tuple[object, ...]:
     told = (
         (claim.job, claim.gone, claim.boost_s is None, claim.ahead and claim.ahead.planned) for claim in share.others
     )
-    return (share.cap_w, share.until_s, id(state.plan), *told)
+    return (share.cap_w, share.until_s, state.plan and state.plan.view.made_at, *told)
 
 
 def others(state: JobState, seen: Inputs) -> Others | None:

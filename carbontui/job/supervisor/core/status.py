@@ -136,7 +136,7 @@ def _exit(state: JobState, seen: Inputs) -> protocol.Exit | None:
     child = seen.child
     if child.state != "exited" or child.unloaded:
         return None
-    at_s = None if child.ended_wall_s is None else state.clock.at_wall(child.ended_wall_s)
+    at_s = child.ended_s(state.clock)
     return protocol.Exit(child.code, child.signal, None if at_s is None else units.iso(at_s))
 
 

@@ -1,0 +1,29 @@
+"""A page that is painted first with what it was opened for, and not before."""
+
+from __future__ import annotations
+
+from textual.screen import Screen
+
+FIRST_LOOK_S = 0.3
+"""A snapshot comes within milliseconds: drawing an empty page before it would cost as much as the first paint."""
+
+
+class PaintsOnce(Screen[str | None]):
+    """Nothing of it reaches the terminal until `first_look`, which a timer calls where nothing comes."""
+
+    _waiting = True
+
+    def await_first_look(self) -> None:
+        """To be called once it is mounted."""
+        self.set_timer(FIRST_LOOK_S, self.first_look)
+
+    def first_look(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            self.refresh()
+
+    def _compositor_refresh(self) -> None:
+        if self._waiting:
+            self._dirty_widgets.clear()  # their regions are noted
+        else:
+            super()._compositor_refresh()
