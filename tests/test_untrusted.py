@@ -78,6 +78,8 @@ def test_damaged_leases_claims_and_curves_count_as_none(tmp_path, damaged):
     [
         {"socket": ""},
         {"socket": "x" * 200},
+        {"socket": "s"},
+        {"job": "\ud800"},
         {"dir": "x" * 10**6},
         {"created_s": 1e300},
         {"name": "\ud800"},
@@ -87,7 +89,7 @@ def test_damaged_leases_claims_and_curves_count_as_none(tmp_path, damaged):
     ],
 )
 def test_a_start_whose_own_file_holds_what_cannot_be_is_refused_when_it_is_read(tmp_path, changed):
-    good = {"job": "a", "name": "a", "dir": str(tmp_path), "argv": ["true"], "cwd": "/", "log": "l", "socket": "s"}
+    good = {"job": "a", "name": "a", "dir": str(tmp_path), "argv": ["true"], "cwd": "/", "log": "l", "socket": "/s"}
     good["created_s"] = 1.8e9
     (tmp_path / "spec.json").write_text(json.dumps(good))
     assert spec.load(tmp_path).job == "a"

@@ -155,8 +155,10 @@ def load(directory: Path) -> Options:
     for path, most in ((options.socket, SOCKET_MOST), (options.dir, PATH_MOST)):
         if not 0 < len(path.encode(errors="surrogateescape")) < most:
             raise ValueError(f"{path[:40]!r} is no path that a job can have")
-    if not (options.name + (options.zone or "")).isprintable():
-        raise ValueError("its name or zone cannot be shown")
+    if not Path(options.socket).is_absolute():
+        raise ValueError(f"{options.socket[:40]!r} is no whole path")
+    if not (options.job + options.name + (options.zone or "")).isprintable():
+        raise ValueError("its id, name or zone cannot be shown")
     numbers = [value for value in msgspec.structs.astuple(options) if isinstance(value, float)]
     if not all(abs(value) <= NUMBER_MOST for value in numbers) or not 0 <= options.created_s <= units.LATEST_S:
         raise ValueError("it holds a number that no job can have")
