@@ -1,7 +1,7 @@
 """Jobs of other machines, over the user's own ssh.
 
-A far job gets a socket here, in a folder that is ours alone; behind it `ssh HOST carbontui serve --stdio JOB` speaks
-to the supervisor there. Whoever can speak to job.sock speaks to a far job in the same way. One connection per host is
+A remote job gets a socket here, in a folder that is ours alone; behind it `ssh HOST carbontui serve --stdio JOB` speaks
+to the supervisor there. Whoever can speak to job.sock speaks to such a job in the same way. One connection per host is
 shared (OpenSSH's ControlMaster): a password is asked once, before the screen is opened, and never by the screen.
 
     SshError: the host does not answer, or not with what was asked; one line, cleaned of what could move a cursor.
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui import foreign, protocol, units
+from carbontui import bounded_command, protocol, units
 
 CHUNK_B = 65536
 ANSWER_S = 20.0
@@ -146,7 +146,9 @@ class SshHost:
     def _run(self, words: list[str], *, ask: bool) -> str:
         try:
             # who is asked for a password may take their time
-            done = foreign.answer(self._command(words, ask=ask), within_s=None if ask else ANSWER_S, most_b=ANSWER_B)
+            done = bounded_command.answer(
+                self._command(words, ask=ask), within_s=None if ask else ANSWER_S, most_b=ANSWER_B
+            )
         except FileNotFoundError:
             raise SshError(f"{self._ssh} is not installed here") from None
         except subprocess.TimeoutExpired:
@@ -176,7 +178,7 @@ class SshHost:
         await asyncio.start_unix_server(call, str(path))
 
     async def _bridge(self, job: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Copy both ways until either end closes; the far process ends with its input."""
+        """Copy both ways until either end closes; the remote process ends with its input."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command(["serve", "--stdio", job], ask=False),

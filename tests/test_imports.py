@@ -14,7 +14,7 @@ ROOT = Path(carbontui.__file__).parent
 
 ANYONE = {
     "config",
-    "foreign",
+    "bounded_command",
     "isolation",
     "line",
     "local_socket",
@@ -53,7 +53,7 @@ ROOMS = {
     "proc": set(),
     "isolation": set(),
     "local_socket": {"paths"},
-    "foreign": set(),
+    "bounded_command": set(),
     "units": set(),
     "untrusted": set(),
     "line": set(),
@@ -86,7 +86,7 @@ PURE = {
     "carbontui.power.simulated",
     "carbontui.openmetrics.text",
     "carbontui.protocol",
-    "carbontui.site.core",
+    "carbontui.site.sharing",
     "carbontui.units",
     "carbontui.untrusted",
 }
@@ -107,7 +107,7 @@ FILES = {
         "clock",
         "journal",
         "launch",
-        "past",
+        "history",
         "restart",
         "runlog",
         "spec",

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from carbontui.account.accounts import BIN_S, split
-from carbontui.account.ending import BAND_SIGMAS, ERROR_MEMORY_S
+from carbontui.account.expected_end import BAND_SIGMAS, ERROR_MEMORY_S
 from carbontui.units import joules_to_kwh
 
 AT_WORK = frozenset({"running", "throttled", "pausing"})

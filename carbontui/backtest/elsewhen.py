@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from carbontui import units
 from carbontui.account.compare import Elsewhere, Work
-from carbontui.account.ending import Slots, Stretch, flat_out, to_come
+from carbontui.account.expected_end import Slots, Stretch, flat_out, to_come
 from carbontui.backtest.assumed_job import AssumedJob, assumed, boundaries, slot_length_s
 from carbontui.backtest.signals import ExpectedSignal
 from carbontui.grid.types import Outlook

@@ -7,7 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 
-from carbontui import foreign, units
+from carbontui import bounded_command, units
 
 ASK_S = 20.0
 NODES_MOST = 100_000
@@ -45,7 +45,7 @@ def _run(
     command: Sequence[str], *, environment: Mapping[str, str] | None = None, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     try:
-        return foreign.answer(command, within_s=ASK_S, most_b=ANSWER_B, stdin=stdin, environment=environment)
+        return bounded_command.answer(command, within_s=ASK_S, most_b=ANSWER_B, stdin=stdin, environment=environment)
     except FileNotFoundError:
         raise SlurmError(f"{command[0]}: not found; this needs a machine with Slurm's commands") from None
     except subprocess.TimeoutExpired:

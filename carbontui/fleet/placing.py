@@ -13,8 +13,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from carbontui.fleet.prices import Priced, priced
 from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints
+from carbontui.fleet.shadow_prices import Priced, priced
 
 CANDIDATES = 24
 """Choices of a job that are tried in their order before all of its choices are looked at."""

@@ -158,7 +158,7 @@ def start(
         "cwd": options.cwd,
         "log": options.log,
         "socket": options.socket,
-        "door": door(options.socket),
+        "door": stop_socket(options.socket),
         "hold": hold,
         "requeue": options.requeue,
         "resume_args": options.resume_args,
@@ -187,7 +187,7 @@ def undone(directory: Path) -> Iterator[None]:
         raise
 
 
-def door(socket_path: str) -> str:
+def stop_socket(socket_path: str) -> str:
     """The keeper's own socket, beside the job's."""
     return f"{socket_path.removesuffix('.sock')}.keeper"
 
@@ -200,7 +200,7 @@ def _public(options: opts.Options) -> dict[str, Any]:
         "host": socket.gethostname(),
         "boot": proc.boot_id(),
         "socket": options.socket,
-        "door": door(options.socket),
+        "door": stop_socket(options.socket),
         "log": options.log,
         "started": options.created_s,
         "argv": options.argv,

@@ -46,7 +46,7 @@ def again(directory: Path, state: str | None = None) -> dict[str, Any]:
         # the runtime directory of a login session that is over
         socket = paths.socket_path(directory.name)
         spec["socket"] = spec["public"]["socket"] = str(socket)
-        spec["door"] = spec["public"]["door"] = launch.door(str(socket))
+        spec["door"] = spec["public"]["door"] = launch.stop_socket(str(socket))
         options = opts.load(directory)
         opts.save(msgspec.structs.replace(options, socket=str(socket)))
     spec["public"] |= {"boot": proc.boot_id()}

@@ -23,7 +23,7 @@ def by_keeper(job: store.Job, *, now: bool) -> bool:
     """Give the keeper the stop order; False where none is there to take it. One of before takes it by signal."""
     due = time.monotonic() + KEEPER_S
     while (pid := job.alive("keeper")) is not None:
-        if job.door is None:
+        if job.stop_socket is None:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGUSR1 if now else signal.SIGTERM)
             return True
@@ -37,11 +37,11 @@ def by_keeper(job: store.Job, *, now: bool) -> bool:
 
 def tell_keeper(job: store.Job, order: Stop | RelayedSignal) -> bool:
     """Whether the keeper has taken an order."""
-    if job.door is None or job.alive("keeper") is None:
+    if job.stop_socket is None or job.alive("keeper") is None:
         return False
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(ANSWER_S)
-        line.connect(os.fspath(job.door))
+        line.connect(os.fspath(job.stop_socket))
         line.sendall(encode(order))
         return bool(line.recv(1))
     return False

@@ -16,7 +16,7 @@ import msgspec
 
 from carbontui import paths, proc, protocol, units, untrusted
 from carbontui.job import child as children
-from carbontui.job import past, runlog, spool
+from carbontui.job import history, runlog, spool
 
 LAST_S = 32_503_680_000.0
 """The year 3000: no job has begun later, and the calendar still knows it."""
@@ -59,7 +59,7 @@ class Job:
     argv: tuple[str, ...]
     pids: dict[str, tuple[int, int] | None]
     exit: dict[str, Any] | None
-    door: Path | None = None
+    stop_socket: Path | None = None
     """The keeper's own socket; a keeper of before has none and takes its stop order by signal."""
     was: str = "running"
     """What the keeper last said of the child: waiting, running, unloaded or exited."""
@@ -96,7 +96,7 @@ class Job:
 
     def whole_run(self, columns: int) -> protocol.HistoryAnswer | None:
         """What the charts show of a job that is over; None where nothing was booked. Raises past.HistoryError."""
-        return past.whole(self.dir / "journal.db", self.status(), columns)
+        return history.whole(self.dir / "journal.db", self.status(), columns)
 
     def status(self) -> protocol.Status:
         """The last known status, corrected by what can be seen from outside."""
@@ -176,7 +176,7 @@ def load(directory: Path) -> Job | None:
             argv=tuple(record["argv"]),
             pids=pids,
             exit=read_json(directory / "exit.json"),
-            door=Path(record["door"]) if record.get("door") else None,
+            stop_socket=Path(record["door"]) if record.get("door") else None,
             was=str(record.get("state", "running")),
             trying=record.get("trying") is True,
             scheduler=str(record.get("scheduler") or ""),

@@ -10,9 +10,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from carbontui.plan.course import Window, windows
-    from carbontui.plan.curve import frontier
     from carbontui.plan.evaluation import evaluate
+    from carbontui.plan.frontier_curve import frontier
+    from carbontui.plan.level_windows import Window, windows
     from carbontui.plan.planner import solve
     from carbontui.plan.problem import (
         Infeasible,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from carbontui.plan.words import explain
 
 _HOME = {
-    "frontier": "curve",
+    "frontier": "frontier_curve",
     "evaluate": "evaluation",
     "solve": "planner",
     "Infeasible": "problem",
@@ -48,8 +48,8 @@ _HOME = {
     "baselines": "rivals",
     "broken": "rolling",
     "replan": "rolling",
-    "Window": "course",
-    "windows": "course",
+    "Window": "level_windows",
+    "windows": "level_windows",
     "explain": "words",
 }
 

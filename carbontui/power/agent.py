@@ -21,7 +21,7 @@ from types import FrameType
 import msgspec
 from msgspec import Struct
 
-from carbontui.power.core import Agent
+from carbontui.power.agent_core import Agent
 from carbontui.power.declared import DeclaredBackend, DeclaredBoards
 from carbontui.power.devices import Backend, NoBackend, SimulatedBackend
 from carbontui.power.leases import LeaseStore, stale_leases

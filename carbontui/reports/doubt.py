@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from carbontui import protocol
 from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
-from carbontui.account.ending import BAND_SIGMAS
 from carbontui.account.estimate import error_of_mean
+from carbontui.account.expected_end import BAND_SIGMAS
 from carbontui.account.split import Doubt
 from carbontui.grid import typical
 

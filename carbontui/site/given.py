@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from carbontui import config, units
-from carbontui.site.core import GivenPrices
+from carbontui.site.sharing import GivenPrices
 
 SCHEMA = "carbontui.site_prices/1"
 STALE_S = 7200.0

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from carbontui import config, paths, proc, units, untrusted
-from carbontui.site.core import Claim, Ramp, Share, SiteBudget, settle
+from carbontui.site.sharing import Claim, Ramp, Share, SiteBudget, settle
 
 LOCK_S = 0.5
 """Whoever holds the lock is done within milliseconds."""

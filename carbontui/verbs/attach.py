@@ -11,7 +11,7 @@ import click
 
 from carbontui import __version__, link
 from carbontui.job import store
-from carbontui.verbs import far, talk
+from carbontui.verbs import remote, talk
 from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
@@ -61,21 +61,21 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
         return tui.run(Target.of(found), look=watch.seen, readonly=readonly, mouse=mouse, ascii=ascii_only)
 
 
-def open_far(wanted: str, there: str, *, readonly: bool, mouse: bool, ascii_only: bool) -> int:
+def open_remote(wanted: str, there: str, *, readonly: bool, mouse: bool, ascii_only: bool) -> int:
     """The dashboard of a job of another machine until it is left; the exit code. Raises Failure."""
     from carbontui import tui
     from carbontui.verbs.station import StationWatch
 
-    with far.host_of(wanted, there) as host:
-        status = far.only_job(host, far.job_of(wanted))
-        with far.FarJobs([host]) as jobs, StationWatch(jobs) as watch:
-            target = far.target_of(host, status)
+    with remote.host_of(wanted, there) as host:
+        status = remote.only_job(host, remote.job_of(wanted))
+        with remote.RemoteJobs([host]) as jobs, StationWatch(jobs) as watch:
+            target = remote.target_of(host, status)
             return tui.run(target, look=watch.seen, readonly=readonly, mouse=mouse, ascii=ascii_only)
 
 
 @click.command(short_help="Open the screen of a job, here or on another machine.")
 @click.argument("job", required=False, shell_complete=any_jobs, metavar="[JOB | USER@HOST[:JOB]]")
-@far.there_option
+@remote.there_option
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw with plain characters.")
@@ -84,8 +84,8 @@ def attach(ctx: click.Context, job: str | None, there: str, readonly: bool, no_m
     """Open the screen of a job, here or over ssh on another machine; q leaves it running."""
     # --readonly before the verb must hold as well: no key may change anything then
     readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
-    if job and far.is_far(job) and all(job not in (one.id, one.name) for one in store.jobs()):
-        sys.exit(open_far(job, there, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
+    if job and remote.is_remote(job) and all(job not in (one.id, one.name) for one in store.jobs()):
+        sys.exit(open_remote(job, there, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
     sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
 
 
@@ -97,7 +97,7 @@ def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
 
     if why := terminal.why_plain():
         raise Failure(f"{why}: the table of several hosts needs a terminal; ssh HOST carbontui ls --json prints one", 2)
-    with far.opened(names, there) as jobs, StationWatch(jobs) as watch:
+    with remote.opened(names, there) as jobs, StationWatch(jobs) as watch:
         return tui.jobs(watch.seen, readonly=readonly)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
-from carbontui.verbs import ahead
+from carbontui.verbs import expected_grid
 from carbontui.verbs.failure import Failure
 from carbontui.verbs.site import watts as watts_of
 
@@ -130,7 +130,7 @@ def _round(
 
     slots, now = fleet_queue.SLOTS, time.time()
     due = frozenset(job for job, at in told.items() if at <= now)
-    mean, source = ahead.filled(zone, grid_file, start_s, slot_s, slots)
+    mean, source = expected_grid.filled(zone, grid_file, start_s, slot_s, slots)
     try:
         cap_w = caps_of.per_slot(budget, start_s, slot_s, slots)
         machine, jobs = slurm_queue.size(slurm_queue.nodes()), slurm_queue.queue()

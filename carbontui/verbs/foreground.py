@@ -17,7 +17,7 @@ from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
 from carbontui.reports.figures import gave
 from carbontui.tui import account_words
-from carbontui.verbs.means import avoided_split
+from carbontui.verbs.avoided import avoided_split
 
 POLL_S = 0.1
 CLOSING_S = 20.0

@@ -19,9 +19,9 @@ from carbontui.reports.figures import gave
 from carbontui.reports.forms import split_numbers
 from carbontui.tui import account_words
 from carbontui.verbs import streams, talk
+from carbontui.verbs.avoided import avoided_split
 from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
-from carbontui.verbs.means import avoided_split
 
 FOLLOW_S = 0.3
 LOG_LINE_MAX = 1 << 20

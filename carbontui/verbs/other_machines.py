@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 
-from carbontui import foreign, ssh, units
+from carbontui import bounded_command, ssh, units
 from carbontui.job import spec as job_spec
 from carbontui.verbs.failure import Failure
 
@@ -40,7 +40,7 @@ def _check(name: str) -> None:
     """Whether an agent can be started there. Raises Failure."""
     command = [*ssh.begins_there(name), f"{sys.executable} -c 'import carbontui.cluster.node'"]
     try:
-        done = foreign.answer(command, within_s=ANSWER_S, most_b=ANSWER_B)
+        done = bounded_command.answer(command, within_s=ANSWER_S, most_b=ANSWER_B)
     except FileNotFoundError:
         raise Failure("--hosts: ssh is not installed here", 1) from None
     except subprocess.TimeoutExpired:

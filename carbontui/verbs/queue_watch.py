@@ -19,7 +19,7 @@ from carbontui.fleet.queue import Assumed
 from carbontui.job import store
 from carbontui.tui.queue_list import QueueRow, QueueSeen
 from carbontui.tui.target import Target
-from carbontui.verbs import ahead
+from carbontui.verbs import expected_grid
 from carbontui.verbs.failure import Failure
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class QueueWatch:
         if not self._grid_file and not self._zone:
             return (), ""
         try:
-            mean, source = ahead.filled(self._zone, self._grid_file, start_s, SLOT_S, SLOTS)
+            mean, source = expected_grid.filled(self._zone, self._grid_file, start_s, SLOT_S, SLOTS)
         except Failure as failure:
             return (), failure.message
         return tuple(mean), source

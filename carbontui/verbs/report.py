@@ -20,8 +20,7 @@ from carbontui.grid.faults import GridError
 from carbontui.job import spec, store
 from carbontui.job.clock import Clock
 from carbontui.reports import against as comparing
-from carbontui.reports import card, figures, forms, page, prose, story, wording
-from carbontui.reports import history as past
+from carbontui.reports import card, figures, forms, page, prose, story, totals, wording
 from carbontui.verbs import streams, talk
 from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
@@ -248,21 +247,21 @@ def receipt(job: str | None, svg: str | None, as_md: bool) -> None:
 @click.command()
 @click.option("--by", type=click.Choice(["month", "project", "board"]), default="month", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def history(by: past.By, as_json: bool) -> None:
+def history(by: totals.By, as_json: bool) -> None:
     """Sum up all jobs of this machine."""
     jobs = [job for job in store.jobs() if not job.foreign]
-    groups = past.totals([(job.status(), units.iso(job.started_s)[:10]) for job in jobs], by)
+    groups = totals.grouped([(job.status(), units.iso(job.started_s)[:10]) for job in jobs], by)
     if as_json:
         click.echo(talk.as_json([msgspec.to_builtins(total._asdict()) for total in groups]))
         return
     if not groups:
         click.echo("no jobs yet")
         return
-    rows = [[by, "jobs", "energy", "CO2", "avoided"], *[past.row(total) for total in groups]]
+    rows = [[by, "jobs", "energy", "CO2", "avoided"], *[totals.row(total) for total in groups]]
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     for cells in rows:
         rest = "  ".join(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
         click.echo(f"{cells[0]:<{widths[0]}}  {rest}".rstrip())
-    real = [total for total in groups if total.name != past.NOT_REAL]
+    real = [total for total in groups if total.name != totals.NOT_REAL]
     if said := figures.equivalences(sum(total.gco2_g for total in real)):
         click.echo(f"\nin all as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})")

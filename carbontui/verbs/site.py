@@ -32,8 +32,8 @@ def site(cap: str | None, until: str | None, ramp: str | None, clear: bool, as_j
     across users only /etc/carbontui/site.toml of an administrator counts.
     """
     from carbontui.job import budget as budgets
-    from carbontui.site.core import RAMP_W_PER_S, SiteBudget
     from carbontui.site.ledger import Ledger, LedgerError
+    from carbontui.site.sharing import RAMP_W_PER_S, SiteBudget
 
     ledger = Ledger()
     now = time.time()

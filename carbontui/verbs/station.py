@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from carbontui.openmetrics.place import MetricsPlace
     from carbontui.power.messages import Reading, Readings
     from carbontui.tui.jobs_feed import Seen
-    from carbontui.verbs.far import FarJobs
+    from carbontui.verbs.remote import RemoteJobs
 
 FINISHED_SHOWN = 50
 LEAVE_WAIT_S = 5.0
@@ -37,9 +37,9 @@ Fact = tuple[str, str, bool]
 class StationWatch:
     """Jobs, boards and grid, kept up to date from the first `seen()` on while the context is open."""
 
-    def __init__(self, far: FarJobs | None = None) -> None:
-        """`far`: jobs of other machines, which the table shows as well."""
-        self._far = far
+    def __init__(self, remote: RemoteJobs | None = None) -> None:
+        """`remote`: jobs of other machines, which the table shows as well."""
+        self._remote = remote
         self._readings: Readings | None = None
         self._grid: tuple[Fact, ...] = (("grid", "connecting ...", True),)
         self._headline = ""
@@ -66,8 +66,8 @@ class StationWatch:
 
         if self._thread.ident is None:
             self._thread.start()
-        facts = (*self._boards(), *self._restored, *self._grid, *(self._far.facts() if self._far else ()))
-        jobs = (*self._jobs(), *(self._far.jobs() if self._far else ()))
+        facts = (*self._boards(), *self._restored, *self._grid, *(self._remote.facts() if self._remote else ()))
+        jobs = (*self._jobs(), *(self._remote.jobs() if self._remote else ()))
         return Seen(facts, jobs, self._power_w(), self._headline)
 
     def _jobs(self) -> tuple[Target, ...]:

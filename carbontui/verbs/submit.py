@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
-from carbontui.verbs import ahead as ahead_of
+from carbontui.verbs import expected_grid as ahead_of
 from carbontui.verbs.failure import Failure
 from carbontui.verbs.site import watts as watts_of
 

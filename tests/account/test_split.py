@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carbontui.account.accounts import BIN_S
-from carbontui.account.ending import BAND_SIGMAS, ERROR_MEMORY_S
 from carbontui.account.estimate import error_of_mean
+from carbontui.account.expected_end import BAND_SIGMAS, ERROR_MEMORY_S
 from carbontui.account.split import Doubt, EnergyBin, StateSpan, intensity_of, split_avoided, work_of
 
 HOUR = 3600.0

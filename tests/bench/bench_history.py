@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.record.history import History
+from carbontui.job.supervisor.record.history_thread import HistoryThread
 
 DAYS, BOARDS, ROW_S, COLUMNS = 30, 8, 10.0, 240
 START = 1_800_000_000.0
@@ -42,7 +42,7 @@ def write(path: Path) -> float:
     return 1e6 * (time.perf_counter() - begun) / (DAYS * 86400 / ROW_S * BOARDS)
 
 
-async def ask(past: History, span_s: float, columns: int = COLUMNS) -> tuple[float, float]:
+async def ask(past: HistoryThread, span_s: float, columns: int = COLUMNS) -> tuple[float, float]:
     """(milliseconds to the answer, lateness of the worst tick meanwhile in milliseconds)."""
     worst = 0.0
 
@@ -72,7 +72,7 @@ async def measure(path: Path) -> dict[str, float]:
         found[f"{name}_worst_tick_ms"] = round(max(late for _, late in each), 1)
 
     book = Journal(path)
-    past = History(book)
+    past = HistoryThread(book)
     await several("30d", DAYS * 86400.0)
     await several("30d_2000_columns", DAYS * 86400.0, 2000)
     await several("24h", 86400.0)

@@ -31,8 +31,8 @@ from carbontui.power import simulated
 from carbontui.power.messages import Sample
 from carbontui.power.meter import Meter
 from carbontui.power.simulated import SimulatedSpec
-from carbontui.site.core import SiteBudget
 from carbontui.site.ledger import Ledger, LedgerEntry
+from carbontui.site.sharing import SiteBudget
 
 CAP_W, RAMP_W_PER_S = 2400.0, 100.0
 STEP_S, TICK_S = 0.25, 1.0

@@ -34,8 +34,8 @@ from carbontui.job.worker import process
 from carbontui.plan.ascent import climb
 from carbontui.power.curve import Curve, Point
 from carbontui.power.simulated import SimulatedSpec
-from carbontui.site import prices
-from carbontui.site.core import Share, allot
+from carbontui.site import shadow_prices
+from carbontui.site.sharing import Share, allot
 
 JOBS, CAP_W = 8, 1400.0
 STEP_S, SLOT_S, PLAN_S = 60.0, 900.0, 1800.0
@@ -167,18 +167,18 @@ def bound(all_jobs: list[Job], values: list[float], cap_w: float) -> float:
     dur, weight = np.full(slots, SLOT_S), np.array(values[:slots]) / 3.6e6
     levels = [(0.0, 0.0, 0.0), *((w, BOARD.busy_w(w), BOARD.speed(w)) for w in LIMITS), (700.0, BOARD.full_w, 1.0)]
     ahead = [
-        prices.Ahead(
-            levels=tuple(prices.LevelAhead(claimed_w=c, drawn_w=d, speed=s) for c, d, s in levels),
+        shadow_prices.Ahead(
+            levels=tuple(shadow_prices.LevelAhead(claimed_w=c, drawn_w=d, speed=s) for c, d, s in levels),
             work_s=job.work_s, deadline_s=job.deadline_s,
         )
         for job in all_jobs
     ]  # fmt: skip
-    spread = prices._spread(ahead, 0.0, dur, float(weight.max()))
+    spread = shadow_prices._spread(ahead, 0.0, dur, float(weight.max()))
     whole = cap_w * dur
 
     def answer(worth):
-        cost, watt_s = prices._best(spread, np.append(weight, weight.mean()), np.append(worth / whole, 0.0))
-        return prices.Response(cost, watt_s[:-1] / whole)
+        cost, watt_s = shadow_prices._best(spread, np.append(weight, weight.mean()), np.append(worth / whole, 0.0))
+        return shadow_prices.Response(cost, watt_s[:-1] / whole)
 
     return climb(answer, np.zeros(slots), 300).bound
 

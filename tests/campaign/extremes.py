@@ -22,12 +22,12 @@ from typing import Any
 import msgspec
 
 from carbontui import line, proc, protocol
-from carbontui.job import past, restart, spec, spool, store
+from carbontui.job import history, restart, spec, spool, store
 from carbontui.job.journal import Journal
 from carbontui.job.keeper import resume
 from carbontui.job.keeper.messages import ChildFacts
 from carbontui.job.supervisor.loop import Supervisor
-from carbontui.job.supervisor.record import history
+from carbontui.job.supervisor.record import history_thread
 from carbontui.reports import forms, page, story
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -331,10 +331,10 @@ def looked(directory: Path) -> None:
     status = job.status()
     protocol.encode(protocol.StatusAnswer(1, status))
     line.words(json.loads(msgspec.json.encode(status)))
-    with contextlib.suppress(past.HistoryError):
+    with contextlib.suppress(history.HistoryError):
         job.whole_run(120)
-    with contextlib.suppress(past.HistoryError):
-        history.read_events(directory / "journal.db", 0.0, 100, plans=True)
+    with contextlib.suppress(history.HistoryError):
+        history_thread.read_events(directory / "journal.db", 0.0, 100, plans=True)
     with contextlib.suppress(story.NoStory):
         told = story.build(job, status=status)
         forms.numbers(told)

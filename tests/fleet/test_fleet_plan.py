@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import LinearConstraint, milp
 
 from carbontui.fleet.placing import planned
-from carbontui.fleet.prices import bound_g, priced
 from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
+from carbontui.fleet.shadow_prices import bound_g, priced
 
 SPEED = np.array([1.0, 0.9, 0.6])
 WATTS = np.array([650.0, 448.0, 270.0])

@@ -7,9 +7,9 @@ import pytest
 
 from carbontui import protocol, units
 from carbontui.job import journal
+from carbontui.job.history import HistoryError, read, whole
 from carbontui.job.journal import Journal
-from carbontui.job.past import HistoryError, read, whole
-from carbontui.job.supervisor.record import history
+from carbontui.job.supervisor.record import history_thread
 
 START = 1_800_000_123.0
 DAY_S = 86400.0
@@ -70,7 +70,7 @@ async def test_a_journal_without_sums_is_summed_once_and_has_them_from_then_on(b
     assert book.commit()
     begun_before_there_were_sums(book.path)
     expected = row_by_row(book, *SPANS[0])
-    past = history.History(book)
+    past = history_thread.HistoryThread(book)
     for _ in range(2):
         assert (await past.past(*SPANS[0])).watts == pytest.approx(expected, rel=1e-6)
     assert read(book.path, *SPANS[0])[1] is None
@@ -99,7 +99,7 @@ def test_a_supervisor_of_before_writes_rows_that_are_in_the_sums(book):
 
 
 async def test_a_journal_that_cannot_be_read_is_said_and_not_shown_as_an_empty_past(tmp_path, book):
-    past = history.History(book)
+    past = history_thread.HistoryThread(book)
     book.close()
     (tmp_path / "journal.db").write_bytes(b"not a database at all" * 400)
     with pytest.raises(HistoryError, match=r"journal\.db: it cannot be read"):

@@ -10,10 +10,10 @@ import states
 
 from carbontui import protocol, units
 from carbontui.account import accounts
-from carbontui.job import past, spec, store
+from carbontui.job import history, spec, store
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.loop import Supervisor
-from carbontui.job.supervisor.record.history import read_events
+from carbontui.job.supervisor.record.history_thread import read_events
 from carbontui.reports import page, story
 
 ROWS = {
@@ -52,9 +52,9 @@ def test_a_row_that_no_supervisor_has_written_holds_up_neither_a_start_nor_a_rep
             accounts.mean_per_bin([row[:3] for row in book.grid_rows()])
             with contextlib.suppress(story.NoStory):
                 page.html(story.build(job, status=status))
-            with contextlib.suppress(past.HistoryError):
-                past.whole(book.path, status, 60)
-            with contextlib.suppress(past.HistoryError):
+            with contextlib.suppress(history.HistoryError):
+                history.whole(book.path, status, 60)
+            with contextlib.suppress(history.HistoryError):
                 read_events(book.path, 0.0, 9, True)
     book.close()
 

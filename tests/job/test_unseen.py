@@ -19,8 +19,8 @@ from carbontui.job.supervisor.core import control, finish
 from carbontui.job.supervisor.core.effects import Record, effects
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.state import absorb
-from carbontui.job.supervisor.shell import onlooker
-from carbontui.job.supervisor.shell.onlooker import Onlooker
+from carbontui.job.supervisor.shell import unseen_watch
+from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 
 STAY = "\nprint('ready', flush=True)\nimport time; time.sleep(600)\n"
 LAYER = "import torch\nlayer = torch.nn.Linear(2, 2)\ndef grad(): layer(torch.ones(1, 2)).sum().backward()\n"
@@ -83,7 +83,9 @@ def test_the_cause_is_read_from_real_processes(tmp_path):
             assert process.stdout.readline() == b"ready\n", code
         evidence = Path(f"{marker}.evidence")
         found = {
-            code: unseen.judge(onlooker.processes([process.pid, *proc.descendants(process.pid)], evidence), str(hook))
+            code: unseen.judge(
+                unseen_watch.processes([process.pid, *proc.descendants(process.pid)], evidence), str(hook)
+            )
             for code, process in started.items()
         }
     finally:
@@ -96,16 +98,16 @@ def test_the_cause_is_read_from_real_processes(tmp_path):
 def test_nothing_is_said_of_a_command_that_is_young_waits_or_steps(tmp_path):
     busy = subprocess.Popen([sys.executable, "-c", "while True: sum(range(1000))"], env={})
     idle = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={})
-    seen = Onlooker(tmp_path)
+    seen = UnseenWatch(tmp_path)
     try:
         until(lambda: proc.cpu_s(busy.pid) > 0.1)
-        onlooker_cpu, onlooker.CPU_S = onlooker.CPU_S, 0.1
-        assert seen.look(busy.pid, onlooker.AGE_S - 1, 100.0, stepped=False) is None
+        cpu_s, unseen_watch.CPU_S = unseen_watch.CPU_S, 0.1
+        assert seen.look(busy.pid, unseen_watch.AGE_S - 1, 100.0, stepped=False) is None
         assert seen.look(idle.pid, 60.0, 110.0, stepped=False) is None
         assert seen.look(busy.pid, 60.0, 120.0, stepped=False).code == "no-environment"
         assert seen.look(busy.pid, 60.0, 121.0, stepped=True) is None
     finally:
-        onlooker.CPU_S = onlooker_cpu
+        unseen_watch.CPU_S = cpu_s
         for process in (busy, idle):
             process.kill()
             process.communicate()

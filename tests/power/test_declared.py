@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.power.core import Agent
+from carbontui.power.agent_core import Agent
 from carbontui.power.declared import DeclaredBackend, DeclaredBoards
 from carbontui.power.devices import DeviceError, DeviceInfo, Look, NoBackend
 from carbontui.power.messages import Report, Wish

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from carbontui.power import leases
-from carbontui.power.core import Agent
+from carbontui.power.agent_core import Agent
 from carbontui.power.devices import DeviceError, DeviceInfo, Look
 from carbontui.power.leases import LeaseRecord, LeaseStore, is_stale, new_record, stale_leases
 from carbontui.power.limits import Limiter

@@ -10,7 +10,7 @@ import pytest
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
-from carbontui.power.core import Agent
+from carbontui.power.agent_core import Agent
 from carbontui.power.leases import LeaseStore
 from carbontui.power.messages import Done, Outcome, Readings, Report, Wish
 from carbontui.power.nvml import NvmlBackend

@@ -16,7 +16,7 @@ from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
 
 from carbontui import proc
-from carbontui.power.core import RETRY_S, Agent
+from carbontui.power.agent_core import RETRY_S, Agent
 from carbontui.power.devices import DeviceError, Look
 from carbontui.power.leases import LeaseStore, new_record, restore_stale, stale_leases
 from carbontui.power.messages import Done, Outcome, Wish

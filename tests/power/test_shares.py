@@ -20,7 +20,7 @@ from carbontui.job.spec import Options
 from carbontui.job.supervisor.core import notices
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.power import cpu_time
-from carbontui.power.core import Agent
+from carbontui.power.agent_core import Agent
 from carbontui.power.cpu_time import CpuTime
 from carbontui.power.leases import LeaseStore
 from carbontui.power.messages import Readings, Report, Wish

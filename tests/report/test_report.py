@@ -19,7 +19,7 @@ from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
 from carbontui.export import codecarbon, sacct
 from carbontui.job.journal import Journal
-from carbontui.reports import against, card, charts, epochs, figures, forms, history, page, prose, story
+from carbontui.reports import against, card, charts, epochs, figures, forms, page, prose, story, totals
 from carbontui.verbs import foreground, look
 
 
@@ -173,12 +173,12 @@ def test_history_sums_by_month_project_and_board_and_keeps_replays_apart(job):
     again = structs.replace(one, name="train.py-2", gco2_g=None, avoided_g=None)
     replayed = structs.replace(one, provenance={"gco2_g": p})
     jobs = [(one, "2026-06-21"), (again, "2026-07-01"), (replayed, "2026-07-02")]
-    months = {total.name: total for total in history.totals(jobs, "month")}
-    assert set(months) == {"2026-06", "2026-07", history.NOT_REAL} and months["2026-07"].unknown == 1
-    (project,) = (t for t in history.totals(jobs, "project") if t.name != history.NOT_REAL)
+    months = {total.name: total for total in totals.grouped(jobs, "month")}
+    assert set(months) == {"2026-06", "2026-07", totals.NOT_REAL} and months["2026-07"].unknown == 1
+    (project,) = (t for t in totals.grouped(jobs, "project") if t.name != totals.NOT_REAL)
     assert project.name == "train.py" and project.jobs == 2
     assert project.energy_wall_kwh == pytest.approx(2 * one.energy_wall_kwh)
-    assert {t.name for t in history.totals(jobs, "board")} == {"H100", history.NOT_REAL}
+    assert {t.name for t in totals.grouped(jobs, "board")} == {"H100", totals.NOT_REAL}
 
 
 def test_verbs_write_files_and_refuse_in_one_line(home, job, tmp_path):
@@ -240,7 +240,7 @@ def test_a_run_too_short_to_be_metered_is_not_said_to_have_drawn_nothing(tmp_pat
     said = " ".join(look.report(told.status))
     assert units.NOT_METERED in said and "0.00 g" not in said
     assert units.NOT_METERED in foreground.summary(told.status)
-    (total,) = history.totals([(told.status, "2026-06-21")], "month")
+    (total,) = totals.grouped([(told.status, "2026-06-21")], "month")
     assert total.unknown == 1
 
 
@@ -349,7 +349,7 @@ def test_a_job_of_now_on_a_recorded_grid_is_no_replay(told):
     recorded = structs.replace(
         told.status, provenance=told.status.provenance | {"intensity": protocol.Provenance("replay", "recorded: g.csv")}
     )
-    (group,) = history.totals([(recorded, "2026-06-21")], "month")
+    (group,) = totals.grouped([(recorded, "2026-06-21")], "month")
     assert group.name == "2026-06"
     assert not prose.methods(told).startswith("Energy was estimated")
     modelled = replace(told, how=(("model", 1.0),), energy_gpu_kwh=0.0, avoided_g=0.001)

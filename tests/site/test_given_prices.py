@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from carbontui.site import given
-from carbontui.site.core import GivenPrices
 from carbontui.site.given import PricesError
+from carbontui.site.sharing import GivenPrices
 
 NOW = 1_800_000_000.0
 

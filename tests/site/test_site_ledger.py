@@ -9,8 +9,8 @@ import stat
 
 import pytest
 
-from carbontui.site.core import Claim, SiteBudget
 from carbontui.site.ledger import Ledger, LedgerEntry, LedgerError
+from carbontui.site.sharing import Claim, SiteBudget
 
 
 def entry(job: str, at_s: float = 0.0, pid: int = 1, **fields) -> LedgerEntry:

@@ -17,8 +17,8 @@ from carbontui.job.supervisor.core import site_claim, site_plan
 from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.worker.process import solve_plan
-from carbontui.site.core import Claim, Share
 from carbontui.site.given import PricesError
+from carbontui.site.sharing import Claim, Share
 
 
 class Made:

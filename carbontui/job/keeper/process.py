@@ -22,7 +22,6 @@ from carbontui import proc
 from carbontui.client import inject
 from carbontui.job.keeper import command, files, first_count, signals
 from carbontui.job.keeper import resume as resuming
-from carbontui.job.keeper.door import Door
 from carbontui.job.keeper.messages import (
     BooksClosed,
     ChildFacts,
@@ -39,6 +38,7 @@ from carbontui.job.keeper.messages import (
 )
 from carbontui.job.keeper.sigstop import Freezer
 from carbontui.job.keeper.stop_order import StopOrder
+from carbontui.job.keeper.stop_socket import StopSocket
 from carbontui.job.keeper.supervisor_handle import SupervisorHandle
 from carbontui.job.keeper.trial import TRY_MOST_S, TRY_OVER, Trial
 
@@ -88,7 +88,7 @@ class Keeper:
         self.supervisor = SupervisorHandle(
             self.dir, dict(os.environ), self.selector, log, obey=self.obey, changed=self.publish
         )
-        self.door = Door(spec["door"], self.selector, log, obey=self.obey, facts=self.facts)
+        self.stop_socket = StopSocket(spec["door"], self.selector, log, obey=self.obey, facts=self.facts)
         self.freezer = Freezer(log, self.publish)
         self.relay = signals.SignalRelay(self.deliver)
         self.stopping = StopOrder(log)
@@ -317,7 +317,7 @@ class Keeper:
         now = time.monotonic()
         self.supervisor.tick(now, wanted=not self.over())
         self.freezer.tick(now)
-        self.door.tick(now)
+        self.stop_socket.tick(now)
         self.hear_signals()
         self.relay.tick(now)
         if self.child is None and not self.exit:
@@ -377,7 +377,7 @@ class Keeper:
                 time.sleep(FAULT_PAUSE_S)
         log("leaving")
         self.publish()
-        self.door.close()
+        self.stop_socket.close()
 
     def hear_signals(self) -> None:
         """Signals from outside are the command's, once each; a stop order comes over a socket."""

@@ -27,7 +27,7 @@ from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.handover import Handover
-from carbontui.job.supervisor.record.history import History
+from carbontui.job.supervisor.record.history_thread import HistoryThread
 from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.recorder import Recorder, say
 from carbontui.job.supervisor.record.so_far import totals_so_far
@@ -38,7 +38,6 @@ from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.job.supervisor.shell.grid import GridReader, open_feed
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.job.supervisor.shell.onlooker import Onlooker
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.requests import Requests
 from carbontui.job.supervisor.shell.sensors import Sensors, rank_told
@@ -46,6 +45,7 @@ from carbontui.job.supervisor.shell.server import Server
 from carbontui.job.supervisor.shell.site import SiteClaim
 from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import Ticks
+from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.job.worker.handle import WorkerHandle
 from carbontui.site.ledger import Ledger
 
@@ -85,7 +85,7 @@ class Supervisor:
         self.grid = GridReader(
             self.cell, open_feed(spec, clock, say), self.accounting, self.worker, self._replan_at_once
         )
-        self.history = History(self.journal)
+        self.history = HistoryThread(self.journal)
         self.last_counts = LastCounts(directory)
         self.ticks = Ticks()
         self.replanner = Replanner(self.cell, self.worker, self.grid, self.journal, self.recorder, self.look, self.wake)
@@ -116,7 +116,7 @@ class Supervisor:
             sources=lambda: self.grid.sources,
         )
         self.server = Server(Path(spec.socket), self.requests, say)
-        self.sensors = Sensors(clock, self.keeper, self.server, self.agent, Onlooker(directory))
+        self.sensors = Sensors(clock, self.keeper, self.server, self.agent, UnseenWatch(directory))
         self.actuators = Actuators(
             keeper=self.keeper,
             server=self.server,

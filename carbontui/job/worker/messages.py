@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from carbontui.plan.results import FrontierPoint, Violation
-from carbontui.site.core import SharedWatts
+from carbontui.site.sharing import SharedWatts
 
 ProblemFile = dict[str, object]
 """A planning problem in its public form (carbontui.problem/1): `plan.problem_from_dict` reads and checks it."""

@@ -32,7 +32,7 @@ from carbontui.job.worker.messages import (
 )
 from carbontui.plan.results import run_lengths
 from carbontui.protocol import FRONTIER_POINTS_MAX
-from carbontui.site import prices as site_prices
+from carbontui.site import shadow_prices as site_prices
 
 
 def solve_plan(ask: PlanAsk) -> PlanAnswer:

@@ -8,7 +8,7 @@ from states import NOW_S, board, inputs, job_state, outlook, rank
 from carbontui import protocol
 from carbontui.job.allowance import Allowance, parse, parse_order, recognised
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import allowance_rules, allowances, commands, control, ending, plan_request
+from carbontui.job.supervisor.core import allowance_rules, allowances, commands, control, expected_end, plan_request
 from carbontui.job.supervisor.core.allowances import Allowances
 from carbontui.job.supervisor.core.effects import LastRun, Record, effects
 from carbontui.job.supervisor.core.measured import Mean, Measured
@@ -124,7 +124,7 @@ def test_the_fastest_cap_that_keeps_within_it_is_taken_and_nothing_more_is_asked
 
 def test_what_is_expected_at_the_end_follows_the_cap():
     state = judged(job(Allowance("carbon", 210.0), curve=CURVE))
-    end = ending.at_end(state, SEEN)
+    end = expected_end.at_end(state, SEEN)
     assert end is not None and end.gco2_g == pytest.approx(200.0)
 
 

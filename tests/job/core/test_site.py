@@ -15,7 +15,7 @@ from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.worker.process import solve_plan
 from carbontui.power.messages import Capability
 from carbontui.protocol import Cmd
-from carbontui.site.core import Ahead, Claim, GivenPrices, LevelAhead, Share
+from carbontui.site.sharing import Ahead, Claim, GivenPrices, LevelAhead, Share
 
 TWO = (board("GPU-a"), board("GPU-b"))
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from carbontui import protocol, units
-from carbontui.account import ending as account
-from carbontui.account.ending import Stretch
+from carbontui.account import expected_end as account
+from carbontui.account.expected_end import Stretch
 from carbontui.job.allowance import Allowance, AllowanceKind, OnBudget
-from carbontui.job.supervisor.core import ending, machine
+from carbontui.job.supervisor.core import expected_end, machine
 from carbontui.job.supervisor.core.allowances import Allowances, Prospect
 from carbontui.job.supervisor.core.levels import PAUSE, Level
 from carbontui.job.supervisor.core.observation import Inputs
@@ -129,8 +129,8 @@ def _refreshed(state: JobState, entry: Prospect) -> Prospect:
 
 
 def _prospects(state: JobState, seen: Inputs, cap_w: float | None) -> tuple[Prospect, ...]:
-    rest = ending.stretches(state, seen, cap_w)
-    endless = ending.endless(state, seen) if rest is None else None
+    rest = expected_end.stretches(state, seen, cap_w)
+    endless = expected_end.endless(state, seen) if rest is None else None
     return tuple(_prospect(state, seen, entry, rest, endless) for entry in state.allowances.given)
 
 
@@ -187,7 +187,7 @@ def _expected(prospects: Sequence[Prospect], kind: AllowanceKind | None) -> floa
 
 
 def _forecast_share(state: JobState, seen: Inputs) -> float:
-    end = ending.at_end(state, seen)
+    end = expected_end.at_end(state, seen)
     if end is None or end.gco2_hi_g is None:
         return 0.0
     rest_g = end.gco2_g - (state.totals.gco2_g or 0.0)

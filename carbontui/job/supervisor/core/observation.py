@@ -14,7 +14,7 @@ from carbontui.job.child import Child
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.site_room import Room
 from carbontui.power.messages import Node, Outcome, Reading, Readings
-from carbontui.site.core import Share
+from carbontui.site.sharing import Share
 
 FRESH_S = 5.0
 """A reading of boards older than this is history, not the present."""

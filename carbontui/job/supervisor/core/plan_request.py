@@ -13,7 +13,7 @@ from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.worker.messages import Most, Pauses, PlanAsk, PreviewAsk
 from carbontui.plan.problem import STANDS_STILL
-from carbontui.site.core import GivenPrices
+from carbontui.site.sharing import GivenPrices
 
 PLAN_NOISE = 0.05
 """Relative standard error of a difference between two slots' forecasts, which a new plan must win by, until this

@@ -7,7 +7,7 @@ from carbontui.job.supervisor.core import finish, site_boards, site_plan
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.site_room import Room, watts_at
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.site.core import TOLERANCE_W, Claim
+from carbontui.site.sharing import TOLERANCE_W, Claim
 
 
 def claim(state: JobState, seen: Inputs) -> Claim | None:

@@ -13,7 +13,7 @@ from carbontui.job.supervisor.core.problem import Setup
 from carbontui.job.supervisor.core.site_boards import SiteBoards
 from carbontui.job.supervisor.core.site_room import watts_at
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.site.core import TOLERANCE_W, Ahead, GivenPrices, LevelAhead, Share, SharedWatts
+from carbontui.site.sharing import TOLERANCE_W, Ahead, GivenPrices, LevelAhead, Share, SharedWatts
 
 TURN_S = 4.0
 """Jobs plan one after the other, this far apart: each has seen what the one before it decided."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from carbontui import protocol, units
 from carbontui.job.supervisor.core import levels
 from carbontui.job.supervisor.core.levels import PAUSE, Level
-from carbontui.site.core import TOLERANCE_W, Share
+from carbontui.site.sharing import TOLERANCE_W, Share
 
 STEP_W = 5.0
 """Limits follow the budget in steps of this many watts per board: not every watt of another job is a write here."""

@@ -10,11 +10,11 @@ from carbontui.job.supervisor.core import (
     allowance_rules,
     attendance,
     boards,
-    ending,
-    estimating,
+    expected_end,
     finish,
     forbidden,
     machine,
+    work_estimate,
 )
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -33,7 +33,7 @@ def status(
     leader, totals, work, held = seen.leader, state.totals, state.progress, state.override
     blind = _blind(state, seen)
     expected = finish.finish_s(state, seen) if state.live else None
-    at_end, estimate = ending.at_end(state, seen), estimating.estimate(state, seen)
+    at_end, estimate = expected_end.at_end(state, seen), work_estimate.estimate(state, seen)
     return protocol.Status(
         job=state.spec.job,
         name=state.spec.name,
@@ -75,8 +75,8 @@ def status(
         certificate=state.plan.view.certificate if state.plan else None,
         notices=notices,
         provenance=_provenance(state, seen, gpus, blind=blind, expected=expected is not None)
-        | ({} if at_end is None else {"at_end": ending.provenance(state, seen)})
-        | ({} if estimate is None else {"estimate": estimating.provenance(state)}),
+        | ({} if at_end is None else {"at_end": expected_end.provenance(state, seen)})
+        | ({} if estimate is None else {"estimate": work_estimate.provenance(state)}),
     )
 
 

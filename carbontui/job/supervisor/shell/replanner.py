@@ -29,8 +29,8 @@ from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
 from carbontui.site import given
-from carbontui.site.core import GivenPrices
 from carbontui.site.given import PricesError
+from carbontui.site.sharing import GivenPrices
 
 REPLAY_GAP_S = 1.5
 """In a replay slots fly by; a plan a slot would eat the machine the training runs on."""

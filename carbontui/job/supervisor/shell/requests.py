@@ -13,12 +13,12 @@ from carbontui import protocol, units
 from carbontui.grid.live import SourceState
 from carbontui.grid.types import Outlook
 from carbontui.job import runlog, store
-from carbontui.job.past import HistoryError
-from carbontui.job.supervisor.core import capabilities, commands, shown, status
+from carbontui.job.history import HistoryError
+from carbontui.job.supervisor.core import capabilities, commands, shown_plan, status
 from carbontui.job.supervisor.core.effects import Effect, want_of
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState, hear
-from carbontui.job.supervisor.record.history import History
+from carbontui.job.supervisor.record.history_thread import HistoryThread
 from carbontui.job.supervisor.record.loss_history import LossHistory
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.watt_history import WattHistory
@@ -46,7 +46,7 @@ class Requests:
         self,
         cell: StateCell,
         *,
-        history: History,
+        history: HistoryThread,
         watts: WattHistory,
         agent: AgentHandle,
         replanner: Replanner,
@@ -125,7 +125,7 @@ class Requests:
             replay_speed=state.clock.speed if state.clock.replay else None,
             price=self._band[2],
         )
-        view = shown.view(state, seen.now_s)
+        view = shown_plan.view(state, seen.now_s)
         if view != self._plan:
             self._plan = view
         return Sections(told, series, self._plan, state.frontier)

@@ -13,23 +13,23 @@ from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.job.supervisor.shell.onlooker import Onlooker
 from carbontui.job.supervisor.shell.server import Peer, Server
+from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.power.handle import AgentHandle
-from carbontui.site.core import Share
+from carbontui.site.sharing import Share
 
 
 class Sensors:
     """Looks at keeper, ranks and agent. Spans of time are those between two calls of `advance`."""
 
     def __init__(
-        self, clock: Clock, keeper: KeeperHandle, server: Server, agent: AgentHandle, onlooker: Onlooker
+        self, clock: Clock, keeper: KeeperHandle, server: Server, agent: AgentHandle, unseen_watch: UnseenWatch
     ) -> None:
         self._clock = clock
         self._keeper = keeper
         self._server = server
         self._agent = agent
-        self._onlooker = onlooker
+        self._unseen_watch = unseen_watch
         self._born_mono = self._last_mono = time.monotonic()
         self._last_now = clock.at_wall(time.time())
         self._spans = (0.0, 0.0, 0.0)
@@ -103,7 +103,7 @@ class Sensors:
             grid_note=grid_note,
             planning_failed=planning_failed,
             uptime_s=mono - self._born_mono,
-            unseen=self._onlooker.look(running, child.age_s, mono, stepped=stepped),
+            unseen=self._unseen_watch.look(running, child.age_s, mono, stepped=stepped),
             trial=trial,
             trial_text=trial_text,
         )

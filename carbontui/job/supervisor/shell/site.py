@@ -10,8 +10,8 @@ from carbontui.job.supervisor.core import site_claim
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.site.core import Share
 from carbontui.site.ledger import Ledger, LedgerEntry, LedgerError
+from carbontui.site.sharing import Share
 
 
 class SiteClaim:

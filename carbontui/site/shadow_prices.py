@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from carbontui.plan.ascent import Floats, Response, climb
 from carbontui.plan.problem import Problem
-from carbontui.site.core import Ahead, LevelAhead, SharedWatts
+from carbontui.site.sharing import Ahead, LevelAhead, SharedWatts
 
 PASSES = 60
 SHARE = 0.9

@@ -17,7 +17,7 @@ SCRIPT_B = 200_000
 """So much of a script is read."""
 
 
-class Onlooker:
+class UnseenWatch:
     """`look` is cheap for a command that shows its steps: nothing is read. `directory` is the job's."""
 
     def __init__(self, directory: Path) -> None:

@@ -8,7 +8,7 @@ from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, job_state, plan_of
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core import shown
+from carbontui.job.supervisor.core import shown_plan
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.power.curve import Curve, Point
 
@@ -23,7 +23,7 @@ def under(mode: str, until_s: float | None = None, free_g: float | None = None, 
 
 
 def test_a_pause_without_an_end_is_shown_as_one_to_the_deadline_and_says_what_is_lost() -> None:
-    view = shown.view(under("pause", work_s=3600.0, budget="2x"), NOW_S + 100)
+    view = shown_plan.view(under("pause", work_s=3600.0, budget="2x"), NOW_S + 100)
     assert [name for name, _ in view.levels] == ["pause"]
     assert view.first_s + (view.levels[0][1] - 1) * view.slot_s >= 8 * 900
     assert view.explanation.startswith("Paused by ada@pts/3 until cleared")
@@ -31,7 +31,7 @@ def test_a_pause_without_an_end_is_shown_as_one_to_the_deadline_and_says_what_is
 
 
 def test_a_boost_without_an_end_is_shown_as_flat_out_to_the_finish_with_its_price() -> None:
-    view = shown.view(under("boost", free_g=175.0), NOW_S + 100)
+    view = shown_plan.view(under("boost", free_g=175.0), NOW_S + 100)
     assert view.levels == (("full", 4),) and view.finish == units.iso(NOW_S + 3600)
     assert view.gco2_g == 191.0
     assert view.explanation == (
@@ -41,7 +41,7 @@ def test_a_boost_without_an_end_is_shown_as_flat_out_to_the_finish_with_its_pric
 
 def test_a_word_with_an_end_keeps_the_plan_made_around_it_and_says_its_price() -> None:
     state = under("boost", NOW_S + 1800, free_g=160.0)
-    view = shown.view(state, NOW_S + 100)
+    view = shown_plan.view(state, NOW_S + 100)
     assert view.levels == state.plan.view.levels
     assert "15 g more than the plan alone (160 g)" in view.explanation
     assert "already the best" not in view.explanation
@@ -50,12 +50,12 @@ def test_a_word_with_an_end_keeps_the_plan_made_around_it_and_says_its_price() -
 def test_what_is_shown_stands_still_while_nothing_happens() -> None:
     for mode in ("pause", "boost"):
         state = under(mode, free_g=175.0)
-        assert shown.view(state, NOW_S + 100) == shown.view(state, NOW_S + 160)
+        assert shown_plan.view(state, NOW_S + 100) == shown_plan.view(state, NOW_S + 160)
 
 
 def test_without_a_word_the_plan_is_shown_as_it_is() -> None:
     state = replace(under("boost"), override=Overrides())
-    assert shown.view(state, NOW_S) is state.plan.view
+    assert shown_plan.view(state, NOW_S) is state.plan.view
 
 
 def known_by(basis: str, speed_se: float = 0.04):
@@ -69,7 +69,7 @@ def known_by(basis: str, speed_se: float = 0.04):
 
 def test_a_plan_says_what_its_caps_rest_on_and_whether_measuring_them_would_pay() -> None:
     def note(curve, *levels) -> str:
-        return shown.view(job_state(plan=plan_of(*levels), curve=curve), NOW_S).curve_note
+        return shown_plan.view(job_state(plan=plan_of(*levels), curve=curve), NOW_S).curve_note
 
     hours = (CAP,) * 16
     assert note(known_by("measured"), *hours) == "" and note(known_by("public"), FULL, PAUSE) == "" == note(

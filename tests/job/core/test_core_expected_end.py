@@ -7,9 +7,9 @@ import pytest
 from states import FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of
 
 from carbontui import units
-from carbontui.account import ending as account
-from carbontui.account.ending import Slots, Stretch
-from carbontui.job.supervisor.core import ending, finish, machine
+from carbontui.account import expected_end as account
+from carbontui.account.expected_end import Slots, Stretch
+from carbontui.job.supervisor.core import expected_end, finish, machine
 from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.measured import Mean, Measured
@@ -36,10 +36,10 @@ def test_the_end_is_that_of_the_whole_forecast_gaps_included(seed):
     mean = tuple(None if dice.random() < 0.3 else dice.uniform(20, 900) for _ in range(dice.choice([1, 5, 20, 96])))
     band = [tuple(None if v is None or dice.random() < 0.2 else v * share for v in mean) for share in (0.8, 1.3)]
     known = job(replace(outlook(*mean), lo=band[0], hi=band[1]))
-    told = ending.at_end(known, SEEN)
-    whole = account.ending(
+    told = expected_end.at_end(known, SEEN)
+    whole = account.expect(
         100.0,
-        ending.stretches(known, SEEN),
+        expected_end.stretches(known, SEEN),
         Slots(NOW_S, 900.0, mean, *band),
         run_now_past_g=120.0,
         run_now_rest=Stretch(SEEN.now_s, NOW_S + 7200.0, machine.full_wall_w(known, SEEN)),
@@ -56,10 +56,10 @@ def test_the_end_is_that_of_the_whole_forecast_gaps_included(seed):
 
 def test_no_end_is_told_of_a_job_that_is_over_or_was_never_measured():
     known = job(outlook())
-    assert ending.at_end(known, SEEN).gco2_g > 100.0
-    assert ending.at_end(replace(known, measured=Measured()), SEEN) is None
-    assert ending.at_end(replace(known, outlook=None), SEEN) is None
-    assert ending.at_end(replace(known, decision=Decision("done", Reason("exited", "x"), "full")), SEEN) is None
+    assert expected_end.at_end(known, SEEN).gco2_g > 100.0
+    assert expected_end.at_end(replace(known, measured=Measured()), SEEN) is None
+    assert expected_end.at_end(replace(known, outlook=None), SEEN) is None
+    assert expected_end.at_end(replace(known, decision=Decision("done", Reason("exited", "x"), "full")), SEEN) is None
 
 
 @pytest.mark.parametrize("from_h, parked_h", [(1.5, 1.0), (1.0, 1.0 - 400 / 3600), (20.0, 0.0)])
@@ -67,7 +67,7 @@ def test_without_a_plan_the_end_waits_for_the_hours_that_must_not_run(from_h, pa
     hours = ForbiddenHours(NOW_S + 3600 * from_h, NOW_S + 3600 * (from_h + 1), by="ada@pts/3")
     free = replace(job(outlook(*(300.0,) * 200)), plan=None)
     held = replace(free, forbidden=(hours,))
-    told, before = ending.at_end(held, SEEN), ending.at_end(free, SEEN)
+    told, before = expected_end.at_end(held, SEEN), expected_end.at_end(free, SEEN)
     # it takes 5 s to go on afterwards, flat out
     assert units.from_iso(told.finish) == pytest.approx(finish.finish_s(held, SEEN), abs=10.0)
     parked_kwh = machine.machine(held, SEEN).parked_w * parked_h / 1000

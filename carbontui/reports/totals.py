@@ -21,7 +21,7 @@ class GroupTotal(NamedTuple):
     unknown: int
 
 
-def totals(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[GroupTotal]:
+def grouped(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[GroupTotal]:
     """Groups of (status, day it began as YYYY-MM-DD), by name. A replay's time and a simulated board's energy are no
     real ones: such jobs are in a group of their own."""
     found: dict[str, GroupTotal] = {}

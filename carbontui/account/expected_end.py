@@ -63,7 +63,7 @@ class ExpectedEnd:
     rest_kwh: float
 
 
-def ending(
+def expect(
     emitted_g: float,
     rest: Sequence[Stretch],
     slots: Slots,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from carbontui import protocol, untrusted
 from carbontui.job import journal
+from carbontui.job.history import SHORT_S, UNUSABLE, HistoryError, Past, read
 from carbontui.job.journal import Journal
-from carbontui.job.past import SHORT_S, UNUSABLE, HistoryError, Past, read
 from carbontui.job.supervisor.core import events
 
 
-class History:
+class HistoryThread:
     """Answers one question at a time, in a thread of its own; `book` is filled where it has no sums yet."""
 
     def __init__(self, book: Journal) -> None:

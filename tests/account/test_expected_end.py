@@ -9,8 +9,8 @@ import pytest
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of
 
 from carbontui import protocol, units
-from carbontui.account.ending import Slots, Stretch, ending, to_come, used_up_at
-from carbontui.job.supervisor.core import ending as core
+from carbontui.account.expected_end import Slots, Stretch, expect, to_come, used_up_at
+from carbontui.job.supervisor.core import expected_end as core
 from carbontui.job.supervisor.core import status
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.state import Totals
@@ -28,7 +28,7 @@ def slots(mean, half=0.0):
 
 
 def test_the_end_is_what_was_emitted_and_the_rest_on_the_forecast():
-    found = ending(
+    found = expect(
         100.0,
         [Stretch(450.0, 1350.0, 1000.0)],
         slots([200.0, 400.0, 300.0]),
@@ -42,9 +42,9 @@ def test_the_end_is_what_was_emitted_and_the_rest_on_the_forecast():
 
 
 def test_nothing_is_expected_of_a_grid_nobody_knows_and_gaps_do_not_look_clean():
-    assert ending(1.0, [Stretch(0, 900, 1e3)], Slots(0, 900, [None], [None], [None])) is None
+    assert expect(1.0, [Stretch(0, 900, 1e3)], Slots(0, 900, [None], [None], [None])) is None
     gap = Slots(0, 900, [400.0, None], [None, None], [None, None])
-    assert ending(0.0, [Stretch(900, 4500, 1000.0)], gap).gco2_g.value == pytest.approx(400.0)
+    assert expect(0.0, [Stretch(900, 4500, 1000.0)], gap).gco2_g.value == pytest.approx(400.0)
     assert to_come([Stretch(0, HOUR, 2000.0)], 0.0, 900.0, (None,)) is None
     assert to_come([Stretch(0, HOUR, 2000.0)], 0.0, 900.0, (0.3,)) == pytest.approx(0.6)
     rented = to_come(
@@ -69,14 +69,14 @@ def test_four_of_five_ends_lie_in_the_band_when_errors_fade_as_the_forecasts_do(
     dice, fade, sigma = random.Random(7), math.exp(-900.0 / (6 * HOUR)), 40.0
     believed = slots([300.0] * 96, half=1.2815515655446004 * sigma)
     run_now = Stretch(0, 20 * 900.0, 900.0)
-    said = ending(0.0, rest, believed, run_now_past_g=0.0, run_now_rest=run_now)
+    said = expect(0.0, rest, believed, run_now_past_g=0.0, run_now_rest=run_now)
     inside = inside_avoided = 0
     for _ in range(2000):
         error, truth = dice.gauss(0, sigma), []
         for _ in range(96):
             truth.append(300.0 + error)
             error = fade * error + math.sqrt(1 - fade**2) * dice.gauss(0, sigma)
-        came = ending(0.0, rest, slots(truth), run_now_past_g=0.0, run_now_rest=run_now)
+        came = expect(0.0, rest, slots(truth), run_now_past_g=0.0, run_now_rest=run_now)
         inside += said.gco2_g.lo <= came.gco2_g.value <= said.gco2_g.hi
         inside_avoided += said.avoided_g.lo <= came.avoided_g.value <= said.avoided_g.hi
     assert 0.77 <= inside / 2000 <= 0.83 and 0.77 <= inside_avoided / 2000 <= 0.83
@@ -181,13 +181,13 @@ def test_the_words_turn_around_where_the_plan_emits_more():
 
 
 def test_speeds_that_were_not_measured_on_this_job_widen_the_band_of_its_end():
-    sure = ending(100.0, [Stretch(0.0, 3600.0, 1000.0)], slots([200.0] * 4), run_now_past_g=0.0)
+    sure = expect(100.0, [Stretch(0.0, 3600.0, 1000.0)], slots([200.0] * 4), run_now_past_g=0.0)
     unsure = [Stretch(0.0, 1800.0, 1000.0), Stretch(1800.0, 3600.0, 1000.0, error=0.1)]
-    alone = ending(100.0, unsure, slots([200.0] * 4), run_now_past_g=0.0)
+    alone = expect(100.0, unsure, slots([200.0] * 4), run_now_past_g=0.0)
     assert sure.gco2_g.lo is None and alone.gco2_g.value == pytest.approx(sure.gco2_g.value)
     # 80 % of a normal distribution, of a tenth of the 100 g that the capped half hour emits
     assert alone.gco2_g.hi - alone.gco2_g.value == pytest.approx(1.2816 * 10.0, rel=1e-3)
-    grid = ending(100.0, [Stretch(0.0, 3600.0, 1000.0)], slots([200.0] * 4, half=20.0), run_now_past_g=0.0).gco2_g
-    both = ending(100.0, unsure, slots([200.0] * 4, half=20.0), run_now_past_g=0.0)
+    grid = expect(100.0, [Stretch(0.0, 3600.0, 1000.0)], slots([200.0] * 4, half=20.0), run_now_past_g=0.0).gco2_g
+    both = expect(100.0, unsure, slots([200.0] * 4, half=20.0), run_now_past_g=0.0)
     assert both.gco2_g.hi - both.gco2_g.value == pytest.approx(math.hypot(grid.hi - grid.value, 12.816), rel=1e-3)
     assert both.avoided_g.hi - both.avoided_g.value == pytest.approx(both.gco2_g.hi - both.gco2_g.value)

@@ -19,7 +19,7 @@ LOOK_S = 5.0
 """A socket that a cleaner of /tmp has removed is bound again within this."""
 
 
-class Door:
+class StopSocket:
     """Bound at `path`. `obey` carries out an order; `facts` says how the child is."""
 
     def __init__(

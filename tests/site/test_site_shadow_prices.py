@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import linprog
 
 from carbontui.plan import Problem, ProblemLevel, evaluate, solve
-from carbontui.site import prices
-from carbontui.site.core import Ahead, LevelAhead, SharedWatts
+from carbontui.site import shadow_prices
+from carbontui.site.sharing import Ahead, LevelAhead, SharedWatts
 
 LEVELS = ((0.0, 0.0, 0.0), (200.0, 200.0, 0.5), (400.0, 390.0, 0.85), (700.0, 680.0, 1.0))
 """Claimed, drawn, speed."""
@@ -55,9 +55,9 @@ def test_the_bound_behind_the_prices_is_the_optimum_of_the_linear_programme():
         jobs = [ahead(float(dice.uniform(1.0, 3.0)), int(dice.integers(5, 9))) for _ in range(3)]
         truth, _ = by_linprog(jobs, ci, 900.0)
         dur, weight = np.full(8, HOUR), np.append(ci, ci.mean()) / 3.6e6
-        spread = prices._spread(jobs, 0.0, dur, float(weight.max()))
-        price = prices.prices(jobs, 0.0, dur, ci, np.full(8, 900.0))
-        paid, watt_s = prices._best(spread, weight, np.append(price / 3.6e6, 0.0))
+        spread = shadow_prices._spread(jobs, 0.0, dur, float(weight.max()))
+        price = shadow_prices.prices(jobs, 0.0, dur, ci, np.full(8, 900.0))
+        paid, watt_s = shadow_prices._best(spread, weight, np.append(price / 3.6e6, 0.0))
         bound = paid - float(price @ dur) * 900.0 / 3.6e6
         assert truth * 0.995 <= bound <= truth * (1 + 1e-6)
         assert watt_s[-1] == pytest.approx(0.0)
@@ -65,11 +65,11 @@ def test_the_bound_behind_the_prices_is_the_optimum_of_the_linear_programme():
 
 def test_watts_that_nobody_lacks_cost_nothing_and_scarce_ones_what_the_next_hour_costs_more():
     ci, dur = np.array([400.0, 100.0, 400.0, 400.0]), np.full(4, HOUR)
-    alone = prices.prices([ahead(1.0, 4.0)], 0.0, dur, ci, np.full(4, 2000.0))
+    alone = shadow_prices.prices([ahead(1.0, 4.0)], 0.0, dur, ci, np.full(4, 2000.0))
     assert not alone.any()
-    two = prices.prices([ahead(1.0, 4.0), ahead(1.0, 4.0)], 0.0, dur, ci, np.full(4, 700.0))
+    two = shadow_prices.prices([ahead(1.0, 4.0), ahead(1.0, 4.0)], 0.0, dur, ci, np.full(4, 700.0))
     assert two[1] > 50.0 and two[[0, 2, 3]].max() < 5.0
-    none = prices.prices([ahead(1.0, 4.0), ahead(1.0, 4.0)], 0.0, dur, ci, np.full(4, np.inf))
+    none = shadow_prices.prices([ahead(1.0, 4.0), ahead(1.0, 4.0)], 0.0, dur, ci, np.full(4, np.inf))
     assert not none.any()
 
 
@@ -96,7 +96,7 @@ def planned(made: Problem, others: list[Ahead], cap_w: float):
         start_s=0.0, room_w=(cap_w,) * slots, planned_w=tuple(sum(column) for column in zip(*told, strict=True))
         or (0.0,) * slots, claimed_w=tuple(c for c, _, _ in LEVELS), others=tuple(others),
     )  # fmt: skip
-    priced = replace(made, shadow_per_h=prices.shadow(made, shared).shadow_per_h)
+    priced = replace(made, shadow_per_h=shadow_prices.shadow(made, shared).shadow_per_h)
     plan = solve(priced)
     watts = [LEVELS[level][0] if level >= 0 else 0.0 for level in plan.levels]
     runs = tuple(((k + 1) * 900.0, w) for k, w in enumerate(watts))

@@ -8,7 +8,7 @@ from states import NOW_S, board, inputs, job_state, outlook
 
 from carbontui import protocol
 from carbontui.account.estimate import Blocks
-from carbontui.job.supervisor.core import estimating
+from carbontui.job.supervisor.core import work_estimate
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.tui import account_words
@@ -22,7 +22,7 @@ def estimate(**fields):
         measured=Measured(full_w={"GPU-a": Mean(600.0, 100)}),
         **fields,
     )
-    return estimating.estimate(state, inputs(NOW_S, boards=(board(),)))
+    return work_estimate.estimate(state, inputs(NOW_S, boards=(board(),)))
 
 
 def test_grams_and_money_have_intervals_too_that_hold_the_forecasts_error():

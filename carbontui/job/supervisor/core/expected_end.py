@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterator
 
 from carbontui import protocol, units
-from carbontui.account import ending as account
-from carbontui.account.ending import Stretch
+from carbontui.account import expected_end as account
+from carbontui.account.expected_end import Stretch
 from carbontui.grid.types import Outlook
 from carbontui.job.supervisor.core import finish, forbidden, levels, machine, plan, plan_request, problem, unloading
 from carbontui.job.supervisor.core.levels import STILL, Level
@@ -27,7 +27,7 @@ def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
     if rest is None:
         return None
     run_now_end_s = state.start_s + whole_s
-    found = account.ending(
+    found = account.expect(
         totals.gco2_g,
         rest,
         _slots(outlook, seen.now_s, max(run_now_end_s, rest[-1].end_s if rest else seen.now_s)),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from carbontui import protocol, units
-from carbontui.account.ending import BAND_SIGMAS, Slots, Stretch, flat_out, to_come
+from carbontui.account.expected_end import BAND_SIGMAS, Slots, Stretch, flat_out, to_come
 from carbontui.client.train.prediction import Prediction
 from carbontui.job.supervisor.core import machine
 from carbontui.job.supervisor.core.observation import Inputs

@@ -22,7 +22,7 @@ there_option = click.option(
 )
 
 
-def is_far(text: str) -> bool:
+def is_remote(text: str) -> bool:
     """Whether an argument names another machine: user@host, host:job."""
     return "@" in text or ":" in text
 
@@ -57,11 +57,11 @@ def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
 
 
 def target_of(host: ssh.SshHost, status: protocol.Status) -> Target:
-    """What the screen is opened on: all it can know of a far job that is over is its last status."""
+    """What the screen is opened on: all it can know of a remote job that is over is its last status."""
     return Target(status.job, status.name, host.socket(status.job), status=status, host=host.name)
 
 
-class FarJobs:
+class RemoteJobs:
     """The jobs of several machines, looked at on a thread each while the context is open."""
 
     def __init__(self, hosts: Sequence[ssh.SshHost]) -> None:
@@ -71,7 +71,7 @@ class FarJobs:
         self._faults: dict[str, str] = {}
         self._threads = [threading.Thread(target=self._follow, args=(host,), daemon=True) for host in hosts]
 
-    def __enter__(self) -> FarJobs:
+    def __enter__(self) -> RemoteJobs:
         for thread in self._threads:
             thread.start()
         return self
@@ -106,7 +106,7 @@ class FarJobs:
 
 
 @contextlib.contextmanager
-def opened(names: Sequence[str], there: str) -> Iterator[FarJobs]:
+def opened(names: Sequence[str], there: str) -> Iterator[RemoteJobs]:
     """The hosts of `--hosts`, each asked once for what ssh needs to know before a screen is over the terminal."""
     with contextlib.ExitStack() as stack:
         hosts = [stack.enter_context(host_of(name, there)) for name in names]
@@ -115,4 +115,4 @@ def opened(names: Sequence[str], there: str) -> Iterator[FarJobs]:
                 host.statuses(ask=True)
             except ssh.SshError as error:
                 click.echo(f"carbontui: {error}", err=True)
-        yield stack.enter_context(FarJobs(hosts))
+        yield stack.enter_context(RemoteJobs(hosts))

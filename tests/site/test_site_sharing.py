@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbontui.site.core import Claim, Ramp, SiteBudget, allot, settle
+from carbontui.site.sharing import Claim, Ramp, SiteBudget, allot, settle
 
 
 def claim(job: str, **fields) -> Claim:

@@ -10,7 +10,7 @@ from house import until
 from sshd import WHY_NOT, Sshd
 
 from carbontui import link, protocol, ssh
-from carbontui.verbs import far
+from carbontui.verbs import remote
 from carbontui.verbs.failure import Failure
 
 THERE = f"{sys.executable} -m carbontui.cli"
@@ -27,19 +27,19 @@ def server(house, tmp_path):
     one.stop()
 
 
-def test_a_far_job_is_seen_and_commanded_and_a_lost_line_is_said(house, server):
+def test_a_remote_job_is_seen_and_commanded_and_a_lost_line_is_said(house, server):
     job = house.start()
     job.until_connected()
     with ssh.SshHost("box", carbontui=THERE, ssh=server.ssh) as host:
-        status = far.only_job(host, None)
-        assert (status.job, status.name) == (job.id, "t") and far.only_job(host, "t").job == job.id
+        status = remote.only_job(host, None)
+        assert (status.job, status.name) == (job.id, "t") and remote.only_job(host, "t").job == job.id
         near = host.socket(job.id)
         assert near.parent.stat().st_mode & 0o077 == 0
         answer = link.ask(near, protocol.Cmd(1, "pause"), 30)
         assert isinstance(answer, protocol.Result) and answer.ok
         assert link.snap(near, 30).status.override is not None
-        with far.FarJobs([host]) as jobs:
-            until(jobs.jobs, 30, "the far job")
+        with remote.RemoteJobs([host]) as jobs:
+            until(jobs.jobs, 30, "the remote job")
             assert [target.job for target in jobs.jobs()] == [job.id] and jobs.facts()[0][1] == "1 live, 0 over"
             server.stop()
             host.close_shared()
@@ -55,12 +55,12 @@ def test_a_far_job_is_seen_and_commanded_and_a_lost_line_is_said(house, server):
 
 def test_a_job_that_is_not_there_and_a_carbontui_that_is_not_found_are_said(house, server):
     with ssh.SshHost("box", carbontui=THERE, ssh=server.ssh) as host, pytest.raises(Failure, match="no job is running"):
-        far.only_job(host, None)
+        remote.only_job(host, None)
     with (
         ssh.SshHost("box", carbontui="/no/such/carbontui", ssh=server.ssh) as host,
         pytest.raises(Failure, match="--there"),
     ):
-        far.only_job(host, None)
+        remote.only_job(host, None)
 
 
 def test_what_a_host_says_cannot_move_the_cursor(tmp_path: Path) -> None:
