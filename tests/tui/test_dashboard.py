@@ -506,6 +506,15 @@ async def test_a_reason_that_is_too_long_says_that_it_goes_on(stage: Any) -> Non
         assert "more …" in s.text() and "last" not in s.text()
 
 
+async def test_a_reason_that_is_too_long_ends_with_a_clause_not_within_a_figure(stage: Any) -> None:
+    plan = (
+        "Running at cap 410 W until 08:00, then at 490 W until 15:15 saves 891 g against running now, after 275 g " * 2
+    )
+    async with stage() as s:
+        s.fake.push(status=s.fake.status(reason=protocol.Reason("no_zone", plan)))
+        await s.until(lambda: "saves 891 g against running now …" in s.text())
+
+
 async def test_a_time_to_go_is_whole_or_not_there(stage: Any) -> None:
     async with stage(size=(36, 14)) as s:
         assert "next: pause at Thu 02:00" in s.text() and "in 4" not in s.text()

@@ -94,8 +94,18 @@ class StateBar(Cells):
         if rows < 2:
             # what comes next stays whole: the sentence is also on the page of sources
             room = width - 4 - (len(after) + 3 if after else 0)
-            (told,) = textwrap.wrap(words.why(picture), max(12, room), max_lines=1, placeholder=" …") or [""]
+            told = "".join(_wrapped(words.why(picture), max(12, room), 1))
             return [spread(width, [(f"   {told}", "text")], [(f"{after} ", "dim")])]
-        reason = textwrap.wrap(words.why(picture), width - 4, max_lines=rows - 1, placeholder=" …")
-        lines: list[CellRow] = [[(f"   {line}", "text")] for line in reason]
+        lines: list[CellRow] = [[(f"   {line}", "text")] for line in _wrapped(words.why(picture), width - 4, rows - 1)]
         return [*lines, [(f"   {after}", "dim")]]
+
+
+def _wrapped(text: str, width: int, rows: int) -> list[str]:
+    """In that many rows at most. What is too long for them ends with a clause where one ends in the last row's second
+    half: 'after 275 ...' makes a reader guess at the unit."""
+    lines = textwrap.wrap(text, width, max_lines=rows, placeholder=" …")
+    if lines and lines[-1].endswith(" …"):
+        end = max(lines[-1].rfind(mark) for mark in (", ", "; "))
+        if end >= width // 2:
+            lines[-1] = f"{lines[-1][:end]} …"
+    return lines
