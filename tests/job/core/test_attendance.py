@@ -61,6 +61,30 @@ def test_a_new_start_of_the_command_promises_anew():
     assert attendance.silent(made.attendance, again) == ()
 
 
+def test_the_ranks_of_a_training_that_ended_are_promised_no_more():
+    second = (rank(rank=0, world=2, process="h0 90 1"), rank(rank=1, world=2, process="h0 91 1"))
+    first = inputs(NOW_S + 100, ranks=ranks_of(0, 1, 2, 3), alive=frozenset({"h0 7 1"}))
+    made = after(job_state(), first)
+    # beside each other, both are awaited; so are those that speak no more while their rank 0 lives
+    for ranks in ((*ranks_of(0, 1), *second), ()):
+        pair = inputs(NOW_S + 110, ranks=ranks, alive=frozenset({"h0 7 1"}))
+        assert "rank 3 (h1)" in attendance.silent(after(made, pair).attendance, pair)
+    # one after the other, with or without a while between them
+    evaluating = inputs(NOW_S + 110)
+    assert attendance.silent(after(made, evaluating).attendance, evaluating) == ()
+    again = [inputs(NOW_S + 120 + t, ranks=second, alive=frozenset({"h0 90 1"})) for t in (0, 30)]
+    assert attendance.silent(after(made, again[0]).attendance, again[0]) == ()
+    one_dies = inputs(NOW_S + 160, ranks=second[:1], alive=frozenset({"h0 90 1"}))
+    assert attendance.silent(after(made, *again, one_dies).attendance, one_dies) == ("rank 1 (h0)",)
+
+
+def test_ranks_of_another_machine_that_cannot_be_asked_are_still_awaited():
+    there = (Node("n2", "h0", 3.0, 3.0), Node("n3", "h1", 3.0, 3.0))
+    made = after(job_state(), inputs(NOW_S + 100, ranks=ranks_of(0, 1, 2, 3), nodes=there))
+    later = inputs(NOW_S + 110, nodes=there)
+    assert "rank 3 (n3)" in attendance.silent(after(made, later).attendance, later)
+
+
 def test_state_line_pause_watts_and_notices_say_who_is_silent():
     seen = inputs(NOW_S + 100, ranks=ranks_of(0, world=1), nodes=(Node("n2", "", 9.0, float("inf")),))
     made = after(job_state(), seen)

@@ -15,9 +15,11 @@ SILENT_RANK_S = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """Of the present start of the command."""
+    """Of the present training of the present start of the command."""
 
     starts: int = 0
+    leader: str = ""
+    """The process that is its rank 0, once that has spoken."""
     world: int = 0
     """Ranks that those which have spoken say there are."""
     last_mono_s: Mapping[int, float] = field(default_factory=dict)
@@ -28,8 +30,10 @@ class Attendance:
 
 def saw(known: Attendance, seen: Inputs) -> Attendance:
     """With what is heard at this moment."""
-    if seen.starts != known.starts or seen.child.state != "running":
+    if seen.starts != known.starts or seen.child.state != "running" or _ended(known, seen):
         known = Attendance(seen.starts)
+    if seen.leader is not None and not known.leader:
+        known = replace(known, leader=seen.leader.process)
     world = max([known.world, *(rank.world for rank in seen.ranks)])
     if world < 2:
         return known
@@ -37,6 +41,17 @@ def saw(known: Attendance, seen: Inputs) -> Attendance:
     last |= {rank.rank: seen.mono_s - rank.unheard_s for rank in seen.ranks}
     hosts = {**known.hosts, **{rank.rank: rank.host for rank in seen.ranks}}
     return replace(known, world=world, last_mono_s=last, hosts=hosts)
+
+
+def _ended(known: Attendance, seen: Inputs) -> bool:
+    """A command may run one training after the other: the ranks of the former are promised no more once another
+    process is rank 0 in place of one that is gone, or once that is gone from this machine and no rank speaks."""
+    if not known.leader or known.leader in seen.alive:
+        return False
+    if seen.ranks:
+        leaders = {rank.process for rank in seen.ranks if rank.rank == 0}
+        return bool(leaders) and known.leader not in leaders
+    return known.leader.partition(" ")[0] not in {node.host for node in seen.nodes}
 
 
 def silent_nodes(seen: Inputs) -> tuple[str, ...]:

@@ -154,9 +154,9 @@ def rank_told(
 
 def alive(processes: Iterable[str], ranks: tuple[Rank, ...]) -> frozenset[str]:
     """The training processes that are still there: connected, or of this host and running; asked of the process table
-    only when one speaks that has not spoken before."""
+    only when one speaks that has not spoken before, or none does."""
     connected, known = {rank.process for rank in ranks}, set(processes)
-    if connected <= known:
+    if connected and connected <= known:
         return frozenset(known)
     return frozenset(process for process in known if process in connected or _runs_here(process))
 
