@@ -53,6 +53,28 @@ def test_what_is_shown_stands_still_while_nothing_happens() -> None:
         assert shown_plan.view(state, NOW_S + 100) == shown_plan.view(state, NOW_S + 160)
 
 
+def test_the_sentence_never_speaks_of_a_stretch_that_is_over() -> None:
+    planned = plan_of(PAUSE, FULL, FULL, CAP, CAP, PAUSE, FULL)
+    said = "Pausing until 08:15 saves 9 g against running now."
+    state = job_state(plan=replace(planned, view=structs.replace(planned.view, explanation=said)))
+
+    def sentence(after_s: float) -> str:
+        return shown_plan.view(state, NOW_S + after_s).explanation
+
+    def clock(slots: int) -> str:
+        return units.fmt_clock(NOW_S + slots * 900, NOW_S)
+
+    made = f"as planned at {clock(0)}."
+    assert sentence(899) == said
+    assert sentence(900) == f"Running at full until {clock(3)}, then running at cap 300 W until {clock(5)}, {made}"
+    assert sentence(4500) == f"Pausing until {clock(6)}, {made}"
+    assert sentence(5400) == f"Running at full to the end ({clock(7)}), {made}"
+    assert sentence(6300) == f"The plan made at {clock(0)} is over."
+    late = plan_of(PAUSE, FULL, late_s=600.0)
+    late = replace(late, view=structs.replace(late.view, explanation="The work does not fit."))
+    assert shown_plan.view(job_state(plan=late), NOW_S + 1000).explanation == "The work does not fit."
+
+
 def test_without_a_word_the_plan_is_shown_as_it_is() -> None:
     state = replace(under("boost"), override=Overrides())
     assert shown_plan.view(state, NOW_S) is state.plan.view

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -19,6 +20,8 @@ from carbontui.power import curve as curves
 
 CALIBRATION_COST_S = 120.0
 """The flat-out work that a calibration costs, in seconds: it runs its levels one after the other, most of them slow."""
+DOING = {"off": "waiting", "unload": "unloaded", "pause": "pausing"}
+"""What a job does at a level at which no step is made."""
 SAME = 0.005
 """Two totals that differ by a smaller share of the larger are one to people."""
 
@@ -28,6 +31,7 @@ def view(state: JobState, now_s: float) -> protocol.PlanView | None:
     held, planned = state.override, state.plan
     if planned is None:
         return None
+    planned = _of_now(planned, now_s)
     if held.current is None:
         plain, note = _with_hours(state, planned, now_s), curve_note(state, now_s)
         return structs.replace(plain, curve_note=note) if note else plain
@@ -36,6 +40,42 @@ def view(state: JobState, now_s: float) -> protocol.PlanView | None:
     if held.until_s is not None and finish.late(state):
         words = f"{words} {plan.late_words(shown)}"
     return structs.replace(told or shown, explanation=words)
+
+
+def _of_now(planned: Plan, now_s: float) -> Plan:
+    """The plan with a sentence that is true now: its own begins with the stretch that was the first when it was made,
+    and what it tells of gains is of that moment. In a fast replay, or while no new plan can be made, that is over."""
+    first_end_s = next(
+        (start for name, start in zip(planned.names, planned.edges_s, strict=False) if name != planned.names[0]),
+        planned.edges_s[-1],
+    )
+    if planned.view.late_s > 0 or now_s < first_end_s or not planned.names:
+        return planned
+    made = units.fmt_clock(units.from_iso(planned.view.made_at), now_s)
+    words = _course(planned, now_s)
+    told = f"{words[0].upper()}{words[1:]}, as planned at {made}." if words else f"The plan made at {made} is over."
+    return replace(planned, view=structs.replace(planned.view, explanation=told))
+
+
+def _course(planned: Plan, now_s: float) -> str:
+    """'pausing until 02:15', 'running at full until 18:00, then pausing until 02:15'; '' after the plan's end."""
+    index = planned.index_at(now_s)
+    if index is None:
+        return ""
+    ahead = zip(planned.names[index:], planned.edges_s[index + 1 :], strict=True)
+    stretches = [
+        (name, list(slots)[-1][1]) for name, slots in itertools.groupby(ahead, key=lambda slot: slot[0]) if name
+    ]
+    parts = []
+    for name, end_s in stretches[:2]:
+        level = planned.table[name]
+        last = (name, end_s) == stretches[-1]
+        finish_s = units.from_iso(planned.view.finish)
+        until = f"to the end ({units.fmt_clock(finish_s, now_s)})" if last else f"until {units.fmt_clock(end_s, now_s)}"
+        parts.append(f"{DOING.get(level.kind) or f'running at {name}'} {until}")
+        if level.still:
+            break
+    return ", then ".join(parts)
 
 
 def curve_note(state: JobState, now_s: float) -> str:
