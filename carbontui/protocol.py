@@ -148,7 +148,8 @@ class Cost(Struct, frozen=True):
 
 
 class Intensity(Struct, frozen=True):
-    """Carbon intensity now. `signal` says average_lifecycle, average_direct or marginal."""
+    """Carbon intensity now. `signal` says average_lifecycle, average_direct, marginal, or given: by a
+    person (`--grid FILE`), who has not said which."""
 
     value_g_per_kwh: float
     signal: str

@@ -23,6 +23,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
+FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
+"""A spreadsheet reads a cell that begins with one of these as a formula (OWASP, CSV injection); the wide forms, too."""
+
+
 class NotThatFile(ValueError):
     """A file to append to that has other columns."""
 
@@ -36,13 +40,13 @@ def row(story: RunStory) -> dict[str, str]:
     names = sorted({gpu.name for gpu in story.status.gpus})
     known = {
         "timestamp": units.iso(story.end_s)[:19],
-        "project_name": story.status.name,
+        "project_name": _text(story.status.name),
         "run_id": story.status.job,
         "duration": f"{story.elapsed_s:.3f}",
         "energy_consumed": f"{story.energy_wall_kwh:.9f}",
         "gpu_count": str(len(story.status.gpus)) if story.status.gpus else "",
-        "gpu_model": " + ".join(names),
-        "region": story.options.zone or "",
+        "gpu_model": _text(" + ".join(names)),
+        "region": _text(story.options.zone or ""),
         "tracking_mode": "process",
         "on_cloud": "",
         "pue": f"{story.options.pue:g}",
@@ -54,6 +58,12 @@ def row(story: RunStory) -> dict[str, str]:
         known["emissions"] = f"{story.gco2_g / 1000:.9f}"
         known["emissions_rate"] = f"{story.gco2_g / 1000 / story.elapsed_s:.12f}" if story.elapsed_s > 0 else ""
     return {column: known.get(column, "") for column in COLUMNS}
+
+
+def _text(told: str) -> str:
+    """A name that others have given, as a cell that is text to every reader: OWASP's quote before it where needed."""
+    shown = units.printable(told)
+    return f"'{shown}" if told.startswith(tuple(FORMULA)) else shown
 
 
 def _device(name: str, parts: list[Part]) -> dict[str, str]:

@@ -98,8 +98,8 @@ class Feed:
             return self._recorded.signal
         if self._live is not None and self._live.source is not None:
             return self._live.source.signal
-        if self._yours is not None and self._settings.marginal:
-            return "marginal"
+        if self._yours is not None:
+            return "marginal" if self._settings.marginal else "given"
         return self._typical.signal if self._typical else "average_direct"
 
     @property

@@ -92,12 +92,12 @@ def open_feed(
     http: Http | None = None,
     cached: bool = True,
 ) -> Feed:
-    """The feed of a zone. A recorded file replaces every live source and is of the signal that is asked for;
-    `cached=False` asks anew.
+    """The feed of a zone. A recorded file replaces every live source; it is marginal where that is asked for, else of
+    the signal it was given as. `cached=False` asks anew.
 
     Raises ValueError when `grid_file` cannot be used.
     """
-    signal: Signal = "marginal" if settings.marginal else "average_direct"
+    signal: Signal | None = "marginal" if settings.marginal else None
     series = price = None
     if grid_file is not None:
         path = Path(grid_file)

@@ -39,15 +39,18 @@ def example() -> Series:
 
 
 def load(
-    path: str | Path, *, zone: str = "recorded", signal: Signal = "average_direct", source: str | None = None
+    path: str | Path, *, zone: str = "recorded", signal: Signal | None = None, source: str | None = None
 ) -> Series:
     """Read `time_utc,carbon_g_per_kwh` (or `time_utc,value`), gCO2/kWh; plain or .gz; stamps begin their interval.
+    Such a file does not say of which signal it is: without `signal` its values are as given.
 
     Rows may come in any order; gaps stay gaps. Raises ValueError naming file, line and value.
     """
     path = Path(path)
     header, lines = _cells(path)
     rows = _rows(path, header, lines, 1, _intensity)
+    if signal is None:
+        signal = "average_direct" if path == example_path() else "given"
     return Series(zone, signal, rows, source or f"recorded: {path.name}")
 
 

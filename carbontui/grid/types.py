@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Signal = Literal["average_lifecycle", "average_direct", "marginal", "price"]
+Signal = Literal["average_lifecycle", "average_direct", "marginal", "given", "price"]
+"""`given`: a person's own values, of which nobody says whether they are direct emissions or those of the life cycle."""
 Kind = Literal["actual", "estimated", "forecast"]
 YOURS = "yours"
 """In place of a zone where a person gave the intensity: it is that of no zone we know of."""

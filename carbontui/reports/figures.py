@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import NamedTuple
 
 from carbontui import units
@@ -28,6 +29,7 @@ SIGNAL_WORDS = {
     "average_lifecycle": "average of the grid, lifecycle",
     "average_direct": "average of the grid, direct emissions",
     "marginal": "marginal",
+    "given": "as given",
 }
 KIND_WORDS = {
     "actual": "as realised",
@@ -225,10 +227,13 @@ SIMULATED = "a simulated board"
 
 
 def zone(story: RunStory) -> str:
-    """'DE, average of the grid, direct emissions', or ''."""
-    known = story.status.intensity
+    """'DE, average of the grid, direct emissions', 'DE, as given in curve.csv', or ''."""
+    known, file = story.status.intensity, story.options.grid
     if known is None:
         return story.options.zone or ""
+    # earlier versions called every file direct emissions, whatever it holds
+    if file is not None and known.signal != "marginal" and not story.options.replay:
+        return f"{known.zone}, as given in {units.printable(PurePath(file).name)}"
     return f"{known.zone}, {SIGNAL_WORDS.get(known.signal, known.signal)}"
 
 

@@ -51,6 +51,7 @@ SIGNALS = {
     "average_lifecycle": "average, lifecycle",
     "average_direct": "average, direct",
     "marginal": "marginal",
+    "given": "as given",
 }
 
 

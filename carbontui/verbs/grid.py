@@ -21,6 +21,7 @@ from carbontui.grid.live import SourceState
 from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
 from carbontui.grid.settings import KEY_NAMES, GridSettings, KeyFileError
 from carbontui.grid.types import Outlook, accuracy_words
+from carbontui.tui.words import SIGNALS
 from carbontui.units import fmt_duration, iso
 from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure
@@ -171,7 +172,7 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook
     else:
         values = [value for value in seen.mean if value is not None]
         now = f"{seen.mean[0]:.0f} gCO2/kWh" if seen.mean[0] is not None else "unknown"
-        lines.append(f"now {now} ({feed.signal.replace('_', ', ')}; {seen.how})")
+        lines.append(f"now {now} ({SIGNALS[feed.signal]}; {seen.how})")
         if values and max(values) > min(values):
             span = max(values) - min(values)
             drawn = "".join(" " if v is None else BARS[min(7, int(8 * (v - min(values)) / span))] for v in seen.mean)
@@ -188,7 +189,7 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook
         if seen.accuracy:
             lines.append(f"forecasts here so far: {accuracy_words(seen.accuracy)}")
     if beside is not None and beside.mean[0] is not None:
-        kind = beside.signal.replace("_", ", ")
+        kind = SIGNALS[beside.signal]
         lines.append(f"beside it, not mixed: {beside.mean[0]:.0f} gCO2/kWh ({kind}; {beside.how}) from {beside.source}")
     if feed.note:
         lines.append(f"note: {feed.note}")

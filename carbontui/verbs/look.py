@@ -17,7 +17,7 @@ from carbontui.grid.types import YOURS
 from carbontui.job import runlog, store
 from carbontui.reports.figures import gave
 from carbontui.reports.forms import split_numbers
-from carbontui.tui import account_words
+from carbontui.tui import account_words, words
 from carbontui.verbs import streams, talk
 from carbontui.verbs.avoided import avoided_split
 from carbontui.verbs.completion import any_jobs
@@ -87,7 +87,7 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
     rows += [(f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances]
     if status.intensity and live:
-        signal = status.intensity.signal.replace("_", ", ")
+        signal = words.SIGNALS.get(status.intensity.signal, status.intensity.signal)
         where = "yours" if status.intensity.zone == YOURS else f"in {status.intensity.zone} ({signal})"
         value = f"{status.intensity.value_g_per_kwh:.0f} gCO2/kWh {where}"
         rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))

@@ -148,7 +148,7 @@ def _grid_of(
     from carbontui.grid import opening, recorded
     from carbontui.grid.types import Signal
 
-    held: Signal = "marginal" if signal == "marginal" else "average_direct"
+    held: Signal | None = "marginal" if signal == "marginal" else None
     if grid_file:
         return Grid(recorded.load(grid_file, zone=zone or "recorded", signal=held))
     if signal == "average":

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from grid_site import Site, good
 
 from carbontui import config
+from carbontui.grid import recorded
 from carbontui.grid.feed import Feed
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
@@ -145,3 +146,14 @@ async def test_prices_are_still_those_of_the_zone_beside_a_persons_intensity(
     feed = job_feed(intensity_g_per_kwh=100.0, currency="GBP")
     await feed.refresh()
     assert site.seen and all("standard-unit-rates" in request.path for request in site.seen)
+
+
+def test_a_persons_own_curve_is_called_what_was_asked_for_and_never_more_than_is_known(home: Path) -> None:
+    file = home / "curve.csv"
+    file.write_text("time_utc,carbon_g_per_kwh\n2030-01-01T00:00:00Z,300\n2030-01-01T01:00:00Z,100\n")
+    feed = job_feed(grid=str(file))
+    assert feed.signal == "given" and [source.signal for source in feed.sources][:1] == ["given"]
+    assert feed.outlook(1893456000.0 + 1800.0, 0.0, 3600.0, 900.0).signal == "given"
+    assert job_feed(grid=str(file), signal="marginal").signal == "marginal"
+    assert job_feed(grid=str(recorded.example_path())).signal == "average_direct"
+    assert job_feed(zone=None, intensity_g_per_kwh=300.0, offline=True).signal == "given"

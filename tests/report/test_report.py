@@ -51,6 +51,27 @@ def test_a_stranger_finds_the_same_energy_co2_and_avoided_in_the_journal(job, to
     assert told.avoided_g == pytest.approx(found["avoided_g"], rel=1e-3) == pytest.approx(told.split.avoided_g)
 
 
+def test_values_of_a_persons_file_are_not_called_direct_emissions(tmp_path):
+    made = story.build(runs.make(tmp_path, grid="/data/my curve.csv"))
+    assert figures.zone(made) == "DE, as given in my curve.csv"
+    texts = (page.html(made), forms.markdown(made), card.terminal(made), " ".join(prose.story_of(made)))
+    assert not any("direct" in text for text in texts) and all("as given in my curve.csv" in text for text in texts)
+    own = replace(made, status=structs.replace(made.status, intensity=protocol.Intensity(300.0, "given", "yours")))
+    own = replace(own, options=structs.replace(made.options, grid=None))
+    assert figures.zone(own) == "yours, as given"
+
+
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1"])
+def test_no_name_becomes_a_formula_in_a_spreadsheet(told, name):
+    gpu = protocol.Gpu("GPU-a", name)
+    others = replace(told, status=structs.replace(told.status, name=name, gpus=(gpu,)))
+    row, plain = codecarbon.row(others), codecarbon.row(told)
+    assert row["project_name"] == row["gpu_model"] == f"'{units.printable(name)}"
+    assert plain["project_name"] == "train.py" and plain["emissions"] == row["emissions"]
+    less = replace(told, gco2_g=-5.0)
+    assert float(codecarbon.row(less)["emissions"]) == -0.005, "a number stays one"
+
+
 def test_every_form_prints_the_same_figures(told, home, job):
     said = {figure.label: figure.value for figure in figures.figures(told)}
     texts = [page.html(told), forms.markdown(told), card.terminal(told), card.svg(told), card.markdown(told)]

@@ -44,6 +44,8 @@ def test_a_board_is_called_by_the_drivers_number() -> None:
 def test_the_kind_of_intensity_is_said_in_words() -> None:
     one = msgspec.structs.replace(status("running", 299.0), intensity=protocol.Intensity(387.0, "average_direct", "DE"))
     assert "intensity  387 gCO2/kWh in DE (average, direct)" in report(one)
+    own = msgspec.structs.replace(one, intensity=protocol.Intensity(387.0, "given", "DE"))
+    assert "intensity  387 gCO2/kWh in DE (as given)" in report(own)
 
 
 def test_the_end_is_told_once() -> None:
