@@ -21,31 +21,32 @@ SOCKET_PATH_MAX = 100  # bytes; the kernel's limit is 108 with the final NUL
 
 def _home() -> Path | None:
     value = os.environ.get("CARBONTUI_HOME")
-    return _at(lambda: str(Path(value).expanduser().resolve())) if value else None
+    return known(lambda: str(Path(value).expanduser().resolve())) if value else None
 
 
-def _at(place: Callable[[], str]) -> Path:
-    """Raises FileNotFoundError where a user has no home directory: a container may run as a uid that nobody knows."""
+def known(place: Callable[[], str], *, wanted: str = "HOME or CARBONTUI_HOME") -> Path:
+    """The place as a path. Raises FileNotFoundError, naming what is `wanted`, where a user has no home directory: a
+    container may run as a uid that nobody knows."""
     try:
         found = Path(place())
     except RuntimeError:
         found = Path("~")
     if found.parts[:1] == ("~",):
-        raise FileNotFoundError(errno.ENOENT, "no home directory is known here: set HOME or CARBONTUI_HOME")
+        raise FileNotFoundError(errno.ENOENT, f"no home directory is known here: set {wanted}")
     return found
 
 
 def state_dir() -> Path:
-    return _home() or _at(lambda: platformdirs.user_state_dir("carbontui"))
+    return _home() or known(lambda: platformdirs.user_state_dir("carbontui"))
 
 
 def config_file() -> Path:
-    return (_home() or _at(lambda: platformdirs.user_config_dir("carbontui"))) / "config.toml"
+    return (_home() or known(lambda: platformdirs.user_config_dir("carbontui"))) / "config.toml"
 
 
 def cache_dir() -> Path:
     home = _home()
-    return home / "cache" if home else _at(lambda: platformdirs.user_cache_dir("carbontui"))
+    return home / "cache" if home else known(lambda: platformdirs.user_cache_dir("carbontui"))
 
 
 def jobs_dir() -> Path:

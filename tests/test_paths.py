@@ -7,10 +7,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from house import ordinary_user
 
-from carbontui import paths
-from carbontui.job import launch, spec
+from carbontui import cli, paths
+from carbontui.job import launch, restart_unit, spec
+from carbontui.verbs.restart_unit import install
 
 
 @pytest.fixture
@@ -81,3 +83,24 @@ def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch, home):
     for place in (paths.state_dir, paths.config_file, paths.cache_dir):
         with pytest.raises(FileNotFoundError, match="set HOME or CARBONTUI_HOME"):
             place()
+    for asked in (["--install"], ["--uninstall"], ["--install", "--dry-run"]):
+        refused = CliRunner().invoke(cli.cli, ["doctor", *asked]).exception
+        assert isinstance(refused, FileNotFoundError) and "set HOME" in str(refused)
+
+
+def test_a_unit_that_cannot_be_written_is_refused_and_leaves_nothing(ordinary_folder, monkeypatch):
+    (ordinary_folder / "systemctl").write_text("#!/bin/sh\n")
+    (ordinary_folder / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(ordinary_folder))
+    unit = restart_unit.place({"HOME": str(ordinary_folder)})
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(ordinary_folder / ".config"))
+    ordinary_folder.chmod(0o555)
+    with ordinary_user(), pytest.raises(PermissionError) as refused:
+        install(dry_run=False)
+    assert refused.value.filename == str(ordinary_folder / ".config")
+    # a disk that is full when it is written
+    unit.parent.mkdir(parents=True)
+    unit.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        install(dry_run=False)
+    assert not unit.is_symlink()

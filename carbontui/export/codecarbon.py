@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from pathlib import Path
 
 from carbontui import units
@@ -91,14 +92,15 @@ def append(path: Path, story: RunStory) -> None:
     """
     whole = text(story)
     header, line = whole.split("\n", 1)
-    with path.open("a+", encoding="utf-8", newline="") as file:
+    with path.open("ab+") as file:
         file.seek(0)
-        first = file.readline().rstrip("\r\n")
+        # a device has no end, and another program's file may have no line
+        first = file.readline(len(header) + 2).rstrip(b"\r\n")
         if not first:
-            file.write(whole)
-        elif first != header:
+            file.write(whole.encode())
+        elif first != header.encode():
             raise NotThatFile(f"{path} has other columns than CodeCarbon 3.3.2 writes; name a new file")
         else:
-            file.seek(0)
-            ends = file.read().endswith("\n")
-            file.write(line if ends else f"\n{line}")
+            file.seek(-1, os.SEEK_END)
+            ends = file.read(1) == b"\n"
+            file.write((line if ends else f"\n{line}").encode())

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from carbontui import paths
+
 NAME = "carbontui-restart.service"
 UNIT = """\
 # Written by carbontui doctor --install; carbontui doctor --uninstall removes it.
@@ -31,9 +33,9 @@ KEPT = (
 
 
 def place(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where systemd looks for a user's own units."""
+    """Where systemd looks for a user's own units. Raises FileNotFoundError where no home directory is known."""
     config = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "~"), ".config")  # noqa: PTH118
-    return Path(config).expanduser() / "systemd" / "user" / NAME
+    return paths.known(lambda: str(Path(config).expanduser()), wanted="HOME") / "systemd" / "user" / NAME
 
 
 def text(environment: Mapping[str, str] = os.environ) -> str:

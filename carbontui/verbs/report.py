@@ -135,7 +135,7 @@ def _emissions(path: str, told: story.RunStory) -> None:
     except codecarbon.NotThatFile as error:
         raise Failure(str(error), 2) from None
     except OSError as error:
-        raise Failure(f"{path}: {error.strerror}", 1) from None
+        raise Failure(f"{path}: {error.strerror or error}", 1) from None
 
 
 def _print(told: story.RunStory) -> None:

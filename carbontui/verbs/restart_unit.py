@@ -28,12 +28,12 @@ def install(*, dry_run: bool) -> None:
     if shutil.which("systemctl") is None:
         raise Failure("there is no systemctl here; from cron: @reboot carbontui restart --after-reboot", 3)
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(unit)
     try:
+        place.write_text(unit)
         _systemctl("daemon-reload")
         _systemctl("enable", restart_unit.NAME)
-    except Failure:
-        place.unlink()
+    except (Failure, OSError):
+        place.unlink(missing_ok=True)
         raise
     click.echo(f"installed {place}; to undo: carbontui doctor --uninstall")
     user = os.environ.get("USER") or str(os.getuid())

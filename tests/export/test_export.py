@@ -51,6 +51,10 @@ def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tm
     with pytest.raises(codecarbon.NotThatFile, match="other columns"):
         codecarbon.append(other, told)
     assert other.read_text() == "timestamp,project_name\n"
+    other.write_bytes(b"\xff\xfe no text\n")
+    for alien in (other, Path("/dev/full")):  # the latter is read without an end
+        with pytest.raises(codecarbon.NotThatFile, match="other columns"):
+            codecarbon.append(alien, told)
 
 
 def test_a_row_joins_what_sacct_prints_on_the_job_and_step(told):
