@@ -164,11 +164,14 @@ def _kwh(stretches: Iterable[Stretch], start_s: float, step_s: float, slots: int
     """kWh per slot; what lies before the first or beyond the last slot counts there."""
     kwh = [0.0] * slots
     for part in stretches:
-        at = part.start_s
+        at, whole = part.start_s, joules_to_kwh(part.watts * step_s)
         while at < part.end_s - 1e-6:
             index, until = _slot(at, part.end_s, start_s, step_s, slots)
             kwh[index] += joules_to_kwh(part.watts * (until - at))
-            at = until
+            end = min(slots - 1, int((part.end_s - start_s) // step_s))
+            for inside in range(index + 1, end):
+                kwh[inside] += whole
+            at = max(until, start_s + end * step_s)
     return kwh
 
 

@@ -1,5 +1,6 @@
 """The end first: what a job will have come to, and what run-now would have, while it is still on its way."""
 
+import itertools
 import math
 import random
 from dataclasses import replace
@@ -62,6 +63,24 @@ def test_the_moment_at_which_nothing_is_left():
     assert used_up_at(900.0, rest, *slots) is None
     assert used_up_at(0.0, rest, *slots) == 0.0
     assert used_up_at(1.0, rest, 0.0, HOUR, (None,)) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_stretch_counts_in_the_slots_it_lies_in_before_and_beyond_the_forecast_too(seed):
+    dice = random.Random(seed)
+    edges = sorted(dice.choice([dice.uniform(-3000, 30_000), 900.0 * dice.randrange(-3, 33)]) for _ in range(8))
+    rest = [Stretch(a, b, dice.uniform(0, 2000)) for a, b in itertools.pairwise(edges)]
+    mean = [dice.uniform(20, 900) for _ in range(dice.choice([1, 2, 24]))]
+    # an independent sum: short pieces, each at the value of the slot that its middle lies in
+    grams = 0.0
+    for part in rest:
+        cuts = sorted(
+            {part.start_s, part.end_s, *(c for c in range(-3600, 31_000, 900) if part.start_s < c < part.end_s)}
+        )
+        for a, b in itertools.pairwise(cuts):
+            index = min(len(mean) - 1, max(0, int((a + b) / 2 // 900)))
+            grams += part.watts * (b - a) / 3.6e6 * mean[index]
+    assert ending(0.0, rest, slots(mean)).gco2_g.value == pytest.approx(grams)
 
 
 @pytest.mark.parametrize("rest", [[Stretch(0, 40 * 900.0, 700.0)], [Stretch(0, 4 * 900.0, 700.0)]])

@@ -115,9 +115,11 @@ def _levels(state: JobState, seen: Inputs, now: dict[str, Level]) -> Iterator[tu
             yield at, plan.level_under(held.current, now.values())
         yield from _flat_out(state, at, now)
         return
-    for name, (start, until) in zip(state.plan.names, itertools.pairwise(state.plan.edges_s), strict=True):
-        level = now.get(name) or state.plan.table.get(name)
-        if until > seen.now_s and start < until and level is not None:
+    index = 0
+    for name, slots in itertools.groupby(state.plan.names):
+        index += len(tuple(slots))
+        until, level = state.plan.edges_s[index], now.get(name) or state.plan.table.get(name)
+        if until > seen.now_s and level is not None:
             yield until, level
     yield from _flat_out(state, max(seen.now_s, state.plan.edges_s[-1]), now)
 
