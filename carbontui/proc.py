@@ -117,13 +117,21 @@ def cpu_s(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") if len(fields) > 14 else 0.0
 
 
-def core_wait_s(pid: int) -> float | None:
+def open_core_wait(pid: int) -> int | None:
+    """What `core_wait_s` reads of a process: a file that stays that process's own whatever becomes of its pid, so that
+    who reads often opens it but once. None where there is none."""
+    try:
+        return os.open(f"/proc/{pid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+
+def core_wait_s(schedstat: int) -> float | None:
     """Seconds for which the first thread of a process was ready and waited for a core, since it began: the second field
-    of /proc/<pid>/schedstat, in nanoseconds (Linux, Documentation/scheduler/sched-stats). None where that is not told.
+    of /proc/<pid>/schedstat, in nanoseconds (Linux, Documentation/scheduler/sched-stats). None once it has ended.
     """
     try:
-        with open(f"/proc/{pid}/schedstat", "rb") as told:  # noqa: PTH123
-            return int(told.read().split()[1]) / 1e9
+        return int(os.pread(schedstat, 128, 0).split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         return None
 

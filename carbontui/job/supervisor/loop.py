@@ -7,7 +7,6 @@ training process lapses with its lease. Loads neither textual, torch, numpy nor 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Iterable
@@ -186,9 +185,10 @@ class Supervisor:
         self._starting = asyncio.gather(keep_starting(self.agent, fast=clock.replay), self.worker.warm())
         try:
             while not await self.tick():
-                with contextlib.suppress(asyncio.TimeoutError):
-                    step = REPLAY_TICK_S if self.cell.state.clock.replay else TICK_S
-                    await asyncio.wait_for(self._wake.wait(), step)
+                # not by wait_for, whose task takes as long as a third of a tick
+                timer = asyncio.get_running_loop().call_later(REPLAY_TICK_S if clock.replay else TICK_S, self.wake)
+                await self._wake.wait()
+                timer.cancel()
                 self._wake.clear()
         finally:
             await self.leave()
@@ -338,7 +338,8 @@ class Supervisor:
         """What cannot be decided is not renewed either: the lease ends and training goes on."""
         self.calibrator.tick(seen)
         self.site.renew(self.cell.state, seen)
-        seen = replace(seen, site=self.site.share)
+        if self.site.share is not seen.site:
+            seen = replace(seen, site=self.site.share)
         if (self.calibrator.level, self.calibrator.text) != (seen.trial, seen.trial_text):
             seen = replace(seen, trial=self.calibrator.level, trial_text=self.calibrator.text)
         now = allowance_rules.judged(state.expire(trying.saw(self.cell.state, seen), seen.now_s), seen)

@@ -12,6 +12,7 @@ from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.shell.core_wait import CoreWait
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
@@ -33,8 +34,7 @@ class Sensors:
         self._born_mono = self._last_mono = time.monotonic()
         self._last_now = clock.at_wall(time.time())
         self._spans = (0.0, 0.0, 0.0)
-        self._waited: tuple[int, float] | None = None
-        """Process of rank 0 on this machine, and for how long it had waited for a core."""
+        self._core_wait = CoreWait()
         self._core_wait_s = 0.0
 
     def advance(self) -> None:
@@ -46,20 +46,8 @@ class Sensors:
         dt = dt_wall * self._clock.speed_at(wall)
         self._spans = (dt, dt_wall, now - self._last_now - dt)
         self._last_now, self._last_mono = now, mono
-        self._core_wait_s = self._waited_since()
-
-    def _waited_since(self) -> float:
-        """How long the training of rank 0 has waited for a core since the last tick."""
         first = next((peer.hello for peer in self._server.ranks if peer.hello and peer.hello.rank == 0), None)
-        here = first is not None and first.host == socket.gethostname()
-        if first is None or not here or not proc.same_process(first.pid, first.start_time):
-            self._waited = None
-            return 0.0
-        before, waited_s = self._waited, proc.core_wait_s(first.pid)
-        self._waited = None if waited_s is None else (first.pid, waited_s)
-        if waited_s is None or before is None or before[0] != first.pid:
-            return 0.0
-        return max(0.0, waited_s - before[1])
+        self._core_wait_s = self._core_wait.since(first)
 
     def look(
         self,

@@ -47,11 +47,12 @@ class Snapshots:
         self._keeper = keeper
         self._agent = agent
         self._faults = faults
+        self._host = socket.gethostname()
 
     def describe(self, state: JobState, seen: Inputs) -> protocol.Status:
         pids = protocol.Pids(self._keeper.keeper_pid, os.getpid(), self._agent.pid, self._keeper.pid)
         lines = notices.notices(state, seen, [*self._faults(), self._metrics_fault, _disk_notice(self._log_dir)])
-        told = status.status(state, seen, host=socket.gethostname(), pids=pids, notices=lines)
+        told = status.status(state, seen, host=self._host, pids=pids, notices=lines)
         return msgspec.structs.replace(told, events=self._recent())
 
     @property
