@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 SCHEMA_VERSION = 1
 
 _CREATE = """
@@ -115,6 +117,8 @@ class Journal:
         """How often rows were taken back: what was summed up before is void then."""
         self.fault = ""
         self._pending: list[tuple[str, Sequence[Any]]] = []
+        self._kept: dict[str, Any] = {}
+        """What `keep` has written or is about to write, by key."""
         self._db: sqlite3.Connection | None = None
         self._open()
 
@@ -138,6 +142,7 @@ class Journal:
         """Set a damaged file aside and begin a new one; once, for a disk that damages every file is not mended so."""
         if self.aside is not None or db is None or not _damaged(error):
             return
+        self._kept.clear()
         state, grid = list(_readable(db, "state")), list(_readable(db, "grid"))
         self._db = None
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._wall_s()))
@@ -181,8 +186,11 @@ class Journal:
             self._pending += [(_WITHIN, (signal, start, start + dur - 1e-6)), (_GRID, row)]
 
     def keep(self, key: str, value: Any) -> None:
-        text = json.dumps(value, default=str)
-        self._pending.append((_STATE, (key, text)))
+        """What `recall` gives to a successor, as JSON has it. What was kept last is not written again: most of the
+        state stands still for hours."""
+        if key not in self._kept or self._kept[key] != value:
+            self._kept[key] = value
+            self._pending.append((_STATE, (key, _as_json(value))))
 
     def recall(self, key: str, default: Any = None) -> Any:
         """The value kept under `key`, from the file (call before the first commit matters only at start)."""
@@ -265,6 +273,7 @@ class Journal:
             if db is not None and db.in_transaction:
                 db.execute("rollback")
             self.fault = f"journal not written: {error}"
+            self._kept.clear()  # what of it will be in the file is not known
             # keep an hour or so of rows for when the disk has room again
             if len(self._pending) > 20_000:
                 self.dropped += len(self._pending) - 10_000
@@ -280,6 +289,13 @@ class Journal:
         if self._db is not None:
             self._db.close()
             self._db = None
+
+
+def _as_json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value, enc_hook=str).decode()
+    except UnicodeEncodeError:  # a name that holds bytes which are no text; json escapes them
+        return json.dumps(msgspec.to_builtins(value, enc_hook=str))
 
 
 def _damaged(error: Exception) -> bool:

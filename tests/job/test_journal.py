@@ -56,6 +56,46 @@ def test_a_file_that_is_no_database_is_set_aside_whole_and_a_new_one_begun(tmp_p
     assert book.commit() and book.recall("plan") == 1
 
 
+def test_what_stands_still_is_not_written_again(tmp_path):
+    book = Journal(tmp_path / "journal.db")
+    book.keep("control", {"mode": "run"})
+    assert book.commit()
+    written = book._db.total_changes
+    book.keep("control", {"mode": "run"})
+    assert book.commit() and book._db.total_changes == written
+    book.keep("control", {"mode": "pause"})
+    assert book.commit() and book.recall("control") == {"mode": "pause"}
+
+
+def test_what_stands_still_is_kept_anew_where_the_file_was_damaged(tmp_path):
+    book = Journal(tmp_path / "journal.db")
+    book.keep("control", {"mode": "pause"})
+    book.keep("budget", "x" * 9000)
+    assert book.commit()
+    spoil(book, "state")
+    book.keep("progress", 1)
+    assert book.commit() and book.aside is not None and book.recall("control") is None
+    book.keep("control", {"mode": "pause"})
+    assert book.commit() and book.recall("control") == {"mode": "pause"}
+
+
+def test_a_name_that_holds_bytes_which_are_no_text_is_kept(tmp_path):
+    book = Journal(tmp_path / "journal.db")
+    book.keep("missing", "journal-\udcff.db")
+    assert book.commit() and book.recall("missing") == "journal-\udcff.db"
+
+
+def spoil(book, table):
+    """The root page of a table becomes unreadable, under a writer that has it open."""
+    book._db.execute("pragma wal_checkpoint(truncate)")
+    page = book._db.execute("select rootpage from sqlite_master where name=?", (table,)).fetchone()[0]
+    size = book._db.execute("pragma page_size").fetchone()[0]
+    book._db.execute("pragma shrink_memory")
+    with book.path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+
+
 def torn(path, table):
     """A journal whose `table` alone cannot be read."""
     book = Journal(path)
@@ -64,12 +104,8 @@ def torn(path, table):
     for index in range(500):
         book.energy(float(index), index + 1.0, "GPU-1", 1.0, "counter", "running")
     assert book.commit()
-    page = book._db.execute("select rootpage from sqlite_master where name=?", (table,)).fetchone()[0]
-    size = book._db.execute("pragma page_size").fetchone()[0]
+    spoil(book, table)
     book.close()
-    with path.open("r+b") as file:
-        file.seek((page - 1) * size)
-        file.write(b"\xff" * size)
 
 
 def test_what_can_be_read_of_a_damaged_file_is_in_the_new_one(tmp_path):

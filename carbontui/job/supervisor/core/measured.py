@@ -91,12 +91,6 @@ def total_w(known: Measured, kind: PowerState, uuids: tuple[str, ...], default_w
     return BoardsTotal(sum(seen) + fallback * (len(uuids) - len(seen)), bool(uuids) and len(seen) == len(uuids))
 
 
-def to_kept(known: Measured) -> dict[str, Any]:
-    """For the journal's `state` table: [mean, samples] each."""
-    kept: dict[str, Any] = msgspec.to_builtins(known)
-    return kept
-
-
 def restored(kept: Any) -> Measured:
     """What a predecessor kept. Raises msgspec.ValidationError where a field is not what it should be."""
     return msgspec.convert(kept or {}, Measured)

@@ -29,12 +29,6 @@ class Overrides:
         return self.current is not None and self.current.mode == "pause" and self.until_s is None
 
 
-def to_kept(held: Overrides) -> dict[str, Any]:
-    """For the journal's `state` table."""
-    kept: dict[str, Any] = msgspec.to_builtins(held)
-    return kept
-
-
 def restored(kept: Any) -> Overrides:
     """What a predecessor kept. Raises msgspec.ValidationError where a field is not what it should be."""
     return msgspec.convert(kept or {}, Overrides)

@@ -23,11 +23,6 @@ class Tried:
 NOT_TRIED = Tried()
 
 
-def to_kept(known: Tried) -> dict[str, Any]:
-    kept: dict[str, Any] = msgspec.to_builtins(known)
-    return kept
-
-
 def restored(kept: Any) -> Tried:
     """Raises msgspec.ValidationError where a field is not what it should be."""
     return msgspec.convert(kept or {}, Tried)

@@ -84,11 +84,6 @@ def falls_back(known: Unloading) -> bool:
     return known.phase in ("away", "returning") and not known.rehearsing
 
 
-def to_kept(known: Unloading) -> dict[str, Any]:
-    kept: dict[str, Any] = msgspec.to_builtins(known)
-    return kept
-
-
 def restored(kept: Any) -> Unloading:
     """Raises msgspec.ValidationError where a field is not what it should be."""
     return msgspec.convert(kept or {}, Unloading)

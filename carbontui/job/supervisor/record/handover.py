@@ -150,15 +150,15 @@ class Handover:
         self._accounting.write()
         self._accounting.keep()
         keep = self._journal.keep
-        keep("progress", progress.to_kept(state.progress))
-        keep("learned", measured.to_kept(state.measured))
-        keep("overrides", override.to_kept(state.override))
-        keep("forbidden", msgspec.to_builtins(state.forbidden))
-        keep("control", msgspec.to_builtins(state.asked))
-        keep("budget", msgspec.to_builtins(state.budget))
+        keep("progress", state.progress)
+        keep("learned", state.measured)
+        keep("overrides", state.override)
+        keep("forbidden", state.forbidden)
+        keep("control", state.asked)
+        keep("budget", state.budget)
         keep("allowances", allowances.to_kept(state.allowances))
-        keep("unloading", unloading.to_kept(state.unloading))
-        keep("tried", tried.to_kept(state.tried))
+        keep("unloading", state.unloading)
+        keep("tried", state.tried)
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, seen.limits.left))
         keep("accounts", basis(state, seen, self._accounting.carried_over.gco2_g))
 
@@ -197,7 +197,9 @@ def basis(state: JobState, seen: Inputs, before_g: float | None) -> dict[str, ob
 
 def _from_snapshot(state: JobState, last: protocol.Status) -> JobState:
     """Steps, override and budget as they were last told."""
-    work = replace(state.progress, step=last.step, steps_total=state.progress.steps_total or last.steps_total)
+    work = msgspec.structs.replace(
+        state.progress, step=last.step, steps_total=state.progress.steps_total or last.steps_total
+    )
     state = replace(state, progress=work)
     if held := last.override:
         until = units.from_iso(held.until) if held.until else None
