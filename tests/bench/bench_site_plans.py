@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -102,7 +103,7 @@ def replay(all_jobs: list[Job], values: list[float], cap_w: float, *, priced: bo
             for job in live:
                 others = tuple(claims[o.name] for o in live if o is not job and o.name in claims)
                 seen = job.inputs(now, Share(700.0, cap_w, True, 0.0, 0.0, others))
-                job.state = replace(job.state, progress=replace(job.state.progress, plain_done_s=job.done_s))
+                job.state = replace(job.state, progress=structs.replace(job.state.progress, plain_done_s=job.done_s))
                 request = plan_request.plan_request(job.state, seen)
                 ask = request.ask if priced else replace_(request.ask, shared=None)
                 since = time.perf_counter()
@@ -116,7 +117,7 @@ def replay(all_jobs: list[Job], values: list[float], cap_w: float, *, priced: bo
             said = job.state.plan.at(NOW_S + now).level or FULL
             job.level = said
             seen = job.inputs(now, Share(700.0, cap_w, True, 0.0, 0.0))
-            state = replace(job.state, progress=replace(job.state.progress, plain_done_s=job.done_s))
+            state = replace(job.state, progress=structs.replace(job.state.progress, plain_done_s=job.done_s))
             state = replace(state, decision=replace(state.decision, wanted=said))
             wants.append(site_claim.claim(state, seen))
         gets = allot(wants, cap_w)

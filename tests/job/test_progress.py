@@ -1,10 +1,11 @@
 """How much is done and left, in reference-speed seconds."""
 
 import socket
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 from states import rank
 
 from carbontui.job.supervisor.core.progress import (
@@ -15,7 +16,6 @@ from carbontui.job.supervisor.core.progress import (
     saw_process,
     saw_start,
     saw_step,
-    to_kept,
 )
 from carbontui.job.supervisor.shell.sensors import alive
 
@@ -71,7 +71,7 @@ def test_steps_count_on_after_an_unload_and_never_twice():
 def test_a_successor_knows_what_was_known():
     progress = Progress(steps_total=1000)
     progress = run(progress, 10, 5)
-    other = restored(Progress(), to_kept(progress))
+    other = restored(Progress(), to_builtins(progress))
     assert (other.left_s, other.done_s, other.ref_rate) == (progress.left_s, progress.done_s, progress.ref_rate)
     # steps made while nobody watched are done, and teach nothing
     later = ran(saw_step(other, 500, 0, None), 1.0, 1.0, 1.0, reference=True)
@@ -181,7 +181,7 @@ def test_a_script_may_correct_its_total():
 )
 def test_work_that_no_job_has_is_not_taken_over(field, value):
     with pytest.raises(msgspec.ValidationError):
-        restored(Progress(), to_kept(run(Progress(), 10, 5)) | {field: value})
+        restored(Progress(), to_builtins(run(Progress(), 10, 5)) | {field: value})
 
 
 def test_the_steps_of_another_jobs_checkpoint_are_no_work_of_this_one():

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, outlook, plan_of, rank
 
 from carbontui import protocol
@@ -228,7 +229,7 @@ def test_a_pause_is_not_answered_before_it_holds(observed):
 
 def test_a_pause_that_holds_names_the_step_or_the_signal():
     paused = job_state(decision=decision("paused"))
-    paused = replace(paused, progress=replace(paused.progress, step=1204))
+    paused = replace(paused, progress=structs.replace(paused.progress, step=1204))
     assert commands.pause_held(paused, PAUSE_CMD, SEEN).text == "paused at step 1204"
     frozen = replace(paused, asked=Asked("pause", 1, freeze=True))
     assert commands.pause_held(frozen, PAUSE_CMD, SEEN).text == "paused (SIGSTOP)"

@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs, to_builtins
 from states import inputs, job_state, rank
 
 from carbontui import protocol
 from carbontui.job.supervisor.core import commands, finish, progress, state, status
-from carbontui.job.supervisor.core.progress import restored, to_kept
+from carbontui.job.supervisor.core.progress import restored
 
 GUESS = (5000, "CosineAnnealingLR(T_max=)")
 PIDS = protocol.Pids(1, 2, 3, 4)
@@ -21,7 +22,7 @@ def heard(job, **fields):
 def unknown(**fields):
     """A job of which nobody told how much it is, at 10 steps a second."""
     made = job_state(work_s=None, **fields)
-    return replace(made, progress=replace(made.progress, given_rate=10.0))
+    return replace(made, progress=structs.replace(made.progress, given_rate=10.0))
 
 
 def do(job, accept=True):
@@ -50,7 +51,7 @@ def test_once_a_person_agrees_it_is_planned_with_and_still_called_a_guess():
     shown = told(job)
     assert shown.steps_total == 5000 and shown.guess.agreed
     assert shown.provenance["steps_total"].how == "estimated" and GUESS[1] in shown.provenance["steps_total"].source
-    kept = restored(unknown().progress, to_kept(job.progress))
+    kept = restored(unknown().progress, to_builtins(job.progress))
     assert kept.guessed and kept.steps_total == 5000
     assert heard(job, guess=(6000, GUESS[1])).progress.steps_total == 6000  # corrected by its own source
     assert heard(job, guess=(9, "args.max_iters")).progress.steps_total == 5000  # another source: not agreed to

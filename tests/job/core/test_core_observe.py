@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, RUNNING, board, inputs, job_state, limits, plan_of, rank
 
 from carbontui import protocol
@@ -70,7 +71,7 @@ def test_sigstop_waits_until_a_program_had_the_time_to_show_a_step():
     known = job_state(plan=plan_of(PAUSE, FULL), budget="4x", sigstop=True)
     assert not decided(known, inputs(child=Child("running", age_s=9.0)))[0].freeze
     assert decided(known, inputs(child=RUNNING))[0].freeze
-    stepped = replace(known, progress=replace(known.progress, step=3))
+    stepped = replace(known, progress=structs.replace(known.progress, step=3))
     assert not decided(stepped, inputs(child=RUNNING))[0].freeze, "a loop that reconnects answers at its steps"
     assert not decided(known, inputs(child=RUNNING, guarded=False))[0].freeze
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, inputs, job_state, plan_of
 
 from carbontui import protocol
@@ -165,7 +166,7 @@ def test_nothing_is_planned_without_work_left_or_an_outlook():
     assert plan_request.plan_request(job_state(work_s=None), inputs()) is None
     assert plan_request.plan_request(job_state(outlook=None), inputs()) is None
     done = job_state()
-    done = replace(done, progress=replace(done.progress, plain_done_s=7200.0))
+    done = replace(done, progress=structs.replace(done.progress, plain_done_s=7200.0))
     assert plan_request.plan_request(done, inputs()) is None
 
 

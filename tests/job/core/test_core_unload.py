@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
+from msgspec import structs
 from states import FULL, NOW_S, inputs, job_state, plan_of, rank
 
 from carbontui.job.child import Child
@@ -62,7 +64,7 @@ def returning():
     [
         (running(), at(0, ranks=()), "no training step"),
         (running(), at(0, ranks=(rank(),)), "no checkpoint function"),
-        (replace(running(), progress=replace(progress(500), plain_done_s=700.0)), at(0), "at most 10 min"),
+        (replace(running(), progress=structs.replace(progress(500), plain_done_s=700.0)), at(0), "at most 10 min"),
         (job_state(decision=Decision("paused", Reason("override", "at noon"), "pause")), at(0), "paused (at noon)"),
         (running(), at(0, guarded=False), "nobody would start it again"),
     ],
@@ -167,7 +169,7 @@ def test_an_unload_by_the_plan_whose_resume_fails_goes_on_from_an_earlier_checkp
 
 def test_what_is_kept_is_what_is_restored():
     state = away()
-    assert unloading.restored(unloading.to_kept(state.unloading)) == state.unloading
+    assert unloading.restored(msgspec.to_builtins(state.unloading)) == state.unloading
 
 
 # --- a try ---------------------------------------------------------------------------------------------------------
@@ -189,7 +191,7 @@ def test_a_try_runs_flat_out_and_is_ended_after_enough_steps_or_time():
 
 
 def test_one_that_can_be_unloaded_is_unloaded_and_kept_for_the_plan():
-    timed = replace(progress(20), ref_steps=20.0, ref_time_s=10.0, ref_wall_s=10.0)
+    timed = structs.replace(progress(20), ref_steps=20.0, ref_time_s=10.0, ref_wall_s=10.0)
     state = job_state(decision=RUNNING, progress=timed, tried=Tried(under_way=True), plan=plan_of(FULL))
     saves = rank(can_unload=True, step=20)
     state, asked = told(state, at(0, child=TRYING, ranks=(saves,)))
@@ -205,7 +207,7 @@ def test_one_that_can_be_unloaded_is_unloaded_and_kept_for_the_plan():
 
 
 def test_one_that_begins_again_counts_from_zero_and_keeps_what_it_learned():
-    done = replace(progress(22), ref_steps=20.0, ref_time_s=10.0, ref_wall_s=10.0, steps_total=1000)
+    done = structs.replace(progress(22), ref_steps=20.0, ref_time_s=10.0, ref_wall_s=10.0, steps_total=1000)
     state = job_state(decision=RUNNING, progress=done, tried=Tried(under_way=True))
     state, asked = told(state, at(0, child=Child("waiting"), ranks=(), starts=1))
     assert state.progress.step == 0 and state.progress.ref_rate == 2.0 and state.progress.steps_total == 1000

@@ -7,11 +7,12 @@ reference rate has been measured; while it is unknown nothing is paused or delay
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from carbontui import units
 from carbontui.account.estimate import Blocks
@@ -53,9 +54,13 @@ class Pace:
         return Pace(self.steps * keep + steps, self.time_s * keep + time_s, self.wall_s * keep + wall_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What is known of the work at one moment; everything but the spans being timed survives a respawn."""
+NO_PACE, NO_BLOCKS = Pace(), Blocks()
+
+
+class Progress(Struct, frozen=True):
+    """What is known of the work at one moment; everything but the spans being timed survives a respawn.
+
+    A struct, whose `replace` costs a tenth of a dataclass's: a tick replaces it seven times."""
 
     work_s: Seconds | None = None
     steps_total: Steps | None = None
@@ -90,11 +95,11 @@ class Progress:
     span_wall_s: Seconds = 0.0
     span_capped: bool = False
     """The span is one under a cap."""
-    capped: Pace = field(default_factory=Pace)
+    capped: Pace = NO_PACE
     """Steps under caps since one was timed flat out."""
     given_rate: Annotated[float, Meta(gt=0)] | None = None
     """Reference steps per job second, when the caller measured it beforehand (demo)."""
-    blocks: Blocks = field(default_factory=Blocks)
+    blocks: Blocks = NO_BLOCKS
     """How long steps took flat out, for the interval of the estimate."""
     core_wait: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Share of the time flat out for which the training was ready and waited for a core; forgets as the rate does."""
@@ -204,7 +209,7 @@ def saw_process(known: Progress, process: str, alive: Set[str], *, fresh: bool) 
     others = tuple(other for other in known.processes if other in alive)
     known = _over(known, tuple(other for other in known.processes if other not in alive))
     if not others and fresh:
-        known = replace(known, before=known.step, base=known.step, blocks=Blocks())
+        known = replace(known, before=known.step, base=known.step, blocks=NO_BLOCKS)
         if known.told_total is not None:
             known = replace(known, steps_total=None, told_total=None)
         known = replace(known, guess=None)
@@ -294,7 +299,7 @@ def _learn(known: Progress, steps: int, time_s: float, wall_s: float) -> Progres
         ref_steps=pace.steps,
         ref_time_s=pace.time_s,
         ref_wall_s=pace.wall_s,
-        capped=Pace(),
+        capped=NO_PACE,
     )
 
 
@@ -312,15 +317,9 @@ def _bridge(known: Progress, worth_s: float, dt_wall_s: float) -> Progress:
     return replace(known, quiet_wall_s=quiet, ahead_s=known.ahead_s + (worth_s if earned else 0.0))
 
 
-def to_kept(known: Progress) -> dict[str, Any]:
-    """For the journal's `state` table."""
-    kept: dict[str, Any] = msgspec.to_builtins(known)
-    return kept
-
-
 def restored(known: Progress, kept: Any) -> Progress:
     """`known` with what a predecessor kept; nobody timed what was run since.
 
     Raises msgspec.ValidationError where a field is not what it should be.
     """
-    return rested(msgspec.convert({**to_kept(known), **(kept or {})}, Progress))
+    return rested(msgspec.convert({**msgspec.to_builtins(known), **(kept or {})}, Progress))

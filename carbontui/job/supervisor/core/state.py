@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from carbontui import protocol
 from carbontui.grid.types import Outlook
 from carbontui.job.allowance import AllowanceKind
@@ -184,7 +186,7 @@ def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
     if seen.starts > state.progress.starts and rank.start_known:
         # it says where it begins: earlier than it had come where it goes on from an older checkpoint, or from none
         began = work.before + rank.start_step
-        work = replace(work, step=min(work.step, began), base=began)
+        work = structs.replace(work, step=min(work.step, began), base=began)
     work = progress.saw_step(work, rank.step, rank.start_step, rank.total)
     if rank.saved_b is not None and state.unloading.saved_b != rank.saved_b:
         state = replace(state, unloading=replace(state.unloading, saved_b=rank.saved_b))
