@@ -80,7 +80,7 @@ def test_every_stretch_counts_in_the_slots_it_lies_in_before_and_beyond_the_fore
         for a, b in itertools.pairwise(cuts):
             index = min(len(mean) - 1, max(0, int((a + b) / 2 // 900)))
             grams += part.watts * (b - a) / 3.6e6 * mean[index]
-    assert ending(0.0, rest, slots(mean)).gco2_g.value == pytest.approx(grams)
+    assert expect(0.0, rest, slots(mean)).gco2_g.value == pytest.approx(grams)
 
 
 @pytest.mark.parametrize("rest", [[Stretch(0, 40 * 900.0, 700.0)], [Stretch(0, 4 * 900.0, 700.0)]])
