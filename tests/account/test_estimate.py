@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special
+from later import Later
 from states import NOW_S, board, inputs, job_state
 
 from carbontui import proc, protocol
@@ -23,6 +23,8 @@ from carbontui.job.supervisor.core import progress, status
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.tui import account_words
 from carbontui.verbs.look import report
+
+special = Later("scipy.special")
 
 
 def noisy(dice, count, deviation=0.1, rho=0.0):

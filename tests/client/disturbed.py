@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 from fake_supervisor import FakeSupervisor
 from leaks import Leaks
+from undisturbed import output
 
 TRAIN = """
 import hashlib, os, sys, threading, time, torch
@@ -47,9 +46,6 @@ def disturb(supervisor, launch, finish, folder: Path, *, steps: int, unloads: in
     """Train `steps` with that many unloads; pauses and kills of the supervisor are per life of the process. Returns
     the last output after comparing weights with those of an undisturbed run."""
     marker, target = folder / "marker.json", str(folder / "run.pt")
-    alone = subprocess.Popen(
-        [sys.executable, "-c", TRAIN, str(steps), str(folder / "alone.pt")], stdout=subprocess.PIPE, text=True
-    )
     told: dict[str, object] = {"step": 0}
     current: FakeSupervisor = supervisor
     for life in range(unloads + 1):
@@ -94,7 +90,6 @@ def disturb(supervisor, launch, finish, folder: Path, *, steps: int, unloads: in
         current.kill()
     assert f"starts at {told['step']} {1 if unloads else None}" in out
     assert not marker.exists()
-    undisturbed, _ = alone.communicate(timeout=100)
-    assert alone.returncode == 0 and weights(out) == weights(undisturbed)
+    assert weights(out) == weights(output(TRAIN, steps, folder / "alone.pt"))
     assert "threads 2 " in out
     return out

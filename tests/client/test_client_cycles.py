@@ -1,6 +1,6 @@
-"""Unloaded and resumed again and again by the real keeper and supervisor: not a step more, less, or different.
+"""Paused, unloaded and resumed by the real keeper and supervisor: not a step more, less, or different.
 
-CARBONTUI_CYCLES=20 pytest tests/client/test_client_cycles.py makes cycles.md; without it, two cycles of each.
+CARBONTUI_CYCLES=20 pytest tests/client/test_client_cycles.py makes cycles.md; without it, one cycle of each.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ from pathlib import Path
 
 import pytest
 from house import Job, until
+from later import IN_PROCESS, Later, needs
+from replayed import events
+from undisturbed import output
 
-torch = pytest.importorskip("torch")
-CYCLES = int(os.environ.get("CARBONTUI_CYCLES", "2"))
+torch = Later("torch")
+pytestmark = [needs("torch"), IN_PROCESS]
+CYCLES = int(os.environ.get("CARBONTUI_CYCLES", "1"))
+PAUSES = 2
 RESULTS = Path(__file__).with_name("cycles.md")
 SCRIPT = """\
 import hashlib, os, sys, time, torch
@@ -68,13 +73,16 @@ def test_steps_and_weights_are_those_of_the_plain_run(house, ranks):
     script.write_text(SCRIPT)
     end = house.root / "end"
 
-    def command(checkpoint: str, most: int) -> list[str]:
-        argv = [str(script), str(end), str(house.root / checkpoint), str(most)]
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-        return [sys.executable, *(launcher if ranks > 1 else []), *argv]
-
-    done = house.cli("run", "--detach", "--name", f"cycles{ranks}", "--", *command("cycled.pt", 0), check=True)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    command = [sys.executable, *(torchrun if ranks > 1 else []), script, end, house.root / "cycled.pt", 0]
+    done = house.cli("run", "--detach", "--name", f"cycles{ranks}", "--", *command, check=True)
     job = Job(house, done.stdout.strip(), house.root / "marks")
+    until(lambda: (s := job.served()) and s.clients == ranks and s.step > 0, 120, "steps")
+    for _ in range(PAUSES):
+        house.cli("pause", job.id, check=True)
+        assert job.until_state("paused", timeout=60)["clients"] == ranks
+        house.cli("resume", job.id, check=True)
+        job.until_state("running", timeout=60)
     verdicts = []
     for _ in range(CYCLES):
         at = job.served().step if job.served() else 0
@@ -85,14 +93,26 @@ def test_steps_and_weights_are_those_of_the_plain_run(house, ranks):
     end.touch()
     assert job.until_exit(120)["code"] == 0
     steps, made, weights = SAID.search((job.dir / "run.log").read_text()).groups()
-    plain = subprocess.run(
-        command("plain.pt", int(steps)), env=house.env, cwd=house.root, capture_output=True, text=True, timeout=300
-    )
-    assert SAID.search(plain.stdout).groups() == (steps, made, weights), plain.stderr
+    assert SAID.search(plain(script, ranks, end, house.root / "plain.pt", steps)).groups() == (steps, made, weights)
     assert made == f"[{steps}]"
+    until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), 60, "the books closed")
+    paused = {change["want_gen"] for change in events(job, "state") if change["state"] == "paused"}
+    acks = {(ack["want_gen"], ack["rank"]): ack["step"] for ack in events(job, "ack")}
+    assert len(paused) == PAUSES
+    assert all(acks[gen, rank] == acks[gen, 0] for gen in paused for rank in range(ranks)), "at one step, every rank"
     assert all(verdict["step"] == verdict["resumed_step"] and verdict["resumed_step_told"] for verdict in verdicts)
     if CYCLES >= 20:
         note(ranks, int(steps), verdicts)
+
+
+def plain(script: Path, ranks: int, *args: object) -> str:
+    if ranks == 1:
+        return output(script.read_text(), *args)
+    launcher = Path(__file__).with_name("forked_ranks.py")
+    argv = [sys.executable, launcher, f"{ranks}", script, *map(str, args)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def note(ranks: int, steps: int, verdicts: list[dict]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,10 +13,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-from ddp_job import DDP
 from fake_supervisor import FakeSupervisor
 from house import Job, until
+from later import needs
 from replayed import COUNTING, days, events, lives, start
 
 from carbontui import units
@@ -159,33 +157,6 @@ def test_the_keeper_alone_brings_an_unloaded_job_back_at_once_when_nobody_said(h
     left_alone(house, lambda: None)
 
 
-def test_torchrun_under_run_stops_every_rank_at_one_step(house):
-    pytest.importorskip("torch")
-    script = script_of(house, DDP, "ddp.py")
-    argv = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
-    house.env["OMP_NUM_THREADS"] = "1"
-    started = house.cli("run", "--detach", "--", *argv, "1000000", "0.004", check=True)
-    job = Job(house, started.stdout.strip(), house.root / "marks")
-    until(lambda: job.status().get("clients") == 2, 90, "both ranks")
-    rounds = 2
-    for _ in range(rounds):
-        house.cli("pause", job.id, check=True)
-        status = job.until_state("paused")
-        assert status["clients"] == 2 and status["step"] > 0
-        house.cli("resume", job.id, check=True)
-        job.until_state("running")
-    (house.root / "enough").touch()
-    assert job.until_exit(60)["code"] == 0
-    until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), 20, "the books closed")
-    out = (job.dir / "run.log").read_text()
-    assert len(set(re.findall(r"done (\d+)", out))) == 1 and out.count("done ") == 2
-    paused = {c["want_gen"] for c in events(job, "state") if c["state"] == "paused"}
-    acks = {(a["want_gen"], a["rank"]): a["step"] for a in events(job, "ack")}
-    assert len(paused) == rounds
-    for gen in paused:
-        assert acks[gen, 0] == acks[gen, 1]
-
-
 MODULE = """
 import os, subprocess, sys, time, torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -211,9 +182,9 @@ if __name__ == "__main__":
 """
 
 
+@needs("torch")
 def test_a_module_with_workers_and_an_evaluation_is_one_client(house):
     """`-m pkg`, unchanged: its DataLoader's workers and its evaluation load the hook too and say nothing."""
-    pytest.importorskip("torch")
     (house.root / "pkg").mkdir()
     (house.root / "pkg" / "__init__.py").touch()
     script_of(house, MODULE, "pkg/__main__.py")

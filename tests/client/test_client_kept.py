@@ -6,12 +6,14 @@ import json
 import os
 
 import pytest
+from later import IN_PROCESS, Later, needs
 
 from carbontui.client import api
 from carbontui.client.kept import Kept
 from carbontui.job.keeper import resume
 
-torch = pytest.importorskip("torch")
+torch = Later("torch")
+pytestmark = [needs("torch"), IN_PROCESS]
 
 
 @pytest.fixture

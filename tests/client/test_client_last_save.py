@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import sys
 
 import pytest
-from ddp_job import DDP
 
 LOOP = """
 import carbontui, os, signal, sys, time
@@ -109,18 +106,3 @@ def fork():
 """
     out = finish(launch(script(before=helper, loop=fork)))
     assert "child True" in out and f"status {int(signal.SIGTERM)}" in out and "saved" not in out
-
-
-def test_all_ranks_save_at_one_step(supervisor, launch, tmp_path):
-    pytest.importorskip("torch")
-    target = tmp_path / "ddp.py"
-    target.write_text(DDP)
-    argv = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(target)]
-    process = launch(argv, "1000000", "0.004", str(tmp_path / "state"))
-    supervisor.wait(lambda: len(supervisor.live()) == 2, 90, "both ranks")
-    supervisor.wait(lambda: all((o := supervisor.last(r)) and o.step > 5 for r in (0, 1)), 60, "steps")
-    os.killpg(process.pid, signal.SIGTERM)  # torchrun; it passes TERM on to its ranks, whose sessions are their own
-    print(process.communicate(timeout=60)[0])
-    states = {json.loads((tmp_path / f"state.{r}").read_text())["done"] for r in (0, 1)}
-    told = json.loads((tmp_path / "marker.json").read_text())
-    assert states == {told["step"]}

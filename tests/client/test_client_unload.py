@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from disturbed import disturb
 from kill_checkpoint import kills
+from later import IN_PROCESS, needs
 
-pytest.importorskip("torch")
+pytestmark = [needs("torch"), IN_PROCESS]
 
 
 def test_disturbed_weights_are_bit_identical(supervisor, launch, finish, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -80,34 +81,32 @@ for _ in range(30):
 @pytest.fixture
 def environment(tmp_path) -> Path:
     """A virtual environment with a torch and no carbontui; its python."""
-    pytest.importorskip("torch")
     target = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(target)], check=True)
     python = target / "bin" / "python"
     where = pth.place(str(python))
-    import torch
-
-    (where.site / "torch.pth").write_text(f"{Path(torch.__file__).parents[1]}\n")
+    (where.site / "torch.pth").write_text(f"{Path(importlib.util.find_spec('torch').origin).parents[1]}\n")
     return python
 
 
-@pytest.mark.parametrize("how", [["-I"], []], ids=["isolated", "PYTHONPATH reset"])
+WAYS = {"isolated": ([], ["-I"]), "PYTHONPATH reset": (["env", "PYTHONPATH="], [])}
+
+
 def test_a_training_that_pythonpath_does_not_reach_is_seen_once_the_hook_is_installed(
-    environment, how, supervisor, launch, finish, tmp_path
+    environment, supervisor, launch, finish, tmp_path
 ):
-    script = tmp_path / "train.py"
+    script, bare = tmp_path / "train.py", tmp_path / "bare.py"
     script.write_text(TRAIN)
-    reset = [] if how else ["env", "PYTHONPATH="]
-    command = [*reset, str(environment), *how, str(script)]
-    finish(launch(command))
-    assert supervisor.ranks == []
+    bare.write_text("import sys; print({type(one).__name__ for one in sys.meta_path})\n")
+    for before, options in WAYS.values():
+        assert finish(launch([*before, str(environment), *options, str(bare)])) == "{'type'}\n"
     where = pth.place(str(environment))
     pth.install(where)
     assert where.installed
-    finish(launch(command))
-    assert supervisor.last().step == 30 and len(supervisor.ranks) == 1
-    finish(launch([str(environment), str(script)]))  # both ways at once: a step counts once
-    assert supervisor.last().step == 30 and len(supervisor.ranks) == 2
+    for before, options in [*WAYS.values(), ([], [])]:  # at last both ways at once: a step counts once
+        finish(launch([*before, str(environment), *options, str(script)]))
+        assert supervisor.last().step == 30
+    assert len(supervisor.ranks) == 3
     assert pth.remove(where) and not where.installed and not where.package.exists()
 
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import LinearConstraint, milp
+from later import Later
 
 from carbontui.fleet.placing import planned
 from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 from carbontui.fleet.shadow_prices import bound_g, priced
 
+optimize = Later("scipy.optimize")
 SPEED = np.array([1.0, 0.9, 0.6])
 WATTS = np.array([650.0, 448.0, 270.0])
 
@@ -53,9 +54,9 @@ def optimum(p: FleetProblem) -> float:
             jobs.append(job)
     once = (np.array(jobs)[None, :] == np.arange(len(p.jobs))[:, None]).astype(float)
     room = np.concatenate([p.site.power_w, p.site.gpus])
-    found = milp(
+    found = optimize.milp(
         np.array(costs),
-        constraints=[LinearConstraint(once, 1, 1), LinearConstraint(np.array(rows).T, -np.inf, room)],
+        constraints=[optimize.LinearConstraint(once, 1, 1), optimize.LinearConstraint(np.array(rows).T, -np.inf, room)],
         integrality=np.ones(len(costs)),
     )
     return float(found.fun) if found.success else np.inf

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from house import until
+from later import needs
 from states import RUNNING, inputs, job_state, plan_of, rank
 
 from carbontui import proc, protocol
@@ -24,9 +25,7 @@ from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 
 STAY = "\nprint('ready', flush=True)\nimport time; time.sleep(600)\n"
 LAYER = "import torch\nlayer = torch.nn.Linear(2, 2)\ndef grad(): layer(torch.ones(1, 2)).sum().backward()\n"
-OWN_SGD = (
-    LAYER
-    + """
+OWN_SGD = """
 for _ in range(5):
     grad()
     with torch.no_grad():
@@ -34,17 +33,15 @@ for _ in range(5):
             p -= 0.1 * p.grad
             p.grad = None
 """
-)
-ADAM = LAYER + "optimizer = torch.optim.Adam(layer.parameters())\n"
-ACCUMULATION = ADAM + "for _ in range(50): grad()\n"
-RECORDED = (
-    ADAM
-    + """
+ACCUMULATION = """
+optimizer = torch.optim.Adam(layer.parameters())
+for _ in range(50): grad()
+"""
+RECORDED = """
 from carbontui.client import device
 device.capturing = lambda: True
 grad(); optimizer.step()
 """
-)
 MAPPED = """
 import mmap, pathlib
 library = pathlib.Path("site/jaxlib/libjax.so")
@@ -59,40 +56,57 @@ CASES = {
     "isolated": ([*PYTHON, "-I"], ""),
     "no-site": ([*PYTHON, "-S"], ""),
     "no-environment": (["env", "-i", "PATH=/bin", *PYTHON], ""),
-    "own-update": (PYTHON, OWN_SGD),
     "framework": (PYTHON, MAPPED),
-    "cuda-graph": (PYTHON, RECORDED),
     "no-loop": (PYTHON, ""),
-    "preparing": (PYTHON, ACCUMULATION),
 }
 
 
-@pytest.mark.timeout(300)
-def test_the_cause_is_read_from_real_processes(tmp_path):
-    pytest.importorskip("torch")
+@pytest.fixture
+def start(tmp_path):
+    """Starts a command as a job does, with a script; the process and what is judged of it."""
     hook = inject.build(tmp_path / "hook")
-    marker = tmp_path / "resume.json"
-    env = inject.environment(os.environ, hook_dir=hook, socket=tmp_path / "none", job="t", marker=marker)
-    started = {}
-    try:
-        for code, (command, script) in CASES.items():
-            path = tmp_path / f"{code}.py"
-            path.write_text(script + STAY)
-            started[code] = subprocess.Popen([*command, str(path)], env=env, cwd=tmp_path, stdout=subprocess.PIPE)
-        for code, process in started.items():
-            assert process.stdout.readline() == b"ready\n", code
-        evidence = Path(f"{marker}.evidence")
-        found = {
-            code: unseen.judge(
-                unseen_watch.processes([process.pid, *proc.descendants(process.pid)], evidence), str(hook)
-            )
-            for code, process in started.items()
-        }
-    finally:
-        for process in started.values():
-            process.kill()
-            process.communicate()
-    assert {code: cause.code for code, cause in found.items()} == {code: code for code in CASES}
+    started = []
+
+    def begin(name, command, script):
+        marker = tmp_path / f"{name}.json"
+        env = inject.environment(os.environ, hook_dir=hook, socket=tmp_path / "none", job="t", marker=marker)
+        path = tmp_path / f"{name}.py"
+        path.write_text(script)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = subprocess.Popen([*command, str(path)], env=env, cwd=tmp_path, text=True, **pipes)
+        started.append(process)
+
+        def judged():
+            found = unseen_watch.processes([process.pid, *proc.descendants(process.pid)], Path(f"{marker}.evidence"))
+            return unseen.judge(found, str(hook)).code
+
+        return process, judged
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_the_cause_is_read_from_real_processes(start):
+    started = {code: start(code, command, script + STAY) for code, (command, script) in CASES.items()}
+    for code, (process, judged) in started.items():
+        assert process.stdout.readline() == "ready\n", code
+        assert judged() == code
+
+
+@needs("torch")
+@pytest.mark.parametrize(
+    "stages", [{"own-update": OWN_SGD}, {"preparing": ACCUMULATION, "cuda-graph": RECORDED}], ids=" ".join
+)
+def test_the_cause_is_read_from_what_is_done_with_torch(stages, start):
+    asked = "print('ready', flush=True); input()\n"
+    process, judged = start("stages", PYTHON, LAYER + "".join(stage + asked for stage in stages.values()))
+    for code in stages:
+        assert process.stdout.readline() == "ready\n"
+        assert judged() == code
+        process.stdin.write("\n")
+        process.stdin.flush()
 
 
 def test_nothing_is_said_of_a_command_that_is_young_waits_or_steps(tmp_path):

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from later import Later
 
 from carbontui.plan import Problem, ProblemLevel, evaluate, solve
 from carbontui.site import shadow_prices
 from carbontui.site.sharing import Ahead, LevelAhead, SharedWatts
 
+optimize = Later("scipy.optimize")
 LEVELS = ((0.0, 0.0, 0.0), (200.0, 200.0, 0.5), (400.0, 390.0, 0.85), (700.0, 680.0, 1.0))
 """Claimed, drawn, speed."""
 HOUR = 3600.0
@@ -40,7 +41,7 @@ def by_linprog(jobs, ci, cap_w):
         row = np.zeros((len(jobs), slots, count))
         row[number, : round(job.deadline_s / HOUR)] = [-s for _, _, s in LEVELS]
         work.append(row.ravel())
-    found = linprog(
+    found = optimize.linprog(
         cost, A_ub=np.array(limits + work), b_ub=[cap_w] * slots + [-job.work_s / HOUR for job in jobs],
         A_eq=np.array(fits), b_eq=np.ones(len(fits)), method="highs",
     )  # fmt: skip

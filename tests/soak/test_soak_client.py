@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("torch")
-
 from ddp_job import agree
 from disturbed import disturb
 from kill_checkpoint import kills
+from later import needs
+
+pytestmark = needs("torch")
 
 
 @pytest.mark.soak

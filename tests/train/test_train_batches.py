@@ -3,18 +3,22 @@
 import copy
 import random
 
+import numpy
 import pytest
+from later import IN_PROCESS, Later, needs
 
-torch = pytest.importorskip("torch")
-numpy = pytest.importorskip("numpy")
+import carbontui
+from carbontui import train
 
-import carbontui  # noqa: E402
-from carbontui import train  # noqa: E402
+torch = Later("torch")
+pytestmark = [needs("torch"), IN_PROCESS]
 
 
-def model_of(seed=0, dtype=torch.float64):
+def model_of(seed=0, dtype="float64"):
     torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(12, 24), torch.nn.Tanh(), torch.nn.Linear(24, 3)).to(dtype)
+    return torch.nn.Sequential(torch.nn.Linear(12, 24), torch.nn.Tanh(), torch.nn.Linear(24, 3)).to(
+        getattr(torch, dtype)
+    )
 
 
 def weights(model):
@@ -56,7 +60,7 @@ def test_precision_is_plain_where_there_is_no_board_and_its_state_survives_a_che
     precision = train.Precision("cpu")
     assert precision.name == "float32" and precision.state_dict() == {}
     precision.load_state_dict({})
-    model = model_of(dtype=torch.float32)
+    model = model_of(dtype="float32")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     before = weights(model)
     batch = (torch.ones(4, 12), torch.zeros(4, dtype=torch.long))
@@ -75,7 +79,7 @@ def test_a_loader_goes_on_at_any_step_in_the_same_order():
     assert moved == [b[0].tolist() for b in every]
 
 
-class Noisy(torch.utils.data.Dataset):
+class Noisy:
     """Draws from every generator, as augmentation does."""
 
     def __len__(self):
