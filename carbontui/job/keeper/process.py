@@ -341,9 +341,9 @@ class Keeper:
         return self.books_closed or self.supervisor.over or time.monotonic() - self.ended_at > LAST_WORD_S
 
     def wait_s(self) -> float:
-        """Seconds until something is due; at most one second."""
+        """Seconds until something is due; at most one and a half: the beat of a supervisor that lives comes first."""
         now = time.monotonic()
-        due = [now + 1.0]
+        due = [now + 1.5]
         if self.stopping.under_way:
             due.append(self.stopping.next)
         due += [at for at in (self.supervisor.due, self.freezer.due(), self.relay.due()) if at is not None]
