@@ -8,12 +8,21 @@ import time
 from collections.abc import Iterator
 
 
-def _stat(pid: int) -> list[bytes]:
+def read(path: str) -> bytes:
+    """The first 4 KB of a file of /proc, where a line is all there is: at half the cost of `open`, which counts where
+    every process is looked at. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 4096)
+    finally:
+        os.close(file)
+
+
+def _stat(pid: int | str) -> list[bytes]:
     """Fields of /proc/<pid>/stat after the name: state, parent, process group, session, ...; empty: no such process."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123 - pathlib is not loaded in the keeper
-            # the name in parentheses may hold spaces, parentheses and bytes of any encoding
-            return stat.read().rpartition(b")")[2].split()
+        # the name in parentheses may hold spaces, parentheses and bytes of any encoding
+        return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return []
 
@@ -172,13 +181,8 @@ def signal_group(pgid: int, number: int) -> bool:
 def _stats() -> Iterator[tuple[int, list[bytes]]]:
     """(pid, fields of /proc/pid/stat after the name: state, parent, process group, ...) of every process."""
     for entry in os.listdir("/proc"):  # noqa: PTH208
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", "rb") as stat:  # noqa: PTH123
-                yield int(entry), stat.read().rpartition(b")")[2].split()
-        except OSError:
-            continue
+        if entry.isdigit() and (fields := _stat(entry)):
+            yield int(entry), fields
 
 
 def group_alive(pgid: int) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from carbontui import proc
 from carbontui.power.shares import CpuSeconds, cpu_share
 
 LIST_S = 10.0
@@ -129,8 +130,7 @@ def processes(root: Path) -> Iterator[RunningProcess]:
         if not entry.isdigit():
             continue
         try:
-            with open(f"{root}/{entry}/stat", "rb") as stat:  # noqa: PTH123
-                head, _, tail = stat.read().rpartition(b")")
+            head, _, tail = proc.read(f"{root}/{entry}/stat").rpartition(b")")
         except OSError:
             continue
         fields = tail.split()
