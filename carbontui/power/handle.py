@@ -301,7 +301,7 @@ class AgentHandle:
     async def _beat(self) -> None:
         """Repeat the wish, and look whether the agent still speaks."""
         while True:
-            await asyncio.sleep(BEAT_S / 2)
+            await asyncio.sleep(BEAT_S)
             self._send(self._wish)
             now = time.monotonic()
             limit = FIRST_REPORT_S if self._heard_s is None else HUNG_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +11,10 @@ from pathlib import Path
 from carbontui import isolation
 from carbontui.job import spec
 from carbontui.job.supervisor.loop import Supervisor
+
+CYCLES = 10_000
+"""Objects made before cycles among them are looked for. What a tick makes is freed by itself; the few cycles (a
+traceback, a task) may wait for some minutes, where Python's own 700 look three times in four ticks."""
 
 
 async def supervise(options: spec.Options, fd: int | None) -> None:
@@ -32,6 +37,7 @@ def main() -> None:
         options = spec.load(directory)
     except (OSError, ValueError) as error:
         sys.exit(f"supervisor: {directory / 'spec.json'} cannot be read, training goes on unsteered: {error}")
+    gc.set_threshold(CYCLES)
     asyncio.run(supervise(options, fd))
 
 
