@@ -69,7 +69,8 @@ class Feed:
         if self._recorded is not None:
             return "; ".join(filter(None, (self._recorded_note(self._recorded), self._settings.remark)))
         if self._live is not None and (said := "; ".join(filter(None, (self._live.note, self._settings.remark)))):
-            return said
+            bare = self._live.source is None and self._typical is not None and self._yours is None
+            return f"{said}; used meanwhile: {self._typical.source}" if bare and self._typical else said
         if self._yours is not None:
             return ""
         if self._typical is None and (self._live is None or self._live.history is None):

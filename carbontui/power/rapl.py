@@ -152,7 +152,8 @@ class Host:
                 )
         how: How = "measured" if "cpu" in totals else "estimated"
         if part.share is not None:
-            rules.append(f"the job's part: {part.share:.0%} by CPU time, {part.jobs} jobs here")
+            many = f"{part.jobs} {'job' if part.jobs == 1 else 'jobs'}"
+            rules.append(f"the job's part: {part.share:.0%} by CPU time, {many} here")
         own_w = {kind: w if w is None or (s := share[kind]) is None else w * s for kind, w in watts.items()}
         self._reading = HostReading(own_w["cpu"], own_w["dram"], how, "; ".join(rules), caps, part.jobs)
         return tuple(samples), self._reading

@@ -16,6 +16,14 @@ def story_of(story: RunStory) -> list[str]:
     return [text for text in (_what(story), _how(story), _account(story), _where_from(story)) if text]
 
 
+HELD = PARKED | {"unloaded", "throttled"}
+
+
+def held_back(story: RunStory) -> bool:
+    """Whether the work ever waited, stood still or was capped."""
+    return any(span.state in HELD and span.end_s > span.start_s for span in story.spans)
+
+
 def _what(story: RunStory) -> str:
     status = story.status
     where = figures.zone(story)
@@ -69,6 +77,12 @@ def _account(story: RunStory) -> str:
     if story.avoided_g is None:
         return f"{text} What run-now would have emitted is not known: watts flat out were not measured."
     run_now, less = story.avoided_g + story.gco2_g, story.avoided_g
+    if not held_back(story):
+        # it is what it would be compared with: a share more or less would read as the doing of a plan
+        return (
+            f"{text} Nothing held it back, so nothing was avoided: its steps alone would come to"
+            f" {units.fmt_grams(run_now)}; the rest is starting up, and watts beside their mean."
+        )
     if abs(less) < units.LEAST_G:
         return f"{text} Started at once and flat out it would have emitted as much."
     share = "" if story.kept_share is None else f" or {abs(story.kept_share):.0%}"
@@ -106,12 +120,14 @@ def _where_from(story: RunStory) -> str:
 
 def decisions(story: RunStory) -> list[str]:
     """One line each: when, what, and why."""
-    found = []
+    found: list[str] = []
     for made in story.decisions:
         if made.kind == "state" and made.state == "pausing":
             continue  # the pause itself follows
         who = "" if made.kind == "state" else "a person: "
-        found.append(f"{figures.clock(made.at_s, story):>12}  {who}{made.text}")
+        line = f"{figures.clock(made.at_s, story):>12}  {who}{made.text}"
+        if not found or found[-1] != line:  # a state that was entered anew for the same reason is told once
+            found.append(line)
     if len(found) <= SHOWN:
         return found
     half = SHOWN // 2

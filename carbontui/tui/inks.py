@@ -63,10 +63,11 @@ _LIGHT = {
     "banner-back": "#fbe7b5",
     "banner": "#6b4a00",
 }
-# the terminal's own palette. Bright black is the background of some (Solarized): never for what must be read
+FAINT = ("faint", "beyond", "beyond-soft", "band")
+"""Inks that the terminal's own palette has no colour for: there they are the default colour, dimmed."""
+# bright black is the background of some palettes (Solarized), so nothing is drawn in it
 _ANSI = {
-    **dict.fromkeys(("text", "strong", "title", "now", "dim", "past", "past-soft"), "ansi_default"),
-    **dict.fromkeys(("faint", "beyond", "beyond-soft", "band"), "ansi_bright_black"),
+    **dict.fromkeys(("text", "strong", "title", "now", "dim", "past", "past-soft", *FAINT), "ansi_default"),
     **dict.fromkeys(("running", "running-soft"), "ansi_green"),
     **dict.fromkeys(("capped", "capped-soft"), "ansi_cyan"),
     **dict.fromkeys(("paused", "paused-soft", "hatch"), "ansi_blue"),

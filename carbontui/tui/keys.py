@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from carbontui import protocol, units
+from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 
@@ -121,9 +122,15 @@ def asking(screen: Screen[Any]) -> bool:
 
 
 def farewell(target: Target, picture: Picture | None) -> str:
-    """The line printed when the screen is left; '' for a job that is over."""
-    if picture is None or picture.over:
+    """The line printed when the screen is left: where to go on looking."""
+    if picture is None:
         return ""
+    if picture.over:
+        status = picture.status
+        how = f"{status.name} is over ({status.state}, {words.exit_words(status.exit)})"
+        if status.state == "failed":
+            return f"{how}; what it wrote: carbontui log {target.job}"
+        return f"{how}; what it took: carbontui receipt {target.job}"
     if picture.status.reason.code == "stop":
         return f"{picture.status.name} is being stopped; look with: carbontui attach {target.job}"
     return f"{picture.status.name} goes on; back to it with: carbontui attach {target.job}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from carbontui import protocol, units
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
@@ -48,6 +50,8 @@ def why(one: protocol.PlanWindow, picture: Picture) -> str:
         return "cleaner hours come" if kind == "off" else "too short to be worth a start"
     if kind in ("cap", "duty"):
         return "fewer watts for each step, and there is time"
+    if all(at.level in table(plan) and table(plan)[at.level].kind == "full" for at in plan.windows):
+        return "no cleaner hours worth a wait"
     return "clean hours" if one.g_per_kwh <= mean * (1 + SAME_G_PER_KWH) else "the time is needed"
 
 
@@ -59,7 +63,8 @@ def course_rows(picture: Picture, width: int) -> list[CellRow]:
     """A row a stretch: when, level, intensity, grams, what it gains, why."""
     plan = picture.plan
     if plan is None:
-        return [[(f" no plan yet: {picture.status.reason.text}", "dim")]]
+        told = textwrap.wrap(f"no plan yet: {picture.status.reason.text}", max(8, width - 2))
+        return [[(f" {line}", "dim")] for line in told]
     wide, narrow = width >= 84, width < 58
     figures = f"{'CO₂':>8}" if narrow else f"{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}"
     cells, level = (20, 10) if narrow else (23, 11)

@@ -14,7 +14,7 @@ from typing import Literal
 import click
 
 from carbontui import __version__, config, paths
-from carbontui.verbs import talk
+from carbontui.verbs import streams, talk
 from carbontui.verbs.failure import Failure
 
 Verdict = Literal["ok", "note", "missing"]
@@ -213,7 +213,8 @@ def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: b
     else:
         mark = {"ok": "ok     ", "note": "note   ", "missing": "missing"}
         for finding in findings:
-            click.echo(f"{mark[finding.verdict]}  {finding.area:<10} {finding.text}")
+            lines = streams.folded(finding.text, indent=20)
+            click.echo(f"{mark[finding.verdict]}  {finding.area:<10} {lines}")
             if finding.mend and finding.verdict != "ok":
                 click.echo(f"{'':>21}fix: {finding.mend}")
     if any(finding.area in ("limits", "command") and finding.verdict == "missing" for finding in findings):

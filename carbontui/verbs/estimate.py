@@ -71,11 +71,11 @@ def estimate(
     if not yes:
         if not tty:
             raise Failure("estimate starts the command and stops it again; say --yes where nobody can be asked", 2)
-        click.confirm(
+        text = (
             f"This starts `{shlex.join(command)}`, lets it run for at most {LONGEST_S:.0f} s and stops it; what it "
-            "writes meanwhile stays. Start it?",
-            abort=True,
+            "writes meanwhile stays. Start it?"
         )
+        click.confirm(streams.folded(text), abort=True)
     status = _tried(_claimed(options))
     if as_json:
         click.echo(talk.as_json(status))
@@ -121,6 +121,8 @@ def _options(
         zone_why=zone_why,
         grid=str(Path(grid_file).absolute()) if grid_file else None,
         steps=steps,
+        # nothing is planned by it: a guess with its source beside it tells more than 90 s for nothing
+        guess=steps is None,
         gpu_price=settings.gpu_price,
         currency=settings.currency,
         price_per_kwh=settings.price_per_kwh,
@@ -203,6 +205,10 @@ def told(status: protocol.Status) -> list[str]:
     if found is None:
         return []
     rows = [(label, words) for label, words in account_words.estimate_rows(found)]
+    total = status.provenance.get("steps_total")
+    if status.steps_total:
+        whence = f", {total.source}; say --steps N where it is another" if total is not None else ""
+        rows.insert(0, ("work", f"{status.steps_total:,} steps{whence}"))
     source = status.provenance.get("estimate")
     if source is not None:
         rows.append(("rests on", source.source))

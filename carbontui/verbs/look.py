@@ -135,8 +135,11 @@ def ls(as_json: bool, every: bool) -> None:
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--json", "as_json", is_flag=True, help="The whole status as JSON.")
 def status(job: str | None, as_json: bool) -> None:
-    """Show one job, sampled now."""
-    found = talk.find(job)
+    """Show one job, sampled now.
+
+    Of none named the live one, else the last.
+    """
+    found = talk.live_or_last(job)
     current = talk.live_status(found)
     split = avoided_split(found, current)
     if as_json:
@@ -154,8 +157,11 @@ def status(job: str | None, as_json: bool) -> None:
 @click.option("-n", "--lines", type=click.IntRange(0), help="Only the last lines.")
 @click.option("--json", "as_json", is_flag=True, help="One object per line: {offset: its first byte, text}.")
 def log(job: str | None, follow: bool, lines: int | None, as_json: bool) -> None:
-    """Print the command's output (run.log)."""
-    found = talk.find(job)
+    """Print the command's output (run.log).
+
+    Of no job named that of the live one, else of the last.
+    """
+    found = talk.live_or_last(job)
     talk.warn_lost(found)
     file = _opened(found, follow)
     with file:

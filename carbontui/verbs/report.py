@@ -26,22 +26,9 @@ from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
 
 
-def _meant(wanted: str | None) -> store.Job:
-    """The job meant; of none named, the live one, else the last. Raises Failure."""
-    if wanted is not None:
-        return talk.find(wanted)
-    every = [job for job in store.jobs() if not job.foreign]
-    live = [job for job in every if job.live]
-    if not every:
-        raise Failure("no jobs yet", 3)
-    if len(live) > 1:
-        talk.find(None)  # says which ones there are
-    return live[0] if live else every[0]
-
-
 def _told(wanted: str | None) -> story.RunStory:
     """The story of the job meant. Raises Failure."""
-    found = _meant(wanted)
+    found = talk.live_or_last(wanted)
     talk.warn_lost(found)
     try:
         return story.build(found, status=talk.live_status(found), version=__version__)
@@ -103,7 +90,7 @@ def report(
     if show and html in (None, "-"):
         raise Failure("--open needs a page to show: --html FILE --open", 2)
     if revise:
-        _revise(_meant(job))
+        _revise(talk.live_or_last(job))
     told = _told(job)
     if against is not None:
         _against(told, _told(against), as_json=as_json)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from carbontui import config, units
-from carbontui.job import store
+from carbontui.job import spec, store
 from carbontui.tui.target import Target
 from carbontui.verbs.failure import Failure
 
@@ -155,7 +155,9 @@ class StationWatch:
 
         try:
             settings = config.load().settings
-            place = sure_zone(settings.zone)
+            configured = settings.zone or ""
+            wanted = configured or await asyncio.to_thread(_zone_of_last_job)
+            place = sure_zone(wanted or None)
             feed = opening.open_feed(place.key, settings=settings_of(settings), now=time.time)
         except (config.ConfigError, Failure) as error:
             self._grid = (("grid", getattr(error, "message", str(error)), False),)
@@ -166,13 +168,23 @@ class StationWatch:
             seen = feed.outlook(now, 0.0, AHEAD_S, 900.0)
             value = None if seen is None else seen.value_at(now)
             told = "not known" if value is None or seen is None else f"{value:.0f} gCO2/kWh ({seen.how}: {seen.source})"
-            self._grid = (("grid", f"{place.key} {told}", value is not None),)
+            whose = "" if configured or not wanted else ", the zone of the last job"
+            self._grid = (("grid", f"{place.key} {told}{whose}", value is not None),)
             if value is not None and seen is not None:
                 self._headline = f"{place.key} {value:.0f} g/kWh {_HOW[seen.how]}"
                 self._grid += (("waiting", gain_words(seen, now), True),)
             if feed.note:
                 self._grid += (("", feed.note, True),)
             await asyncio.sleep(max(60.0, min(900.0, feed.next_refresh_s() - time.time())))
+
+
+def _zone_of_last_job() -> str:
+    """Where no zone is configured: that of the newest job here which has one."""
+    for job in store.jobs():
+        with contextlib.suppress(OSError, ValueError):
+            if zone := spec.load(job.dir).zone:
+                return zone
+    return ""
 
 
 _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", "replay": "recorded"}

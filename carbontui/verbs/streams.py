@@ -12,7 +12,9 @@ import functools
 import io
 import os
 import re
+import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, TextIO
 
 from carbontui import units
@@ -50,6 +52,16 @@ class Clean(io.TextIOWrapper):
         parts = _STYLE.split(text) if self._styled else (text,)
         super().write("".join(p if n % 2 else units.printable(p, LAYOUT) for n, p in enumerate(parts)))
         return len(text)
+
+
+def folded(text: str, indent: int = 0) -> str:
+    """The text broken between words for the terminal it is printed on, further lines indented; whole into a pipe."""
+    out = sys.stdout
+    if out is None or not out.isatty():
+        return text
+    room = max(30, shutil.get_terminal_size().columns - indent - 1)
+    told = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return f"\n{'':{indent}}".join(told)
 
 
 def repair() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -25,6 +26,14 @@ def find(wanted: str | None) -> store.Job:
         return store.find(wanted)
     except store.NoSuchJob as error:
         raise Failure(str(error), 3 if str(error) == "no job is running" else 2) from None
+
+
+def live_or_last(wanted: str | None) -> store.Job:
+    """The job meant, for looking: of none named the live one, else the last. Raises Failure as `find` does."""
+    every = [] if wanted or os.environ.get("CARBONTUI_JOB") else [job for job in store.jobs() if not job.foreign]
+    if every and not any(job.live for job in every):
+        return every[0]
+    return find(wanted)
 
 
 def ask(job: store.Job, message: Any, timeout_s: float = 10.0) -> Any:

@@ -13,6 +13,7 @@ from carbontui.job import launch, store
 from carbontui.job import spec as options
 from carbontui.job.runlog import last_lines
 from carbontui.tui.loglines import LogLines
+from carbontui.verbs import streams
 from carbontui.verbs.foreground import exit_code
 
 POLL_S = 0.2
@@ -25,18 +26,21 @@ def wanted(asked: bool, job: options.Options, *, offer: bool) -> bool:
     """Whether to try first: said with --try, or answered to the offer, which is made where the start may wait."""
     if asked or not offer or not launch.waits(job):
         return asked
-    text = "The start may wait. Try the command now, for 20 steps or two minutes, so that it cannot fail then?"
+    text = (
+        "The start may wait. Try the command now, for at least 20 steps and two minutes at most, so that it cannot"
+        " fail then?"
+    )
     kept = signal.signal(signal.SIGHUP, signal.default_int_handler)  # a terminal that is closed is no answer either
     try:
         with launch.undone(Path(job.dir)):
-            return click.confirm(text, default=False, err=True)
+            return click.confirm(streams.folded(text), default=False, err=True)
     finally:
         signal.signal(signal.SIGHUP, kept)
 
 
 def follow(directory: Path) -> None:
     """Until the try is over, and say what it has come to. Exits with the command's code where it has ended."""
-    click.echo("carbontui: trying it before the start (20 steps, two minutes at most)", err=True)
+    click.echo("carbontui: trying it before the start (at least 20 steps, two minutes at most)", err=True)
     while (job := store.load(directory)) is not None and job.exit is None and job.trying and job.live:
         time.sleep(POLL_S)
     job = store.load(directory)

@@ -455,3 +455,10 @@ async def test_an_answer_that_takes_long_to_read_holds_up_nobody(site: Site, mon
     free.set()
     await refreshing
     assert waited == [True]
+
+
+async def test_where_no_source_answers_the_line_says_what_is_used_instead(site: Site) -> None:
+    site.respond = lambda _request: Answer(status=503)
+    feed = feed_at(site)
+    await feed.refresh()
+    assert "503" in feed.note and "used meanwhile: typical days of GB" in feed.note

@@ -376,3 +376,18 @@ def test_a_job_of_now_on_a_recorded_grid_is_no_replay(told):
     modelled = replace(told, how=(("model", 1.0),), energy_gpu_kwh=0.0, avoided_g=0.001)
     assert "was estimated" in prose.methods(modelled) and "is no measurement" in prose.methods(modelled)
     assert "%" not in next(one.value for one in figures.figures(modelled) if one.label == "avoided")
+
+
+def test_a_run_that_nothing_held_back_is_not_said_to_have_emitted_more_than_it_would_have(tmp_path):
+    """Its start-up alone sets it apart from its steps at full watts: no plan's doing, and no percentage of one."""
+    told = story.build(runs.make(tmp_path, phases=(("starting", 60, 80.0, 0.0), ("running", 90, 700.0, 1.0))))
+    account = prose.story_of(told)[2]
+    assert told.avoided_g < 0 and "Nothing held it back" in account and "more than that" not in account
+    capped = story.build(runs.make(tmp_path, phases=runs.DAY[:3], job="bbbbbb"))
+    assert "Started at once and flat out" in prose.story_of(capped)[2]
+
+
+def test_the_same_reason_entered_anew_in_the_same_minute_is_told_once(tmp_path):
+    phases = (("running", 10, 700.0, 1.0), ("running", 10, 700.0, 1.0), ("paused", 10, 80.0, 0.0))
+    lines = prose.decisions(story.build(runs.make(tmp_path, phases=phases)))
+    assert len([line for line in lines if "running by the plan" in line]) == 1 and "paused by the plan" in lines[1]

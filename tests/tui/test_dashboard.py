@@ -435,8 +435,8 @@ async def test_the_smallest_screen_shows_state_watts_progress_and_grams(stage: A
             assert said in s.text(), said
 
 
-async def test_the_terminals_own_palette_never_paints_words_in_bright_black(stage: Any) -> None:
-    """Solarized and others use it for their background: words in it cannot be read."""
+async def test_the_terminals_own_palette_never_paints_in_bright_black(stage: Any) -> None:
+    """Solarized and others use it for their background: words, rules and columns in it cannot be seen."""
     async with stage("override", theme="ansi-dark") as s:
         await s.pilot.pause()
         hidden = [
@@ -444,7 +444,7 @@ async def test_the_terminals_own_palette_never_paints_words_in_bright_black(stag
             for strip in s.app.screen._compositor.render_strips()
             for segment in strip
             if segment.style and segment.style.color and segment.style.color.number == 8
-            if any(char.isalnum() for char in segment.text)
+            if segment.text.strip()
         ]
         assert not hidden, hidden
 
@@ -501,9 +501,26 @@ async def test_the_axis_names_its_clock(stage: Any, monkeypatch: pytest.MonkeyPa
 
 async def test_a_reason_that_is_too_long_says_that_it_goes_on(stage: Any) -> None:
     async with stage() as s:
-        s.fake.push(status=s.fake.status(reason=protocol.Reason("no_zone", "first " + "and more " * 20 + "last")))
+        s.fake.push(status=s.fake.status(reason=protocol.Reason("no_zone", "first " + "and more " * 60 + "last")))
         await s.until(lambda: "first and more" in s.text())
-        assert "more …" in s.text() and "last" not in s.text()
+        assert " …" in "".join(s.text().splitlines()[:4]) and "last" not in s.text()
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_the_sentence_of_a_pause_is_whole_and_so_is_the_key_that_ends_it(
+    stage: Any, size: tuple[int, int]
+) -> None:
+    told = (
+        "Paused by anna@pts/2 until cleared: nothing is done meanwhile; paused beyond Mon 07:15 the budget becomes"
+        " unreachable."
+    )
+    async with stage("paused", size=size) as s:
+        plan = structs.replace(s.fake.snap.plan, explanation=told)
+        held = protocol.Override("pause", None, None, "anna@pts/2")
+        s.fake.push(plan=plan, status=s.fake.status(override=held, reason=protocol.Reason("override", "paused")))
+        await s.until(lambda: "Paused by anna" in s.text())
+        shown = " ".join(" ".join(s.text().splitlines()[:4]).split())
+        assert "becomes unreachable." in shown and "r: resume the plan" in shown, shown
 
 
 async def test_a_reason_that_is_too_long_ends_with_a_clause_not_within_a_figure(stage: Any) -> None:

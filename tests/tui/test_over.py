@@ -15,14 +15,16 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.job import runlog
-from carbontui.tui import account_words
+from carbontui.tui import account_words, keys
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.feed import WholeRun
 from carbontui.tui.glyphs import BLOCKS
-from carbontui.tui.picture import offline
+from carbontui.tui.picture import fold, offline
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.target import Target
+from carbontui.tui.widgets.scale import GUTTER, window
+from carbontui.tui.widgets.watt_chart import WattChart
 
 TRACE = "step 60\nTraceback (most recent call last):\nRuntimeError: out of memory\n"
 
@@ -144,3 +146,26 @@ async def test_a_journal_that_cannot_be_read_leaves_what_the_run_came_to(tmp_pat
             await pilot.pause(0.02)
         await pilot.pause()
         assert "865 g" in text_of(app) and "peak" not in text_of(app)
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("failed", "charlm is over (failed, exit 1); what it wrote: carbontui log k7q2mz"), ("done", "carbontui receipt")],
+)
+def test_who_leaves_a_job_that_is_over_is_told_where_to_look(state: str, said: str) -> None:
+    status = structs.replace(scene("failed").status, state=state, exit=protocol.Exit(1, None))
+    assert said in keys.farewell(Target("k7q2mz", "charlm", Path("s")), offline(status))
+
+
+def test_no_watts_are_drawn_behind_the_end() -> None:
+    """Neither the rest of the last bin nor of the plan that was in force."""
+    shown = fold(None, scene("running"))
+    assert shown is not None
+    chart = WattChart(BLOCKS)
+    for over in (False, True):
+        status = structs.replace(shown.status, state="done" if over else "running")
+        chart.picture = replace(shown, status=status)
+        rows = chart.draw(76, 9)[1:-1]
+        now = window(chart.picture, 76 - GUTTER).column(chart.picture.now_s) + GUTTER
+        behind = "".join("".join(text for text, _ in row)[now + 1 :] for row in rows)
+        assert any(char in "▁▂▃▄▅▆▇█" for char in behind) is not over

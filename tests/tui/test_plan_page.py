@@ -114,3 +114,12 @@ def test_forbidden_hours_and_a_persons_word_are_the_reason_where_they_hold() -> 
     held = fold(None, scene("override"))
     assert held is not None and held.plan is not None
     assert "pause by ada@pts/3" in plan_words.why(held.plan.windows[0], held)
+
+
+def test_a_plan_that_runs_flat_out_to_its_end_does_not_call_its_hours_clean() -> None:
+    shown = fold(None, scene("running"))
+    assert shown is not None and shown.plan is not None
+    flat = tuple(structs.replace(one, level="full") for one in shown.plan.windows)
+    shown = fold(None, structs.replace(scene("running"), plan=structs.replace(shown.plan, windows=flat)))
+    assert shown is not None and shown.plan is not None
+    assert {plan_words.why(one, shown) for one in shown.plan.windows} == {"no cleaner hours worth a wait"}

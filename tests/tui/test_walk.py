@@ -35,7 +35,7 @@ SAME: dict[str, list[tuple[str, str]]] = {
     "CO2 at the end": [
         ("dashboard", r"at end +([\d.]+ kg) F"),
         ("plan", r"now expected .* ([\d.]+ kg) in all"),
-        ("table", r"charlm .* ([\d.]+ kg) +−"),
+        ("table", r"charlm .* ([\d.]+ kg)F +−"),
     ],
     "saved": [("dashboard", r"plan -\d+ g, -(\d+)%"), ("table", r"charlm .*−(\d+)%")],
     "finish": [

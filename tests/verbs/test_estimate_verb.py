@@ -3,6 +3,10 @@
 import json
 import sys
 
+from carbontui import protocol
+from carbontui.verbs import estimate
+
+NOW = "2026-11-22T12:00:00.000Z"
 SCRIPT = """\
 import os, time
 import carbontui
@@ -31,3 +35,17 @@ def test_nobody_is_started_unasked_and_what_shows_no_step_says_why(house):
     assert not list((house.home / "jobs").glob("*")), "a directory is a job that is listed as lost"
     silent = house.cli("estimate", "--yes", "--", sys.executable, "-c", "import time; time.sleep(1)")
     assert silent.returncode == 3 and "no estimate" in silent.stderr and "Traceback" not in silent.stderr
+
+
+def test_a_total_that_the_script_lets_guess_is_taken_and_said_with_its_source(house, monkeypatch):
+    """Ninety seconds for 'how many steps is not known' beside a bar that says it are ninety seconds for nothing."""
+    monkeypatch.setenv("CARBONTUI_HOME", str(house.home))
+    command = (sys.executable, "-c", "print(1)")
+    assert estimate._options(command, None, None).guess and not estimate._options(command, None, 500).guess
+    came = protocol.Provenance("estimated", "guessed from tqdm(total=)", None)
+    found = protocol.Estimate(work_s=360.0, work_lo_s=300.0, work_hi_s=420.0)
+    reason = protocol.Reason("plan", "flat out by the plan")
+    known = {"job": "k7q2mz", "name": "t.py", "host": "h", "measured_at": NOW, "state": "running", "reason": reason}
+    status = protocol.Status(**known, steps_total=4000, estimate=found, provenance={"steps_total": came})
+    (row,) = [row for row in estimate.told(status) if row.startswith("work")]
+    assert row.split(maxsplit=1)[1] == "4,000 steps, guessed from tqdm(total=); say --steps N where it is another"

@@ -135,15 +135,23 @@ def _source_rows(answer: protocol.GridAnswer | None, fault: str, now_s: float) -
     if answer is None:
         return [*rows, [(f" {fault or 'asking the supervisor …'}", "fault" if fault else "dim")]]
     widest = max((cell_len(one.title) for one in answer.sources), default=0)
-    for one in answer.sources:
-        age = "" if one.fetched is None else f" {units.fmt_duration(max(0.0, now_s - units.from_iso(one.fetched)))} ago"
+    states = [_source_state(one, now_s) for one in answer.sources]
+    longest = max(map(len, states), default=0)
+    for one, state in zip(answer.sources, states, strict=True):
         rows.append(
             [
                 (f"{set_cell_size(one.title, min(widest, TITLE_MOST))}  ", "text"),
-                (f"{one.state}{age}", STATE_INK.get(one.state, "warning")),
+                (f"{state:<{longest}}", STATE_INK.get(one.state, "warning")),
             ]
         )
         rows[-1].append((f"  {one.note}" if one.note else "", "dim"))
     if answer.note:
         rows.append([("! ", "warning"), (answer.note, "text")])
     return rows
+
+
+def _source_state(one: protocol.GridSource, now_s: float) -> str:
+    """'answers 4 min ago', 'needs key'."""
+    if one.fetched is None:
+        return one.state
+    return f"{one.state} {units.fmt_duration(max(0.0, now_s - units.from_iso(one.fetched)))} ago"

@@ -8,6 +8,9 @@ from carbontui.tui.picture import Picture
 LEGEND_FROM = 34
 """Rows of a terminal that has room for the legend of the chart and for the price."""
 
+ROOMY_FROM = 38
+"""Rows of a terminal on which the reason may take two of them."""
+
 
 def shape(picture: Picture) -> tuple[object, ...]:
     """While this and the size stay, nothing moves."""
@@ -21,7 +24,9 @@ def shape(picture: Picture) -> tuple[object, ...]:
 
 
 def state_rows(width: int, height: int) -> int:
-    """Rows of the state bar: a narrow one needs more of them for the same words."""
+    """Rows of the state bar: a narrow one needs more of them for the same words, a tall one has them to spare."""
+    if height >= ROOMY_FROM:
+        return 4
     if width >= 64 and height < (34 if width >= 104 else 21):
         return 2
     return 3 if width >= 64 else 4

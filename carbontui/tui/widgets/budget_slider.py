@@ -50,7 +50,7 @@ class BudgetSlider(FrontierChart):
     def _fixed(self, width: int) -> CellRow:
         budget = self.picture.status.budget if self.picture else None
         if budget is None or not budget.work_known:
-            return [(" work unknown: say --steps or --work", "dim")]
+            return [(" amount of work not known", "dim")]
         factor = f"{budget.factor:.2f}×" if budget.factor else ""
         return spread(width, [(f" budget {factor}", "dim")], self._deadline())
 

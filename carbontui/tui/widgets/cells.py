@@ -19,6 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from carbontui.tui.glyphs import BLOCKS, Glyphs, plain
+from carbontui.tui.inks import FAINT
 
 Ink = str | Style
 """The name of a colour of the theme ('running', or 'running/band' for one colour on another), or a ready style."""
@@ -106,6 +107,7 @@ class Cells(Widget):
                 color=self._colour(front),
                 bgcolor=self._colour(back) if back else None,
                 bold=True if front in _BOLD else None,
+                dim=True if front in FAINT and self.app.current_theme.ansi else None,
             )
         return found
 

@@ -60,8 +60,8 @@ COLUMNS = (
     TableColumn("WATTS", 8, 0, "watts"),
     TableColumn("DONE", 6, 0, "done"),
     TableColumn("ENDS", 11, 60, "finish"),
-    TableColumn("CO₂ plan", 10, 38, "CO2"),
-    TableColumn("−%", 6, 52),
+    TableColumn("CO₂", 10, 38, "CO2"),
+    TableColumn("VS NOW", 8, 52),
 )
 
 
@@ -91,7 +91,8 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
         ends = words.finish(status, now_s) if job.live else words.ended_at(status, now_s) or "–"
         return ends, "text" if job.live else "dim"
     if title.startswith("CO"):
-        return ("–" if job.grams is None else units.fmt_grams(job.grams)), "text" if job.live else "dim"
+        mark = "" if job.status.at_end is None else "F"  # of the whole job, as it is expected
+        return ("–" if job.grams is None else units.fmt_grams(job.grams) + mark), "text" if job.live else "dim"
     less = job.less
     if less is None:
         return "–", "dim"

@@ -86,9 +86,9 @@ class StateBar(Cells):
         assert picture is not None
         status = picture.status
         key = "" if self.readonly or self.connection.kind != "live" else words.way_on(status)
-        after = words.next_change(status, picture.plan, picture.now_s)
-        if len(after) + 4 > width:
-            after = after.rpartition(", in ")[0] or after  # cut short, 'in 4 h 36' would read as 'in 4 h'
+        coming = words.next_change(status, picture.plan, picture.now_s)
+        brief = coming.rpartition(", in ")[0] or coming  # cut short, 'in 4 h 36' would read as 'in 4 h'
+        after = coming if len(coming) + 4 <= width else brief
         if key and len(after) + len(key) + 7 <= width:
             after = " · ".join(filter(None, (after, key)))
         if rows < 2:
@@ -96,8 +96,22 @@ class StateBar(Cells):
             room = width - 4 - (len(after) + 3 if after else 0)
             told = "".join(_wrapped(words.why(picture), max(12, room), 1))
             return [spread(width, [(f"   {told}", "text")], [(f"{after} ", "dim")])]
-        lines: list[CellRow] = [[(f"   {line}", "text")] for line in _wrapped(words.why(picture), width - 4, rows - 1)]
-        return [*lines, [(f"   {after}", "dim")]]
+        reason = _wrapped(words.why(picture), width - 4, rows)
+        lines = [self._sentence(line) for line in reason]
+        if len(lines) < rows:
+            return [*lines, [(f"   {after}", "dim")]]
+        if not after:
+            return lines
+        # a sentence that needs every row is whole where what comes next, or the key alone, fits behind its end
+        for told in (after, " · ".join(filter(None, (brief, key))), key or brief):
+            if len(reason[-1]) + len(told) + 7 <= width and not reason[-1].endswith("…"):
+                return [*lines[:-1], spread(width, lines[-1], [(f"{told} ", "dim")])]
+        shorter = _wrapped(words.why(picture), width - 4, rows - 1)
+        return [*[self._sentence(line) for line in shorter], [(f"   {after}", "dim")]]
+
+    @staticmethod
+    def _sentence(line: str) -> CellRow:
+        return [(f"   {line}", "text")]
 
 
 def _wrapped(text: str, width: int, rows: int) -> list[str]:

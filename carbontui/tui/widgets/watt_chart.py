@@ -39,7 +39,10 @@ class WattChart(Cells):
         metered: list[float | None] = [None] * view.columns
         if watts is not None:
             metered = means(watts.total_w, units.from_iso(watts.start), watts.step_s, view)
-        ahead = planned(self.preview or self.picture.plan, view, self.picture.now_s)
+        ahead = planned(None if self.picture.over else self.preview or self.picture.plan, view, self.picture.now_s)
+        if self.picture.over:
+            # a mean reaches to the end of its bin: nothing was drawn after the end
+            metered = [mean if x <= now else None for x, mean in enumerate(metered)]
         future = [info.power_w if info else None for info in ahead]
         scale = [w for w in (*metered, *future) if w is not None]
         if limit and limit > 1.3 * max(scale, default=limit):
@@ -86,7 +89,9 @@ class WattChart(Cells):
             now += f"  {units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')}".rstrip()
         known = [w for w in (self.picture.series.watts.total_w if self.picture.series.watts else ()) if w is not None]
         facts = []
-        if known:
+        if status.state == "waiting":
+            facts.append("idle before the start")
+        elif known:
             facts.append(f"mean {units.fmt_watts(sum(known) / len(known))} · peak {units.fmt_watts(max(known))}")
         if parked:
             facts.append(f"parked {units.fmt_watts(parked)}")

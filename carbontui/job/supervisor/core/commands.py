@@ -258,7 +258,9 @@ def pause_held(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Res
 def pause_asked(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Result:
     """The answer where no step has ended in time."""
     reason = state.decision.reason
-    why = f": {reason.text}" if reason.code == "no_client" else _unheard(state, seen)
+    # the reason begins with what the answer has said already
+    cause = reason.text.removeprefix("asked to pause, ").removeprefix("but ")
+    why = f": {cause}" if reason.code == "no_client" else _unheard(state, seen)
     return protocol.Result(cmd.id, True, text=f"asked, no boundary yet{why}")
 
 

@@ -31,7 +31,7 @@ def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
         if work.guess is not None and work.steps_total is None:
             guess = f"{work.guess[0]} steps in all are a guess, from {work.guess[1]}"
             return protocol.Reason("no_work", f"flat out: {guess}; agree to it: g, or carbontui guess --accept")
-        how = "tell it with --work 8h, --steps N or carbontui.report(total=N)"
+        how = "say it at the start with --work 8h or --steps N, or in the script: carbontui.report(total=N)"
         if state.progress.steps_total is not None:
             endless = f"{state.progress.steps_total} steps would take years; {how}"
             how = endless if state.progress.ref_rate else "measuring the speed of a step first"

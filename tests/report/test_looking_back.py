@@ -1,0 +1,44 @@
+"""Verbs that look take the last job where none runs and none is named; those that steer never do."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+
+import pytest
+import runs
+from click.testing import CliRunner
+
+from carbontui.verbs import look, overrule, streams
+
+
+@pytest.fixture
+def two_jobs(tmp_path, monkeypatch):
+    monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
+    monkeypatch.delenv("CARBONTUI_JOB", raising=False)
+    for name, job, created_s in (("old.py", "aaaaaa", 1.7e9), ("train.py", "bbbbbb", 1.8e9)):
+        monkeypatch.setattr(runs, "START_S", created_s)
+        made = runs.make(tmp_path, name, job=job, phases=runs.DAY[:2])
+        (made.dir / "run.log").write_text(f"last words of {name}\n")
+
+
+def test_the_output_and_the_state_of_the_last_job_need_no_name(two_jobs):
+    found = CliRunner().invoke(look.log, [])
+    assert (found.exit_code, found.output) == (0, "last words of train.py\n")
+    told = CliRunner().invoke(look.status, [])
+    assert told.exit_code == 0 and "train.py" in told.output.splitlines()[0]
+    refused = CliRunner().invoke(overrule.pause, [])
+    assert refused.exit_code != 0 and "no job is running; name one" in refused.output
+
+
+def test_a_long_finding_is_folded_between_words_on_a_terminal_and_whole_in_a_pipe(monkeypatch):
+    text = "estimated (cpu: 4 W per thread by utilisation of the whole machine; docs/frameworks.md says how)"
+    monkeypatch.setenv("COLUMNS", "60")
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as terminal, os.fdopen(master):
+        monkeypatch.setattr(sys, "stdout", terminal)
+        told = streams.folded(text, indent=20)
+        monkeypatch.undo()
+    assert " ".join(told.split()) == text and max(map(len, told.splitlines())) < 60
+    assert all(line.startswith(" " * 20) for line in told.splitlines()[1:])
