@@ -527,7 +527,7 @@ async def test_a_reason_that_is_too_long_ends_with_a_clause_not_within_a_figure(
     plan = (
         "Running at cap 410 W until 08:00, then at 490 W until 15:15 saves 891 g against running now, after 275 g " * 2
     )
-    async with stage() as s:
+    async with stage(size=(112, 36)) as s:
         s.fake.push(status=s.fake.status(reason=protocol.Reason("no_zone", plan)))
         await s.until(lambda: "saves 891 g against running now …" in s.text())
 
