@@ -1,1 +1,1 @@
-"""The supervisor's process: `loop` is its tick, `core` its rules, `shell` its hands, `record` what it keeps."""
+"""The supervisor process: `loop` is its tick, `core` its pure rules, `shell` its I/O, `record` what it stores."""

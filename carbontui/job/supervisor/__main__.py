@@ -1,4 +1,4 @@
-"""Starts the supervisor by the name that keepers of any version use: `python -m carbontui.job.supervisor DIR`."""
+"""Starts the supervisor under the name that keepers of every version use: `python -m carbontui.job.supervisor DIR`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The supervisor: one tick about once a second, from what is seen to what is done. One per job; asyncio.
+"""The supervisor: about one tick a second, from inputs to effects. One per job; asyncio.
 
-It may die at any moment: the keeper starts another, which takes over from the journal, and what it asked of the
-training process lapses with its lease. Loads neither textual, torch, numpy nor pynvml.
+It may die at any moment: the keeper starts another, which takes over from the journal, and its requests to the
+training process expire with their lease. Loads none of textual, torch, numpy or pynvml.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ REPLAY_TICK_S = 0.1
 BEAT_S = 1.0
 COMMIT_S = 2.0
 CLOCK_SET_S = 30.0
-"""A wall clock that moves by this much more or less than the monotonic one was set."""
+"""If the wall clock deviates from the monotonic one by more than this, it has been set."""
 GONE_GRACE_S = 0.5
-"""Viewers see the end of the job for this long before the supervisor leaves."""
+"""Viewers see the end of the job for this long before the supervisor exits."""
 LAST_LOOK_S = 0.1
-"""What is sent last must have left before the sockets are closed."""
+"""Time for the last messages to leave before the sockets are closed."""
 LAST_COUNT_S = 0.5
-"""How long the end of the training waits for a last look at its boards; without one the last sample is the end."""
+"""How long the end of the training waits for a final sample of its boards; without one the last sample is the end."""
 
 
 class Supervisor:
@@ -134,14 +134,14 @@ class Supervisor:
         self._ended_mono: float | None = None
         self._starting: asyncio.Future[Any] | None = None
 
-    # --- what the parts ask of each other ---
+    # --- calls between the parts ---
 
     def wake(self) -> None:
         """Something changed: tick now."""
         self._wake.set()
 
     def look(self) -> Inputs:
-        """The world now, as far as it has been heard of."""
+        """The current inputs, as far as known."""
         return self.sensors.look(
             self.cell.state,
             metered=self.accounting.metered_boards,
@@ -168,7 +168,7 @@ class Supervisor:
         self.journal.commit()
 
     def _hear_last_counts(self) -> None:
-        """Steps of which no supervisor has heard, or none that lived to keep them."""
+        """Count steps that no supervisor has heard, or that none lived to store."""
         for hello, obs in self.last_counts.read():
             self.cell.state = state.hear_left(self.cell.state, rank_told(hello, obs), self.look())
 
@@ -179,7 +179,7 @@ class Supervisor:
     # --- life ---
 
     async def run(self) -> None:
-        """Until the job is over and viewers have seen it, or somebody asks this process to leave."""
+        """Run until the job is over and viewers have seen it, or this process is asked to exit."""
         await self.open()
         clock = self.cell.state.clock
         self._starting = asyncio.gather(keep_starting(self.agent, fast=clock.replay), self.worker.warm())
@@ -194,7 +194,7 @@ class Supervisor:
             await self.leave()
 
     async def open(self) -> None:
-        """Hear the keeper, take over from a predecessor, open the socket."""
+        """Listen to the keeper, take over from a predecessor, open the socket."""
         self.keeper.open()
         self.keeper.beat()
         record = store.load(Path(self.cell.state.spec.dir))
@@ -205,7 +205,7 @@ class Supervisor:
         self.recorder.event("supervisor", pid=os.getpid(), attempt=self.cell.state.spec.attempt)
 
     def restore(self) -> None:
-        """Take over what a predecessor kept; the boards it knew are watched before any rank is back."""
+        """Take over what a predecessor kept; the boards it knew are watched before any rank reconnects."""
         clock = self.cell.state.clock
         deaths = os.environ.get("CARBONTUI_SILENT_DEATHS", "")
         self.cell.state = self.handover.restore(
@@ -222,7 +222,7 @@ class Supervisor:
             self._keep()
 
     async def leave(self) -> None:
-        """Close everything in order: limits back, accounts closed, the last snapshot, then the keeper may go."""
+        """Shut down in order: restore limits, close the accounts, write the last snapshot, release the keeper."""
         confined, ended = self.faults.confined, self._ended_mono is not None
         with confined("giving limits back"):
             await self._close_agent()
@@ -278,7 +278,7 @@ class Supervisor:
             self._beaten = seen.mono_s
             self.keeper.beat()
         with confined("metering"):
-            if self._ended_mono is None:  # what boards draw after the training's end is not the job's
+            if self._ended_mono is None:  # power drawn after the training's end is not the job's
                 if seen.child.state in ("exited", "vanished"):
                     self._hear_last_counts()
                     await self.agent.refresh(LAST_COUNT_S)
@@ -302,7 +302,7 @@ class Supervisor:
         return self._over(seen)
 
     def _meter(self, seen: Inputs) -> Inputs:
-        """Samples into the accounts; what was seen into the state."""
+        """Add samples to the accounts and inputs to the state."""
         observed = self.cell.state.decision.state
         self._count(seen)
         held, jobs = observed not in ("waiting", "unloaded"), seen.readings.host.jobs
@@ -313,12 +313,12 @@ class Supervisor:
         return seen
 
     def _count(self, seen: Inputs) -> None:
-        """Samples that have arrived into joules."""
+        """Convert new samples to joules."""
         watched = frozenset(reading.uuid for reading in seen.devices)
         self.accounting.meter_samples(self.agent.drain(), self.cell.state.decision.state, watched)
 
     def _book_now(self) -> None:
-        """Account for what has just been sampled: it is about to be told as of this moment."""
+        """Book the newest samples now: they are about to be reported as current."""
         with self.faults.confined("metering"):
             if self._ended_mono is None:
                 seen = self.look()
@@ -327,7 +327,7 @@ class Supervisor:
 
     def _read_grid(self, seen: Inputs) -> None:
         if abs(seen.jump_s) > CLOCK_SET_S * self.cell.state.clock.speed:
-            # deadline, plan and grid follow the new time; what was done and drawn does not
+            # deadline, plan and grid follow the new time; work done and energy used do not
             say(f"the clock was set by {seen.jump_s:+.0f} s")
             self.recorder.event("clock", jump_s=seen.jump_s)
             self.grid.look(seen.now_s)
@@ -335,7 +335,7 @@ class Supervisor:
         self.grid.read(seen.now_s)
 
     def _decide(self, before: JobState, seen: Inputs) -> Inputs:
-        """What cannot be decided is not renewed either: the lease ends and training goes on."""
+        """Decide; if that fails nothing is renewed either: the lease expires and training goes on."""
         self.calibrator.tick(seen)
         self.site.renew(self.cell.state, seen)
         if self.site.share is not seen.site:
@@ -357,16 +357,16 @@ class Supervisor:
         self.cell.replace(totals=totals_so_far(self.accounting, self.cell.state, seen))
 
     def _show(self, seen: Inputs, *, changed: bool) -> None:
-        """Viewers see this moment; a change of state reaches all of them, and the disk, at once."""
+        """Show the current state to viewers; a change of state reaches all of them, and the disk, at once."""
         due = changed or bool(self.server.viewers) or seen.mono_s - self._written >= COMMIT_S
-        # while nobody looks it is made for the disk alone; who comes meanwhile gets one of that moment
+        # without viewers it is made only for the disk; a viewer who connects in between gets a fresh one
         self.requests.told = told = self.snapshots.describe(self.cell.state, seen) if due else None
         self.server.show(everyone=changed)
         if changed and told is not None:
             self.snapshots.write(told)
 
     async def write(self, seen: Inputs) -> None:
-        """Journal and snapshot, about every two seconds; a full disk is said, not suffered."""
+        """Write journal and snapshot, about every two seconds; a full disk is reported and survived."""
         now, leader = self.cell.state, seen.leader
         if leader is not None:
             self.journal.steps(seen.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level)
@@ -380,7 +380,7 @@ class Supervisor:
         await self.server.keep_open()
 
     def _over(self, seen: Inputs) -> bool:
-        """Whether the child is gone for good and viewers had a moment to see it."""
+        """Whether the child has ended for good and viewers have had time to see it."""
         if self.stopping or self.keeper.to_replace:
             return True
         if seen.child.state not in ("exited", "vanished"):

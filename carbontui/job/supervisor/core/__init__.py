@@ -1,1 +1,1 @@
-"""The rules of a job, pure: no clock, no os, no asyncio, no files, no sockets."""
+"""The rules of a job as pure functions: no clock, os, asyncio, files or sockets."""

@@ -1,8 +1,8 @@
-"""When an allowance will be used up, and what is done about it.
+"""When an allowance will be used up, and which actions that triggers.
 
-The acts are tried in the person's order. `warn`, `cap` and `ask` answer what is expected: each only where those before
-it leave the expected total above what is allowed. `pause` and `stop` wait until it is used up. Training that nobody
-may stop goes on, and says what it uses.
+Actions are tried in the user's order. `warn`, `cap` and `ask` respond to the forecast: each only if the ones before
+it leave the expected total above the allowance. `pause` and `stop` wait until it is used up. Training that cannot
+be stopped goes on, and reports what it uses.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from carbontui.job.supervisor.core.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state import JobState
 
 JUDGED_EVERY_S = 10.0
-"""Seconds of the machine between two looks ahead; what is used is compared at every tick."""
+"""Machine seconds between two forecasts of the totals; actual use is compared at every tick."""
 JUDGED_EVERY_REPLAY_S = 0.5
 ASK_S = 600.0
-"""A question that nobody has answered by then is left standing; the training has gone on all the time."""
+"""A question not answered by then is dropped; training has continued meanwhile."""
 RELIEF = 0.97
-"""An act ends when without it this share of the allowance would do: at the limit itself it would come and go."""
+"""Hysteresis: an action ends once this share of the allowance would suffice without it."""
 RESERVE_MOST = 0.05
-"""No more of an allowance than this is set aside for the last checkpoint."""
+"""At most this share of an allowance is reserved for the last checkpoint."""
 LEAVE = Level("unload", "unload", 0.0, 0.0)
 
 # --- the judgement -----------------------------------------------------------------------------------------------
 
 
 def judged(state: JobState, seen: Inputs) -> JobState:
-    """The state with its allowances compared with what is used and expected, and with what is to be done."""
+    """The state with its allowances compared with actual and expected use, and the actions chosen."""
     held = state.allowances
     if not held.given or not state.live:
         return state
@@ -49,7 +49,7 @@ def judged(state: JobState, seen: Inputs) -> JobState:
 
 
 def _look_ahead(state: JobState, seen: Inputs) -> Allowances:
-    """The totals expected, and the acts that answer them."""
+    """The expected totals, and the actions they call for."""
     share = _forecast_share(state, seen)
     held = replace(state.allowances, judged_mono_s=seen.mono_s, no_cap="", forecast_share=share)
     freely = _prospects(state, seen, None)
@@ -66,7 +66,7 @@ def _look_ahead(state: JobState, seen: Inputs) -> Allowances:
 
 
 def _cap(state: JobState, seen: Inputs, freely: tuple[Prospect, ...]) -> tuple[float | None, str, tuple[Prospect, ...]]:
-    """The fastest cap under which everything fits, else the most frugal one; why there is none."""
+    """The fastest cap under which everything fits, else the one that uses least; else the reason for no cap."""
     caps = sorted(machine.caps(state), key=lambda entry: -entry.cap_w)
     if not caps:
         why = "the boards take no limit" if not state.caps_hold else "its speed under a cap is not measured yet"
@@ -84,7 +84,7 @@ def _cap(state: JobState, seen: Inputs, freely: tuple[Prospect, ...]) -> tuple[f
 
 
 def _used_up(state: JobState, seen: Inputs, held: Allowances) -> Allowances:
-    """pause or stop once nothing is left; what a last checkpoint takes is set aside."""
+    """pause or stop once nothing is left, keeping a reserve for the last checkpoint."""
     reserve = _reserve(state, seen) if "stop" in held.order else {}
 
     def gone(entry: Prospect) -> bool:
@@ -112,7 +112,7 @@ def _can_stop(state: JobState, seen: Inputs) -> bool:
 
 
 def _reserve(state: JobState, seen: Inputs) -> dict[AllowanceKind, float]:
-    """What writing a checkpoint and leaving takes, flat out."""
+    """What writing a checkpoint and exiting uses, flat out."""
     watts = machine.full_wall_w(state, seen)
     if watts is None:
         return {}
@@ -159,7 +159,7 @@ def _prospect(
 
 
 def _per_kwh(state: JobState, kind: AllowanceKind) -> tuple[float, float, Sequence[float | None]] | None:
-    """(start, slot seconds, value per kWh and slot) of what is counted; None where it is not known."""
+    """(start, slot seconds, value per kWh and slot) of the counted quantity; None if unknown."""
     outlook = state.outlook
     if kind == "energy":
         return 0.0, 900.0, (1.0,)
@@ -174,7 +174,7 @@ def _per_kwh(state: JobState, kind: AllowanceKind) -> tuple[float, float, Sequen
 
 
 def _fits(prospects: Sequence[Prospect], share: float) -> bool:
-    """Whether nothing is expected to be exceeded; what cannot be foreseen is no reason to act."""
+    """Whether no allowance is expected to be exceeded; an unknown total is no reason to act."""
     return all(p.expected is None or p.expected <= share * p.allowance.most for p in prospects)
 
 
@@ -198,7 +198,7 @@ def _forecast_share(state: JobState, seen: Inputs) -> float:
 
 
 def holds(state: JobState) -> tuple[Level, protocol.Reason] | None:
-    """The level that a used-up allowance holds the job at, and why; None where it holds nothing."""
+    """The level that a used-up allowance holds the job at, and why; None if none is used up."""
     held = state.allowances
     if held.act is None or held.spent is None:
         return None
@@ -210,13 +210,13 @@ def holds(state: JobState) -> tuple[Level, protocol.Reason] | None:
 
 
 def why_last(state: JobState) -> str:
-    """Why the command's next end is its last, for the keeper; '' where it is not."""
+    """For the keeper: why the command must not be restarted after its next exit; '' if it may be."""
     held = holds(state)
     return held[1].text.partition(":")[0] if held is not None and state.allowances.act == "stop" else ""
 
 
 def notices(state: JobState, now_s: float) -> list[str]:
-    """One line for each allowance that is, or will be, exceeded, with what is being done."""
+    """One line per allowance that is, or will be, exceeded, with the action taken."""
     held = state.allowances
     lines = [line for prospect in held.prospects if (line := _notice(state, prospect, now_s))]
     if held.cap_w is not None and not held.over:
@@ -226,14 +226,14 @@ def notices(state: JobState, now_s: float) -> list[str]:
 
 
 def _notice(state: JobState, prospect: Prospect, now_s: float) -> str:
-    """What a person should know of one allowance; '' while it will do, or nobody asked to be warned."""
+    """The notice for one allowance; '' while it suffices, or if no warning was requested."""
     held, entry, currency = state.allowances, prospect.allowance, state.spec.currency
     name, used = f"the {entry.kind} budget of {entry.words(currency=currency)}", entry.words(prospect.used, currency)
     question = _question(entry, held, currency, now_s)
     if prospect.used >= entry.most:
         acts = {"pause": "paused until it is raised", "stop": "it ends at its checkpoint"}
         on = "the training goes on" + (f" ({held.no_stop})" if held.no_stop else "")
-        # what has been exceeded is said, asked for or not
+        # an exceeded allowance is reported whether or not `warn` was requested
         return f"{name} is used up ({used}): " + (acts.get(held.act or "") or "; ".join(filter(None, (on, question))))
     if entry.kind not in held.over:
         return ""

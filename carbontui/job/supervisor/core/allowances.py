@@ -1,4 +1,4 @@
-"""What a job may use in all (a carbon, cost or energy budget), and how that stands."""
+"""What a job may use in total (a carbon, cost or energy budget), and how much of it is left."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from carbontui.job.spec import Options
 
 
 class Prospect(NamedTuple):
-    """How one allowance stands. `expected` is the total at the end (None: the end is not known) and `used_up_s` the
-    moment at which nothing is left of it, both with what is being done about it."""
+    """Forecast for one allowance. `expected` is the total at the end (None: the end is not known), `used_up_s` when
+    nothing is left of it; both take the actions in force into account."""
 
     allowance: Allowance
     used: float
@@ -23,42 +23,42 @@ class Prospect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Allowances:
-    """The allowances of a job, and what is being done. Survives a respawn but for `prospects`."""
+    """The allowances of a job and the actions in force. Survives a respawn, except `prospects`."""
 
     given: tuple[Allowance, ...] = ()
     order: tuple[OnBudget, ...] = DEFAULT_ORDER
     prospects: tuple[Prospect, ...] = ()
     over: tuple[AllowanceKind, ...] = ()
-    """Those that are expected to be exceeded as things stand, acts included."""
+    """Allowances expected to be exceeded even with the actions in force."""
     spent: AllowanceKind | None = None
-    """The one that is used up."""
+    """The allowance that is used up."""
     cap_w: float | None = None
-    """Watts per GPU that the act `cap` holds the job to."""
+    """Watts per GPU that the action `cap` limits the job to."""
     no_cap: str = ""
-    """Why the act `cap` cannot be taken, where it should be."""
+    """Why the action `cap` is called for but unavailable."""
     asked_s: float | None = None
-    """Job clock since which the question stands."""
+    """Job clock when the question was asked."""
     act: OnBudget | None = None
-    """pause or stop, once something is used up."""
+    """pause or stop, once an allowance is used up."""
     no_stop: str = ""
-    """Why the act `stop` cannot be taken, where it should be."""
+    """Why the action `stop` is called for but unavailable."""
     forecast_share: float = 0.0
-    """By how much the rest may come out above what is expected of it: the upper end of the forecast's band."""
+    """Relative excess of the forecast band's upper end over the expected remainder."""
     judged_mono_s: float = float("-inf")
 
     @property
     def doing(self) -> tuple[object, ...]:
-        """What a person would want to read of when it changes."""
+        """The parts whose change is worth reporting to the user."""
         return self.over, self.spent, self.act, self.cap_w, self.asked_s
 
     def with_(self, new: Allowance) -> Allowances:
-        """With one that a person has changed: what is being done is judged anew."""
+        """With one allowance changed by the user; actions are chosen anew."""
         others = tuple(held for held in self.given if held.kind != new.kind)
         return Allowances(given=(*others, new), order=self.order)
 
 
 def of_spec(spec: Options) -> Allowances:
-    """What `run` was asked for."""
+    """The allowances given to `run`."""
     asked = (spec.carbon_budget_g, spec.cost_budget, spec.energy_budget_kwh)
     given = tuple(Allowance(kind, most) for kind, most in zip(KINDS, asked, strict=True) if most is not None)
     return Allowances(given=given, order=order_of(spec.on_budget))
@@ -86,7 +86,7 @@ class _Kept(msgspec.Struct):
 
 
 def restored(known: Allowances, kept: Any) -> Allowances:
-    """What a predecessor kept. Raises msgspec.ValidationError where a field is not what it should be."""
+    """What a predecessor kept. Raises msgspec.ValidationError on an invalid field."""
     if not kept:
         return known
     was = msgspec.convert(kept, _Kept)

@@ -1,4 +1,4 @@
-"""Which machines and ranks of a job are there of those that were promised; who is silent is said, never left out."""
+"""Which of a job's expected machines and ranks are present. Silent ones are reported, never omitted."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from carbontui.power.messages import SILENT_NODE_S
 from carbontui.protocol import LEASE_S
 
 SILENT_RANK_S = 6.0
-"""A rank that others promise and that has not been heard for this long is said to be silent; it beats every second."""
+"""An expected rank not heard for this long is reported as silent; ranks send a heartbeat every second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """Of the present training of the present start of the command."""
+    """Ranks of the current training in the current start of the command."""
 
     starts: int = 0
     leader: str = ""
-    """The process that is its rank 0, once that has spoken."""
+    """The process of rank 0, once it has been heard."""
     world: int = 0
-    """Ranks that those which have spoken say there are."""
+    """World size, as stated by the ranks heard so far."""
     last_mono_s: Mapping[int, float] = field(default_factory=dict)
-    """When each promised rank was last heard, or first missed."""
+    """When each expected rank was last heard, or first missed."""
     hosts: Mapping[int, str] = field(default_factory=dict)
-    """Where each rank that has spoken runs."""
+    """Host of each rank heard so far."""
 
 
 def saw(known: Attendance, seen: Inputs) -> Attendance:
-    """With what is heard at this moment."""
+    """Updated with the ranks heard in this tick."""
     if seen.starts != known.starts or seen.child.state != "running" or _ended(known, seen):
         known = Attendance(seen.starts)
     if seen.leader is not None and not known.leader:
@@ -44,8 +44,8 @@ def saw(known: Attendance, seen: Inputs) -> Attendance:
 
 
 def _ended(known: Attendance, seen: Inputs) -> bool:
-    """A command may run one training after the other: the ranks of the former are promised no more once another
-    process is rank 0 in place of one that is gone, or once that is gone from this machine and no rank speaks."""
+    """A command may run several trainings in sequence. The ranks of the previous one are no longer expected once
+    another process has replaced its rank 0, or once rank 0 has left this machine and no rank is heard."""
     if not known.leader or known.leader in seen.alive:
         return False
     if seen.ranks:
@@ -55,19 +55,19 @@ def _ended(known: Attendance, seen: Inputs) -> bool:
 
 
 def silent_nodes(seen: Inputs) -> tuple[str, ...]:
-    """Machines of the job of which nothing is heard."""
+    """Machines of the job that are not heard."""
     return tuple(node.name for node in seen.nodes if node.quiet_s >= SILENT_NODE_S)
 
 
 def unread_nodes(seen: Inputs) -> tuple[str, ...]:
-    """Machines of the job whose boards have not been read lately, or not yet."""
+    """Machines of the job whose boards have no recent reading."""
     return tuple(node.name for node in seen.nodes if node.unread_s >= SILENT_NODE_S)
 
 
 def silent(known: Attendance, seen: Inputs) -> tuple[str, ...]:
-    """Machines and ranks of which nothing is heard, like 'n2', 'rank 3 (n4)', 'ranks 8-15'.
+    """Machines and ranks that are not heard, like 'n2', 'rank 3 (n4)', 'ranks 8-15'.
 
-    The ranks of a silent machine go with it; machines are asked for as long as the job lives, ranks while it runs.
+    A silent machine stands for its ranks. Machines are expected as long as the job lives, ranks while it runs.
     """
     nodes = {node.host or node.name: node.name for node in seen.nodes}
     quiet = silent_nodes(seen)
@@ -85,9 +85,9 @@ def silent(known: Attendance, seen: Inputs) -> tuple[str, ...]:
 
 
 def lost(known: Attendance, seen: Inputs) -> bool:
-    """Whether a lease has ended somewhere: a rank that was heard, or a machine of a training that has begun, is silent
-    for longer than one lasts. There the training goes on, and waits in vain for the ranks that are held, at full watts
-    and until its own patience ends. Ranks that leave for an unload are missed by nobody."""
+    """Whether a lease has expired somewhere: a rank heard before, or a machine of a training that has begun, has been
+    silent for longer than one lasts. Training resumes there and waits for the held ranks, at full watts, until its
+    own collective timeout. Ranks that exit for an unload do not count."""
     if any(rank.state in ("checkpointing", "unloading") for rank in seen.ranks):
         return False
     world = max((rank.world for rank in seen.ranks), default=0)
@@ -98,7 +98,7 @@ def lost(known: Attendance, seen: Inputs) -> bool:
 
 
 def _runs(numbers: Iterable[int]) -> list[str]:
-    """'3', '8-15': neighbours together."""
+    """Ranges of consecutive numbers: '3', '8-15'."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

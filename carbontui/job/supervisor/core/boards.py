@@ -1,4 +1,4 @@
-"""Which boards are the job's: those its training named, else those with its processes, else all visible ones."""
+"""Which boards belong to the job: those its training named, else those with its processes, else all visible ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from carbontui.job.supervisor.core.observation import Inputs, Rank
 from carbontui.power.messages import Reading
 
 NAMED_S = 30.0
-"""Boards that the training has not named so long after it named some are not its own."""
+"""Boards still not named this long after the training named some are not the job's."""
 
 
 class LeftAlone(NamedTuple):
-    """A predecessor's cap in watts per GPU, and the boards whose limit someone else has set since."""
+    """A predecessor's cap in watts per GPU, and the boards whose limit another program has changed since."""
 
     watts: float | None = None
     boards: tuple[str, ...] = ()
@@ -28,32 +28,32 @@ NONE_LEFT = LeftAlone()
 @dataclass(frozen=True, slots=True)
 class Boards:
     named: tuple[str, ...] | None = None
-    """The boards that the training has said it uses; None before it did."""
+    """The boards that the training says it uses; None before it has named any."""
     named_mono_s: float = 0.0
     """When that last changed."""
     shown: tuple[str, ...] = ()
-    """The boards on which the driver shows processes of a training that has named none."""
+    """The boards on which the driver shows the training's processes, if it has named none."""
     shown_mono_s: float = 0.0
     own: frozenset[str] = frozenset()
-    """Boards that were ever watched because they were named; one of a rank that is gone stays the job's."""
+    """Boards ever watched because they were named. A board stays the job's after its rank has gone."""
     left: LeftAlone = NONE_LEFT
 
 
 class RefusedCap(NamedTuple):
-    """A cap that every board has refused or given up, and why; (None, '') while one holds or is asked."""
+    """A cap that every board has refused or dropped, and why; (None, '') while one holds or is pending."""
 
     watts: float | None = None
     why: str = ""
 
 
 def named(boards: Boards, ranks: tuple[Rank, ...], mono_s: float) -> Boards:
-    """What the ranks say now; boards once named stay the job's while its ranks reconnect."""
+    """The boards the ranks name now; boards once named stay the job's while its ranks reconnect."""
     said = tuple(dict.fromkeys(uuid for rank in ranks for uuid in rank.devices))
     return replace(boards, named=said, named_mono_s=mono_s) if said and said != boards.named else boards
 
 
 def shown(boards: Boards, seen: Inputs) -> Boards:
-    """What the driver shows of a training that names no board: those with its processes are its own."""
+    """Where the training names no board: the boards on which the driver shows its processes."""
     if boards.named is not None or not seen.readings.by_process:
         return boards
     uuids = tuple(reading.uuid for reading in seen.devices)
@@ -61,14 +61,14 @@ def shown(boards: Boards, seen: Inputs) -> Boards:
 
 
 def known(boards: Boards) -> tuple[frozenset[str], float] | None:
-    """The boards that are certainly the training's, and since when that is known; None: any visible one may be."""
+    """The boards known to be the training's, and since when; None: it may use any visible one."""
     if boards.named is not None:
         return frozenset(boards.named), boards.named_mono_s
     return (frozenset(boards.shown), boards.shown_mono_s) if boards.shown else None
 
 
 def settled(boards: Boards, seen: Inputs) -> Boards:
-    """Boards that are watched well after they were named are the job's own."""
+    """Boards still watched NAMED_S after they were named become the job's own."""
     certain = known(boards)
     if certain is None or seen.mono_s - certain[1] < NAMED_S or seen.readings_age_s >= NAMED_S / 2:
         return boards
@@ -77,7 +77,7 @@ def settled(boards: Boards, seen: Inputs) -> Boards:
 
 
 def strangers(boards: Boards, seen: Inputs, after_s: float = NAMED_S) -> tuple[str, ...]:
-    """Boards that were counted only because nobody had said yet which ones the training uses."""
+    """Boards counted only because it was not yet known which ones the training uses."""
     certain = known(boards)
     if certain is None or seen.mono_s - certain[1] < after_s:
         return ()
@@ -86,7 +86,7 @@ def strangers(boards: Boards, seen: Inputs, after_s: float = NAMED_S) -> tuple[s
 
 
 def unseen(boards: Boards, seen: Inputs) -> frozenset[str]:
-    """Boards that were metered for this job and that the driver does not show any more."""
+    """Boards metered for this job that the driver no longer shows."""
     gone = seen.metered - {reading.uuid for reading in seen.readings.devices}
     certain = known(boards)
     return gone if certain is None else gone & (boards.own | certain[0])
@@ -99,7 +99,7 @@ def take_limits(devices: Sequence[Reading]) -> bool:
 
 
 def refused_cap(limit_w: float | None, seen: Inputs) -> RefusedCap:
-    """Whether the cap that is asked for, `limit_w` per GPU, holds nowhere."""
+    """Whether the requested cap, `limit_w` per GPU, holds on no board."""
     outcomes = [seen.limits.outcomes.get(reading.uuid) for reading in seen.devices]
     failed = [outcome for outcome in outcomes if outcome is not None and not outcome.ok]
     if not seen.limits.asked or seen.limits.pending or not outcomes or len(failed) < len(outcomes):
@@ -108,7 +108,7 @@ def refused_cap(limit_w: float | None, seen: Inputs) -> RefusedCap:
 
 
 def to_kept(boards: Boards, limit_w: float | None, left: tuple[str, ...]) -> dict[str, Any]:
-    """For the journal's `state` table; `left` are the boards that are left alone under `limit_w` now."""
+    """For the journal's `state` table; `left` are the boards excluded from the cap `limit_w` now."""
     return {"named": boards.named, "own": sorted(boards.own), "left": {"watts": limit_w, "boards": left}}
 
 
@@ -126,7 +126,7 @@ class _KeptBoards(msgspec.Struct):
 def restored(kept: Any, mono_s: float) -> Boards:
     """Boards named to a predecessor: others are not counted even while the ranks reconnect.
 
-    Raises msgspec.ValidationError where a field is not what it should be.
+    Raises msgspec.ValidationError on an invalid field.
     """
     was = msgspec.convert(kept or {}, _KeptBoards)
     left = LeftAlone(was.left.watts, was.left.boards) if was.left and was.left.boards else NONE_LEFT

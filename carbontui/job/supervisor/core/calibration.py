@@ -1,4 +1,4 @@
-"""When a speed curve may be measured, what spoils it, whether an earlier one is of use, and how it is told."""
+"""When a speed curve may be measured, what invalidates it, whether an earlier one is usable, and how it is shown."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Code, Outcome, Reading
 
 TAKES_S = (300.0, 900.0)
-"""What a calibration takes: with steps all alike, and where one second's steps vary by a tenth."""
+"""Duration of a calibration: with uniform steps, and where the rate varies by 10 % from second to second."""
 SLACK_S = 1800.0
-"""By itself only with this much slack: a calibration costs about two minutes of flat-out work."""
+"""An automatic calibration needs this much slack: it costs about two minutes of flat-out work."""
 WARM_S = 120.0
-"""By itself only after this long at full: compilation and warm-up are over."""
+"""An automatic calibration starts only after this long at full: compilation and warm-up are over."""
 ASSUME_SAMPLES = 20
-"""A curve that was not measured here is laid on watts flat out of this many samples, about as many seconds."""
+"""A curve not measured here is scaled to flat-out watts of this many samples, about one per second."""
 LOWER = 1.03
-"""Flat out above the limit found now by more than this: the curve was measured under a higher one."""
+"""If the curve's flat-out watts exceed the present limit by more than this, it was measured under a higher limit."""
 PASSING: frozenset[Code] = frozenset({"outside", "held", "foreign", "lost", "error"})
-"""Refusals that say nothing of what these boards can do at another time."""
+"""Temporary refusals: they say nothing about what these boards can do at another time."""
 
 
 BASIS = {
@@ -54,14 +54,14 @@ def refusal(state: JobState, seen: Inputs) -> str:
 
 
 def runs_warm(state: JobState, seen: Inputs) -> bool:
-    """Whether the training runs at a speed by which it has warmed up: flat out, or under a cap of the plan."""
+    """Whether the training runs at a level that warms it up: flat out, or under a cap of the plan."""
     return state.decision.state in ("running", "throttled") and bool(seen.ranks) and state.asked.duty is None
 
 
 def worth_it(state: JobState, seen: Inputs, warm_s: float) -> bool:
-    """Whether to calibrate unasked: inside the slack, on boards that take limits, after `warm_s` flat out."""
+    """Whether to calibrate automatically: within the slack, on boards that take limits, after `warm_s` flat out."""
     left, deadline = state.progress.left_s, state.deadline_s
-    # a curve that knows no caps comes from a time when none could be set
+    # a curve without caps was measured when none could be set
     known = state.curve is not None and not state.curve.note and state.curve.basis == "measured"
     if known or warm_s < WARM_S or left is None or deadline is None or deadline - seen.now_s - left < SLACK_S:
         return False
@@ -71,9 +71,9 @@ def worth_it(state: JobState, seen: Inputs, warm_s: float) -> bool:
 
 
 def drawn_w(state: JobState, seen: Inputs) -> float | None:
-    """What the boards draw together flat out: what a curve of others is laid on until this job is calibrated.
+    """Total flat-out watts of the boards, to which a curve measured elsewhere is scaled until this job is calibrated.
 
-    None where it is not well known, where no limit can be set, or where nobody would see a cap's true speed.
+    None if not known well enough, if no limit can be set, or if a cap's true speed could not be observed.
     """
     means = [state.measured.full_w.get(reading.uuid) for reading in seen.devices]
     known = [mean.value for mean in means if mean and mean.value is not None and mean.samples >= ASSUME_SAMPLES]
@@ -87,7 +87,7 @@ def drawn_w(state: JobState, seen: Inputs) -> float | None:
 
 
 def simulated_curve(state: JobState, seen: Inputs) -> Curve:
-    """What simulated boards do under limits, known because it is what they are made to do."""
+    """The curve of simulated boards, known exactly because it is their model."""
     board, count = state.spec.simulated, len(seen.devices)
     assert board is not None
     points = tuple(
@@ -115,7 +115,7 @@ def simulated_curve(state: JobState, seen: Inputs) -> Curve:
 
 
 def spec_of(state: JobState, seen: Inputs, fingerprint: str) -> CalibrationSpec:
-    """What a calibration may do on these boards."""
+    """The bounds of a calibration on these boards."""
     devices = seen.devices
     bad = next((r.caps["limit"] for r in devices if "limit" in r.caps and r.caps["limit"].support != "yes"), None)
     lows = [reading.limit_min_w for reading in devices if reading.limit_min_w is not None]
@@ -133,7 +133,7 @@ def spec_of(state: JobState, seen: Inputs, fingerprint: str) -> CalibrationSpec:
 
 
 def disturbance(state: JobState, seen: Inputs) -> str:
-    """What makes this no time to measure; '' when nothing does."""
+    """Why measuring is not possible at the moment; '' when it is."""
     if state.override.current is not None:
         return f"{state.override.current.mode} by {state.override.current.by}"
     if finish.must_run(state, seen):
@@ -148,7 +148,7 @@ def disturbance(state: JobState, seen: Inputs) -> str:
 
 
 def failures(outcomes: Sequence[Outcome]) -> tuple[str, str]:
-    """(what passes and spoils this measurement, why no cap will ever be taken here); '' where neither is so."""
+    """(temporary failure that invalidates this measurement, permanent reason why no cap can be set); '' for none."""
     failed = [outcome for outcome in outcomes if not outcome.ok]
     passing = [outcome.text or outcome.code for outcome in failed if outcome.code in PASSING]
     lasting = [outcome.text or outcome.code for outcome in failed if outcome.code not in PASSING]
@@ -156,14 +156,14 @@ def failures(outcomes: Sequence[Outcome]) -> tuple[str, str]:
 
 
 def in_force_w(reading: Reading) -> float | None:
-    """The cap that holds a board now; 0 while one stands whose effect has not been seen: not to be measured yet."""
+    """The cap in force on a board; 0 while one is set but its effect not yet seen, so not to be measured yet."""
     if reading.proving:
         return 0.0
     return reading.limit_w if reading.clocks_w is None else reading.clocks_w
 
 
 def too_high_w(found: Curve, seen: Inputs) -> tuple[float, float] | None:
-    """(watts of a board flat out then, watts allowed now) where an earlier curve is of a higher limit."""
+    """(board's flat-out watts then, watts allowed now) if an earlier curve was measured under a higher limit."""
     tops = [reading.limit_found_w for reading in seen.devices if reading.limit_found_w is not None]
     drawn = next((p.power_w for p in found.points if p.kind == "full"), 0.0) / found.gpus
     return (drawn, min(tops)) if tops and drawn > LOWER * min(tops) else None
@@ -176,7 +176,7 @@ def usable_levels(found: Curve, seen: Inputs) -> tuple[Point, ...]:
 
 
 def table(curve: Curve | None) -> str:
-    """The curve for people, or ''."""
+    """The curve as text, or ''."""
     if curve is None:
         return ""
     rate = f"{curve.rate_steps_per_s:.3g} steps/s flat out" if curve.rate_steps_per_s else "not measured on this job"

@@ -15,7 +15,7 @@ from carbontui.power.messages import Capability, Reading
 
 
 def sigstop_refusal(devices: Sequence[Reading]) -> str:
-    """Why SIGSTOP is out of the question, or ''. Processes that share a board, or a collective, would wait for each
+    """Why SIGSTOP must not be used, or ''. Processes that share a board or a collective would wait for each
     other: an NCCL watchdog ends a job whose collective is older than ten minutes."""
     own: set[int] = set()
     for reading in devices:
@@ -64,7 +64,7 @@ def why_no_cap(state: JobState, seen: Inputs, watts: float) -> str:
 
 
 def answer(state: JobState, seen: Inputs, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
-    """For the screen's page `d`: boards and host as the agent sees them, then the training, then its speed curve."""
+    """For screen page `d`: boards and host as the agent sees them, then the training, then its speed curve."""
     readings = msgspec.structs.replace(seen.readings, devices=seen.devices)
     rows = [
         protocol.Ability(row.device, row.aspect, capability.SAYS[row.support], row.why, row.fix)

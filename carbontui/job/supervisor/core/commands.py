@@ -1,4 +1,4 @@
-"""A person's commands: everything is checked before anything is changed, so that a refused one changes nothing."""
+"""User commands: each is fully checked before anything changes, so a refused one changes nothing."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from carbontui.job.supervisor.core.override import OverrideError, Overrides
 from carbontui.job.supervisor.core.state import JobState
 
 OVERRIDE_MAX_S = 366 * 86400.0
-"""No override lasts longer; who wants more leaves its end out."""
+"""The longest override with an end; without an end it holds until cleared."""
 NUMBER_MAX = 1e18
-"""The wire carries no larger one: viewers would refuse every status that shows it (`protocol.NonNegative`)."""
+"""The largest number on the wire: viewers would refuse any status with a larger one (`protocol.NonNegative`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`result` is the answer, unless it has to await a pause or a cap to take hold; `effects` are to be performed."""
+    """`result` is the answer, unless it waits for a pause or cap to take effect; `effects` are to be performed."""
 
     result: protocol.Result | None = None
     effects: tuple[Effect, ...] = ()
@@ -54,7 +54,7 @@ class Reply:
 
 
 def apply(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
-    """The state after one command of `by`, and what is answered and done; a refused one leaves the state as it is."""
+    """The state after one command of `by`, with its reply and effects; a refused command leaves the state unchanged."""
     if not state.live:
         return state, _no(cmd, f"job {state.spec.job} is over ({state.decision.state})", 3)
     try:
@@ -90,7 +90,7 @@ def _budget(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[
         return _allowance(state, cmd, allowance, by)
     new = replace(state, budget=budgets.parse(text, now))
     deadline, left = new.deadline_s, new.progress.left_s
-    # in the supervisor's clock, which need not be that of who asks: named, so that a mistake is seen
+    # in the supervisor's time zone, which may differ from the user's: named, so that a mistake is noticed
     when = "" if deadline is None else f", until {units.fmt_named_clock(deadline, now)}"
     if deadline is not None and left is not None and now + left > deadline + finish.late_tolerance_s(new):
         when += f"; it cannot be met: flat out the work ends {units.fmt_clock(now + left, now)}"
@@ -99,7 +99,7 @@ def _budget(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[
 
 
 def _allowance(state: JobState, cmd: protocol.Cmd, new: Allowance, by: str) -> tuple[JobState, Reply]:
-    """Another carbon, cost or energy budget: what was done about the old one is judged anew."""
+    """Set another carbon, cost or energy budget; the actions for the old one are chosen anew."""
     new = checked(new)
     used = state.totals.of(new.kind)
     words = f"{new.kind} budget {new.words(currency=state.spec.currency)}"
@@ -110,7 +110,7 @@ def _allowance(state: JobState, cmd: protocol.Cmd, new: Allowance, by: str) -> t
 
 
 def _hours(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
-    """Hours that must not run, and those that may again: a constraint that every plan from now on keeps."""
+    """Forbid hours or allow them again: a constraint on every plan from now on."""
     now, asked = seen.now_s, cmd.args.get("hours")
     held = forbidden.current(state.forbidden, now)
     if cmd.verb == "forbid":
@@ -203,7 +203,7 @@ def _override(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tupl
     if cmd.verb == "pause":
         return new, Reply(effects=done, awaits="pause")
     if watts is not None:
-        # said again after a board gave it up, it is meant
+        # repeating a cap that a board has dropped includes that board again
         new = replace(new, boards=replace(new.boards, left=boards.NONE_LEFT))
         again = (SetLimit(watts),) if state.asked.limit_w == watts else ()
         return new, Reply(effects=(*done, *again), awaits="cap")
@@ -226,7 +226,7 @@ def _until(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> float | None:
         if asked > now + OVERRIDE_MAX_S:
             raise OverrideError("that is more than a year away; without a time it holds until cleared")
         return asked
-    # a time at once: the plan is made anew around the override, and its next change would be the override's own
+    # resolved now: the new plan is made around the override, and its next change would be the override's own end
     change = finish.planned(state, seen).next_at_s
     if change is None:
         raise OverrideError("the plan has no next change; say --for 30m or --until 18:00")
@@ -234,7 +234,7 @@ def _until(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> float | None:
 
 
 def _number(value: Any, wanted: str) -> float:
-    """A number above zero, or one that is written plainly. Raises OverrideError with what was `wanted`."""
+    """A number above zero, also as text. Raises OverrideError with what was `wanted`."""
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= NUMBER_MAX:
@@ -242,7 +242,7 @@ def _number(value: Any, wanted: str) -> float:
     return float(value)
 
 
-# --- what is answered once it has taken hold ---------------------------------------------------------------------
+# --- replies once the command has taken effect -------------------------------------------------------------------
 
 
 def pause_held(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Result | None:
@@ -256,7 +256,7 @@ def pause_held(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Res
 
 
 def pause_asked(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Result:
-    """The answer where no step has ended in time."""
+    """The reply if no step has ended in time."""
     reason = state.decision.reason
     # the reason begins with what the answer has said already
     cause = reason.text.removeprefix("asked to pause, ").removeprefix("but ")
@@ -265,13 +265,13 @@ def pause_asked(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Re
 
 
 def _unheard(state: JobState, seen: Inputs) -> str:
-    """'; silent: n2' where part of the job is not heard: nobody knows whether it stands still."""
+    """'; silent: n2' if part of the job is not heard, so that it is unknown whether it is paused."""
     silent = attendance.silent(state.attendance, seen)
     return f"; silent: {', '.join(silent)}" if silent else ""
 
 
 def cap_held(state: JobState, cmd: protocol.Cmd, seen: Inputs, watts: float) -> protocol.Result | None:
-    """'capped' once the boards have taken it, why not where none did; None before they have answered."""
+    """'capped' once the boards have accepted it, or why none did; None before they have answered."""
     asked = f"{watts:g} W per GPU"
     if state.decision.state in ("waiting", "unloaded"):
         return protocol.Result(cmd.id, True, text=f"asked for {asked}: set when it starts")
@@ -287,12 +287,12 @@ def cap_held(state: JobState, cmd: protocol.Cmd, seen: Inputs, watts: float) -> 
 
 
 def cap_asked(cmd: protocol.Cmd, watts: float) -> protocol.Result:
-    """The answer where no board has answered in time."""
+    """The reply if no board has answered in time."""
     return protocol.Result(cmd.id, True, text=f"asked for {watts:g} W per GPU; the driver has not answered yet")
 
 
 def until_words(held: Overrides, now_s: float) -> str:
-    """', until 18:00 CET' where the override in force has an end."""
+    """', until 18:00 CET' if the override in force has an end."""
     return "" if held.until_s is None else f", until {units.fmt_named_clock(held.until_s, now_s)}"
 
 

@@ -1,8 +1,8 @@
-"""Asked: one pure function, (asked, observation) -> (asked, decision).
+"""The control policy: one pure function, (asked, observation) -> (asked, decision).
 
-Everything that decides what the training process is asked to do is here. The order of authority: the end of the job, a
-person's override, an allowance that is used up, what is unknown (then flat out), the deadline, the longest pause, the
-plan; an allowance that will not do caps what is left of it.
+Every decision about what the training process is asked to do is made here. Order of authority: the end of the job, a
+user's override, a used-up allowance, missing information (then flat out), the deadline, the longest pause, the
+plan. An allowance expected to be exceeded caps the result.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from carbontui.job.supervisor.core.levels import FULL, OFF, PAUSE, Level
 from carbontui.job.supervisor.core.observation import Observation
 
 NO_BOUNDARY_S = 10.0
-"""Asked to pause for this long without a step: the state says so."""
+"""No step for this long after a pause request: the state says so."""
 NO_CLIENT_S = 30.0
-"""A running command without a training step for this long: the state says so."""
+"""No training step for this long in a running command: the state says so."""
 HOLD_S = 3600.0
-"""A start that is held without a known end is held for this long at a time."""
+"""A start held back without a known end is held for this long at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the process and its boards are asked, and since when. Survives a respawn through the journal."""
+    """What is asked of the process and its boards, and since when. Survives a respawn through the journal."""
 
     mode: protocol.Mode = "run"
     gen: int = 0
@@ -37,38 +37,38 @@ class Asked:
     not_before_s: float | None = None
     asked_mono_s: float = 0.0
     still_since_s: float | None = None
-    """Job clock since which the process has been asked to stand still."""
+    """Job clock since which the process has been asked to pause."""
     freeze: bool = False
-    """Nothing answers at a step: the process group is to be stopped by signal."""
+    """No process responds at a step: the process group is to be stopped by signal."""
     spent_pause: bool = False
     """The longest pause is over: run until the plan itself runs again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is so, and why. `hold_until_s` moves the start of a child that is not running (None: now)."""
+    """The state reached, and why. `hold_until_s` sets the start of a child that is not running (None: now)."""
 
     state: protocol.State
     reason: protocol.Reason
     level: str
     hold_until_s: float | None = None
     wanted: Level = FULL
-    """The level there would be without the machine's power budget."""
+    """The level that would apply without the machine's power budget."""
 
 
 STARTING = Decision("starting", protocol.Reason("starting", "processes are coming up"), FULL.name)
 
 
 def restored(kept: Any, mono_s: float) -> Asked:
-    """What a predecessor asked, asked anew at `mono_s`; what another version kept beside it is left out.
+    """What a predecessor asked, asked again at `mono_s`; fields of other versions are ignored.
 
-    Raises msgspec.ValidationError where a field is not what it should be.
+    Raises msgspec.ValidationError on an invalid field.
     """
     return replace(msgspec.convert(kept or {}, Asked), asked_mono_s=mono_s)
 
 
 def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
-    """The whole policy of one job, evaluated about once a second and at every event."""
+    """The complete policy of one job, evaluated about once a second and at every event."""
     level, reason, spent = _choose(before, seen)
     level, reason = _within_allowance(level, reason, seen)
     wanted = level
@@ -88,10 +88,10 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
     """The level in force and who decided it."""
     reason = protocol.Reason
     if seen.child.stopped:
-        # held, it could not obey: a script that ends at its next step must reach it
+        # a paused script could not obey: to end at its next step, it must reach that step
         return FULL, reason("stop", "stopping: a person asked for it"), False
     if seen.used_up is not None and seen.used_up[0].kind == "unload":
-        # a person has asked for this end, too: only a larger allowance takes it back
+        # the user asked for this end, too: only a larger allowance revokes it
         return *seen.used_up, False
     if seen.override is not None:
         who = seen.override.by
@@ -105,7 +105,7 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
         return FULL, reason("override", f"boosted by {who}{until}"), False
     planned = seen.planned
     if seen.forbidden_until_s is not None:
-        # a person's word, which neither the deadline nor the longest pause outweighs; how it stands still is the plan's
+        # a user's command outranks the deadline and the longest pause; the plan chooses how to stand still
         still = OFF if seen.child.state == "waiting" else PAUSE
         if planned is not None and planned.still and seen.no_shifting is None:
             still = planned
@@ -118,7 +118,7 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
     if seen.trial is not None:
         return seen.trial, reason("calibrating", f"measuring {seen.trial.name}"), False
     if seen.no_shifting is not None:
-        # what is unknown never pauses or delays; caps stay as planned
+        # missing information never causes a pause or delay; caps stay as planned
         return (planned if planned and planned.kind in ("cap", "full") else FULL), seen.no_shifting, False
     if planned is None:
         return FULL, reason("starting", "the first plan is on its way"), False
@@ -126,7 +126,7 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
         if seen.must_run:
             return FULL, reason("deadline", "flat out: no slack is left before the deadline"), False
         still_s = 0.0 if before.still_since_s is None else seen.now_s - before.still_since_s
-        # a start that waits is no pause: it draws nothing, and the deadline ends it
+        # a delayed start does not count as a pause: it draws nothing, and the deadline ends it
         if planned.kind != "off" and (before.spent_pause or still_s > seen.max_pause_s):
             text = f"the longest pause ({units.fmt_duration(seen.max_pause_s)}) is over"
             return FULL, reason("max_pause", text), True
@@ -137,7 +137,7 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
 
 
 def _within_allowance(level: Level, reason: protocol.Reason, seen: Observation) -> tuple[Level, protocol.Reason]:
-    """No faster than under the cap that keeps the job within its allowances; a person's word stands above it."""
+    """No faster than under the cap that keeps the job within its allowances; a user's override ranks above it."""
     free = seen.allowance_cap_w is None or seen.override is not None or seen.trial is not None or seen.child.stopped
     if free or seen.allowance_cap_w is None:
         return level, reason
@@ -163,7 +163,7 @@ def _plan_text(planned: Level, seen: Observation) -> str:
 
 
 def _ask(before: Asked, seen: Observation, level: Level) -> Asked:
-    """Turn the level into what is asked of process and boards; a new generation only when the ask changes."""
+    """Turn the level into requests to the process and boards; a new generation only when the request changes."""
     mode: protocol.Mode = "run"
     not_before: float | None = None
     if level.still:
@@ -184,7 +184,7 @@ def _ask(before: Asked, seen: Observation, level: Level) -> Asked:
         return replace(before, limit_w=limit, not_before_s=not_before, still_since_s=since, freeze=freeze)
     return Asked(
         mode=mode,
-        # a rank may have heard a predecessor: outrank whatever it knows
+        # a rank may have heard a predecessor: exceed any generation it knows
         gen=max(before.gen, newest) + 1,
         duty=duty,
         limit_w=limit,
@@ -196,7 +196,7 @@ def _ask(before: Asked, seen: Observation, level: Level) -> Asked:
 
 
 def _may_freeze(seen: Observation) -> bool:
-    """By itself only once a program had the time to show a step and did not; a person's word needs no such patience."""
+    """Automatically only once a program has had time to show a step and has not; a user's override does not wait."""
     patient = seen.override is not None or seen.forbidden_until_s is not None or seen.child.age_s >= NO_BOUNDARY_S
     return seen.can_freeze and not seen.freeze_why and patient
 
@@ -224,7 +224,7 @@ def _observe(
         return "unloaded", reason
     if not seen.ranks:
         if level.still and seen.stepped:
-            return "pausing", reason  # the process is on its way out, or its link is being made again
+            return "pausing", reason  # the process is exiting, or its link is being re-established
         if child.frozen and asked.freeze:
             return "paused", protocol.Reason(reason.code, f"{reason.text} (SIGSTOP)")
         if level.still and child.age_s < NO_BOUNDARY_S and not asked.freeze:
@@ -256,7 +256,7 @@ def _observe(
 
 
 def _cannot_hold(asked: Asked, seen: Observation) -> str:
-    """Why a pause does not take hold of a program without steps, and what helps."""
+    """Why a program without steps cannot be paused, and what helps."""
     why = seen.freeze_why or seen.child.freeze_why
     if why:
         return f"asked to pause, but it has shown no training step and SIGSTOP is refused: {why}"

@@ -1,4 +1,4 @@
-"""What is to be done in the world, as data: one small value each, made here, performed by the shell."""
+"""Side effects as data: one small value each, produced here and performed by the shell."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from carbontui.power.simulated import SimulatedSpec
 
 @dataclass(frozen=True, slots=True)
 class SendWants:
-    """Every rank is told what is wanted, for a lease."""
+    """Send every rank the current want, valid for one lease."""
 
     want: protocol.Want
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A child that is not running waits until then (wall time; None: starts now). A lease, too: the keeper starts the
-    child when it hears no hold for a minute."""
+    """Delay the start of a child until then (wall time; None: start now). Also a lease: the keeper starts the
+    child if no hold arrives for a minute."""
 
     until_wall_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """The keeper stops the process group by signal, for a lease."""
+    """The keeper stops the process group by signal, for one lease."""
 
     lease_s: float = protocol.LEASE_S
 
@@ -42,7 +42,7 @@ class Thaw:
 
 @dataclass(frozen=True, slots=True)
 class SetLimit:
-    """Watts per GPU on the job's boards but those `left` alone; None gives back what was found."""
+    """Limit in watts per GPU on the job's boards, except those in `left`; None restores the original limits."""
 
     watts: float | None
     left: tuple[str, ...] = ()
@@ -50,8 +50,8 @@ class SetLimit:
 
 @dataclass(frozen=True, slots=True)
 class Simulate:
-    """What simulated boards follow, and those whose power cannot be read: None no process, 0 parked, 1 steps flow, for
-    a share `duty` of the time."""
+    """The activity that simulated boards, and those whose power cannot be read, follow: None no process, 0 parked,
+    1 training, for a share `duty` of the time."""
 
     activity: float | None
     duty: float = 1.0
@@ -64,19 +64,19 @@ class WatchBoards:
     boards: tuple[str, ...] | None
     own_pids: tuple[int, ...]
     elsewhere: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """Those on each other machine of the job, by its name."""
+    """The processes on each other machine of the job, by machine name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disown:
-    """Energy that was booked for boards which turned out not to be the job's is taken back."""
+    """Subtract energy booked for boards that turned out not to be the job's."""
 
     boards: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An event for the journal; `at_s` on the job's clock where it was not just now."""
+    """An event for the journal; `at_s` on the job's clock if not now."""
 
     kind: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -92,47 +92,47 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """A new plan at the next opportunity."""
+    """Make a new plan at the next opportunity."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What a successor needs is written now, not at the next commit."""
+    """Write what a successor needs now, not at the next commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopChild:
-    """The stop order: INT, TERM, KILL; `now` with a second between them."""
+    """The stop order: INT, TERM, KILL; with `now` one second apart."""
 
     now: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The command's next end is its last: a checkpoint that it leaves with is not resumed. '' takes that back."""
+    """The command is not resumed after its next exit, even with a checkpoint. '' revokes that."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The keeper begins a resume that fails again, without its checkpoint; or that is taken back."""
+    """If the resume fails, the keeper restarts it without its checkpoint; or revoke that."""
 
     on: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FallBack:
-    """The keeper begins a resume that fails again from an earlier checkpoint; or that is taken back."""
+    """If the resume fails, the keeper restarts it from an earlier checkpoint; or revoke that."""
 
     on: bool
 
 
 @dataclass(frozen=True, slots=True)
 class EndStart:
-    """The keeper ends the running start: a try, or one that has not come back."""
+    """The keeper ends the running process: a try, or one that has not resumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ Effect = (
 
 
 def effects(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
-    """What the step from `before` to `after` asks for. `renew`: leases are due to be renewed."""
+    """The effects of the step from `before` to `after`. `renew`: leases are due for renewal."""
     return (
         *_told(before, after, seen),
         *_wants(before, after, renew=renew),
@@ -179,7 +179,7 @@ def effects(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> 
 
 
 def want_of(state: JobState) -> protocol.Want:
-    """What the training is asked, as it is told to every rank."""
+    """What is asked of the training, as sent to every rank."""
     asked = state.asked
     not_before = None if asked.not_before_s is None else units.iso(state.clock.to_wall(asked.not_before_s))
     return protocol.Want(asked.mode, asked.gen, protocol.LEASE_S, duty=_felt_duty(state), not_before=not_before)
@@ -215,17 +215,17 @@ def _freeze(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> 
 
 
 def _last(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
-    """A stop by an allowance: the command leaves with a checkpoint, and the keeper knows that it will not be back."""
+    """A stop by an allowance: the command exits with a checkpoint, and the keeper must not resume it."""
     was, why = allowance_rules.why_last(before), allowance_rules.why_last(after)
     if not why:
         return (LastRun(""),) if was else ()
     told: tuple[Effect, ...] = (LastRun(why),) if renew or why != was else ()
-    # a keeper of before knows no last run: it is stopped once the command has left
+    # an older keeper has no `last run` message: it is stopped once the command has exited
     return (*told, StopChild(now=True)) if seen.child.state == "unloaded" and renew else told
 
 
 def _unloading(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tuple[Effect, ...]:
-    """What a rehearsal and a try ask of the keeper, and what came of them."""
+    """What a rehearsal and a try ask of the keeper, and their results."""
     found: list[Effect] = []
     known, was, guarded = after.unloading, before.unloading, unloading.guards(after.unloading)
     if guarded != seen.child.retry and (renew or guarded != unloading.guards(was)):
@@ -273,7 +273,7 @@ def _boards(after: JobState, seen: Inputs) -> tuple[Effect, ...]:
 
 
 def _at_work(after: JobState, seen: Inputs) -> Simulate:
-    """What boards do whose power cannot be read; without steps to go by, a command that runs is at work."""
+    """The assumed activity of boards whose power cannot be read; without steps, a running command counts as busy."""
     if seen.child.state != "running":
         return Simulate(None)
     parked = bool(seen.ranks) and all(rank.state == "paused" for rank in seen.ranks)
@@ -282,7 +282,7 @@ def _at_work(after: JobState, seen: Inputs) -> Simulate:
 
 
 def _told_allowances(before: JobState, after: JobState, seen: Inputs) -> list[Effect]:
-    """What has become of the allowances; a plan of least time is made anew with what is left."""
+    """Changes of the allowances; a least-time plan is re-made with what is left."""
     if before.allowances.doing == after.allowances.doing:
         return []
     now = after.allowances
@@ -293,13 +293,13 @@ def _told_allowances(before: JobState, after: JobState, seen: Inputs) -> list[Ef
 
 
 def _key(decision: Decision) -> tuple[str, str, str]:
-    """What is news: state and reason, and why no step is seen once that is known; other sentences only count on."""
+    """What counts as a change: state, reason, and why no step is seen once known; other texts only update figures."""
     why = decision.reason.text if decision.reason.code == "no_client" and decision.state == "running" else ""
     return decision.state, decision.reason.code, why
 
 
 def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]:
-    """What goes into journal and log, and what calls for a new plan."""
+    """Entries for journal and log, and requests for a new plan."""
     found: list[Effect] = []
     over, new = before.override.current, after.decision
     if over is not None and after.override.current is None:

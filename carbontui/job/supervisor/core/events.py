@@ -1,4 +1,4 @@
-"""What happened to a job, in words: one line for each event of the journal that a person would want to be told of."""
+"""One line of text for each journal event that a user wants to see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Facts = Mapping[str, Any]
 
 
 def told(at_s: float, kind: str, facts: Facts) -> protocol.Event | None:
-    """The event as viewers see it; None for what is of no interest to a person, or cannot be read."""
+    """The event as viewers see it; None if it is of no interest to users, or cannot be read."""
     words = _WORDS.get(kind)
     try:
         text = words(facts, at_s) if words else ""
@@ -58,4 +58,4 @@ _WORDS: dict[str, Callable[[Facts, float], str]] = {
     "end": _end,
 }
 PERSONAL = frozenset({"override", "override_over", "budget", "hours", "stop"})
-"""Somebody's word: what the line of events shows."""
+"""Events caused by a user: shown in the event line."""

@@ -1,4 +1,4 @@
-"""What the job will have come to at its end: the levels still to come, at their watts, on the outlook."""
+"""Expected totals of the job at its end: the remaining levels at their watts, on the outlook."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from carbontui.power import curve as curves
 
 
 def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
-    """None where it cannot be said honestly: watts flat out not measured, work or grid unknown, a pause without end."""
+    """None where no honest figure exists: flat-out watts not measured, work or grid unknown, a pause without end."""
     totals, outlook, whole_s = state.totals, state.outlook, state.progress.whole_s
     full_w = machine.full_wall_w(state, seen)
     if not state.live or totals.gco2_g is None or full_w is None or outlook is None or whole_s is None:
@@ -52,7 +52,7 @@ def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
 
 
 def provenance(state: JobState, seen: Inputs) -> protocol.Provenance:
-    """Where the figures of the end come from: the forecast, and watts of which some may be assumed."""
+    """Source of the expected totals: the forecast, and watts of which some may be assumed."""
     known = machine.machine(state, seen)
     assumed = "" if known.parked_measured or not state.plan else "; parked watts assumed"
     source = state.outlook.source if state.outlook else "no grid source"
@@ -63,18 +63,18 @@ def provenance(state: JobState, seen: Inputs) -> protocol.Provenance:
 
 
 ENDLESS_S = 30 * 86400.0
-"""So far ahead is looked where nobody knows the end."""
+"""How far ahead to look when the end is not known."""
 
 
 def endless(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
-    """Flat out from now on, where the end of the work is not known; None until the watts flat out were measured."""
+    """Flat out from now on, for work without a known end; None until the flat-out watts are measured."""
     watts = machine.full_wall_w(state, seen)
     return None if watts is None else (Stretch(seen.now_s, seen.now_s + ENDLESS_S, watts),)
 
 
 def stretches(state: JobState, seen: Inputs, cap_w: float | None = None) -> tuple[Stretch, ...] | None:
-    """The rest of the work at the wall, from now to its end; None while it has no end or is not known. Nothing runs
-    faster than under the cap `cap_w` (watts per GPU) where one is given."""
+    """The remaining work at the wall, from now to its end; None while the work is unknown or has no end. With `cap_w`
+    (watts per GPU), nothing runs faster than under that cap."""
     left_s = state.progress.left_s
     known = machine.machine(state, seen)
     now = {
@@ -102,8 +102,8 @@ def stretches(state: JobState, seen: Inputs, cap_w: float | None = None) -> tupl
 
 
 def _levels(state: JobState, seen: Inputs, now: dict[str, Level]) -> Iterator[tuple[float, Level | None]]:
-    """(until, level) from now on: a person's word, then the plan, then flat out; at the watts measured by now. None
-    stands for a cap whose speed nobody has measured."""
+    """(until, level) from now on: the override, then the plan, then flat out, at the watts measured so far. None
+    stands for a cap whose speed has not been measured."""
     held = state.override
     if held.current is not None and held.until_s is None:
         yield math.inf, plan.level_under(held.current, now.values())
@@ -125,7 +125,7 @@ def _levels(state: JobState, seen: Inputs, now: dict[str, Level]) -> Iterator[tu
 
 
 def _flat_out(state: JobState, from_s: float, now: dict[str, Level]) -> Iterator[tuple[float, Level | None]]:
-    """Flat out to the end, but for the hours that a person has forbidden."""
+    """Flat out to the end, except in forbidden hours."""
     until = forbidden.soonest_s(state.forbidden, from_s, state.progress.left_s or 0.0)
     for start, end in forbidden.stretches(state.forbidden, from_s, until):
         if start > from_s:
@@ -135,7 +135,7 @@ def _flat_out(state: JobState, from_s: float, now: dict[str, Level]) -> Iterator
 
 
 def _slots(outlook: Outlook, now_s: float, end_s: float) -> account.Slots:
-    """The slots from now to the end, every second anew: what lies before and beyond would cost time alone."""
+    """The slots from now to the end only: this is recomputed every second, and others would cost time."""
     values = outlook.mean, outlook.lo, outlook.hi
     first = min(max(0, math.floor((now_s - outlook.start_s) / outlook.step_s)), len(outlook.mean) - 1)
     after = max(first, math.floor((end_s - outlook.start_s) / outlook.step_s) + 1) + 1
@@ -149,7 +149,7 @@ def _slots(outlook: Outlook, now_s: float, end_s: float) -> account.Slots:
 
 
 def _cost(state: JobState, seen: Inputs, rest: tuple[Stretch, ...], outlook: Outlook) -> protocol.Cost | None:
-    """Money at the end: what has been spent, the rest at the prices ahead, and rent while boards are held."""
+    """Expected cost: what has been spent, the rest at forecast prices, and rent while boards are held."""
     spent, prices = state.totals.cost, outlook.price
     if spent is None:
         return None

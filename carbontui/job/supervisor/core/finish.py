@@ -1,4 +1,4 @@
-"""When the work will be done, whether that is in time, and what no plan may do meanwhile."""
+"""When the work will finish, whether that is in time, and which constraints every plan must keep."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from carbontui.job.supervisor.core.plan import Says
 from carbontui.job.supervisor.core.state import JobState
 
 FIRST_PLAN_S = 20.0
-"""A start waits no longer than this for a first plan."""
+"""A start waits at most this long for a first plan."""
 DRIFT_S, DRIFT = 300.0, 0.02
-"""Work left may differ from what the plan expects by this much, or by this share of the whole, without a new plan."""
+"""Tolerated deviation of the work left from the plan, in seconds or as a share of the whole, without a new plan."""
 LATE_TOLERANCE_S, LATE_TOLERANCE = 60.0, 0.01
-"""Behind the deadline by less than this is no news: the default budget has no slack at all."""
+"""Lateness below this is not reported: the default budget has no slack at all."""
 
 
 CAPTURED_QUIET_S = 20.0
-"""A CUDA graph was recorded and no step was seen for this long: it is being replayed."""
+"""If no step is seen for this long after a CUDA graph was recorded, the graph is being replayed."""
 
 
 def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
-    """Why nothing may be paused or delayed; None when a plan may."""
+    """Why no plan may pause or delay; None if it may."""
     spec, outlook, work = state.spec, state.outlook, state.progress
     if deaf := why_deaf(seen):
         return protocol.Reason("no_client", f"flat out: {deaf}")
@@ -39,20 +39,20 @@ def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
     if seen.zone is None:
         return protocol.Reason("no_zone", f"flat out: {spec.zone_why or 'the grid zone is not known'}")
     if outlook is None or all(value is None for value in outlook.mean[outlook.realised :]):
-        # what nobody expects must not be planned as clean
+        # hours without a forecast must not be planned as clean
         return protocol.Reason("no_grid", f"no shifting in time: {seen.grid_note or 'no grid source answers'}")
     priced = spec.price_per_kwh is not None or any(value is not None for value in outlook.price)
     kinds = {entry.kind for entry in state.allowances.given}
     by_cost = spec.objective == "cost" or (spec.objective == "time" and kinds == {"cost"})
     if by_cost and not priced and not spec.carbon_price:
-        # every hour would cost nothing, and any plan be the best
+        # every hour would cost nothing, and any plan would be optimal
         text = f"no shifting in time: no electricity price in {spec.currency} is known; set price_per_kwh"
         return protocol.Reason("no_grid", text)
     return None
 
 
 def why_deaf(seen: Inputs) -> str:
-    """Why a training that has shown steps is not held at one: no pause is planned for it; '' where nothing is known."""
+    """Why a training that has shown steps cannot be held at one, so that no pause is planned; '' if it can."""
     if any(rank.cannot_hold for rank in seen.ranks):
         return "its ranks do not come to one step together, so that no pause can hold; p tries it again"
     if any(rank.captured and rank.quiet_s >= CAPTURED_QUIET_S for rank in seen.ranks):
@@ -61,9 +61,9 @@ def why_deaf(seen: Inputs) -> str:
 
 
 def planned(state: JobState, seen: Inputs) -> Says:
-    """What the plan says of now; flat out where it is over."""
+    """What the plan says for now; flat out after its end."""
     if state.plan is None or state.plan.edges_s[0] < state.tried.ended_s:
-        # a start that may wait waits for the first plan, which alone knows whether now is a good time
+        # a start that may wait does so until the first plan tells whether now is a good time
         return Says(OFF if _first_plan_is_near(state, seen) else None)
     says = state.plan.at(seen.now_s)
     return says if says.level is not None else says._replace(level=FULL)
@@ -72,7 +72,7 @@ def planned(state: JobState, seen: Inputs) -> Says:
 def _first_plan_is_near(state: JobState, seen: Inputs) -> bool:
     if seen.planning_failed or seen.child.state not in ("waiting", "unloaded"):
         return False
-    if state.tried.text:  # what it taught has just become known
+    if state.tried.text:  # its measurements have just become known
         ended = state.decision.state in ("waiting", "unloaded")
         near = not ended or seen.mono_s - state.changed_mono_s < FIRST_PLAN_S
     else:
@@ -90,25 +90,25 @@ def must_run(state: JobState, seen: Inputs) -> bool:
 
 
 def finish_s(state: JobState, seen: Inputs) -> float | None:
-    """When the work will be done, epoch seconds; None where the work is unknown, or a person's pause has no end."""
+    """When the work will be done, epoch seconds; None if the work is unknown, or a user's pause has no end."""
     left, held = state.progress.left_s, state.override
     if left is None:
         return None
     if held.current is not None and held.until_s is None:
-        # it is planned for its slot alone, and taken to hold
+        # the plan covers its current slot only; here it is assumed to hold
         speed = plan.speed_under(held.current, state.plan)
         return None if speed is None else seen.now_s + left / speed
     soonest = soonest_s(state, seen.now_s, left)
     if state.plan is None or why_no_shifting(state, seen) is not None:
         return soonest
     finish = units.from_iso(state.plan.view.finish)
-    # a little behind its plan the job is until the next one; a pause is over when it is over
+    # small deviations from the plan last until the next plan; an override ends exactly when stated
     slack = 0.0 if held.current is not None else drift_s(state)
     return soonest if soonest > finish + slack else finish
 
 
 def soonest_s(state: JobState, now_s: float, left_s: float) -> float:
-    """When flat out would be done; a pause with an end and forbidden hours are waited for."""
+    """When flat out would finish, after any pause with an end and around forbidden hours."""
     held = state.override
     pausing = held.current is not None and held.current.mode == "pause" and held.until_s is not None
     begin_s = max(now_s, held.until_s or now_s) if pausing else now_s
@@ -116,7 +116,7 @@ def soonest_s(state: JobState, now_s: float, left_s: float) -> float:
 
 
 def late(state: JobState) -> bool:
-    """Whether the plan in force ends behind the deadline."""
+    """Whether the plan in force ends after the deadline."""
     return state.plan is not None and state.plan.view.late_s > late_tolerance_s(state)
 
 
@@ -129,7 +129,7 @@ def drift_s(state: JobState) -> float:
 
 
 def drifted(state: JobState, now_s: float) -> bool:
-    """Whether the work left differs from what the plan expects by more than is let pass."""
+    """Whether the work left deviates from the plan by more than the tolerance."""
     left = state.progress.left_s
     if state.plan is None or state.plan.work_left_s is None or left is None:
         return False
@@ -138,7 +138,7 @@ def drifted(state: JobState, now_s: float) -> bool:
 
 
 def unreachable_by_pause(state: JobState, now_s: float) -> str:
-    """What a person's pause does to the budget, in a sentence; '' when nothing."""
+    """A sentence if a user's pause makes the budget unreachable, else ''."""
     left, deadline, held = state.progress.left_s, state.deadline_s, state.override
     if held.current is None or held.current.mode != "pause" or left is None or deadline is None:
         return ""

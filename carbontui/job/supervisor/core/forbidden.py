@@ -1,5 +1,5 @@
-"""Hours that a person has said the training must not run: read from words, laid over the slots of a plan, walked
-through for the soonest finish. They hold until they are over, or until they are taken away."""
+"""Hours in which the user forbids training: parsed from text, mapped to the slots of a plan, skipped for the
+soonest finish. They hold until they are over, or until they are removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from carbontui.job.supervisor.core.problem import Setup
 from carbontui.plan.problem import STANDS_STILL
 
 MOST = 16
-"""More than a person can keep in mind."""
+"""The most forbidden stretches; more would be hard to keep track of."""
 LONGEST_S = 7 * 86400.0
 _DAY_S = 86400.0
 _FORMS = 'write 22:00-06:00, "fri 09:00-12:00", "daily 17:00-20:00" or two RFC 3339 times with / between them'
@@ -25,7 +25,7 @@ _FORMS = 'write 22:00-06:00, "fri 09:00-12:00", "daily 17:00-20:00" or two RFC 3
 
 @dataclass(frozen=True, slots=True)
 class ForbiddenHours:
-    """[start_s, end_s) on the job's clock; `daily` ones come again at the same local time. `by` is user@tty."""
+    """[start_s, end_s) on the job's clock; `daily` ones recur at the same local time. `by` is user@tty."""
 
     start_s: float
     end_s: float
@@ -41,7 +41,7 @@ class ForbiddenHours:
         first, last = datetime.fromtimestamp(self.start_s), datetime.fromtimestamp(self.end_s)
         days = timedelta(days=max(0, int((from_s - self.end_s) // _DAY_S) - 1))
         while (start_s := (first + days).timestamp()) < to_s:
-            # on naive local time: 17:00 stays 17:00 across a change to summer time
+            # in naive local time: 17:00 stays 17:00 across a daylight-saving change
             end_s = (last + days).timestamp()
             if end_s > from_s:
                 yield start_s, end_s
@@ -63,7 +63,7 @@ class ForbiddenHours:
 
 
 def parse(text: str, now_s: float, by: str = "") -> ForbiddenHours:
-    """The hours that are meant, the next ones to come. Raises ValueError with the forms."""
+    """The next hours that match `text`. Raises ValueError with the accepted forms."""
     cleaned = text.strip()
     daily = cleaned.lower().startswith("daily ")
     cleaned = cleaned[6:] if daily else cleaned
@@ -72,11 +72,11 @@ def parse(text: str, now_s: float, by: str = "") -> ForbiddenHours:
         raise ValueError(f"hours {text!r} are not understood; {_FORMS}")
     try:
         start_s = _moment(parts[0], now_s)
-        # a clock time is the next one after the beginning
+        # a clock time means its next occurrence after the start
         end_s = _moment(parts[1], max(now_s, start_s))
         step_s = 7 * _DAY_S if parts[0][:1].isalpha() else _DAY_S
         if parts[0].lower() != "now" and "/" not in cleaned and start_s - step_s <= now_s < end_s - step_s:
-            start_s, end_s = start_s - step_s, end_s - step_s  # they have begun
+            start_s, end_s = start_s - step_s, end_s - step_s  # they have already begun
     except ValueError as error:
         raise ValueError(f"hours {text!r}: {error}") from None
     if not now_s < end_s or not start_s < end_s:
@@ -98,7 +98,7 @@ def _moment(text: str, now_s: float) -> float:
 
 
 def added(held: tuple[ForbiddenHours, ...], new: ForbiddenHours) -> tuple[ForbiddenHours, ...]:
-    """With `new` in the place of the same hours said before. Raises ValueError when there are too many."""
+    """With `new` added, replacing the same hours. Raises ValueError when there are too many."""
     others = tuple(one for one in held if (one.start_s, one.end_s, one.daily) != (new.start_s, new.end_s, new.daily))
     if len(others) >= MOST:
         raise ValueError(f"{MOST} stretches of forbidden hours are the most; allow some of them first")
@@ -111,7 +111,7 @@ def current(held: tuple[ForbiddenHours, ...], now_s: float) -> tuple[ForbiddenHo
 
 
 def stretches(held: tuple[ForbiddenHours, ...], from_s: float, to_s: float) -> list[tuple[float, float]]:
-    """All windows that touch [from_s, to_s), those that overlap or meet made one, in order."""
+    """All windows that touch [from_s, to_s), in order, overlapping or adjacent ones merged."""
     found: list[tuple[float, float]] = []
     for start_s, end_s in sorted(window for one in held for window in one.windows(from_s, to_s)):
         if found and start_s <= found[-1][1]:
@@ -122,7 +122,7 @@ def stretches(held: tuple[ForbiddenHours, ...], from_s: float, to_s: float) -> l
 
 
 def until_s(held: tuple[ForbiddenHours, ...], now_s: float) -> float | None:
-    """When the forbidden hours that hold now are over; None where none do."""
+    """When the forbidden hours in force now end; None if none are."""
     return next((end for start, end in stretches(held, now_s, now_s + 1.0) if start <= now_s < end), None)
 
 
@@ -132,7 +132,7 @@ def between_s(held: tuple[ForbiddenHours, ...], from_s: float, to_s: float) -> f
 
 
 def soonest_s(held: tuple[ForbiddenHours, ...], from_s: float, work_s: float) -> float:
-    """When `work_s` of running is through, forbidden hours waited for."""
+    """When `work_s` of running is done, waiting through forbidden hours."""
     at, left = from_s, work_s
     if not held:
         return at + left
@@ -145,7 +145,7 @@ def soonest_s(held: tuple[ForbiddenHours, ...], from_s: float, work_s: float) ->
 
 
 def slots(held: tuple[ForbiddenHours, ...], setup: Setup) -> dict[int, int]:
-    """The slots of a problem that they touch: each stands still as a whole, whichever way costs least."""
+    """The slots of a problem that they touch: each is idle as a whole, at the still level that costs least."""
     found: dict[int, int] = {}
     windows = stretches(held, setup.start_s, setup.start_s + sum(setup.durations)) if held else []
     at = setup.start_s
@@ -157,11 +157,11 @@ def slots(held: tuple[ForbiddenHours, ...], setup: Setup) -> dict[int, int]:
 
 
 def restored(kept: Any, now_s: float) -> tuple[ForbiddenHours, ...]:
-    """What a predecessor kept. Raises ValueError where a field is not what it should be: hours of years that come again
-    daily are as many windows as days."""
+    """What a predecessor kept. Raises ValueError on an invalid field: years of daily hours would be as many windows
+    as days."""
     held = msgspec.convert(kept or (), tuple[ForbiddenHours, ...])[:MOST]
     for one in held:
         longest_s = _DAY_S if one.daily else LONGEST_S
         if not (0 <= one.start_s < one.end_s <= min(one.start_s + longest_s, units.LATEST_S)):
-            raise ValueError(f"hours from {one.start_s:g} to {one.end_s:g} are none that anybody can have meant")
+            raise ValueError(f"hours from {one.start_s:g} to {one.end_s:g} are not plausible")
     return current(held, now_s)

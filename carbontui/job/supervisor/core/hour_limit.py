@@ -1,8 +1,8 @@
-"""Hours in which nothing runs because their carbon intensity is above a person's limit, as slots of a planning problem.
+"""Hours closed because their carbon intensity is above the user's limit, as slots of a planning problem.
 
-The habit of threshold tools, kept as a constraint of the plan: above the limit the job waits, at most `max_wait_s` at a
-time, then it runs until the intensity has once been below. The deadline stands above it: where the hours left are too
-few, the cleanest of the others are given back.
+The rule of threshold tools as a constraint of the plan: above the limit the job waits, at most `max_wait_s` at a
+time, then it runs until the intensity has been below the limit once. The deadline ranks above it: if too few hours
+are left, the cleanest closed ones are opened again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import groupby
 from carbontui.job.supervisor.core.problem import DEFAULT_START_S, Machine, Setup
 
 RESUME_ROOM_S = 120.0
-"""Kept for every return to work, and again for the last: a wait must not make a job late by its own switching."""
+"""Reserved for every resume, and once more at the end: a wait must not make a job late by its own switching."""
 
 
 def closed_slots(
@@ -28,8 +28,8 @@ def closed_slots(
 ) -> dict[int, int]:
     """{slot: index of the level it is held at} for a problem of core/problem.py.
 
-    `waited_s` have been waited already when slot 0 begins; `released`: a wait has ended by its length and nothing was
-    below the limit since, so that slot 0 and those after it stay open until one is.
+    `waited_s`: time already waited when slot 0 begins. `released`: a wait has reached its maximum and no slot has been
+    below the limit since, so slot 0 and those after it stay open until one is.
     """
     intensity = [float(value) for value in setup.problem["slots"]["ci_g_per_kwh"]]
     closed: list[int] = []
@@ -52,7 +52,7 @@ def closed_slots(
 def _that_leave_room(
     closed: Sequence[int], intensity: Sequence[float], durations: Sequence[float], work_left_s: float
 ) -> list[int]:
-    """Without the cleanest of them, as far as the work needs their time before the deadline."""
+    """The closed slots without the cleanest ones, as far as the work needs their time before the deadline."""
     kept = sorted(closed, key=lambda slot: -intensity[slot])
     while kept:
         shut = set(kept)
@@ -65,8 +65,8 @@ def _that_leave_room(
 
 
 def _held_at(closed: Sequence[int], setup: Setup, machine: Machine) -> dict[int, int]:
-    """Each wait at the level that draws least over its length: off before the start, unloaded where leaving and coming
-    back cost less than staying in memory."""
+    """Each wait at the level that uses the least energy over its length: off before the start, unloaded where exiting
+    and resuming cost less than staying in memory."""
     index: dict[str, int] = {level.kind: k for k, level in enumerate(setup.levels)}
     found: dict[int, int] = {}
     for _, group in groupby(enumerate(closed), key=lambda pair: pair[1] - pair[0]):
@@ -75,7 +75,7 @@ def _held_at(closed: Sequence[int], setup: Setup, machine: Machine) -> dict[int,
         back_and_forth_j = (machine.unload_s + machine.reload_s) * machine.full_w
         unloaded = "unload" in index and (machine.parked_w - machine.idle_w) * seconds > back_and_forth_j
         kind = "off" if "off" in index else "unload" if unloaded else "pause"
-        # one who has begun is not put back to before the start; one who has not yet may wait there from slot 0 on alone
+        # `off` is only possible before the start, so only from slot 0 on and without a gap
         if kind == "off" and slots[0] != 0 and not set(range(slots[0])) <= set(found):
             kind = "pause"
         found |= dict.fromkeys(slots, index[kind])

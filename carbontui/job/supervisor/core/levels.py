@@ -1,4 +1,4 @@
-"""The levels a job can be at, and how each looks on the wire."""
+"""The levels of a job, and their form on the wire."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from carbontui import protocol
 from carbontui.protocol import LevelKind
 
 STILL: frozenset[str] = frozenset({"off", "unload", "pause"})
-"""Kinds at which no step is made."""
+"""Kinds of level without training steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ PAUSE = Level("pause", "pause", 0.0, 0.0)
 
 
 def cap(watts: float, name: str | None = None) -> Level:
-    """A cap of `watts` per GPU whose speed nobody has measured."""
+    """A cap of `watts` per GPU whose speed has not been measured."""
     return Level(name or f"cap {watts:.0f} W", "cap", cap_w=watts)
 
 
 def under(planned: Level, cap_w: float, known: Iterable[Level] = ()) -> Level:
-    """The planned level, or the cap of `cap_w` where it would run faster than under that."""
+    """The planned level, or the cap of `cap_w` if the planned level is faster."""
     faster = planned.kind == "full" or (planned.kind == "cap" and (planned.cap_w or 0.0) > cap_w)
     if not faster:
         return planned

@@ -1,4 +1,4 @@
-"""What a job's boards draw and how fast it pauses: measured where it was, documented defaults until then."""
+"""What a job's boards draw and how fast it pauses: measured values where available, else documented defaults."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 
 PAUSE_PLAN_MAX_S, RESUME_PLAN_MAX_S = 120.0, 600.0
-"""A plan expects no pause to take hold later, no training to come back later than this (seconds of the job's clock)."""
+"""Upper bounds on the pause and resume latency that a plan assumes (seconds of the job's clock)."""
 
 
 def machine(state: JobState, seen: Inputs) -> problem.Machine:
-    """What a plan counts with; watts are sums over the job's boards."""
+    """The machine model a plan uses; watts are sums over the job's boards."""
     known, spec, speed = state.measured, state.spec, state.clock.speed
     uuids = tuple(reading.uuid for reading in seen.devices)
     guess = _guessed_full_w(seen)
@@ -21,11 +21,11 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
     host_w = spec.host_w / max(1, seen.readings.host.jobs)
     rest = (known.rest_w.value or 0.0) + host_w
     if not uuids:
-        # no board: what the CPU draws at work and at rest takes its place
+        # no board: use the CPU's watts when busy and idle instead
         rest = host_w
         full = known.rest_w.value or problem.DEFAULT_CPU_W
         parked = idle = known.rest_parked_w.value or problem.DEFAULT_CPU_IDLE_SHARE * full
-    # levels rise with their watts, whatever two means of different moments say
+    # levels must be ordered by watts, even if two means taken at different times are not
     parked = min(parked, full) if full else parked
     return problem.Machine(
         full_w=full,
@@ -50,8 +50,8 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
 
 
 def _full_w(state: JobState, uuids: tuple[str, ...], otherwise: float) -> tuple[float, bool]:
-    """Watts of the boards flat out, and whether they are known: measured in this run, else by its calibration. A plan
-    that caps from the first step on may never run flat out."""
+    """Flat-out watts of the boards, and whether they are known: measured in this run, else by its calibration (a job
+    capped from its first step may never run flat out)."""
     watts, known = measured.total_w(state.measured, "full", uuids, otherwise)
     curve = state.curve
     if known or not uuids or curve is None or not (curve.basis == "measured" or curve.simulated):
@@ -72,7 +72,7 @@ def _mean_w(joules: measured.Mean, seconds: measured.Mean) -> float | None:
 
 
 def _guessed_full_w(seen: Inputs) -> float:
-    """Watts of one board flat out before any was measured: its limit, where it tells one."""
+    """Flat-out watts of one board before any was measured: its limit, if it reports one."""
     limits = [reading.limit_found_w or reading.limit_w for reading in seen.devices]
     if not limits:
         return problem.DEFAULT_FULL_W
@@ -80,7 +80,7 @@ def _guessed_full_w(seen: Inputs) -> float:
 
 
 def caps(state: JobState) -> tuple[problem.PowerCap, ...]:
-    """The caps that were calibrated; none while the boards take no limit."""
+    """The calibrated caps; empty while the boards take no limit."""
     if state.curve is None or not state.caps_hold:
         return ()
     return tuple(
@@ -91,13 +91,13 @@ def caps(state: JobState) -> tuple[problem.PowerCap, ...]:
 
 
 def resume_s(state: JobState) -> float:
-    """From the word to go on to the first step, in seconds of the job's clock."""
+    """From the resume request to the first step, in seconds of the job's clock."""
     speed = state.clock.speed
     return min(RESUME_PLAN_MAX_S, (state.measured.resume_s.value or problem.DEFAULT_RESUME_S / speed) * speed)
 
 
 def full_wall_w(state: JobState, seen: Inputs) -> float | None:
-    """Watts at the wall flat out, PUE included; None until the boards were measured so."""
+    """Flat-out watts at the wall, PUE included; None until the boards have been measured flat out."""
     uuids = tuple(reading.uuid for reading in seen.devices)
     watts, known = _full_w(state, uuids, 0.0)
     rest = state.measured.rest_w.value

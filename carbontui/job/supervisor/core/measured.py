@@ -1,4 +1,4 @@
-"""What the job teaches about itself while it runs: watts flat out and parked, seconds to pause and to resume."""
+"""Measurements of the running job: watts flat out and parked, seconds to pause and to resume."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 SETTLE_WALL_S = 1.5
-"""After a change of state the boards' averages need this long to tell the new one."""
+"""After a change of state the boards' averaged readings need this long to reflect the new one."""
 MEMORY = 120
-"""Samples after which the oldest counts little."""
+"""Window of the mean in samples; older ones have little weight."""
 PAUSE_MAX_S, RESUME_MAX_S = 60.0, 600.0
-"""A longer wait was for something else than the pause or the resume itself."""
+"""A longer wait had another cause than the pause or resume itself."""
 
 PowerState = Literal["full", "parked", "idle"]
 
 
 class Mean(NamedTuple):
-    """A mean that forgets slowly."""
+    """A mean that slowly forgets old samples."""
 
     value: float | None = None
     samples: int = 0
@@ -31,7 +31,7 @@ class Mean(NamedTuple):
 
 NO_MEAN = Mean()
 Means = dict[str, Mean]
-"""By GPU UUID. Never written into: a new one takes its place."""
+"""By GPU UUID. Never mutated: replaced by a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,16 @@ class Measured:
     rest_w: Mean = NO_MEAN
     """CPU and DRAM while the training runs flat out."""
     rest_parked_w: Mean = NO_MEAN
-    """CPU and DRAM while the training stands still."""
+    """CPU and DRAM while the training is paused."""
     pause_s: Mean = NO_MEAN
     resume_s: Mean = NO_MEAN
     reload_s: Mean = NO_MEAN
-    """From the start of the command to its first step: what coming back from an unload takes."""
+    """From the start of the command to its first step: the time to resume from an unload."""
     unload_s: Mean = NO_MEAN
-    """From the word to unload to the process's leaving, its checkpoint written."""
+    """From the unload request to the exit of the process, its checkpoint written."""
     unload_j: Mean = NO_MEAN
     reload_j: Mean = NO_MEAN
-    """What leaving and coming back have drawn, all of the machine that is counted, before PUE."""
+    """Energy of unloading and resuming, of all counted parts of the machine, before PUE."""
 
     def of(self, kind: PowerState) -> Means:
         return {"full": self.full_w, "parked": self.parked_w, "idle": self.idle_w}[kind]
@@ -84,7 +84,7 @@ def saw_rest(known: Measured, watts: float, *, parked: bool) -> Measured:
 
 
 def total_w(known: Measured, kind: PowerState, uuids: tuple[str, ...], default_w: float) -> BoardsTotal:
-    """A board not yet measured counts as the mean of the measured ones, else as `default_w`."""
+    """The sum; a board not yet measured counts as the mean of the measured ones, else as `default_w`."""
     table = known.of(kind)
     seen = [mean.value for uuid, mean in table.items() if uuid in uuids and mean.value is not None]
     fallback = sum(seen) / len(seen) if seen else default_w
@@ -92,5 +92,5 @@ def total_w(known: Measured, kind: PowerState, uuids: tuple[str, ...], default_w
 
 
 def restored(kept: Any) -> Measured:
-    """What a predecessor kept. Raises msgspec.ValidationError where a field is not what it should be."""
+    """What a predecessor kept. Raises msgspec.ValidationError on an invalid field."""
     return msgspec.convert(kept or {}, Measured)

@@ -1,4 +1,4 @@
-"""A job's figures as families of metrics: stable names, units in them; what is not known is left out. Pure."""
+"""A job's figures as metric families: stable names with units; unknown values are omitted. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOB = "carbontui_job"
 
 
 def resume(totals: Rising, exposition: str) -> None:
-    """Go on from what an earlier supervisor of this job has told: a counter that fell would count twice."""
+    """Continue from the counters of an earlier supervisor of this job: a counter that fell would count twice."""
     for (name, labels), value in counters(exposition).items():
         if name == JOULES:
             scope = "wall" if 'scope="wall"' in labels else "boards"

@@ -1,4 +1,4 @@
-"""One line each for what a person should know."""
+"""Notices for the user, one line each."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import Capability, Reading
 
 TRIED_S = 60.0
-"""What a try has come to is said until the start for good is this old."""
+"""The result of a try is shown until the real start is this old."""
 UNREAD_S = 10.0
-"""How long the agents of other machines may take to come up before it is said that their watts are missing."""
+"""Agents of other machines may take this long to come up before their watts are reported missing."""
 
 
 def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ...]:
-    """What keeps the numbers from being plain facts, then `ours` (faults of carbontui itself), then the rest."""
+    """Caveats on the numbers first, then `ours` (faults of carbontui itself), then the rest."""
     found: list[str] = []
     if state.spec.simulated:
         found.append("SIMULATED GPU: watts are a model, not a measurement")
     if state.clock.replay:
         found.append(f"REPLAY of recorded grid data, {state.clock.speed:.0f} times faster than life")
-    # what a person is about to lose by their own word comes before what was there all along
+    # the consequence of the user's own command comes before standing conditions
     if sentence := finish.unreachable_by_pause(state, seen.now_s):
         found.append(sentence)
     found += allowance_rules.notices(state, seen.now_s)
@@ -44,7 +44,7 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
         found.append(f"watts are unknown without {', '.join(unread)}")
     if text := site_room.notice(seen.site):
         found.append(text)
-    # the screen has room for the first: what makes the watts wrong comes before where the grid data is from
+    # the screen has room for the first only: wrong watts come before the source of the grid data
     found += board_notices(seen.devices, seen.readings_age_s)
     if missing := boards.unseen(state.boards, seen):
         found.append(f"{len(missing)} of its boards cannot be seen any more: watts are unknown without them")
@@ -62,7 +62,7 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
 
 
 def _whose(reading: Reading) -> str:
-    """What is counted of a board that others use too."""
+    """How the watts of a board shared with others are counted."""
     if reading.share is None:
         return "its watts are counted here"
     if reading.own_w is None or reading.power_w is None:
@@ -71,9 +71,9 @@ def _whose(reading: Reading) -> str:
 
 
 def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
-    """What keeps the watts of these boards from being this job's: no answer, no reading, others who use them.
+    """Why the watts of these boards are not simply this job's: no answer, no reading, other users.
 
-    `age_s` is the age of the readings; boards that were seen and are silent are named by what is missing.
+    `age_s` is the age of the readings; boards seen before and now silent are named together with what is missing.
     """
     if devices and age_s >= FRESH_S:
         silent = units.fmt_duration(age_s)
@@ -86,7 +86,7 @@ def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
             continue
         counts = reading.caps.get("energy", Capability("unknown")).support == "yes"
         why = reading.why.get("power_w", "no reading")
-        said = why.startswith("nothing read on")  # once, for the whole machine
+        said = why.startswith("nothing read on")  # reported once, for the whole machine
         if reading.power_w is None and not counts and not said:
             found.append(f"{board}: no watts can be read ({why}); the energy counted is without them")
         if reading.mig:

@@ -1,4 +1,4 @@
-"""What is so: `Inputs` is all that a tick has gathered from the world, `Observation` what a decision depends on.
+"""`Inputs` is all that a tick has gathered from the world, `Observation` all that a decision depends on.
 
 Times `_s` are the job's clock in epoch seconds, `mono_s` the machine's monotonic one.
 """
@@ -31,13 +31,13 @@ class Rank:
     quiet_s: float
     can_unload: bool = False
     process: str = ""
-    """Host, pid and start time: named as no other process is."""
+    """Host, pid and start time: unique to this process."""
     pid: int = 0
     restart: int = 0
-    """How often its launcher has started it again."""
+    """How often its launcher has restarted it."""
     start_step: int = 0
     start_known: bool = False
-    """The script or its framework has said so."""
+    """The script or its framework stated `start_step`."""
     saved_b: int | None = None
     """Bytes written while its checkpoint functions last ran."""
     total: int | None = None
@@ -47,18 +47,18 @@ class Rank:
     metrics: Mapping[str, float] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
     guess: tuple[int, str] | None = None
-    """Steps in all where `total` is not known, and the source of the guess."""
+    """Guessed total steps where `total` is not known, and the source of the guess."""
     trial: str | None = None
-    """The trial of a sweep that is under way."""
+    """The current trial of a sweep."""
     cannot_hold: str | None = None
     captured: bool = False
-    """A CUDA graph was recorded: what replays it shows no step."""
+    """A CUDA graph was recorded: its replays show no steps."""
     world: int = 1
-    """How many ranks it says there are."""
+    """World size that it reports."""
     unheard_s: float = 0.0
-    """Seconds since anything came from it."""
+    """Seconds since its last message."""
     timed: tuple[float, int] | None = None
-    """Monotonic time of the end of the step that was last timed, and its count."""
+    """Monotonic time of the end of the last timed step, and its count."""
 
     @property
     def host(self) -> str:
@@ -67,14 +67,14 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class LimitNews:
-    """What has become of the limits that this supervisor has asked for."""
+    """State of the limits that this supervisor has requested."""
 
     asked: bool = False
-    """A limit was set or given back since this supervisor started."""
+    """A limit was set or restored since this supervisor started."""
     pending: bool = False
-    """The boards have yet to answer."""
+    """The boards have not answered yet."""
     left: tuple[str, ...] = ()
-    """Boards whose limit someone else has set since."""
+    """Boards whose limit another program has changed since."""
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     """The latest outcome per board."""
 
@@ -86,49 +86,49 @@ NO_LIMITS = LimitNews()
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The world at one tick, as far as it has been heard of; nothing in it is decided."""
+    """The world at one tick, as far as known; contains no decisions."""
 
     now_s: float
     mono_s: float
     dt_s: float = 0.0
-    """Seconds of the job's clock since the last tick; what a clock that was set makes of them is in `jump_s`."""
+    """Seconds of the job's clock since the last tick; a jump of a clock that was set is in `jump_s` instead."""
     dt_wall_s: float = 0.0
     jump_s: float = 0.0
     core_wait_s: float = 0.0
-    """Of `dt_wall_s`, how long the training of rank 0 was ready and waited for a core; 0 where that is not told."""
+    """Of `dt_wall_s`, how long the training of rank 0 was runnable and waited for a core; 0 if not known."""
     child: Child = NOT_STARTED
     child_pid: int | None = None
     starts: int = 0
     """How often the keeper has started the command."""
     guarded: bool = True
-    """The keeper is there to restart and to report."""
+    """The keeper is alive, to restart and to report."""
     ranks: tuple[Rank, ...] = ()
     alive: frozenset[str] = frozenset()
-    """The training processes, of those that have ever spoken, that are still there."""
+    """The training processes ever heard from that are still alive."""
     readings: Readings = NOTHING_READ
     site: Share | None = None
-    """What the machine's power budget gives to this job."""
+    """This job's share of the machine's power budget."""
     nodes: tuple[Node, ...] = ()
     """The other machines of the job."""
     metered: frozenset[str] = frozenset()
-    """Boards that have been looked at or counted for this job."""
+    """Boards that have been watched or counted for this job."""
     limits: LimitNews = NO_LIMITS
     zone: str | None = None
     grid_note: str = ""
-    """Why the grid's values are not what they should be, or ''."""
+    """Why the grid values are impaired, or ''."""
     planning_failed: bool = False
     uptime_s: float = 0.0
     """How long this supervisor has run."""
     unseen: Cause | None = None
-    """Why a command that computes has shown no step; None while it has not computed for long, or once it has."""
+    """Why a busy command has shown no step; None until it has been busy for a while, or once it has shown one."""
     trial: Level | None = None
-    """What a calibration asks for now."""
+    """The level a calibration asks for now."""
     trial_text: str = ""
-    """How far a calibration is, or what became of the last one."""
+    """Progress of a calibration, or the result of the last one."""
 
     @property
     def leader(self) -> Rank | None:
-        """Rank 0, which speaks for the training."""
+        """Rank 0, which represents the training."""
         return next((rank for rank in self.ranks if rank.rank == 0), None)
 
     @property
@@ -152,7 +152,7 @@ class Observation:
     override: protocol.Override | None = None
     override_until_s: float | None = None
     forbidden_until_s: float | None = None
-    """When the hours are over that a person has said it must not run; None outside of them."""
+    """End of the forbidden hours in force; None outside them."""
     no_shifting: protocol.Reason | None = None
     """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
     planned: Level | None = None
@@ -164,28 +164,28 @@ class Observation:
     can_cap: bool = False
     refused_w: float | None = None
     refused_why: str = ""
-    """A cap that was asked for and that no board holds, and why."""
+    """A requested cap that no board holds, and why."""
     can_freeze: bool = False
     """`run --sigstop`."""
     freeze_why: str = ""
-    """Why SIGSTOP is not to be used now although it was asked for (two processes use a GPU, no keeper to undo it)."""
+    """Why SIGSTOP must not be used now although requested (two processes use a GPU, no keeper to undo it)."""
     room: Room | None = None
-    """What the machine's power budget leaves to it."""
+    """What the machine's power budget leaves to this job."""
     silent: tuple[str, ...] = ()
-    """Machines and ranks that were promised and are not heard."""
+    """Expected machines and ranks that are not heard."""
     lost: bool = False
-    """Some of these are silent for longer than a lease lasts: there the training goes on."""
+    """Some of these have been silent for longer than a lease: training resumes there."""
     stepped: bool = False
     """A training step has been seen."""
     unseen: Cause | None = None
-    """Why none has been seen although the command computes."""
+    """Why no step has been seen although the command is busy."""
     deaf: str = ""
-    """Why a training that has shown steps is not held at one."""
+    """Why a training that has shown steps cannot be held at one."""
     trial: Level | None = None
-    """A calibration's level, inside the slack."""
+    """A calibration's level, within the slack."""
     rehearsing: tuple[Level, str] | None = None
-    """What a rehearsal of an unload, or a try before the start, asks for, and how far it is."""
+    """The level a rehearsal of an unload, or a try before the start, asks for, and its progress."""
     used_up: tuple[Level, protocol.Reason] | None = None
-    """What a used-up allowance holds the job at, and why."""
+    """The level a used-up allowance holds the job at, and why."""
     allowance_cap_w: float | None = None
     """Watts per GPU that keep the job within its allowances."""

@@ -1,4 +1,4 @@
-"""What a decision depends on, picked from what is known and what is seen."""
+"""Builds the Observation of a decision from the state and the inputs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from carbontui.job.supervisor.core.observation import Inputs, Observation
 from carbontui.job.supervisor.core.state import JobState
 
 USED_UP_HOLD_S = 86400.0
-"""What is used up stays so until a person raises it: until then, a day at a time."""
+"""A used-up allowance stays so until a user raises it: the start is held a day at a time."""
 
 
 def observe(state: JobState, seen: Inputs) -> Observation:
-    """No effects: asked twice it says the same."""
+    """Pure: called twice, it returns the same."""
     says = finish.planned(state, seen)
     used_up = allowance_rules.holds(state)
     if used_up is not None:
         says = says._replace(next_at_s=seen.now_s + USED_UP_HOLD_S)
     elif (used_up := time_limit.holds(state, seen)) is not None:
-        says = says._replace(next_at_s=None)  # its successor goes on at once
+        says = says._replace(next_at_s=None)  # its successor continues at once
     refused = boards.refused_cap(state.asked.limit_w, seen)
     return Observation(
         now_s=seen.now_s,

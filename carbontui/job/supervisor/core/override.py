@@ -1,4 +1,4 @@
-"""A person's overrides: set with compare-and-set, shown with who and until when, expired by the clock."""
+"""User overrides: set with compare-and-set, shown with author and end, expired by the clock."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from carbontui import protocol, units
 
 
 class OverrideError(ValueError):
-    """An override that cannot be taken; the text says why."""
+    """An override that cannot be accepted; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """The override in force, its generation, which grows with every change, and its end on the job's clock."""
+    """The override in force, its generation, which increases with every change, and its end on the job's clock."""
 
     current: protocol.Override | None = None
     gen: int = 0
@@ -25,12 +25,12 @@ class Overrides:
 
     @property
     def open_pause(self) -> bool:
-        """A pause that nobody gave an end."""
+        """A pause without an end."""
         return self.current is not None and self.current.mode == "pause" and self.until_s is None
 
 
 def restored(kept: Any) -> Overrides:
-    """What a predecessor kept. Raises msgspec.ValidationError where a field is not what it should be."""
+    """What a predecessor kept. Raises msgspec.ValidationError on an invalid field."""
     return msgspec.convert(kept or {}, Overrides)
 
 
@@ -43,7 +43,7 @@ def apply(
     until_s: float | None = None,
     value_w: float | None = None,
 ) -> Overrides:
-    """The overrides after `verb` (pause, boost, cap, resume). Raises OverrideError when another hand was faster."""
+    """The overrides after `verb` (pause, boost, cap, resume). Raises OverrideError on a concurrent change."""
     if expected_gen is not None and expected_gen != held.gen:
         who = held.current.by if held.current else "someone"
         what = held.current.mode if held.current else "cleared the override"
@@ -61,6 +61,6 @@ def apply(
 
 
 def expire(held: Overrides, now_s: float) -> Overrides:
-    """The overrides at `now_s`: cleared when their time is over."""
+    """The overrides at `now_s`: cleared when expired."""
     over = held.current is not None and held.until_s is not None and now_s >= held.until_s
     return Overrides(None, held.gen + 1) if over else held

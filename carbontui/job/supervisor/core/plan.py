@@ -1,4 +1,4 @@
-"""The plan in force: what it says now, and how it looks to viewers.
+"""The plan in force: the level it sets now, and its form for viewers.
 
 The worker solves; this side turns level indices back into names and times. A plan survives a respawn through the
 journal, so that a new supervisor knows at once what was planned.
@@ -24,7 +24,7 @@ from carbontui.plan.results import FrontierPoint
 
 
 class Says(NamedTuple):
-    """What a plan says of a moment: the level, and when and to which one it changes next."""
+    """What a plan says for one moment: the level, and when and to which one it changes next."""
 
     level: Level | None = None
     next_at_s: float | None = None
@@ -40,9 +40,9 @@ class Plan:
     table: dict[str, Level]
     view: protocol.PlanView
     work_left_s: float | None = None
-    """Work left at `edges_s[0]` as the plan assumed it; None where that is not known (a predecessor's plan)."""
+    """Work left at `edges_s[0]` as the plan assumed it; None if not known (a predecessor's plan)."""
     free_gco2_g: float | None = None
-    """What the same work would emit without a person's word; None where nobody said one."""
+    """What the same work would emit without the user's constraints; None if there are none."""
 
     def index_at(self, now_s: float) -> int | None:
         if not self.names or now_s < self.edges_s[0] or now_s >= self.edges_s[-1]:
@@ -50,7 +50,7 @@ class Plan:
         return bisect_right(self.edges_s, now_s) - 1
 
     def at(self, now_s: float) -> Says:
-        """The level now, and when and to which it changes next (the finish is no change)."""
+        """The level now, and when and to which it changes next (the finish does not count)."""
         index = self.index_at(now_s)
         if index is None:
             return Says()
@@ -127,7 +127,7 @@ def from_answer(
     deadline_s: float | None = None,
     work_left_s: float | None = None,
 ) -> Plan:
-    """The worker's answer as a plan on absolute time. `deadline_s` is given where the problem goes on beyond it."""
+    """The worker's answer as a plan on absolute time. `deadline_s` is given if the problem extends beyond it."""
     deadline = setup.deadline_s if deadline_s is None else deadline_s
     solved = answer.plan
     indices = solved.levels + (-1,) * (len(setup.durations) - len(solved.levels))
@@ -176,12 +176,12 @@ def _baseline(entry: Rival, start_s: float, deadline_s: float) -> protocol.Basel
 
 
 def said_late(plan: Plan) -> Plan:
-    """The same plan, saying that it does not meet the deadline: the problem it solves goes on until it is done."""
+    """The same plan with a statement that it misses the deadline: its problem extends until the work is done."""
     return replace(plan, view=msgspec.structs.replace(plan.view, explanation=late_words(plan.view)))
 
 
 def with_budget(plan: Plan, price_g_per_kwh: Sequence[float]) -> Plan:
-    """The same plan, saying what the watts that others need as well counted in it."""
+    """The same plan with a statement of what watts that other jobs need as well cost in it."""
     most = max(price_g_per_kwh, default=0.0)
     if most < BUDGET_PRICE_LEAST:
         return plan
@@ -196,7 +196,7 @@ def with_budget(plan: Plan, price_g_per_kwh: Sequence[float]) -> Plan:
 
 
 def with_fuels(plan: Plan, moved: str) -> Plan:
-    """The same plan, saying which fuels moved the grid of late ('' where that is not known)."""
+    """The same plan with the fuels that recently moved the grid ('' if not known)."""
     if not moved:
         return plan
     words = f"{plan.view.explanation} The grid: {moved}.".strip()
@@ -204,7 +204,7 @@ def with_fuels(plan: Plan, moved: str) -> Plan:
 
 
 def limited(plan: Plan, answer: PlanAnswer, not_above_g: float | None, max_wait_s: float) -> Plan:
-    """The same plan with what a person's limit of intensity costs it; unchanged where nothing was closed by it."""
+    """The same plan with the cost of the user's intensity limit; unchanged if the limit closed no slot."""
     free = answer.unlimited
     if free is None or not_above_g is None:
         return plan
@@ -224,27 +224,27 @@ def limit_words(limit: protocol.HourLimit) -> str:
 
 
 def late_words(view: protocol.PlanView) -> str:
-    """How late the work will be."""
+    """A sentence on how late the work will be."""
     clock = units.fmt_clock(units.from_iso(view.finish), units.from_iso(view.start))
     late = units.fmt_duration(view.late_s)
     return f"The work does not fit before the deadline: it finishes {late} late, {clock}."
 
 
 def coded(names: list[str]) -> tuple[tuple[str, int], ...]:
-    """Run-length coded names; the finished tail is left out."""
+    """Run-length coded names, without the finished tail."""
     unfinished = itertools.takewhile(bool, names)
     return tuple((name, sum(1 for _ in run)) for name, run in itertools.groupby(unfinished))
 
 
 BUDGET_PRICE_LEAST = 0.5
-"""A price of the site's budget below this many g/kWh is not worth a sentence."""
+"""A shadow price of the site budget below this many g/kWh is not mentioned."""
 SAME_FINISH_S = 60.0
-"""Two points of the frontier that finish within this are one to people."""
+"""Frontier points that finish within this of each other are shown as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the job has used so far; added to what a plan says of the rest."""
+    """What the job has used so far; added to a plan's figures for the rest."""
 
     gco2_g: float = 0.0
     cost: float = 0.0
@@ -259,10 +259,10 @@ def frontier_view(
     reference_s: float | None,
     spent: Spent,
 ) -> protocol.Frontier:
-    """The worker's frontier as viewers see it: whole-job figures, finish counted from the budget's start.
+    """The worker's frontier as viewers see it: figures for the whole job, finish counted from the budget's start.
 
-    The chosen point is the plan in force itself, which may lie a little above the curve (a plan is kept for a small
-    gain): what another budget would give is measured against what will really happen.
+    The chosen point is the plan in force itself, which may lie slightly above the curve (a plan is not replaced for a
+    small gain): other budgets are compared with what will really happen.
     """
     offset = setup.start_s - budget_start_s
 
@@ -281,9 +281,9 @@ def frontier_view(
 
 
 def fixed_slots(override: protocol.Override | None, until_s: float | None, setup: Setup) -> dict[int, int]:
-    """The slots a person's override takes out of the plan's hands: slot index -> level index.
+    """The slots fixed by a user's override: slot index -> level index.
 
-    Without an end the current slot alone is fixed: the rest is planned as if the override ended soon, again every slot.
+    Without an end only the current slot is fixed: the rest is planned as if the override ended soon, anew every slot.
     """
     level = None if override is None else level_under(override, setup.levels)
     if level is None:
@@ -301,7 +301,7 @@ def fixed_slots(override: protocol.Override | None, until_s: float | None, setup
 
 
 def level_under(override: protocol.Override, known: Iterable[Level]) -> Level | None:
-    """The level of `known` that an override comes to; None where there is none, as for a cap below all measured."""
+    """The level of `known` that an override amounts to; None if there is none, as for a cap below all measured ones."""
     known = tuple(known)
     if override.mode != "cap":
         kinds = ("full",) if override.mode == "boost" else ("off", "pause")
@@ -311,7 +311,7 @@ def level_under(override: protocol.Override, known: Iterable[Level]) -> Level | 
 
 
 def speed_under(override: protocol.Override | None, plan: Plan | None) -> float | None:
-    """Speed against flat out while an override holds; None where that is not known (a cap that nobody has measured)."""
+    """Speed relative to flat out while an override holds; None if not known (a cap that was never measured)."""
     if override is None or override.mode == "boost":
         return 1.0
     level = None if plan is None else level_under(override, plan.table.values())

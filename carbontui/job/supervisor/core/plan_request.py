@@ -1,4 +1,4 @@
-"""What the worker is asked: the planning problem of now, with the budget's deadline, another budget, or a later one."""
+"""Requests to the worker: the current planning problem with the budget's deadline, another budget, or a later one."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from carbontui.plan.problem import STANDS_STILL
 from carbontui.site.sharing import GivenPrices
 
 PLAN_NOISE = 0.05
-"""Relative standard error of a difference between two slots' forecasts, which a new plan must win by, until this
-machine has measured its own: between what four recorded zones show (0.04 to 0.13)."""
+"""Relative standard error of the difference between two slots' forecasts, by which a new plan must win, until this
+machine has measured its own: within the range of four recorded zones (0.04 to 0.13)."""
 NOISE_LEAST, NOISE_MOST = 0.02, 0.3
 CURVE_REACH = 1.5
-"""How far beyond the budget the frontier goes: what a looser one would save must be seen before it is given."""
+"""How far beyond the budget the frontier extends: the savings of a looser budget are shown before it is chosen."""
 CURVE_LEAST = 2.0
-"""It reaches this multiple of flat out at least: the default budget leaves no slack of its own."""
+"""The frontier extends at least to this multiple of flat out: the default budget leaves no slack of its own."""
 CURVE_MOST_S = 3 * 86400.0
-"""And no further beyond the deadline than this: what a week of typical days says is not worth its cost."""
+"""The frontier extends at most this far beyond the deadline: a week of typical days is not worth its cost."""
 AHEAD_LEAST_S, AHEAD_MOST_S = 86400.0, 60 * 86400.0
-"""An outlook is laid out slot by slot in the supervisor's loop, and nobody knows the grid two months ahead."""
+"""Bounds of the outlook: it is built slot by slot in the supervisor's loop, and no forecast reaches two months."""
 CAUTION = 0.15
-"""`--cautious` plans with this share of the way from the mean to the band's upper edge."""
+"""`--cautious` plans this fraction of the way from the mean to the band's upper edge."""
 
 
 class PlanRequest(NamedTuple):
-    """What the worker is asked, and what is needed to read its answer."""
+    """A request to the worker, and what is needed to read its answer."""
 
     ask: PlanAsk
     setup: problem.Setup
@@ -46,7 +46,7 @@ class PreviewRequest(NamedTuple):
 
 
 def ahead_s(state: JobState, now_s: float) -> float:
-    """How far the outlook must reach: to the end of the frontier, a day at least. Plans hold its end beyond."""
+    """How far the outlook must reach: to the end of the frontier, at least a day. Plans hold its last value beyond."""
     deadline = state.deadline_s
     wanted = (now_s if deadline is None else _curve_end_s(state, deadline)) - now_s + 3600.0
     return min(AHEAD_MOST_S, max(AHEAD_LEAST_S, wanted))
@@ -59,11 +59,11 @@ def _curve_end_s(state: JobState, deadline_s: float) -> float:
 
 
 def plan_request(state: JobState, seen: Inputs, given: GivenPrices | None = None) -> PlanRequest | None:
-    """The question for a new plan, at prices that a cluster has `given`; None where there is nothing to plan."""
+    """The request for a new plan, at shadow prices `given` by a cluster; None if there is nothing to plan."""
     deadline, left, now = state.deadline_s, state.progress.left_s, seen.now_s
     if deadline is None or left is None:
         return None
-    # a deadline that cannot be met is planned to the soonest finish: what lies beyond it must be priced, too
+    # if the deadline cannot be met, plan to the soonest finish: the slots up to it need prices, too
     end = max(deadline, finish.soonest_s(state, now, left))
     setup = _setup(state, seen, end, left)
     if setup is None:
@@ -89,8 +89,8 @@ def plan_request(state: JobState, seen: Inputs, given: GivenPrices | None = None
 
 
 def most(state: JobState) -> Most | None:
-    """What the rest may use, where the least time is asked for: of grams, a share for the forecast's own error (the
-    upper end of the band at the end) is kept back. None for another objective."""
+    """What the rest may use under the least-time objective; of grams, a share for the forecast error (the band's upper
+    end at the finish) is held back. None for another objective."""
     if state.spec.objective != "time" or not state.allowances.given:
         return None
     left = {entry.kind: max(0.0, entry.most - state.totals.of(entry.kind)) for entry in state.allowances.given}
@@ -100,13 +100,13 @@ def most(state: JobState) -> Most | None:
 
 
 def noise(state: JobState) -> float:
-    """What a new plan must win by: the measured error of this zone's forecasts, within reason."""
+    """The margin by which a new plan must win: the measured error of this zone's forecasts, within bounds."""
     measured = state.outlook.difference_error if state.outlook else None
     return PLAN_NOISE if measured is None else min(NOISE_MOST, max(NOISE_LEAST, measured))
 
 
 def _fixed(state: JobState, setup: problem.Setup) -> dict[int, int]:
-    """Level index by slot where a person has decided: an override before forbidden hours, as in control."""
+    """Level index by slot where the user has decided: an override ranks above forbidden hours, as in control."""
     held = state.override
     return forbidden.slots(state.forbidden, setup) | plan.fixed_slots(held.current, held.until_s, setup)
 
@@ -119,13 +119,13 @@ def preview_request(
     slot_s: float | None = None,
     given: GivenPrices | None = None,
 ) -> PreviewRequest | None:
-    """The question what another budget or carbon price (currency per tonne) would give, or the slot at `slot_s` if it
-    were otherwise; None: nothing is left."""
+    """A what-if request: another budget, another carbon price (currency per tonne), or another level in the slot at
+    `slot_s`; None: no work is left."""
     left, now = state.progress.left_s, seen.now_s
     if left is None:
         return None
     deadline = budget.deadline_s(state.start_s, state.progress.total_s)
-    # a deadline flat out cannot meet is planned as flat out, and says it is late
+    # if even flat out misses the deadline, plan flat out and report it as late
     end = max(deadline or now, finish.soonest_s(state, now, left))
     setup = _setup(state, seen, end, left)
     if setup is None:
@@ -147,10 +147,10 @@ def preview_request(
 
 
 def _otherwise(state: JobState, setup: problem.Setup, slot_s: float) -> dict[int, int]:
-    """The slot that holds `slot_s`, fixed to what the plan in force does not do there. Raises ValueError outside."""
+    """The slot that contains `slot_s`, fixed to another level than the plan's. Raises ValueError outside the plan."""
     edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
     if setup.start_s - setup.slot_s <= slot_s < setup.start_s:
-        slot_s = setup.start_s  # the now of who asks is a little older than ours, in a replay by minutes
+        slot_s = setup.start_s  # the viewer's now is a little older than ours, by minutes in a replay
     slot = bisect.bisect_right(edges, slot_s) - 1
     if not 0 <= slot < len(setup.durations):
         raise ValueError("that time is not within the plan")
@@ -160,7 +160,7 @@ def _otherwise(state: JobState, setup: problem.Setup, slot_s: float) -> dict[int
 
 
 def aim(state: JobState, gpus: int) -> problem.Aim:
-    """What is minimised: grams, money, or money with a price on grams; for the least time what is allowed of it."""
+    """The objective: grams, money, or money with a price on grams; for least time, the quantity with an allowance."""
     spec = state.spec
     rent = (spec.gpu_price or 0.0) * max(1, gpus)
     kinds = {entry.kind for entry in state.allowances.given}
@@ -189,7 +189,7 @@ def _setup(state: JobState, seen: Inputs, deadline_s: float, left_s: float) -> p
 
 
 def level_now(state: JobState, seen: Inputs) -> str:
-    """The level the job is really at, whatever the plan calls the slot."""
+    """The level the job is actually at, whatever the plan says."""
     observed = state.decision.state
     if unloading.before_start(seen.child, state.unloading):
         return "off"
@@ -199,7 +199,7 @@ def level_now(state: JobState, seen: Inputs) -> str:
 
 
 def _closed(state: JobState, seen: Inputs, setup: problem.Setup, left_s: float) -> dict[int, int]:
-    """The slots above a person's limit of intensity; {} without one."""
+    """The slots above the user's intensity limit; {} without one."""
     limit, outlook = state.spec.not_above_g, state.outlook
     if limit is None or outlook is None:
         return {}
@@ -219,7 +219,7 @@ def _closed(state: JobState, seen: Inputs, setup: problem.Setup, left_s: float) 
 
 
 def _pauses(state: JobState, setup: problem.Setup, now_s: float) -> Pauses:
-    """How long a pause may be, and how much of the present one is over; a start that waits is no pause."""
+    """The longest pause allowed, and how much of the current one is over; a delayed start is not a pause."""
     since = state.asked.still_since_s
     return Pauses(
         max_pause_s=state.spec.max_pause_s,

@@ -1,7 +1,7 @@
-"""From what is known of a job to a planning problem, as the JSON-able dict of the public problem file.
+"""Builds a planning problem from what is known of a job, as the JSON-able dict of the public problem file.
 
 Numpy-free: the supervisor builds it, the worker solves it. Watts are learned while the job runs; until then they are
-documented defaults, and say so.
+documented defaults, marked as such.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ DEFAULT_RELOAD_S = 120.0
 DEFAULT_RELOAD_MIN_S = 1.0
 DEFAULT_START_S = 30.0
 DUTY_SHARE = 0.5
-"""Where no cap can be set the client can run a share of the time, in whole steps. That saves watts, not energy: a board
-at rest draws its parked watts. To a plan it is half a pause without the cost of a switch."""
+"""Where no cap can be set the client can run for a share of the time, in whole steps. That saves watts, not energy: an
+idle board draws its parked watts. To a plan it is half a pause without switching costs."""
 
 
 class PowerCap(NamedTuple):
-    """A calibrated power cap: watts per GPU of the limit, watts of all boards under it, speed against flat out."""
+    """A calibrated power cap: the limit in watts per GPU, watts of all boards under it, speed relative to flat out."""
 
     cap_w: float
     power_w: float
@@ -55,11 +55,11 @@ class Machine:
     parked_measured: bool = False
     idle_w: float = DEFAULT_IDLE_W
     rest_w: float = 0.0
-    """CPU, DRAM and host beside the boards."""
+    """CPU, DRAM and host, without the boards."""
     pue: float = 1.0
     caps: tuple[PowerCap, ...] = ()
     can_duty: bool = False
-    """No cap can be set and a client is there to rest between its steps."""
+    """No cap can be set, and a client is present that can idle between steps."""
     pause_s: float = DEFAULT_PAUSE_S
     resume_s: float = DEFAULT_RESUME_S
     can_unload: bool = False
@@ -67,12 +67,12 @@ class Machine:
     reload_s: float = DEFAULT_RELOAD_S
     unload_w: float | None = None
     reload_w: float | None = None
-    """Mean watts while it leaves and comes back, where a rehearsal measured them."""
+    """Mean watts while it unloads and resumes, if a rehearsal measured them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What is minimised: alpha per currency unit, beta per gram; rent per hour while GPUs are held."""
+    """The objective: alpha per currency unit, beta per gram; rent per hour while GPUs are held."""
 
     alpha: float = 0.0
     beta: float = 1.0
@@ -93,7 +93,7 @@ class Setup:
 
 
 def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
-    """The levels there are, by rising watts: off (only before the start), unload, pause, caps or else duty, full."""
+    """The available levels by rising watts: off (only before the start), unload, pause, caps or else duty, full."""
     found: list[Level] = []
     if not started:
         found.append(Level("off", "off", 0.0, 0.0))
@@ -135,7 +135,7 @@ def slots_of(now_s: float, deadline_s: float, slot_s: float | None = None) -> tu
 
 
 def mean_over(values: Sequence[float | None], start_s: float, step_s: float, t0: float, t1: float) -> float | None:
-    """Time-weighted mean of a series of equal slots over [t0, t1); None where nothing of it is known."""
+    """Time-weighted mean of a series of equal slots over [t0, t1); None where no value is known."""
     total = weight = 0.0
     index = max(0, math.floor((t0 - start_s) / step_s))
     while index < len(values) and start_s + index * step_s < t1:
@@ -218,7 +218,7 @@ def build(
 
 
 def _level(level: Level, aim: Aim, machine: Machine) -> dict[str, Any]:
-    # before the start nothing of the job draws; afterwards CPU and host come on top of the boards
+    # before the start the job draws nothing; afterwards CPU and host add to the boards
     rest = 0.0 if level.kind == "off" else machine.rest_w
     entry: dict[str, Any] = {"name": level.name, "power_w": level.power_w + rest, "speed": level.speed}
     if aim.rent_per_h and level.kind not in ("off", "unload"):

@@ -20,23 +20,23 @@ from carbontui.job.spec import Options
 
 MIN_STEPS = 5
 MIN_WALL_S = 3.0
-"""So many steps over so long a time are needed before their rate is believed."""
+"""A rate is trusted only after this many steps over this much time."""
 MEMORY_WALL_S = 600.0
 MEMORY_STEPS = 20
-"""The reference rate forgets what is older than about this much running time, and these many steps."""
+"""Memory of the reference rate: about this much running time and this many steps."""
 CAPPED_STEPS = 20
 FASTER = 1.05
-"""So many steps under a cap, this much faster than the reference, show that the reference is too slow."""
+"""This many steps under a cap, faster than the reference by this factor, show that the reference is too slow."""
 ANY = "*"
-"""Agreement with a guess of any source."""
+"""Acceptance of a guess from any source."""
 PAST_MOST = 100
-"""So many processes that are over are remembered by name."""
+"""How many ended processes are remembered by name."""
 REPORT_WALL_S = 1.0
-"""A rank tells its steps about this often: in a fast replay that is an hour of work, so it is bridged."""
+"""A rank reports its steps about this often: in a fast replay that is an hour of work, so it is interpolated."""
 
 Seconds = Annotated[float, Meta(ge=0, le=units.LONGEST_S)]
 Steps = Annotated[int, Meta(ge=0, le=2**53)]
-"""What a predecessor may have kept: run-now is laid under every five minutes of the work done, one by one."""
+"""Bounds of a kept value: the run-now baseline iterates over the work done in steps of five minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Pace:
     wall_s: Seconds = 0.0
 
     def plus(self, steps: float, time_s: float, wall_s: float) -> Pace:
-        """With what has just been timed; what is older than the memory is forgotten."""
+        """With a new timing added; timings older than the memory are forgotten."""
         memory_s = max(MEMORY_WALL_S, MEMORY_STEPS * wall_s / steps)
         keep = max(0.0, 1.0 - wall_s / memory_s) if self.wall_s > memory_s else 1.0
         return Pace(self.steps * keep + steps, self.time_s * keep + time_s, self.wall_s * keep + wall_s)
@@ -69,47 +69,47 @@ class Progress(Struct, frozen=True):
     """Steps done before the command was last started."""
     starts: Steps = 0
     earlier: Steps = 0
-    """Steps of other jobs that the training went on from: it began at their checkpoint. No work of this job."""
+    """Steps done by other jobs, from whose checkpoint the training started. Not work of this job."""
     before: Steps = 0
-    """Steps of the trainings that ended before this one, where a command runs several one after the other."""
+    """Steps of the trainings that ended before this one, if a command runs several in sequence."""
     processes: tuple[str, ...] | None = None
-    """The training processes that count on from `before`; None before the first (or of an older journal)."""
+    """The training processes that count from `before`; None before the first (or from an older journal)."""
     past: tuple[str, ...] = ()
-    """The training processes that others came after: what they left in files has been counted."""
+    """Training processes that have been succeeded by others: counts they left in files are already included."""
     told_total: Steps | None = None
-    """`steps_total` where it is the script's word; a person's --steps stands above it."""
+    """`steps_total` as stated by the script; the user's --steps takes precedence."""
     guess: tuple[Steps, str] | None = None
-    """Steps in all as the script's surroundings let guess, and the source; counted like `steps_total`."""
+    """Total steps guessed from the script's environment, and the source; counted like `steps_total`."""
     agreed: str = ""
-    """The source of the guess that a person agreed to plan with; ANY with `run --guess`, '' without."""
+    """The source of the guess that the user accepted for planning; ANY with `run --guess`, '' for none."""
     plain_done_s: Seconds = 0.0
-    """Reference-speed seconds run, by the clock and the speeds of the levels."""
+    """Reference-speed seconds run, from the clock and the speeds of the levels."""
     ref_steps: Annotated[float, Meta(ge=0)] = 0.0
     ref_time_s: Seconds = 0.0
     ref_wall_s: Seconds = 0.0
     ahead_s: Seconds = 0.0
-    """Reference-speed seconds run since the last step that was reported."""
+    """Reference-speed seconds run since the last reported step."""
     quiet_wall_s: Seconds = 0.0
     span_s: Seconds | None = None
-    """How long it ran flat out, or under caps, since a step was reported; None: not all the time since."""
+    """How long it ran flat out, or under caps, since the last reported step; None: not for all of that time."""
     span_wall_s: Seconds = 0.0
     span_capped: bool = False
-    """The span is one under a cap."""
+    """The span was run under a cap."""
     capped: Pace = NO_PACE
-    """Steps under caps since one was timed flat out."""
+    """Steps under caps since the last timing flat out."""
     given_rate: Annotated[float, Meta(gt=0)] | None = None
-    """Reference steps per job second, when the caller measured it beforehand (demo)."""
+    """Reference steps per job second, if measured beforehand by the caller (demo)."""
     blocks: Blocks = NO_BLOCKS
-    """How long steps took flat out, for the interval of the estimate."""
+    """Step times flat out, for the interval of the estimate."""
     core_wait: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """Share of the time flat out for which the training was ready and waited for a core; forgets as the rate does."""
+    """Share of flat-out time in which the training was runnable and waited for a core; same memory as the rate."""
     span_wait_s: Seconds = 0.0
     fresh_steps: Steps = 0
-    """Steps reported since `ran` or `rested` was last asked."""
+    """Steps reported since `ran` or `rested` was last called."""
 
     @property
     def guessed(self) -> bool:
-        """`steps_total` is a guess that a person agreed to."""
+        """`steps_total` is a guess that the user accepted."""
         return bool(self.guess and self._agrees and self.steps_total == self.told_total == self.guess[0])
 
     @property
@@ -118,8 +118,8 @@ class Progress(Struct, frozen=True):
 
     @property
     def ref_rate(self) -> float | None:
-        """Reference-speed steps per second of the job's clock; None until measured. No cap makes a training faster:
-        where it has been since it last ran flat out (others left the machine), that is the reference."""
+        """Reference-speed steps per second of the job's clock; None until measured. No cap makes a training faster: if
+        it has run faster under one since it last ran flat out (others left the machine), that is the reference."""
         rate = self.given_rate
         if self.ref_steps >= MIN_STEPS and self.ref_wall_s >= MIN_WALL_S and self.ref_time_s > 0:
             rate = self.ref_steps / self.ref_time_s
@@ -130,14 +130,14 @@ class Progress(Struct, frozen=True):
 
     @property
     def total_s(self) -> float | None:
-        """The whole work in reference-speed seconds, a person's word first: what a budget is a multiple of. None while
+        """The whole work in reference-speed seconds, the user's figure first: a budget is a multiple of it. None while
         unknown."""
         return self.work_s if self.work_s is not None else self._by_steps
 
     @property
     def whole_s(self) -> float | None:
-        """The whole work in reference-speed seconds as it turns out, by steps where they are known: what the same work
-        would take flat out. None while unknown."""
+        """The whole work in reference-speed seconds as measured, by steps where they are known: the time the same work
+        takes flat out. None while unknown."""
         return self.work_s if self._by_steps is None else self._by_steps
 
     @property
@@ -153,15 +153,15 @@ class Progress(Struct, frozen=True):
 
     @property
     def done_s(self) -> float:
-        """How long the work done so far takes flat out, by the measured rate where there is one."""
+        """How long the work done so far takes flat out, at the measured rate if there is one."""
         rate = self.ref_rate
         by_steps = _believed(self.steps_done / rate) if rate and self.step else None
         return self.plain_done_s if by_steps is None else by_steps
 
     @property
     def left_s(self) -> float | None:
-        """The work left in reference-speed seconds: by steps and the measured rate where both are known, since a
-        person's --work is an estimate; less what ran since the last reported step. None while unknown."""
+        """The work left in reference-speed seconds: by steps and the measured rate where both are known, since --work
+        is an estimate; less what ran since the last reported step. None while unknown."""
         rate = self.ref_rate
         by_steps = _believed((self.steps_total - self.step) / rate) if self.steps_total is not None and rate else None
         if by_steps is not None:
@@ -172,25 +172,25 @@ class Progress(Struct, frozen=True):
 
 
 def _believed(seconds: float) -> float | None:
-    """Work that steps come to; None where nobody can mean it: a data set without a length has the largest integer."""
+    """Work in seconds if plausible, else None: a data set without a length reports the largest integer."""
     return seconds if seconds <= units.LONGEST_S else None
 
 
 def begun(spec: Options) -> Progress:
-    """What is known of a job that `run` was asked for."""
+    """The initial progress of a job, from the options of `run`."""
     agreed = ANY if spec.guess else ""
     return Progress(work_s=spec.work_s, steps_total=spec.steps, given_rate=spec.ref_rate, agreed=agreed)
 
 
 def saw_start(known: Progress, starts: int) -> Progress:
-    """The keeper started the command for the `starts`-th time: steps count on from where they were."""
+    """The keeper started the command for the `starts`-th time: steps continue from where they were."""
     if starts <= known.starts:
         return known
     return replace(known, starts=starts, base=known.step if known.starts else known.base)
 
 
 def begun_again(known: Progress, step: int) -> Progress:
-    """The training goes on from `step`, which it had left behind: what is known of its speed stays."""
+    """The training restarts from an earlier `step`; its measured speed is kept."""
     known = _over(known, known.processes or ())
     return rested(replace(known, step=step, base=step, before=0, plain_done_s=0.0, processes=None))
 
@@ -200,8 +200,8 @@ def _over(known: Progress, processes: tuple[str, ...]) -> Progress:
 
 
 def saw_process(known: Progress, process: str, alive: Set[str], *, fresh: bool) -> Progress:
-    """A training process has spoken. A `fresh` one (it resumed nothing that it told of, no launcher restarted it) that
-    finds no other `alive` is the next training of the command; beside another it is one of a pair."""
+    """A training process has been heard. A `fresh` one (it reported no resume, and no launcher restarted it) with no
+    other `alive` is the next training of the command; alongside another it is one of a pair."""
     if known.processes is None:
         return replace(known, processes=(process,))
     if process in known.processes:
@@ -217,7 +217,7 @@ def saw_process(known: Progress, process: str, alive: Set[str], *, fresh: bool) 
 
 
 def saw_step(known: Progress, step: int, start_step: int, total: int | None) -> Progress:
-    """A rank's newest count. The script's total counts where no person gave one."""
+    """A rank's newest count. The script's total applies unless the user gave one."""
     began = known.before + start_step if start_step else known.base
     absolute = began + step
     new = max(0, absolute - known.step)
@@ -234,14 +234,14 @@ def saw_step(known: Progress, step: int, start_step: int, total: int | None) -> 
 
 
 def saw_guess(known: Progress, guess: tuple[int, str] | None, total: int | None) -> Progress:
-    """What a rank guesses where it knows no `total`; planned with where a person agreed to a guess of this source."""
+    """A rank's guess when it knows no `total`; used for planning if the user accepted guesses of this source."""
     if total is not None or guess is None:
         return replace(known, guess=None) if total is not None and known.guess else known
     return _with_guess(replace(known, guess=(known.before + guess[0], guess[1])))
 
 
 def agree(known: Progress, source: str) -> Progress:
-    """A person agrees to plan with guesses of this source; '' takes that back."""
+    """The user accepts guesses of this source for planning; '' revokes that."""
     if known.guessed:
         known = replace(known, steps_total=None, told_total=None)
     return _with_guess(replace(known, agreed=source))
@@ -263,9 +263,9 @@ def ran(
     capped: bool = False,
     core_wait_s: float = 0.0,
 ) -> Progress:
-    """`dt_s` of the job's clock passed while running. `reference`: flat out, which teaches the reference rate;
+    """`dt_s` of the job's clock passed while running. `reference`: flat out, which updates the reference rate;
     `capped`: under a cap all the time, which may show that the reference is too slow. For `core_wait_s` of `dt_wall_s`
-    the training was ready and waited for a core."""
+    the training was runnable and waited for a core."""
     new = known.fresh_steps
     bridged = _bridge(replace(known, plain_done_s=known.plain_done_s + dt_s * speed), dt_s * speed, dt_wall_s)
     known = replace(bridged, fresh_steps=0)
@@ -286,7 +286,7 @@ def ran(
 
 
 def _learn(known: Progress, steps: int, time_s: float, wall_s: float) -> Progress:
-    """Steps between two reports that were both of running alike, and how long they took."""
+    """Update the rate with the steps between two reports in the same running state, and their duration."""
     if known.span_capped:
         return replace(known, capped=known.capped.plus(steps, time_s, wall_s))
     pace = Pace(known.ref_steps, known.ref_time_s, known.ref_wall_s).plus(steps, time_s, wall_s)
@@ -304,12 +304,12 @@ def _learn(known: Progress, steps: int, time_s: float, wall_s: float) -> Progres
 
 
 def rested(known: Progress) -> Progress:
-    """The job stands still at a step that was reported."""
+    """The job is paused at a reported step."""
     return replace(known, ahead_s=0.0, quiet_wall_s=0.0, span_s=None, fresh_steps=0)
 
 
 def _bridge(known: Progress, worth_s: float, dt_wall_s: float) -> Progress:
-    """What ran since the last report counts until the next is due, or within one step: a stall earns nothing."""
+    """Time since the last report counts as work until the next is due, or within one step: a stall counts nothing."""
     if known.fresh_steps:
         return replace(known, ahead_s=0.0, quiet_wall_s=0.0)
     rate, quiet = known.ref_rate, known.quiet_wall_s + dt_wall_s
@@ -318,8 +318,8 @@ def _bridge(known: Progress, worth_s: float, dt_wall_s: float) -> Progress:
 
 
 def restored(known: Progress, kept: Any) -> Progress:
-    """`known` with what a predecessor kept; nobody timed what was run since.
+    """`known` with what a predecessor kept; time run since then was not measured.
 
-    Raises msgspec.ValidationError where a field is not what it should be.
+    Raises msgspec.ValidationError on an invalid field.
     """
     return rested(msgspec.convert({**msgspec.to_builtins(known), **(kept or {})}, Progress))

@@ -1,7 +1,7 @@
-"""The plan as viewers see it: under a person's word it shows what that word does, and says what it costs.
+"""The plan as viewers see it: under a user's override it shows the effect of the override and its cost.
 
-An override without an end takes only the current slot out of the planner's hands, as if it ended soon. Shown like that,
-a pause that nobody will end would read as twelve minutes, then flat out.
+An override without an end fixes only the current slot for the planner, as if it ended soon. Shown like that, a pause
+without an end would read as twelve minutes, then flat out.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from carbontui.job.supervisor.core.state import JobState
 from carbontui.power import curve as curves
 
 CALIBRATION_COST_S = 120.0
-"""The flat-out work that a calibration costs, in seconds: it runs its levels one after the other, most of them slow."""
+"""The flat-out work that a calibration costs, in seconds: it runs its levels in sequence, most of them slow."""
 DOING = {"off": "waiting", "unload": "unloaded", "pause": "pausing"}
-"""What a job does at a level at which no step is made."""
+"""What a job does at a level without training steps."""
 SAME = 0.005
-"""Two totals that differ by a smaller share of the larger are one to people."""
+"""Two totals that differ by less than this share of the larger are shown as equal."""
 
 
 def view(state: JobState, now_s: float) -> protocol.PlanView | None:
-    """The plan in force, or what a person's word makes of it while it holds."""
+    """The plan in force, or as changed by the user's override while that holds."""
     held, planned = state.override, state.plan
     if planned is None:
         return None
@@ -43,8 +43,8 @@ def view(state: JobState, now_s: float) -> protocol.PlanView | None:
 
 
 def _of_now(planned: Plan, now_s: float) -> Plan:
-    """The plan with a sentence that is true now: its own begins with the stretch that was the first when it was made,
-    and what it tells of gains is of that moment. In a fast replay, or while no new plan can be made, that is over."""
+    """The plan with an explanation that is true now: its own starts with the stretch that was first when it was made,
+    and its gains refer to that moment. In a fast replay, or while no new plan can be made, that stretch is over."""
     first_end_s = next(
         (start for name, start in zip(planned.names, planned.edges_s, strict=False) if name != planned.names[0]),
         planned.edges_s[-1],
@@ -79,8 +79,8 @@ def _course(planned: Plan, now_s: float) -> str:
 
 
 def curve_note(state: JobState, now_s: float) -> str:
-    """What the plan's caps rest on, where this job was not calibrated, and whether that would pay: its error on the
-    joules ahead under caps is more than the work that calibrating costs. '' where no cap is planned."""
+    """The basis of the plan's caps if this job was not calibrated, and whether calibrating would pay: the error on the
+    joules ahead under caps exceeds the work that calibrating costs. '' if no cap is planned."""
     curve, planned = state.curve, state.plan
     if curve is None or planned is None or curve.basis == "measured":
         return ""
@@ -106,7 +106,7 @@ def curve_note(state: JobState, now_s: float) -> str:
 
 
 def _with_hours(state: JobState, planned: Plan, now_s: float) -> protocol.PlanView:
-    """The plan in force, and what the hours cost in which a person will not have it run."""
+    """The plan in force, with the cost of the user's forbidden hours."""
     hours, free = forbidden.current(state.forbidden, now_s), planned.free_gco2_g
     if not hours or free is None:
         return planned.view
@@ -117,13 +117,13 @@ def _with_hours(state: JobState, planned: Plan, now_s: float) -> protocol.PlanVi
 
 
 def _until_cleared(state: JobState, planned: Plan, now_s: float) -> protocol.PlanView | None:
-    """One level until the work is done, or to the deadline where none is done; None where the level is not known."""
+    """One level until the work is done, or to the deadline at a still level; None if the level is not known."""
     assert state.override.current is not None
     level = plan.level_under(state.override.current, planned.table.values())
     left, was = planned.work_left_s, planned.view
     if level is None or left is None:
         return None
-    # from the plan's own start and work: what is shown stands still until there is a new one
+    # from the plan's own start and work: what is shown stays constant until there is a new plan
     start_s = units.from_iso(was.start)
     end_s = start_s + left / level.speed if level.speed else max(now_s, units.from_iso(was.deadline))
     slots = 1 + max(0, math.ceil((end_s - start_s - was.first_s) / was.slot_s))

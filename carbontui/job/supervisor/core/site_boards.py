@@ -1,4 +1,4 @@
-"""The job's boards as the machine's power budget counts them: the most they can draw, not what they draw on average."""
+"""The job's boards as the machine's power budget counts them: the most they can draw, not their average."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import Reading
 
 PARKED_MOST_W = 130.0
-"""Of a data-centre board with a model in its memory: the upper end of what was measured, 60 to 130 W."""
+"""Upper end of the parked watts measured on data-centre boards with a model in memory, 60 to 130 W."""
 
 
 class SiteBoards(NamedTuple):
-    """Those of a job in this machine: their number, watts of all of them flat out, at the lowest limits and parked."""
+    """A job's boards in this machine: their number, and their total watts flat out, at the lowest limits and parked."""
 
     number: int
     full_w: float
@@ -24,7 +24,7 @@ class SiteBoards(NamedTuple):
 
 
 def boards(state: JobState, seen: Inputs) -> SiteBoards | None:
-    """None where the job has none here."""
+    """None if the job has no boards in this machine."""
     devices = here(state, seen)
     if not devices:
         return None
@@ -43,7 +43,7 @@ def _full_w(devices: tuple[Reading, ...]) -> float:
 
 
 def _least_w(state: JobState, devices: tuple[Reading, ...]) -> float:
-    """Running at the lowest limit that every board takes; flat out where none can be set."""
+    """Running at the lowest limit that every board takes; flat out if none can be set."""
     lowest = [device.limit_min_w for device in devices]
     if not state.caps_hold or None in lowest:
         return _full_w(devices)
@@ -51,8 +51,8 @@ def _least_w(state: JobState, devices: tuple[Reading, ...]) -> float:
 
 
 def _parked_w(state: JobState, seen: Inputs, devices: tuple[Reading, ...]) -> float:
-    """Standing with the model in memory: as measured, as seen now where it stands, or as much as any board is known
-    to draw so."""
+    """Paused with the model in memory: as measured, as read now if it is paused, else the most that any board is known
+    to draw parked."""
     known = machine.machine(state, seen)
     parked = known.parked_w * len(devices) / len(seen.devices)
     if not known.parked_measured:
@@ -64,6 +64,6 @@ def _parked_w(state: JobState, seen: Inputs, devices: tuple[Reading, ...]) -> fl
 
 
 def bound_w(devices: tuple[Reading, ...]) -> float:
-    """What the boards can be drawing under the limits in force."""
+    """The most the boards can draw under the limits in force."""
     limits = [(d.limit_w, d.limit_found_w or d.limit_max_w or DEFAULT_FULL_W) for d in devices]
     return sum(full if limit is None else min(limit, full) for limit, full in limits)

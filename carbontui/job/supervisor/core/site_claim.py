@@ -11,7 +11,7 @@ from carbontui.site.sharing import TOLERANCE_W, Claim
 
 
 def claim(state: JobState, seen: Inputs) -> Claim | None:
-    """What is claimed now; None of a job without boards, which draws nothing that a limit governs."""
+    """The current claim; None for a job without boards, which draws nothing that a limit governs."""
     boards = site_boards.boards(state, seen)
     if boards is None or seen.child.state in ("exited", "vanished"):
         return None
@@ -37,7 +37,7 @@ def claim(state: JobState, seen: Inputs) -> Claim | None:
         least_w=least,
         floor_w=floor,
         wants_w=wants,
-        # a rise that was given and has not reached the boards yet is still held
+        # an increase already granted counts as held, even before it reaches the boards
         held_w=max(drawing, min(given, wants)),
         boost_s=0.0 if boost else None,
         slack_s=None if left is None or deadline is None else deadline - seen.now_s - left,
@@ -46,12 +46,12 @@ def claim(state: JobState, seen: Inputs) -> Claim | None:
 
 
 def can_pause(state: JobState, seen: Inputs) -> bool:
-    """Whether this training may be held for want of watts: not while its work is unknown, nor where none is seen."""
+    """Whether this training may be paused for lack of watts: not while its work is unknown or no step is seen."""
     return state.progress.total_s is not None and bool(seen.ranks) and not finish.why_deaf(seen)
 
 
 def room(state: JobState, seen: Inputs) -> Room | None:
-    """For the decision; None where there is no budget, or nothing of this job is in it."""
+    """For the decision; None if there is no budget, or no part of this job is in it."""
     boards = site_boards.boards(state, seen)
     if seen.site is None or boards is None:
         return None
@@ -61,7 +61,7 @@ def room(state: JobState, seen: Inputs) -> Room | None:
 
 
 def why_no_boost(state: JobState, seen: Inputs) -> str:
-    """Why a boost has no room even if all others are brought to their least; '' where it has."""
+    """Why a boost does not fit even with all other jobs at their minimum; '' if it fits."""
     given = room(state, seen)
     if given is None or given.full_w <= given.share.boost_w + TOLERANCE_W:
         return ""

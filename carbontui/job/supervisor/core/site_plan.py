@@ -1,4 +1,4 @@
-"""The machine's power budget in the plans: what this one tells the others of itself, and what it has to count with."""
+"""The machine's power budget in planning: what this job publishes to the others, and what it must account for."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from carbontui.job.supervisor.core.state import JobState
 from carbontui.site.sharing import TOLERANCE_W, Ahead, GivenPrices, LevelAhead, Share, SharedWatts
 
 TURN_S = 4.0
-"""Jobs plan one after the other, this far apart: each has seen what the one before it decided."""
+"""Jobs plan in sequence, this far apart: each has seen the decision of the one before it."""
 
 
 def ahead(state: JobState, seen: Inputs, boards: SiteBoards) -> Ahead | None:
-    """What is planned, and what could be instead; None where there is no plan."""
+    """This job's planned watts and its alternatives; None if there is no plan."""
     plan, left, deadline = state.plan, state.progress.left_s, state.deadline_s
     if plan is None or left is None or deadline is None:
         return None
@@ -44,8 +44,8 @@ def ahead(state: JobState, seen: Inputs, boards: SiteBoards) -> Ahead | None:
 
 
 def shared(state: JobState, seen: Inputs, setup: Setup, given: GivenPrices | None = None) -> SharedWatts | None:
-    """The budget over the slots of a problem, and the prices that were `given`; None where there is neither, or nothing
-    of this job is in it."""
+    """The budget over the slots of a problem, and the `given` shadow prices; None if there is neither, or no part of
+    this job is in it."""
     share = seen.site
     boards = site_boards.boards(state, seen)
     if boards is None or (share is None and given is None):
@@ -66,7 +66,7 @@ def shared(state: JobState, seen: Inputs, setup: Setup, given: GivenPrices | Non
 
 
 def told_fleet(setup: Setup, left_s: float, now_s: float) -> dict[str, object]:
-    """For the job's comment: watts (boards, CPU and host) and speed of the levels it can be run at, the work left."""
+    """For the job's comment: watts (boards, CPU and host) and speed of its levels, and the work left."""
     entries = [(float(entry["power_w"]), float(entry["speed"])) for entry in setup.problem["levels"]]
     return {
         "levels": [[round(watts, 1), round(speed, 4)] for watts, speed in entries if watts > 0 and speed > 0],
@@ -75,16 +75,16 @@ def told_fleet(setup: Setup, left_s: float, now_s: float) -> dict[str, object]:
 
 
 class Others(NamedTuple):
-    """What the other jobs leave, as far as it asks for another plan."""
+    """What the other jobs leave, as far as it can call for another plan."""
 
     room: tuple[float, float | None, float]
-    """Watts of the budget, when it ends, and what of it is drawn whatever is planned."""
+    """Watts of the budget, when it ends, and the watts drawn regardless of any plan."""
     clash: tuple[tuple[tuple[float, float], ...], ...]
-    """Their plans where these exceed the budget together with this job's; () where they do not."""
+    """Their plans if these exceed the budget together with this job's, else ()."""
 
 
 def heard(state: JobState, seen: Inputs) -> tuple[object, ...]:
-    """What `others` follows from, to compare: that costs little, looking through all their slots does not."""
+    """The inputs of `others`, for a cheap comparison: scanning all slots of the others is expensive."""
     share = seen.site
     if share is None:
         return ()
@@ -113,21 +113,21 @@ def others(state: JobState, seen: Inputs) -> Others | None:
 
 
 def matters(before: Others | None, now: Others | None) -> bool:
-    """Whether another plan is called for: not where it is only that nothing clashes any more."""
+    """Whether another plan is called for: not if the only change is that a clash is gone."""
     if before is None or now is None:
         return before is not now
     return before.room != now.room or bool(now.clash and now.clash != before.clash)
 
 
 def turn_s(state: JobState, seen: Inputs) -> float:
-    """How long after the beginning of a slot this job plans: each in its turn."""
+    """How long after the start of a slot this job plans, in its turn."""
     others = () if seen.site is None else seen.site.others
     return TURN_S * sum(claim.job < state.spec.job for claim in others)
 
 
 def _told(share: Share) -> tuple[tuple[Ahead, ...], float]:
-    """What the others have before them, and the watts of those that follow no plan: nobody steers them, a person has
-    boosted them, or they have none."""
+    """The plans of the others, and the watts of those that follow no plan: not steered, boosted by a user, or without
+    a plan."""
     planned: list[Ahead] = []
     fixed = 0.0
     for claim in share.others:
@@ -139,7 +139,7 @@ def _told(share: Share) -> tuple[tuple[Ahead, ...], float]:
 
 
 def _mean_w(one: Ahead, begin_s: float, end_s: float) -> float:
-    """Watts planned over a span, on average."""
+    """Mean watts planned over a span."""
     return sum(watts * seconds for watts, seconds in _parts(one, begin_s, end_s)) / (end_s - begin_s)
 
 

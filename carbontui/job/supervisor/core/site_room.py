@@ -1,4 +1,4 @@
-"""What the machine's power budget leaves to a job, and the level it can be run at within that."""
+"""What the machine's power budget leaves to a job, and the level it can run at within that."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from carbontui.job.supervisor.core.levels import PAUSE, Level
 from carbontui.site.sharing import TOLERANCE_W, Share
 
 STEP_W = 5.0
-"""Limits follow the budget in steps of this many watts per board: not every watt of another job is a write here."""
+"""Limits follow the budget in steps of this many watts per board: small changes of other jobs cause no writes."""
 
 
 class Room(NamedTuple):
-    """What a decision needs of it: the share, and what this job's boards can be brought to."""
+    """What a decision needs to know: the share, and the range of this job's boards."""
 
     share: Share
     boards: int
@@ -31,7 +31,7 @@ class Room(NamedTuple):
 def within(
     level: Level, reason: protocol.Reason, given: Room | None, *, can_cap: bool
 ) -> tuple[Level, protocol.Reason]:
-    """The level, or the most that the share has room for; unchanged where nothing can be done about it."""
+    """The level, or the highest that fits in the share; unchanged if nothing can be lowered."""
     if given is None or level.still:
         return level, reason
     if watts_at(level, given.boards, given.full_w, 0.0) <= given.share.allowed_w + TOLERANCE_W:
@@ -48,7 +48,7 @@ def within(
 
 
 def notice(given: Share | None) -> str:
-    """Said where even the least that all jobs can be brought to is more than the budget; '' otherwise."""
+    """The notice if even the minimum of all jobs together exceeds the budget; '' otherwise."""
     if given is None or given.kept:
         return ""
     cap, least = units.fmt_watts(given.cap_w), units.fmt_watts(given.least_sum_w)

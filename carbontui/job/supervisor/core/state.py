@@ -1,4 +1,4 @@
-"""The state of one job: a value, replaced at every tick and at every word of a person, and never reached into."""
+"""The state of one job: an immutable value, replaced at every tick and at every user command."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from carbontui.job.supervisor.core.unloading import Unloading
 from carbontui.power.curve import Curve
 
 FRESH_WATTS_S = 2.0
-"""Readings older than this are of a moment that is over: nothing is learned from them."""
+"""Readings older than this are stale: nothing is learned from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What the job has used so far. None where it cannot be said honestly."""
+    """What the job has used so far. None where no honest figure exists."""
 
     gpu_kwh: float = 0.0
     wall_kwh: float = 0.0
     gco2_g: float | None = None
     avoided_g: float | None = None
     run_now_past_g: float | None = None
-    """What run-now would have emitted by now, which may be more of the work than is done."""
+    """What the run-now baseline would have emitted by now, possibly with more of the work done."""
     cost: protocol.Cost | None = None
     gpu_shares: dict[str, float] = field(default_factory=dict)
     """Share of the boards' joules by how they were metered."""
@@ -67,7 +67,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """All that the supervisor knows and asks of its job. `spec` and `clock` are what `run` was asked for."""
+    """All that the supervisor knows and asks of its job. `spec` and `clock` are as given to `run`."""
 
     spec: Options
     clock: Clock
@@ -88,23 +88,23 @@ class JobState:
     totals: Totals = field(default_factory=Totals)
     allowances: Allowances = field(default_factory=Allowances)
     caps_hold: bool = False
-    """Every board takes a limit, as far as is known."""
+    """Every board accepts a limit, as far as is known."""
     changed_mono_s: float = 0.0
-    """When the observed state last changed: for a moment the readings still mix both."""
+    """When the observed state last changed: right after, readings still mix both states."""
     resume_asked_mono_s: float | None = None
-    """When a standing training was last asked to go on; None once it did."""
+    """When a paused training was last asked to resume; None once it has."""
     still: bool | None = None
     still_changed_s: float = 0.0
-    """Whether the job stands still, and since when it does or does not (job clock)."""
+    """Whether the job is still (paused, unloaded or not started), and since when it is or is not (job clock)."""
     last_loss: float | None = None
     epoch: int | None = None
-    """The epoch that the script last said it is in, whole."""
+    """The epoch last reported by the script, as an integer."""
     last_metrics: Mapping[str, float] = field(default_factory=dict)
-    """What the script last reported of its own, by name."""
+    """The script's last reported metrics, by name."""
     unloading: Unloading = unloading.NEVER
     tried: Tried = tried.NOT_TRIED
     trial: str = ""
-    """Of a sweep: the trial that was last said to be under way."""
+    """Of a sweep: the last reported current trial."""
 
     @property
     def start_s(self) -> float:
@@ -123,11 +123,11 @@ class JobState:
         return self.plan.table.get(name) if self.plan else None
 
 
-# --- what is seen becomes what is known ---------------------------------------------------------------------------
+# --- from inputs to knowledge -------------------------------------------------------------------------------------
 
 
 def absorb(state: JobState, seen: Inputs) -> JobState:
-    """The state with what a tick has gathered; nothing is decided yet."""
+    """The state updated with the inputs of a tick, before any decision."""
     for rank in seen.ranks:
         state = hear(state, rank, seen)
     settled = seen.mono_s - state.changed_mono_s > SETTLE_WALL_S
@@ -150,7 +150,7 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
     else:
         work = progress.rested(state.progress)
     known = state.measured
-    # it is the reading that must be of the new state, not the moment it is looked at
+    # the reading itself must be from the new state, not the time of looking at it
     if seen.readings.mono_s - state.changed_mono_s > SETTLE_WALL_S and seen.readings_age_s < FRESH_WATTS_S:
         known = _learn_watts(state, seen, plain_full=plain_full)
     leader = seen.leader
@@ -170,7 +170,7 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
 
 
 def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
-    """What one training process has just said of its steps; one that leaves says its last with its goodbye."""
+    """The state after one training process has reported its steps; an exiting one sends its last count on leaving."""
     if rank.state == "running" and state.resume_asked_mono_s is not None:
         took = min(RESUME_MAX_S, seen.mono_s - state.resume_asked_mono_s)
         known = replace(state.measured, resume_s=state.measured.resume_s.plus(took))
@@ -184,7 +184,7 @@ def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
     work = progress.saw_start(work, seen.starts)
     work = progress.saw_process(work, rank.process, seen.alive, fresh=fresh)
     if seen.starts > state.progress.starts and rank.start_known:
-        # it says where it begins: earlier than it had come where it goes on from an older checkpoint, or from none
+        # it reports its start step, earlier than its last one if it resumes from an older checkpoint or from none
         began = work.before + rank.start_step
         work = structs.replace(work, step=min(work.step, began), base=began)
     work = progress.saw_step(work, rank.step, rank.start_step, rank.total)
@@ -195,7 +195,7 @@ def hear(state: JobState, rank: Rank, seen: Inputs) -> JobState:
 
 
 def hear_left(state: JobState, rank: Rank, seen: Inputs) -> JobState:
-    """The last count that a training process left in a file: its steps count, unless another has been heard since."""
+    """Count the steps that a training process left in a file, unless another process has been heard since."""
     if rank.rank != 0 or rank.process in state.progress.past:
         return state
     work = progress.saw_process(state.progress, rank.process, seen.alive, fresh=not (rank.restart or rank.start_step))
@@ -228,17 +228,17 @@ def _see_boards(state: JobState, seen: Inputs) -> Boards:
     return boards.settled(boards.shown(named, seen), seen)
 
 
-# --- what is decided becomes what is so ----------------------------------------------------------------------------
+# --- from decision to state ----------------------------------------------------------------------------------------
 
 
 def expire(state: JobState, now_s: float) -> JobState:
-    """The state at `now_s`: an override whose time is over is cleared."""
+    """The state at `now_s`: an expired override is cleared."""
     held = override.expire(state.override, now_s)
     return state if held is state.override else replace(state, override=held)
 
 
 def enter(state: JobState, asked: Asked, decision: Decision, seen: Inputs) -> JobState:
-    """The state once `decision` is taken, with what a change of state teaches and begins."""
+    """The state after `decision`, with the latencies measured and timers started by a change of state."""
     before = state.decision.state
     new = replace(state, asked=asked, decision=decision)
     if asked.limit_w is not None and asked.limit_w != state.asked.limit_w:

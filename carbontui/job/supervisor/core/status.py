@@ -1,4 +1,4 @@
-"""From the job's state to what people see: its Status with provenance, and the outlook as charts draw it."""
+"""From the job's state to what users see: its Status with provenance, and the outlook as charts draw it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPLIT = "shared, split by the kernels and memory of each process"
 def status(
     state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids, notices: tuple[str, ...] = ()
 ) -> protocol.Status:
-    """The Status of the moment `seen`. `host` and `pids` name the machine and our processes."""
+    """The Status at the time of `seen`. `host` and `pids` name the machine and our processes."""
     gpus = tuple(_gpu(reading, state.measured.parked_w.get(reading.uuid, (None, 0))[0]) for reading in seen.devices)
     fresh = seen.readings_age_s < FRESH_S
     leader, totals, work, held = seen.leader, state.totals, state.progress, state.override
@@ -81,7 +81,7 @@ def status(
 
 
 def _guess(state: JobState) -> protocol.Guess | None:
-    """What is guessed, while nothing better is known."""
+    """The guess, while nothing better is known."""
     work = state.progress
     if work.guess is None or not (work.steps_total is None or work.guessed):
         return None
@@ -89,14 +89,14 @@ def _guess(state: JobState) -> protocol.Guess | None:
 
 
 def _blind(state: JobState, seen: Inputs) -> bool:
-    """Whether a board of the job cannot be read, be it lost or gone: the sum without it is not what the job draws."""
+    """Whether a board of the job cannot be read (lost or gone): a sum without it is not the job's power."""
     if attendance.unread_nodes(seen) or boards.unseen(state.boards, seen) or (state.boards.named and not seen.devices):
         return True
     return any(reading.power_w is None for reading in seen.devices)
 
 
 def _power_w(state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...], *, blind: bool) -> float | None:
-    """Watts of boards, CPU and memory; a job that is over draws nothing, whatever its boards do."""
+    """Watts of boards, CPU and memory; a finished job draws nothing, whatever its boards do."""
     host = seen.readings.host
     known = [gpu.power_w if gpu.own_w is None else gpu.own_w for gpu in gpus if gpu.power_w is not None]
     if not state.live or blind or not (known or (not seen.devices and host.cpu_w is not None)):
@@ -105,7 +105,7 @@ def _power_w(state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...], *, b
 
 
 def _next(state: JobState, seen: Inputs) -> protocol.Next | None:
-    """The next planned change where the plan is followed, else the end of a person's override."""
+    """The next planned change if the plan is followed, else the end of the user's override."""
     until = state.override.until_s
     at, level = until, None if until is None else "plan"
     if state.decision.reason.code in ("plan", "plan_wait"):
@@ -169,12 +169,12 @@ SLOWS = {
 
 
 def slowed(reasons: int | None) -> str:
-    """What holds a board's clock down, in words; '' where nothing does or it is not told."""
+    """Why a board's clock is held down, as text; '' if it is not, or not reported."""
     return ", ".join(text for bit, text in SLOWS.items() if (reasons or 0) & bit)
 
 
 def _blank(gpu: protocol.Gpu) -> protocol.Gpu:
-    """A board whose driver does not answer: known by name, its watts unknown."""
+    """A board whose driver does not answer: its name is known, its watts are not."""
     return protocol.Gpu(gpu.uuid, gpu.name, None, gpu.limit_w, gpu.parked_w, index=gpu.index, node=gpu.node)
 
 
@@ -221,7 +221,7 @@ def _provenance(
     source = "no grid source"
     if state.outlook is not None:
         grid, source = state.outlook.how, state.outlook.source
-        # typical days have no age: nothing was fetched
+        # typical-day profiles have no age: nothing was fetched
         made = None if grid == "default" else round(max(0.0, seen.now_s - state.outlook.made_at_s), 1)
         moved = f"; moved by {state.outlook.moved}" if state.outlook.moved else ""
         found["intensity"] = p(grid, source + moved, made)
@@ -283,7 +283,7 @@ def band(outlook: Outlook) -> protocol.Band:
 
 
 def prices(outlook: Outlook) -> protocol.PriceSlots | None:
-    """The prices of the outlook as charts draw them; None where none is known."""
+    """The prices of the outlook as charts draw them; None if none are known."""
     if outlook.currency is None or all(value is None for value in outlook.price):
         return None
 

@@ -1,4 +1,4 @@
-"""The end that a scheduler has set: a training that can save leaves before it, to go on in a successor."""
+"""A scheduler's time limit: a training that can save unloads before it, to continue in a successor job."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from carbontui.job.supervisor.core.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state import JobState
 
 LEAD_S = 60.0
-"""Left for the successor to be submitted, after the time a checkpoint takes."""
+"""Time reserved to submit the successor, besides the time for a checkpoint."""
 LEAVE = Level("unload", "unload", 0.0, 0.0)
 
 
 def holds(state: JobState, seen: Inputs) -> tuple[Level, protocol.Reason] | None:
-    """The unload that the near end of the scheduler's job asks for, and why; None where there is none."""
+    """The unload required by the approaching end of the scheduler's job, and why; None if not required."""
     ends_s, leader = state.spec.ends_s, seen.leader
     if ends_s is None or state.clock.replay or leader is None or not leader.can_unload:
         return None
     measured = state.measured.unload_s.value
     takes_s = DEFAULT_UNLOAD_S if measured is None else measured
-    # a step that takes long must end first
+    # a long step must end first
     if seen.now_s < ends_s - LEAD_S - takes_s - 2.0 * leader.quiet_s:
         return None
     text = f"unloaded before its time limit ends it at {units.fmt_clock(ends_s, seen.now_s)}"

@@ -1,4 +1,4 @@
-"""What came of a try before the start: what the state remembers of it."""
+"""The result of a try before the start, as kept in the state."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of the try; `text` is '' before one has ended."""
+    """The result of the try; `text` is '' until one has ended."""
 
     text: str = ""
     under_way: bool = False
     stepped_s: float | None = None
-    """When its first step was seen, the machine's monotonic clock."""
+    """When its first step was seen, on the machine's monotonic clock."""
     ended_s: float = 0.0
-    """When it ended, job clock: a plan made before that knew of a training that runs."""
+    """When it ended, job clock: a plan made before that assumed a running training."""
 
 
 NOT_TRIED = Tried()
 
 
 def restored(kept: Any) -> Tried:
-    """Raises msgspec.ValidationError where a field is not what it should be."""
+    """Raises msgspec.ValidationError on an invalid field."""
     return msgspec.convert(kept or {}, Tried)

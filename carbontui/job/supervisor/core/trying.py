@@ -1,7 +1,7 @@
 """A try before the start: a job that waits for 06:00 must not find its import error at 06:00.
 
-The command runs at once until it has shown enough of itself. What it teaches (the speed of a step, watts, the total,
-whether it can be unloaded) is kept; then it is unloaded and kept, or ended, and starts for good when the plan says.
+The command runs at once until enough is known. What was measured (the speed of a step, watts, the total, whether it
+can be unloaded) is kept; then it is unloaded with its checkpoint, or ended, and really starts when the plan says.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from carbontui.job.supervisor.core.tried import Tried
 
 STEPS = 20
 TRY_S = 120.0
-"""A try is over after so many steps, or so long."""
+"""A try ends after this many steps, or this long."""
 LEARN_S = 20.0
-"""Fast steps are watched until their speed is known, at most so long from the first one: imports may take longer."""
+"""Fast steps are timed until their rate is known, at most this long from the first one: imports may take longer."""
 
 
 def enough(state: JobState, seen: Inputs) -> bool:
-    """Whether the try under way has shown what it can."""
+    """Whether the current try has shown all it can."""
     since_s = state.tried.stepped_s
     timed = state.progress.ref_rate is not None or (since_s is not None and seen.mono_s - since_s >= LEARN_S)
     return seen.child.trying and ((state.progress.steps_done >= STEPS and timed) or seen.child.age_s >= TRY_S)
 
 
 def ends(state: JobState, seen: Inputs) -> bool:
-    """Whether it is to be ended now: it has shown enough, and is not about to leave with a checkpoint."""
+    """Whether to end it now: it has shown enough, and is not about to exit with a checkpoint."""
     return enough(state, seen) and state.unloading.phase == "none"
 
 
@@ -40,7 +40,7 @@ def words(state: JobState) -> str:
 
 
 def saw(state: JobState, seen: Inputs) -> JobState:
-    """The state one tick later: where an unload is, and a try."""
+    """The state one tick later: the progress of an unload and of a try."""
     state = unload_rules.saw(state, seen)
     tried = state.tried
     if seen.child.trying:
@@ -48,7 +48,7 @@ def saw(state: JobState, seen: Inputs) -> JobState:
         tried = replace(tried, under_way=True, stepped_s=seen.mono_s if first else tried.stepped_s)
         state = replace(state, tried=tried)
         leader = seen.leader
-        # what it saved at its end is resumed at the start for good, and begun anew where that fails
+        # what it saved at its end is resumed at the real start; if that fails, training starts from scratch
         fresh = state.unloading.phase == "none" and state.unloading.held is None
         if enough(state, seen) and fresh and leader is not None and leader.can_unload:
             return replace(state, unloading=unload_rules.begun(unloading.TRY, seen))
@@ -57,13 +57,13 @@ def saw(state: JobState, seen: Inputs) -> JobState:
         text = _told(state, kept=seen.child.state == "unloaded")
         state = replace(state, tried=Tried(text, ended_s=seen.now_s))
     if state.tried.text and seen.child.state == "waiting" and state.progress.step:
-        # also what a process that has left is heard to have counted only now
+        # this also discards counts of an exited process that arrive only now
         state = replace(state, progress=progress.begun_again(state.progress, 0))
     return state
 
 
 def _told(state: JobState, *, kept: bool) -> str:
-    """What was learned, in a line."""
+    """What was measured, in one line."""
     work = state.progress
     if not work.step:
         return "tried: it ran, and showed no training step"

@@ -1,7 +1,7 @@
-"""Whether this job comes back from an unload: the rehearsal of one, and what each unload has taken.
+"""Whether this job can resume from an unload: the rehearsal of one, and the cost of each unload.
 
-Unloaded by a plan at three in the morning, a training that cannot resume is lost for the night. So no plan unloads what
-has not come back once: in a rehearsal that a person asks for, early, or by itself after the scheduler's restart.
+A training that cannot resume loses the night if a plan unloads it at 03:00. So no plan unloads a job that has not
+resumed once before: in a rehearsal started by the user, early on, or after a restart by the scheduler.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from carbontui.job.supervisor.core.unloading import Phase, Unloading, awaits_sta
 
 NO_STEP_YET = "no training step has been seen yet"
 REPEAT_MOST_S = 600.0
-"""A rehearsal whose resume fails begins again: at most this much work is done twice."""
+"""If the resume of a rehearsal fails, training starts over: at most this much work is repeated."""
 ARM_S = 10.0
-"""A keeper of this version answers within less."""
+"""A keeper of this version answers sooner than this."""
 LEAVE_S = 600.0
 RETURN_S = 600.0
-"""A checkpoint that is not written, a first step that is not seen within this: it does not hold."""
+"""Time limits for the checkpoint and for the first step after the resume; beyond them the rehearsal has failed."""
 ENOUGH_STEPS = 3
-"""So many steps after coming back show that it trains."""
+"""This many steps after the resume show that it trains."""
 SLACK_S = 1800.0
-"""A rehearsal is offered where the budget leaves room for pauses at all."""
+"""A rehearsal is offered only if the budget leaves this much room for pauses."""
 JOULES_PER_KWH = 3.6e6
 
 
@@ -57,12 +57,12 @@ def refusal(state: JobState, seen: Inputs) -> str:
 
 
 def begun(by: str, seen: Inputs) -> Unloading:
-    """A rehearsal that `by` has asked for."""
+    """A rehearsal requested by `by`."""
     return Unloading("asked", by, since_s=seen.mono_s)
 
 
 def offered(state: JobState, seen: Inputs) -> bool:
-    """Whether to offer one: it could be unloaded, nobody has tried, and there is slack for pauses."""
+    """Whether to offer one: it could be unloaded, that was never tried, and there is slack for pauses."""
     left, deadline = state.progress.left_s, state.deadline_s
     if state.unloading.held is not None or state.clock.replay or left is None or deadline is None:
         return False
@@ -70,20 +70,20 @@ def offered(state: JobState, seen: Inputs) -> bool:
 
 
 def may(state: JobState) -> bool:
-    """Whether a plan may unload. The training of a replay is one that is known to come back."""
+    """Whether a plan may unload. The training of a replay is known to resume."""
     return state.unloading.held is True or state.clock.replay
 
 
 def given_up(known: Unloading, seen: Inputs) -> bool:
-    """Whether a start that has made no step for so long is to be ended, and begun again without its checkpoint."""
+    """Whether a start without a step for too long is to be ended, and restarted without its checkpoint."""
     return known.rehearsing and known.phase == "returning" and seen.mono_s - known.since_s > RETURN_S
 
 
-# --- what is seen becomes what is known ---------------------------------------------------------------------------
+# --- from inputs to knowledge -------------------------------------------------------------------------------------
 
 
 def saw(state: JobState, seen: Inputs) -> JobState:
-    """The state one tick later: where the unload is, what it has cost, and what became of it."""
+    """The state one tick later: the phase of the unload, its cost and its result."""
     known = state.unloading
     if known.phase == "asked":
         return _asked(state, seen)
@@ -131,7 +131,7 @@ def _leaving(state: JobState, seen: Inputs) -> JobState:
 
 
 def _left(state: JobState, known: Unloading, seen: Inputs) -> Unloading:
-    """It has written its checkpoint and left."""
+    """It has written its checkpoint and exited."""
     asked = state.asked
     began_s = known.since_s if known.phase == "leaving" else asked.asked_mono_s
     took = max(0.0, seen.mono_s - began_s) if known.phase == "leaving" or asked.mode == "unload" else None
@@ -141,7 +141,7 @@ def _left(state: JobState, known: Unloading, seen: Inputs) -> Unloading:
 
 
 def _joules(state: JobState, known: Unloading) -> float:
-    """Of the phase, as a plan counts: before PUE."""
+    """Energy of the phase as a plan counts it: before PUE."""
     return max(0.0, state.totals.wall_kwh - known.since_kwh) * JOULES_PER_KWH / state.spec.pue
 
 
@@ -160,7 +160,7 @@ def _returning(state: JobState, seen: Inputs) -> JobState:
 
 
 def _back(state: JobState, seen: Inputs, leader: Rank) -> JobState:
-    """It trains again: does it go on where it stopped?"""
+    """It trains again: check that it continues where it stopped."""
     known, began = state.unloading, leader.start_step
     failed = seen.child.fell_back
     if failed or (leader.start_known and began < known.step):
@@ -208,7 +208,7 @@ def _bytes(count: float) -> str:
 
 
 def _over(state: JobState, held: bool | None, verdict: str, *, anew: bool = False, began: int = 0) -> JobState:
-    """The rehearsal has ended. `anew`: the training counts from step `began` again."""
+    """End the rehearsal. `anew`: the training counts from step `began` again."""
     was = state.unloading
     held = was.held if held is None else held
     facts = {"held": held, "step": was.step, "why": verdict}

@@ -1,4 +1,4 @@
-"""One unload of the job, a rehearsal of one, and what came of it: the words that the state remembers."""
+"""An unload of the job or a rehearsal of one, and its result, as kept in the state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from carbontui.job.supervisor.core.levels import FULL, Level
 Phase = Literal["none", "asked", "leaving", "away", "returning"]
 UNLOAD = Level("unload", "unload", 0.0, 0.0)
 TRY = "the try"
-"""Who unloads at the end of a try before the start: what it saved is resumed when the plan says."""
+"""`by` for the unload at the end of a try before the start: what it saved is resumed when the plan says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +23,18 @@ class Unloading:
 
     phase: Phase = "none"
     by: str = ""
-    """Who rehearses; '' where the plan unloads."""
+    """Who started the rehearsal; '' if the plan unloads."""
     since_s: float = 0.0
-    """When the phase began."""
+    """When the phase started."""
     since_kwh: float = 0.0
     starts: int = 0
     step: int = 0
     loss: float | None = None
     held: bool | None = None
-    """Whether it came back the last time that was tried; None: never tried."""
+    """Whether it resumed the last time this was tried; None: never tried."""
     verdict: str = ""
     facts: Mapping[str, Any] | None = None
-    """The verdict for scripts."""
+    """The verdict in machine-readable form."""
     save_s: float | None = None
     save_j: float | None = None
     saved_b: int | None = None
@@ -48,17 +48,17 @@ NEVER = Unloading()
 
 
 def awaits_start(known: Unloading) -> bool:
-    """Left at the end of a try: it is for the plan to say when it starts for good."""
+    """Unloaded at the end of a try: the plan decides when it really starts."""
     return known.by == TRY and known.phase == "away"
 
 
 def before_start(child: Child, known: Unloading) -> bool:
-    """Nothing of the job draws yet: its command has not been started for good."""
+    """The job draws nothing yet: its command has not really been started."""
     return child.state == "waiting" or (child.state == "unloaded" and awaits_start(known))
 
 
 def level(known: Unloading) -> Level | None:
-    """What a rehearsal asks for now."""
+    """The level a rehearsal asks for now."""
     if not known.rehearsing or awaits_start(known):
         return None
     return UNLOAD if known.phase == "leaving" else FULL
@@ -75,15 +75,15 @@ def words(known: Unloading) -> str:
 
 
 def guards(known: Unloading) -> bool:
-    """Whether the keeper is to begin again where the resume fails."""
+    """Whether the keeper is to start from scratch if the resume fails."""
     return known.rehearsing
 
 
 def falls_back(known: Unloading) -> bool:
-    """Whether the keeper is to try an earlier checkpoint where the resume of a plan's unload fails."""
+    """Whether the keeper is to try an earlier checkpoint if the resume of a plan's unload fails."""
     return known.phase in ("away", "returning") and not known.rehearsing
 
 
 def restored(kept: Any) -> Unloading:
-    """Raises msgspec.ValidationError where a field is not what it should be."""
+    """Raises msgspec.ValidationError on an invalid field."""
     return msgspec.convert(kept or {}, Unloading)

@@ -1,4 +1,4 @@
-"""What the whole work takes flat out, with an interval that shrinks as steps are made."""
+"""What the whole work takes flat out, with an interval that narrows as steps are made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from carbontui.job.supervisor.core.state import JobState
 
 
 def estimate(state: JobState, seen: Inputs) -> protocol.Estimate | None:
-    """None while the number of steps is not known, too few were timed, or once the job is over."""
+    """None while the number of steps is unknown, too few have been timed, or once the job is over."""
     work = state.progress
     steps = None if work.steps_total is None else work.steps_total - work.before
     found = None if steps is None or not state.live else work.blocks.whole(steps, work.core_wait)
@@ -43,11 +43,11 @@ def estimate(state: JobState, seen: Inputs) -> protocol.Estimate | None:
 
 
 TO_95 = 1.96 / BAND_SIGMAS
-"""From the half-width of an 80 % band to that of a 95 % one."""
+"""Factor from the half-width of an 80 % band to that of a 95 % band."""
 
 
 def _grams(state: JobState, found: Prediction, full_w: float | None) -> dict[str, Any]:
-    """CO2 flat out from the job's start; the errors of time and forecast are strangers and add in squares."""
+    """CO2 flat out from the job's start; the errors of time and forecast are independent and add in quadrature."""
     outlook = state.outlook
     if full_w is None or outlook is None:
         return {}
@@ -63,7 +63,7 @@ def _grams(state: JobState, found: Prediction, full_w: float | None) -> dict[str
 
 
 def _money(state: JobState, seen: Inputs, found: Prediction, full_w: float | None) -> dict[str, Any]:
-    """Cost flat out from the job's start at the prices known, rent included; its interval is that of the time."""
+    """Cost flat out from the job's start at the known prices, rent included; its interval is that of the time."""
     spec, outlook = state.spec, state.outlook
     if spec.currency is None or full_w is None:
         return {}
@@ -86,7 +86,7 @@ def _money(state: JobState, seen: Inputs, found: Prediction, full_w: float | Non
 
 
 def provenance(state: JobState) -> protocol.Provenance:
-    """Where the estimate comes from. What else will run on the machine, nothing that was timed can tell."""
+    """Source of the estimate. Timings cannot tell what else will run on the machine."""
     work = state.progress.blocks
     timed = f"{len(work.times)} timings of {work.size} steps flat out"
     return protocol.Provenance("estimated", f"{timed}; 95 % interval while the machine is as busy as it was")

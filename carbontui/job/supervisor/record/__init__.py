@@ -1,1 +1,1 @@
-"""What is kept of a job: joules, watts over time, and what a successor needs."""
+"""What is stored of a job: joules, watts over time, and what a successor needs."""

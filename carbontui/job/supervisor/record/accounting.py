@@ -28,24 +28,24 @@ HOST = "host"
 PRICE = "price"
 ESTIMATED = frozenset({"cpu", "dram", HOST})
 SPLIT = "split"
-"""How joules were metered that are a part of what was: others use the board or the CPUs too."""
+"""`how` of joules that are the job's part of a metered total: others use the board or the CPUs too."""
 
 
 def is_board(device: str) -> bool:
-    """Whether it is no part of a host; those of other machines carry their name, like 'cpu@n2'."""
+    """Whether `device` is a board, not a part of a host. Those of other machines carry their name, like 'cpu@n2'."""
     return device.partition("@")[0] not in ESTIMATED
 
 
 @dataclass(frozen=True, slots=True)
 class CarriedOver:
-    """What rows of a lost journal had come to; None: nobody knows. `energy_cost` is without rent."""
+    """Sums of the rows of a lost journal; None: unknown. `energy_cost` is without rent."""
 
     gco2_g: float | None = 0.0
     energy_cost: float | None = 0.0
 
 
 class Booked(NamedTuple):
-    """What the journal has of the hours from a start on: seconds, gCO2/kWh, kind and source."""
+    """An intensity row of the journal without its start: seconds, gCO2/kWh, kind and source."""
 
     dur_s: float
     value: float
@@ -55,7 +55,7 @@ class Booked(NamedTuple):
 
 @dataclass
 class Accounting:
-    """Everything that must survive a respawn goes through `keep` and `recall`."""
+    """The running account of one job. Everything that must survive a respawn goes through `keep` and `restore`."""
 
     options: Options
     clock: Clock
@@ -71,11 +71,11 @@ class Accounting:
     """Job seconds during which GPUs were held, for rent."""
     carried_over: CarriedOver = CarriedOver()
     revision: Revision | None = None
-    """The newest one that this process has booked."""
+    """The newest revision that this process has booked."""
     _booked: dict[float, Booked] = field(default_factory=dict)
-    """The rows of intensity in the journal, by start."""
+    """The intensity rows of the journal, by start."""
     _share: dict[str, float | None] = field(default_factory=dict)
-    """The job's part of each device, as the last sample says."""
+    """The job's share of each device, as of the last sample."""
     _host_until_s: float | None = None
     _carbon: accounts.Running = field(default_factory=accounts.Running)
     _money: accounts.Running = field(default_factory=accounts.Running)
@@ -90,8 +90,8 @@ class Accounting:
         self.first_counts = FirstCounts(Path(self.options.dir))
 
     def restore(self) -> None:
-        """Go on where a predecessor stopped: the counter of the boards fills the time in between, unless the scheduler
-        has started the job again: until then boards and machine were others'."""
+        """Continue where a predecessor stopped: the boards' energy counters fill the gap, unless the scheduler has
+        restarted the job: in that gap boards and machine belonged to others."""
         kept = self.journal.recall("books")
         if not kept:
             return
@@ -110,19 +110,19 @@ class Accounting:
             self.meter = Meter()
 
     def keep(self) -> None:
-        """Into the journal, in one transaction with the rows: what a successor cannot read from them."""
+        """Write what a successor cannot read from the rows into the journal, in one transaction with them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
         facts["attempt"] = self.options.attempt
         before = (self.carried_over.gco2_g, self.carried_over.energy_cost)
         self.journal.keep("books", {**facts, "before": before})
 
     def carry(self, gco2_g: float | None, cost: float | None, gpus: int) -> None:
-        """The journal's rows are lost: go on from what they had come to. `cost` is with rent."""
+        """The journal's rows are lost: continue from their sums. `cost` includes rent."""
         self.carried_over = CarriedOver(gco2_g, None if cost is None else cost - self._rent(gpus))
         self.ledger.forget()
 
     def begin_from(self, gpu_kwh: float, wall_kwh: float) -> None:
-        """Energy as it was last told, where nothing else is left of it."""
+        """Start from the last reported energy, if nothing else is left of it."""
         ledger = self.ledger
         ledger.gpu_j = gpu_kwh * units.J_PER_KWH
         ledger.rest_j = max(0.0, wall_kwh * units.J_PER_KWH / ledger.pue - ledger.gpu_j)
@@ -132,7 +132,7 @@ class Accounting:
     # --- joules ---
 
     def meter_samples(self, samples: Iterable[Sample], state: str, watched: frozenset[str]) -> None:
-        """Samples of the agent into joules; boards the job does not use are left out."""
+        """Convert samples of the agent to joules, without boards that the job does not use."""
         for sample in samples:
             if sample.uuid in watched or not is_board(sample.uuid):
                 self._share[sample.uuid] = sample.share
@@ -141,10 +141,10 @@ class Accounting:
                 self._book(self.meter.add(sample), state)
 
     def disown(self, devices: Iterable[str]) -> float:
-        """Take back what was booked for boards that turned out not to be the job's; returns the joules.
+        """Subtract what was booked for boards that turned out not to be the job's; returns the joules.
 
-        Before the training has named its boards all that are visible are counted. What a full disk keeps from being
-        taken back is tried again by the next call.
+        Before the training has named its boards all visible ones are counted. What a full disk prevents is retried by
+        the next call.
         """
         given_back = 0.0
         self.write(everything=True)
@@ -161,11 +161,11 @@ class Accounting:
 
     @property
     def metered_boards(self) -> frozenset[str]:
-        """Boards that have been looked at or counted for this job."""
+        """Boards that have been watched or counted for this job."""
         return frozenset(device for device in self.meter.devices if is_board(device))
 
     def carry_on(self, watched: frozenset[str]) -> None:
-        """The job is over: what has not been read for a while (a hanging driver) is counted up to now, as a gap."""
+        """The job is over: count devices not read for a while (a hanging driver) up to now, as a gap."""
         hosts = self.meter.devices - self.metered_boards
         self._book(self.meter.carry_on(watched | hosts, time.monotonic(), time.time()), "running")
 
@@ -182,8 +182,8 @@ class Accounting:
             self.watts.add(got.uuid, t0, t1, joules)
 
     def host(self, now_s: float, dt_s: float, state: str, *, held: bool, jobs: int = 1) -> None:
-        """The host constant up to now, by equal parts of the `jobs` on this machine, and the time the GPUs were held.
-        `dt_s` passed since the last call."""
+        """Book the host constant up to now, split equally among the `jobs` on this machine, and the time the GPUs were
+        held. `dt_s` passed since the last call."""
         since, self._host_until_s = self._host_until_s, now_s
         if since is None or now_s <= since:
             return
@@ -198,9 +198,9 @@ class Accounting:
     # --- grid ---
 
     def realised(self, rows: Iterable[Row], signal: str, source: str) -> None:
-        """Realised (or, marked, estimated) intensity into the bins of the accounts and the journal. `rows` are all that
-        are known of the job's time, not the news alone: a bin is the mean of the rows in it. What the same source said
-        otherwise before is an event."""
+        """Book realised (or, marked, estimated) intensity into the bins of the accounts and the journal. `rows` are all
+        that are known for the job's time, not only new ones: a bin is the mean of the rows in it. A value revised by
+        the same source is an event."""
         spans: list[tuple[float, float, float]] = []
         fresh: list[tuple[float, float, float, str, str, str]] = []
         again: set[float] = set()
@@ -226,7 +226,7 @@ class Accounting:
             self.journal.event(self.clock.at_wall(wall), wall, "revised", text=found.words, **found._asdict())
 
     def prices(self, outlook: Outlook) -> None:
-        """Prices of slots that have begun: exact once published, else what was expected of them, marked so."""
+        """Book prices of slots that have begun: exact once published, else forecast and marked so."""
         fresh: list[tuple[float, float, float, str, str, str]] = []
         for index, value in enumerate(outlook.price[: outlook.realised + 1]):
             start = outlook.start_s + index * outlook.step_s
@@ -250,10 +250,10 @@ class Accounting:
         gpus: int,
         past_s: float | None = None,
     ) -> Totals:
-        """Energy, grams, avoided and money so far. `nowcast` stands for bins whose value is not known yet.
+        """Energy, grams, avoided and money so far. `nowcast` is used for bins whose value is not known yet.
 
-        `full_wall_w` is what the job draws flat out, PUE and host included; None: avoided cannot be said. `past_s` is
-        how much of the whole work, in seconds flat out, run-now would have had time for by now.
+        `full_wall_w` is the job's flat-out power, PUE and host included; None: avoided is unknown. `past_s` is how much
+        of the whole work, in seconds flat out, the run-now baseline would have done by now.
         """
         bins = self.ledger.bins
         changed_j, changed_g, changed_p = bins.take_changed(), self.intensity.take_changed(), self.price.take_changed()
@@ -293,7 +293,7 @@ class Accounting:
         money = self._money.total(self.options.price_per_kwh)
         priced = self.options.gpu_price or self.options.price_per_kwh is not None
         if money.unknown >= money.weight and not priced:
-            return None  # from the start on: a row of the account that vanishes would be missed
+            return None  # None from the start, so that a figure never disappears from the account
         if self.carried_over.energy_cost is None:
             return None
         spent = self.carried_over.energy_cost + self._at_wall(money) + self._rent(gpus)
@@ -303,7 +303,7 @@ class Accounting:
         return (self.options.gpu_price or 0.0) * gpus * self.held_s / 3600.0
 
     def write(self, *, everything: bool = False) -> None:
-        """Closed rows to the journal."""
+        """Write closed rows to the journal."""
         for row in self.ledger.drain(everything=everything):
             self.journal.energy(*row)
 

@@ -1,7 +1,7 @@
-"""The account of a job that is over, booked anew with what the grid's source says of its hours now.
+"""Rebooks the account of a finished job with the grid source's present values of its hours.
 
-While a job lives its supervisor does that. Values of its last hours are often forecasts or estimates when it ends, and
-a source may revise them for days.
+While a job runs, its supervisor does that. When it ends, values of its last hours are often forecasts or estimates,
+and a source may revise them for days.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from carbontui.job.supervisor.record.accounting import PRICE, Accounting
 
 ASKED_MOST_S = 60.0
 SAME = 1e-3
-"""What the journal comes to and what was told of the job agree to this share, or nothing is touched."""
+"""The journal's sums and the reported figures must agree within this share, or nothing is changed."""
 REVISED_MOST_S = 60 * 86400.0
-"""A source is not asked for more of a job than its last sixty days."""
+"""A source is asked at most for a job's last sixty days."""
 
 
 class Rebooked(NamedTuple):
-    """What changed: hours of the job with another value, their means in gCO2/kWh, and the grams before and after."""
+    """The changes: hours of the job with a revised value, their means in gCO2/kWh, and the grams before and after."""
 
     source: str
     hours: float
@@ -55,8 +55,8 @@ class Rebooked(NamedTuple):
 
 
 async def rebook(job: store.Job, options: Options, feed: Feed) -> Rebooked:
-    """Ask the source of a job that is over again, and put what it says into journal and snapshot. Nothing is changed
-    where it does not answer. Raises GridError, OSError, ValueError."""
+    """Query the source of a finished job again, and update journal and snapshot. Nothing is changed if it does not
+    answer. Raises GridError, OSError, ValueError."""
     with journal.read(job.dir / "journal.db") as db:
         schema = db.execute("pragma user_version").fetchone()[0]
         if schema > journal.SCHEMA_VERSION:
@@ -66,7 +66,7 @@ async def rebook(job: store.Job, options: Options, feed: Feed) -> Rebooked:
     if not booked:
         raise NoData("no value of the grid was booked for it")
     *_, end_s, signal, source = booked[-1]
-    # hours booked from another source, or by another signal, stay: two ways of counting are not mixed
+    # hours booked from another source or signal stay: the two are not mixed
     first_s = min(start for start, _, *of in booked if of == [signal, source])
     source = source.split("; ahead:")[0]
     since_s = max(first_s, end_s - REVISED_MOST_S)
@@ -108,7 +108,7 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
 
 
 def _sums(account: Accounting, told: dict[str, Any]) -> tuple[float | None, float | None]:
-    """Grams emitted and avoided, by what was kept of the job's end."""
+    """Grams emitted and avoided, from what was kept at the job's end."""
     sums = account.totals(
         start_s=float(told["start_s"]),
         done_s=float(told["done_s"]),
@@ -120,7 +120,7 @@ def _sums(account: Accounting, told: dict[str, Any]) -> tuple[float | None, floa
 
 
 def _tell(job: store.Job, gco2_g: float | None, avoided_g: float | None) -> None:
-    """The snapshot says what the journal says."""
+    """Make the snapshot agree with the journal."""
     last = store.snapshot(job.dir)
     if last is None:
         return

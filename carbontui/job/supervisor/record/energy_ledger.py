@@ -1,4 +1,4 @@
-"""The ledger: every joule of the job, merged into journal rows and binned for the accounts.
+"""The energy ledger: every joule of the job, merged into journal rows and binned for the accounts.
 
 A row never crosses a change of state, a bin of the accounts, or ten seconds of wall time, so that an independent reader
 of the journal arrives at the same grams.
@@ -38,7 +38,7 @@ class EnergyLedger:
     rest_j: float = 0.0
     by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     gpu_by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """Of the boards alone."""
+    """Joules of the boards only, by how they were metered."""
     by_board: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     bins: accounts.Bins = field(default_factory=accounts.Bins)
     rows: list[tuple[float, float, str, float, str, str]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class EnergyLedger:
             self._row(device, a, b, joules * share, how, state, wall_s)
 
     def take_back(self, device: str, t0: float, joules: float, how: str, state: str) -> None:
-        """Undo what one journal row of a board had added: it turned out not to be the job's."""
+        """Subtract one journal row of a board that turned out not to be the job's."""
         self.by_board.pop(device, None)
         if self.count_idle or state != "waiting":
             self.gpu_j = max(0.0, self.gpu_j - joules)
@@ -110,19 +110,19 @@ class EnergyLedger:
         return units.joules_to_kwh((self.gpu_j + self.rest_j) * self.pue)
 
     def to_dict(self) -> dict[str, Any]:
-        """What the journal's rows do not hold yet: totals and the rows still open."""
+        """What the journal's rows do not contain yet: totals and the open rows."""
         held = {device: [row.t0, row.t1, row.joules, row.how, row.state] for device, row in self._open.items()}
         hows = {"by_how": dict(self.by_how), "gpu_by_how": dict(self.gpu_by_how), "by_board": dict(self.by_board)}
         return {"gpu_j": self.gpu_j, "rest_j": self.rest_j, **hows, "open": held}
 
     def forget(self) -> None:
-        """Keep the totals alone: what the rows and bins say has been summed up elsewhere."""
+        """Keep only the totals: rows and bins have been summed up elsewhere."""
         self.bins.clear()
         self._open.clear()
         self.rows.clear()
 
     def restore(self, kept: dict[str, Any], rows: Iterable[tuple[float, float, float, str]], wall_s: float) -> None:
-        """Go on from what a predecessor kept and from the journal's rows (t0, t1, joules, state)."""
+        """Continue from what a predecessor kept and from the journal's rows (t0, t1, joules, state)."""
         self.gpu_j, self.rest_j = float(kept["gpu_j"]), float(kept["rest_j"])
         self.by_how.update(kept["by_how"])
         self.gpu_by_how.update(kept.get("gpu_by_how", {}))

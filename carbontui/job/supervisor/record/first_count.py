@@ -1,4 +1,4 @@
-"""Energy counters as they stood when the training began: read beside it, a second before an agent could."""
+"""Energy counters at the start of the training, read alongside it a second before an agent could."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from carbontui.power.messages import Sample
 
 FILE = "first-count.json"
 NEAR_S = 60.0
-"""A count older than this is of another start, or of a driver that took long: its interval would be a guess."""
+"""A count older than this is from another start or a slow driver: its interval would be a guess."""
 
 
 class _Row(msgspec.Struct, array_like=True):
@@ -23,14 +23,14 @@ class _Row(msgspec.Struct, array_like=True):
 
 
 class FirstCounts:
-    """The file is read when the first sample of a board arrives, by which time it is there or will never be."""
+    """The file is read when a board's first sample arrives; by then it exists or never will."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE
         self._rows: dict[str, _Row] | None = None
 
     def before(self, sample: Sample) -> Sample | None:
-        """The count of this board when the training began; None where nobody read it shortly before `sample`."""
+        """The count of this board when the training began; None if it was not read shortly before `sample`."""
         if self._rows is None:
             try:
                 rows = untrusted.decode(self._path.read_bytes(), list[_Row])

@@ -1,4 +1,4 @@
-"""What a supervisor leaves to its successor, in the journal's `state` table."""
+"""What a supervisor hands over to its successor, in the journal's `state` table."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
 
 Confined = Callable[[str], AbstractContextManager[bool | None]]
-"""Whatever is raised inside such a block ends it and nothing else; the text names the part."""
+"""Returns a block in which an exception ends the block and nothing else; the text names the part."""
 
 
 DOUBT_FROM = 3
 IN_DOUBT = ("plan", "learned", "boards", "budget", "control", "progress", "forbidden", "overrides")
-"""What is left out after so many deaths, in this order: what is made anew first, a person's word last."""
+"""Settings dropped one by one after repeated deaths, in this order: first what can be rebuilt, user commands last."""
 
 
 class Handover:
-    """Restores what a predecessor kept and keeps what a successor needs."""
+    """Restores what a predecessor stored and stores what a successor needs."""
 
     def __init__(
         self, journal: Journal, accounting: Accounting, recorder: Recorder, confined: Confined, directory: Path
@@ -61,9 +61,9 @@ class Handover:
     # --- taking over ---
 
     def restore(self, state: JobState, now_s: float, mono_s: float, silent_deaths: int = 0) -> JobState:
-        """Take over from a predecessor, if there was one; what cannot be read begins anew.
+        """Take over from a predecessor, if there was one; unreadable parts start afresh.
 
-        After `silent_deaths` of predecessors in a row one stored setting after another is left out.
+        After `silent_deaths` of predecessors in a row, stored settings are dropped one after another.
         """
         doubted = IN_DOUBT[: max(0, silent_deaths - DOUBT_FROM + 1)]
 
@@ -103,8 +103,8 @@ class Handover:
         return state  # noqa: RET504 - what is raised inside the block ends there
 
     def _replace_lost(self, state: JobState) -> JobState:
-        """Where an account has begun and the journal has none of it (it was damaged, or removed by hand): begin from
-        the last snapshot, and say what that means."""
+        """If an account had begun and the journal has none of it (it was damaged, or removed by hand), start from the
+        last snapshot, and report the consequences."""
         self.missing = str(self._journal.recall("missing", ""))
         last = store.snapshot(self._dir)
         account_known, work_known = bool(self._journal.recall("books")), bool(self._journal.recall("progress"))
@@ -127,7 +127,7 @@ class Handover:
         return state
 
     def replace_rows(self, state: JobState, gpus: int) -> None:
-        """The journal was found damaged while the job runs: all is known but the rows, whose sums go on."""
+        """The journal was found damaged while the job runs: only its rows are lost, and their sums continue."""
         if self._journal.aside is None or self._journal.aside.name in self.missing:
             return
         cost = state.totals.cost
@@ -135,7 +135,7 @@ class Handover:
         self._tell("the account goes on; earlier CO2 and cost are no longer revised with the grid's values")
 
     def _tell(self, begins: str) -> None:
-        """Say, now and in every status to come, that the journal was lost and what that means."""
+        """Report, now and in every later status, that the journal was lost and the consequences."""
         aside = self._journal.aside
         what = "journal.db was gone" if aside is None else f"journal.db was damaged and is now {aside.name}"
         self.missing = f"{what}: {begins}"
@@ -146,7 +146,7 @@ class Handover:
     # --- leaving ---
 
     def keep(self, state: JobState, seen: Inputs) -> None:
-        """Into the journal, with what an independent reader needs to check the accounts."""
+        """Write to the journal, with what an independent reader needs to check the accounts."""
         self._accounting.write()
         self._accounting.keep()
         keep = self._journal.keep
@@ -164,7 +164,7 @@ class Handover:
 
 
 def _checked(kept: Any) -> Any:
-    """What was kept, if every number in it is one that a job can have, and every text one that can be sent. Raises
+    """The stored value, if every number in it is plausible for a job and every text can be sent. Raises
     ValueError."""
     if isinstance(kept, str):
         kept.encode()
@@ -178,7 +178,7 @@ def _checked(kept: Any) -> Any:
 
 
 def basis(state: JobState, seen: Inputs, before_g: float | None) -> dict[str, object]:
-    """What an independent reader needs beside energy and grid rows to arrive at the same avoided grams."""
+    """What an independent reader needs besides energy and grid rows to arrive at the same avoided grams."""
     return {
         "start_s": state.start_s,
         "done_s": state.progress.done_s,
@@ -196,7 +196,7 @@ def basis(state: JobState, seen: Inputs, before_g: float | None) -> dict[str, ob
 
 
 def _from_snapshot(state: JobState, last: protocol.Status) -> JobState:
-    """Steps, override and budget as they were last told."""
+    """Steps, override and budget as last reported."""
     work = msgspec.structs.replace(
         state.progress, step=last.step, steps_total=state.progress.steps_total or last.steps_total
     )

@@ -1,4 +1,4 @@
-"""The past of a live job, from its journal: off the event loop, since a supervisor that is silent for six seconds is
+"""History of a live job, read from its journal off the event loop, since a supervisor silent for six seconds is
 replaced."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from carbontui.job.supervisor.core import events
 
 
 class HistoryThread:
-    """Answers one question at a time, in a thread of its own; `book` is filled where it has no sums yet."""
+    """Answers one query at a time, in its own thread; adds missing sums to `book`."""
 
     def __init__(self, book: Journal) -> None:
         self._book = book
@@ -43,7 +43,7 @@ class HistoryThread:
 
 
 def read_events(path: Path, since_s: float, most: int, plans: bool) -> tuple[protocol.Event, ...]:
-    """What a person would want to be told of the journal's events, the oldest first. Raises HistoryError."""
+    """The journal's events of interest to users, oldest first. Raises HistoryError."""
     found: list[protocol.Event] = []
     try:
         with journal.read(path) as db:

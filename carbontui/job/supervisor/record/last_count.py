@@ -1,4 +1,4 @@
-"""Last counts that training processes left in the job's directory while nobody listened (see client/last_count.py)."""
+"""Last step counts that training processes left in the job's directory without a listener (client/last_count.py)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ PATTERN = "last-count-*.jsonl"
 
 
 class LastCounts:
-    """Each file is read as often as asked, and removed once what was read is in the journal."""
+    """Each file may be read repeatedly, and is removed once its content is in the journal."""
 
     def __init__(self, directory: Path) -> None:
         self._dir = directory
         self._read: dict[Path, int] = {}
-        """Files whose content has been heard, by the moment they were written (mtime, ns)."""
+        """Files already read, with their modification time (mtime, ns)."""
 
     def read(self) -> list[tuple[protocol.Hello, protocol.Obs]]:
-        """What they say, oldest first. Files that say nothing are left for `forget`."""
+        """Their contents, oldest first. Files without usable content are left for `forget`."""
         found: list[tuple[int, protocol.Hello, protocol.Obs]] = []
         for path in self._dir.glob(PATTERN):
             with contextlib.suppress(OSError):
@@ -31,7 +31,7 @@ class LastCounts:
         return [(hello, obs) for _, hello, obs in sorted(found, key=lambda row: row[0])]
 
     def forget(self) -> None:
-        """What has been read is in the journal. A file that was written anew meanwhile stays."""
+        """Remove files whose content is in the journal. A file rewritten meanwhile stays."""
         for path, written_ns in self._read.items():
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime_ns == written_ns:

@@ -1,4 +1,4 @@
-"""The loss so far, thinned for the chart."""
+"""The loss so far, downsampled for the chart."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ POINTS = 240
 
 
 class LossHistory:
-    """At most `POINTS` values over the whole run: when they are full every second one goes."""
+    """At most `POINTS` values over the whole run: when full, every second one is dropped."""
 
     def __init__(self) -> None:
         self._values: list[float] = []
@@ -15,7 +15,7 @@ class LossHistory:
         self._seen = 0
 
     def add(self, loss: float | None) -> None:
-        """A newly reported loss; one that did not change is no news."""
+        """Add a newly reported loss; an unchanged one is ignored."""
         if loss is None or loss == self._last:
             return
         self._last = loss

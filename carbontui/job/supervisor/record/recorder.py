@@ -1,4 +1,4 @@
-"""What anyone in the supervisor is handed who has something to put on record."""
+"""Journal and log access for the parts of the supervisor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECENT = 4
 
 
 def say(text: str) -> None:
-    """A line of carbontui.log, which is our stderr; a full disk must not hurt."""
+    """Write a line to carbontui.log, which is our stderr; a full disk is ignored."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with contextlib.suppress(OSError):
         os.write(2, f"{stamp} supervisor: {units.printable(text)}\n".encode(errors="replace"))
@@ -28,10 +28,10 @@ class Recorder:
         self._journal = journal
         self._clock = clock
         self.recent: tuple[protocol.Event, ...] = ()
-        """The newest words of persons, the oldest first."""
+        """The latest user commands, oldest first."""
 
     def event(self, kind: str, at_s: float | None = None, /, **facts: object) -> None:
-        """`at_s` on the job's clock, where it was not just now."""
+        """Record an event; `at_s` on the job's clock if not now."""
         wall = time.time()
         at = self._clock.at_wall(wall) if at_s is None else at_s
         self._journal.event(at, wall, kind, **facts)

@@ -1,4 +1,4 @@
-"""What a job has used so far: the account asked with what the state knows."""
+"""What a job has used so far: the account's totals for the present state."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from carbontui.job.supervisor.core.state import JobState, Totals
 from carbontui.job.supervisor.record.accounting import Accounting
 
 AVOIDED_FROM_S = 60.0
-"""Work done before a saving is claimed: of a shorter run the start, which draws less, would look like one."""
+"""Work done before a saving is claimed: in a shorter run the low power of the start would look like one."""
 
 
 def totals_so_far(accounting: Accounting, now: JobState, seen: Inputs) -> Totals:
     """Energy, grams, avoided and money at this moment."""
     work = now.progress
-    # a training that tells its steps has done nothing before the first: it is being loaded
+    # a training that reports steps has done no work before the first one: it is loading
     begun = work.step > 0 or work.steps_total is None
     enough = begun and work.done_s >= AVOIDED_FROM_S
     whole_s, elapsed_s = now.progress.whole_s, max(0.0, seen.now_s - now.start_s)

@@ -1,4 +1,4 @@
-"""The watts of the past in columns of equal time, for charts: a column that fills repaints one cell, not a screen."""
+"""Past watts in columns of equal time, for charts: a column that fills repaints one cell, not a screen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from carbontui import protocol, units
 
 COLUMNS = 240
 LATE = 0.2
-"""Share of a column after which a device without a word is missing from it, rather than about to be read."""
+"""Share of a column after which an unread device counts as missing from it, rather than about to be read."""
 
 
 @dataclass
@@ -22,7 +22,7 @@ class WattHistory:
     _seconds: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(float)))
 
     _until: dict[str, float] = field(default_factory=dict)
-    """Up to when each device was read."""
+    """Until when each device has been read."""
 
     def add(self, device: str, t0: float, t1: float, joules: float) -> None:
         """Joules of one device over [t0, t1) of the job's clock."""
@@ -41,7 +41,7 @@ class WattHistory:
                 self._seconds[device][index] += b - a
 
     def forget(self, device: str) -> None:
-        """A device that turned out not to be the job's."""
+        """Drop a device that turned out not to be the job's."""
         self._joules.pop(device, None)
         self._seconds.pop(device, None)
         self._until.pop(device, None)
@@ -56,7 +56,7 @@ class WattHistory:
         self.step_s *= 2
 
     def watts(self) -> protocol.Watts:
-        """Columns up to the newest; the total is null where nothing was read, or not every board."""
+        """Columns up to the newest; the total is null where not every board was read."""
         newest = max((max(cells, default=-1) for cells in self._joules.values()), default=-1)
         gpus: dict[str, tuple[float | None, ...]] = {}
         totals: list[float | None] = [None] * (newest + 1)
@@ -71,7 +71,7 @@ class WattHistory:
                 if mean is not None:
                     totals[index] = (totals[index] or 0.0) + mean
             gpus[device] = tuple(row)
-            # a sum that lacks a board (lost, or not to be read) is not what the job drew
+            # a sum that lacks a board (lost or unreadable) is not the job's power
             late = self._until[device] < max(self._until.values()) - LATE * self.step_s
             begun = min(joules, default=newest + 1)
             holes |= {i for i in range(begun, newest + 1) if row[i] is None and (late or i < newest)}

@@ -1,1 +1,1 @@
-"""Where the rules meet the world: boards, sockets, the keeper, the worker, the grid."""
+"""I/O of the supervisor: boards, sockets, the keeper, the worker, the grid."""

@@ -1,4 +1,4 @@
-"""Carries out effects: wants to the ranks, words to the keeper, limits of the boards, rows of the journal."""
+"""Carries out effects: wants to the ranks, orders to the keeper, power limits, journal rows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from carbontui.power.messages import Outcome
 
 
 class Actuators:
-    """One small act per kind of effect. `replan`, `keep` and `calibrate` are those parts' own; `changed` asks for a
-    tick once the boards have answered."""
+    """One action per kind of effect. `replan`, `keep` and `calibrate` are callbacks of those parts; `changed` asks
+    for a tick once the boards have answered."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class Actuators:
 
     @property
     def limit_asked(self) -> bool:
-        """Whether a limit was set or given back since this supervisor started."""
+        """Whether a limit was set or restored since this supervisor started."""
         return self._limiting is not None
 
     @property
     def limit_pending(self) -> bool:
-        """Whether the boards have yet to answer for a limit."""
+        """Whether the boards have not yet answered a limit request."""
         return self._limiting is not None and not self._limiting.done()
 
     def perform(self, effect: Effect) -> None:
@@ -130,7 +130,7 @@ class Actuators:
         self._changed()
 
     def note(self, outcomes: Iterable[Outcome], *, asked: bool = True, wanted_w: float | None = None) -> None:
-        """What became of the limits, and what stands on the boards now, as events."""
+        """Record the outcome of limit requests, and the limits now in force, as events."""
         for o in outcomes:
             facts = {"uuid": o.uuid, "ok": o.ok, "code": o.code, "watts": o.watts, "text": o.text}
             self._recorder.event("limit", asked=asked, wanted_w=wanted_w, **facts)

@@ -1,4 +1,4 @@
-"""The power agents of one job, here and on its other machines: as its options want them, however long a start takes."""
+"""Creates the power agents of a job, here and on its other machines, from its options, and retries their start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETRY_S = 30.0
 
 
 def agent_of(spec: Options, clock: Clock) -> AgentHandle:
-    """The handle of all boards of the job, wherever they are."""
+    """The handle of all boards of the job, on any machine."""
     simulated = SimulatedSpec(count=spec.simulated.count, points=spec.simulated.points) if spec.simulated else None
     # a replay on real boards never writes a limit
     monitor = (clock.replay and simulated is None) or not spec.cap
@@ -59,7 +59,7 @@ def _on_node(name: str, nodes: Nodes, spec: Options, simulated: SimulatedSpec | 
 
 
 async def keep_starting(agent: AgentHandle, *, fast: bool) -> None:
-    """Without one (no process or memory to be had) nothing is metered or capped: tried until it starts."""
+    """Retry until the agent starts: without it (out of processes or memory) nothing is metered or capped."""
     if fast:
         agent.set_fast(True)
     while True:

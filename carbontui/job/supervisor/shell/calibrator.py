@@ -1,7 +1,7 @@
 """Calibration of a running job: drives the pure Calibration from the supervisor's loop, keeps and reuses its curve.
 
-By itself it starts only inside the budget's slack and never under an override; a person's word, a foreign process or
-the deadline end it at once, and what was measured so far is dropped.
+It starts automatically only within the budget's slack and never under an override; a user's command, a foreign process
+or the deadline end it at once, and the measurements so far are dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from carbontui.power.curve import Curve
 from carbontui.power.meter import Meter
 
 ANSWERED_S = 1.0
-"""A board has this long to answer for a new limit before its last outcome is taken for the answer."""
+"""A board has this long to answer a new limit before its last outcome is taken as the answer."""
 
 
 class Calibrator:
@@ -48,7 +48,7 @@ class Calibrator:
         self.text = ""
 
     def start(self, by: str, seen: Inputs) -> None:
-        """Begin; whether it may is for `calibration.refusal` to say."""
+        """Start a calibration. The caller has checked `calibration.refusal`."""
         state = self._cell.state
         self._running = power.Calibration(calibration.spec_of(state, seen, _fingerprint(state)))
         self.level, self.text, self._tried, self._asked_s = FULL, "starting", True, seen.mono_s
@@ -60,7 +60,7 @@ class Calibrator:
         try:
             self._advance(seen)
         except Exception as error:
-            # a measurement must never leave the job at one of its own levels
+            # a failed measurement must never leave the job at one of its levels
             self._tried = True
             self._end(f"calibration given up: {type(error).__name__}: {error}")
 
@@ -117,7 +117,7 @@ class Calibrator:
         if not self._tried and calibration.worth_it(state, seen, seen.mono_s - self._warm_since_s):
             self.start("itself, inside the budget's slack", seen)
 
-    # --- what it found ----------------------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------------------
 
     def _finish(self, curve: Curve) -> None:
         try:
@@ -136,7 +136,7 @@ class Calibrator:
         self._replan(text)
 
     def _reuse(self, seen: Inputs) -> None:
-        """A curve of this script on these boards from an earlier job or supervisor."""
+        """Reuse a curve of this script on these boards from an earlier job or supervisor."""
         state, devices = self._cell.state, seen.devices
         if self._looked or not devices:
             return
@@ -162,7 +162,7 @@ class Calibrator:
             self._replan("a speed curve was found")
 
     def _assume(self, seen: Inputs) -> None:
-        """Until this job is calibrated: a curve that was brought here, else what public measurements let expect."""
+        """Until this job is calibrated, use an imported curve, else one from public measurements."""
         state, devices = self._cell.state, seen.devices
         if state.curve is not None or self._assumed or not self._looked:
             return

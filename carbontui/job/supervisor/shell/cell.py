@@ -1,4 +1,4 @@
-"""Where the state of the job stands, for everything that runs beside the tick."""
+"""Holds the current JobState for code that runs outside the tick."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from carbontui.job.supervisor.core.state import JobState
 
 
 class StateCell:
-    """Holds one JobState. Whoever changes it puts a new one in its place, without an await in between."""
+    """Holds one JobState. It is changed by replacing it, without an await between read and write."""
 
     def __init__(self, state: JobState) -> None:
         self.state = state

@@ -1,4 +1,4 @@
-"""Faults of our own inside a tick: confined to the part they happen in, said once, forgotten when it works again."""
+"""Exceptions inside a tick: confined to the part that raised them, reported once, cleared when it works again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 
 class Faults:
-    """A supervisor that dies of one bad row would die of it again after every respawn; so it lives and says so."""
+    """A supervisor that died of one bad row would die of it again after every respawn; so it survives and reports."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
@@ -16,7 +16,7 @@ class Faults:
 
     @contextlib.contextmanager
     def confined(self, part: str) -> Iterator[None]:
-        """Whatever is raised inside ends this block and nothing else. `part` completes '... is at fault'."""
+        """An exception inside ends this block and nothing else. `part` completes '... is at fault'."""
         try:
             yield
         except Exception as error:

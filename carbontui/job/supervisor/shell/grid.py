@@ -1,4 +1,4 @@
-"""The grid's end of the supervisor: refreshes the feed when it is time, books what has been realised."""
+"""The supervisor's access to the grid: refreshes the feed when due, books realised values."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import ForecastAsk
 
 BACK_LEAST_S, BACK_MOST_S = 6 * 3600.0, 36 * 3600.0
-"""How much of the past an outlook shows while the job lives."""
+"""How much of the past an outlook covers while the job lives."""
 WHOLE_MOST_S = 7 * 86400.0
-"""How much of it the outlook of a job that is over shows: all of it, unless it ran for longer."""
+"""How much of the past the outlook of a finished job covers: all of it, up to this."""
 REALISED_MOST_S = 60 * 86400.0
-"""No grid value is revised later than this; a clock that was set by years must not ask for all that lie between."""
+"""No grid value is revised later than this; also bounds the request after a clock was set by years."""
 FORECAST_EVERY_S = 900.0
 REVISED_NEWS_S = 900.0
-"""For so long a revision stays among the notices; the report has all of them."""
+"""How long a revision stays among the notices; the report lists all of them."""
 
 
 def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Feed:
-    """The feed of the job's zone; what cannot be used is said and must not cost the job its other sources."""
+    """The feed of the job's zone; an unusable source is reported and does not affect the others."""
 
     def now() -> float:
         return clock.at_wall(time.time())
@@ -56,7 +56,7 @@ def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Fee
 
 
 class GridReader:
-    """Puts a fresh outlook into the state. `changed` is called with news that call for a new plan."""
+    """Puts a fresh outlook into the state. `changed` is called with each reason for a new plan."""
 
     def __init__(
         self, cell: StateCell, feed: Feed, accounting: Accounting, worker: WorkerHandle, changed: Callable[[str], None]
@@ -77,12 +77,12 @@ class GridReader:
 
     @property
     def note(self) -> str:
-        """One line on what is wrong with the grid's values, or ''."""
+        """One line on what is wrong with the grid values, or ''."""
         return self._feed.note
 
     @property
     def revised(self) -> str:
-        """What the source has said otherwise of hours that were booked, for as long as it is news; else ''."""
+        """The source's revision of hours already booked, while recent; else ''."""
         found = self._accounting.revision
         if found is not self._revision:
             self._revision, self._revised_mono_s = found, time.monotonic()
@@ -91,14 +91,14 @@ class GridReader:
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
-        """Every source of the zone in the order it is tried."""
+        """Every source of the zone, in the order they are tried."""
         return self._feed.sources
 
     def _now_s(self) -> float:
         return self._cell.state.clock.at_wall(time.time())
 
     def read(self, now_s: float) -> None:
-        """Ask the sources when it is time, and look again once a slot is over."""
+        """Query the sources when due, and refresh the outlook once a slot is over."""
         if now_s >= self._feed.next_refresh_s() and (self._refreshing is None or self._refreshing.done()):
             self._refreshing = asyncio.ensure_future(self._refresh())
         outlook = self._cell.state.outlook
@@ -106,7 +106,7 @@ class GridReader:
             self.look(now_s)
 
     def look(self, now_s: float, *, closing: bool = False) -> Outlook | None:
-        """Take a fresh outlook and book what has been realised; `closing` the account of a job that is over."""
+        """Take a fresh outlook and book realised values; `closing`: for the final account of a finished job."""
         state = self._cell.state
         most_s = BACK_MOST_S if state.live else WHOLE_MOST_S
         back = max(BACK_LEAST_S, min(now_s - state.start_s + SLOT_S, most_s))
@@ -125,8 +125,8 @@ class GridReader:
         self._changed("new grid data")
 
     async def forecast(self, now_s: float) -> str:
-        """Have the worker forecast when there is history to learn from and the last forecast has aged a slot; why that
-        failed, or ''."""
+        """Have the worker forecast if there is history to learn from and the last forecast is a slot old. Returns why
+        that failed, or ''."""
         if now_s - self._forecast_s < FORECAST_EVERY_S:
             return ""
         slots = int(plan_request.ahead_s(self._cell.state, now_s) // SLOT_S) + 1

@@ -1,4 +1,4 @@
-"""The supervisor's end of the keeper's socket pair, and what it does itself once the keeper is gone."""
+"""The supervisor's end of the keeper's socket pair, and the supervisor's own actions once the keeper is gone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from carbontui.job.keeper.messages import (
 
 
 class KeeperHandle:
-    """What is known of keeper and child. `changed` is called when that changes; `directory` is the job's."""
+    """Known facts about keeper and child. `changed` is called when they change; `directory` is the job's."""
 
     def __init__(
         self, fd: int | None, log: Callable[[str], None], changed: Callable[[], None], directory: Path | None = None
@@ -43,12 +43,12 @@ class KeeperHandle:
         self._socket = socket.socket(fileno=fd) if fd is not None else None
         self._inbox = b""
         self.facts: ChildFacts | None = None
-        """The keeper's last words, or of a job without one what job.json holds; None before either is known."""
+        """The keeper's last message, or without a keeper the contents of job.json; None before either is known."""
         self._stop_task: asyncio.Task[None] | None = None
 
     @property
     def guarded(self) -> bool:
-        """Whether the keeper is there to restart and to report."""
+        """Whether the keeper is alive, to restart and to report."""
         return self._socket is not None
 
     @property
@@ -66,7 +66,8 @@ class KeeperHandle:
 
     @property
     def to_replace(self) -> str | None:
-        """State of a child that nobody is left to start and that a new keeper can: waiting or unloaded. Else None."""
+        """State (waiting or unloaded) of a child that has no keeper to start it and that a new keeper can start, else
+        None."""
         if self.guarded or self._dir is None or self.facts is None or not spool.kept(self._dir):
             return None
         state = self.facts.state
@@ -75,7 +76,7 @@ class KeeperHandle:
         return state if state in ("waiting", "unloaded") else None
 
     def replace(self, state: str) -> None:
-        """Start a new keeper of a child in `state`, which starts a supervisor of its own: the last act of this one."""
+        """Start a new keeper for a child in `state`. It starts its own supervisor: this is the last act of this one."""
         assert self._dir is not None
         try:
             keeper = launch.spawn_keeper(restart.again(self._dir, state))
@@ -85,14 +86,14 @@ class KeeperHandle:
             self._log(f"the keeper is gone while the command is {state}: {keeper.pid} takes its place")
 
     def open(self) -> None:
-        """Start listening (call inside the running loop); what the keeper has said already is known on return."""
+        """Start listening (call inside the running loop); messages already sent by the keeper are read on return."""
         if self._socket is not None:
             self._socket.setblocking(False)
             asyncio.get_running_loop().add_reader(self._socket.fileno(), self._hear)
             self._hear()
 
     def adopt(self, child: tuple[int, int] | None) -> None:
-        """Without a keeper: the child as job.json names it."""
+        """Without a keeper: adopt the child named in job.json."""
         if child and self.facts is None:
             self.facts = ChildFacts("running", pid=child[0], start_time=child[1], starts=1)
 
@@ -137,34 +138,34 @@ class KeeperHandle:
         self._order(Hold(until_wall_s))
 
     def freeze(self, lease_s: float) -> None:
-        """Stop the child's process group by signal, or renew that."""
+        """Stop the child's process group by signal, or renew that lease."""
         self._order(Freeze(lease_s))
 
     def thaw(self) -> None:
         self._order(Thaw())
 
     def last(self, why: str) -> None:
-        """The command's next end is its last; '' takes that back."""
+        """Do not resume the command after its next exit; '' revokes that."""
         self._order(Last(why))
 
     def retry(self, *, on: bool) -> None:
-        """A start that resumes and fails is begun again without its checkpoint; or that is taken back."""
+        """Restart a failed resume without its checkpoint; or revoke that."""
         self._order(Retry(on))
 
     def fall_back(self, *, on: bool) -> None:
-        """A start that resumes and fails is begun again from an earlier checkpoint; or that is taken back."""
+        """Restart a failed resume from an earlier checkpoint; or revoke that."""
         self._order(FallBack(on))
 
     def end_start(self) -> None:
-        """End the running start: a try, or one that is to be begun again without its checkpoint."""
+        """End the running process: a try, or one to be restarted without its checkpoint."""
         self._order(EndStart())
 
     def done(self) -> None:
-        """The books are closed: the keeper may leave."""
+        """The accounts are closed: the keeper may exit."""
         self._order(BooksClosed())
 
     def child(self) -> Child:
-        """The child as the keeper tells, or as the process table does once the keeper is gone."""
+        """The child as reported by the keeper, or by the process table once the keeper is gone."""
         facts = self.facts or ChildFacts("waiting")
         state = facts.state
         if state == "exited":
@@ -175,7 +176,7 @@ class KeeperHandle:
         if state == "running" and not self.guarded and not proc.same_process(facts.pid, facts.start_time):
             return Child("vanished", stopped=stopping)
         if state != "running" and not self.guarded:
-            return Child("vanished", was=state)  # nobody is left to start it
+            return Child("vanished", was=state)  # no process is left to start it
         age_s = proc.age_s(facts.start_time)
         frozen = facts.frozen and self.guarded
         return Child(
@@ -192,7 +193,7 @@ class KeeperHandle:
         )
 
     def stop(self, *, now: bool) -> None:
-        """The stop order, by the keeper, or by ourselves when it is gone."""
+        """Stop the child through the keeper, or directly when it is gone."""
         if self.guarded:
             self._order(Stop(now))
         elif self._stop_task is None or now:

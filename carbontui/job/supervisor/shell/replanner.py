@@ -1,8 +1,8 @@
 """Makes plans: decides when one is due, asks the worker, puts the answer into the state.
 
-A plan is made anew every slot, on a new forecast, on drift of progress, and on every word of a person; the old one is
-kept unless the new one gains more than its own uncertainty. When the worker fails, the plan stays; when there is none,
-the job runs flat out.
+A new plan is made every slot, on a new forecast, on drift of progress, and on every user command; the old one is
+kept unless the new one gains more than its own uncertainty. When the worker fails, the plan stays in force; without
+one the job runs flat out.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from carbontui.site.given import PricesError
 from carbontui.site.sharing import GivenPrices
 
 REPLAY_GAP_S = 1.5
-"""In a replay slots fly by; a plan a slot would eat the machine the training runs on."""
+"""In a replay slots pass quickly; a plan per slot would take too much of the machine the training runs on."""
 NOTE_GAP_S = 600.0
-"""What the fleet is told changes with the work that is left; a controller has more to do than to write it down."""
+"""What is reported to the fleet changes with the work left; more frequent updates would burden the controller."""
 FIRST_GAP_S = 0.3
-"""Reasons that come together share one plan."""
+"""Requests this close together share one plan."""
 
 
 class Replanner:
-    """At most one plan is being made; `note` says why the last one was not. `look` gives the inputs of now."""
+    """Makes at most one plan at a time; `note` says why the last one failed. `look` returns the current inputs."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Replanner:
         self._turn_mono: float | None = None
 
     def request(self, why: str) -> None:
-        """Plan anew at the next opportunity."""
+        """Make a new plan at the next opportunity."""
         self._why = self._why or why
 
     def consider(self, seen: Inputs) -> None:
@@ -96,7 +96,7 @@ class Replanner:
             self._task = asyncio.ensure_future(self._make(why))
 
     def _hear_others(self, state: JobState, seen: Inputs) -> None:
-        """Another budget, or plans that together exceed it, are planned around: in turn."""
+        """Replan, in turn, when the site budget changes or the plans of all jobs together exceed it."""
         heard = site_plan.heard(state, seen)
         if heard == self._heard and self._turn_mono is None:
             return
@@ -125,14 +125,14 @@ class Replanner:
             self.note = f"no new plan: {error}"
             self._recorder.say(self.note)
         except Exception as error:
-            # planning must never take the supervisor along: the plan in force stays
+            # a planning failure must never end the supervisor: the plan in force stays
             self.note = f"no new plan: {type(error).__name__}: {error}"
             self._recorder.say(self.note)
         finally:
             self._changed()
 
     def _given(self) -> GivenPrices | None:
-        """What a cluster's fleet asks of this job; none where it cannot be read, which is said once."""
+        """Shadow prices that a cluster's fleet sets for this job; None if unreadable, which is reported once."""
         fault = ""
         try:
             return self._prices(time.time())
@@ -145,7 +145,7 @@ class Replanner:
             self._prices_fault = fault
 
     def _tell_fleet(self, request: PlanRequest, seen: Inputs) -> None:
-        """Who asks for less by prices is told what this job can do with them, in its comment."""
+        """Report to the fleet, which steers by prices, the levels of this job, in the job's comment."""
         job = os.environ.get("SLURM_JOB_ID", "")
         shared = request.ask.shared
         if shared is None or not shared.given_g_per_kwh or not job.isdigit():
@@ -181,11 +181,11 @@ class Replanner:
         self._recorder.event("plan", why=why, **facts)
 
     def _next_s(self, seen: Inputs, slot_s: float) -> float:
-        """When the next slot has begun, and those before this job in a common budget have planned."""
+        """When the next slot has begun, and the jobs before this one in a common budget have planned."""
         return plan.slot_boundary(seen.now_s, slot_s) + site_plan.turn_s(self._cell.state, seen)
 
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
-        """What another budget or carbon price would give."""
+        """The result of another budget or carbon price."""
 
         def refused(text: str) -> protocol.Previewed:
             return protocol.Previewed(ask.id, None, None, None, None, None, error=text)

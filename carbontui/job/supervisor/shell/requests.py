@@ -1,6 +1,6 @@
-"""What ranks and viewers ask and command: the supervisor's side of every message of job.sock.
+"""Requests and commands of ranks and viewers: the supervisor's side of every message of job.sock.
 
-Never blocks the supervisor: what takes time is awaited in the viewer's own task.
+Never blocks the supervisor: slow work is awaited in the viewer's own task.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from carbontui.job.supervisor.shell.ticks import Ticks
 from carbontui.power.handle import AgentHandle
 
 ACK_WAIT_S = 2.0
-"""How long a command waits for ranks or boards before it answers that it was asked."""
+"""How long a command waits for ranks or boards before it replies that they have been asked."""
 SAMPLE_WAIT_S = 0.3
 
 
 class Requests:
     """Answers from the state; changes it only through the pure functions of the core.
 
-    `look` gives the inputs of now, `describe` the Status of them, `perform` carries out effects, `wake` asks for a tick
-    at once, `rank_left` is called when a training process has gone.
+    `look` returns the current inputs, `describe` their Status, `perform` carries out effects, `wake` asks for an
+    immediate tick, `rank_left` is called when a training process has gone.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Requests:
         return self._cell.state.override.gen
 
     def rank_changed(self, peer: Peer, *, connected: bool) -> None:
-        """A rank came, went or changed its state: take in what it said, tell it what is wanted, and look at once."""
+        """A rank came, went or changed its state: take in its message, send it the want, and tick at once."""
         with self._faults.confined("hearing a rank"):
             self._hear(peer, connected=connected)
             if not connected:
@@ -99,7 +99,7 @@ class Requests:
         if peer.obs is None or peer.hello is None:
             return
         seen = self._look()
-        # also of one that has left between two ticks: its last steps came with its goodbye
+        # also for a rank that left between two ticks: its last steps came with its bye message
         self._cell.state = state = hear(self._cell.state, rank_of(peer, seen.mono_s), seen)
         if connected and peer.obs.want_gen < state.asked.gen:
             peer.send(want_of(state))
@@ -110,7 +110,7 @@ class Requests:
     # --- viewers ---
 
     def sections(self) -> Sections:
-        """What is shown now; equal parts keep their identity, so that deltas stay small."""
+        """What viewers see now; equal parts keep their identity, so that deltas stay small."""
         state, seen = self._cell.state, self._look()
         told = self.told or self._describe(state, seen)
         if self._band[0] is not state.outlook:
@@ -185,7 +185,7 @@ class Requests:
     # --- commands ---
 
     async def command(self, peer: Peer, cmd: protocol.Cmd) -> protocol.Result:
-        """Carry out one command; every one is journaled with who asked."""
+        """Carry out one command; each is journaled with its author."""
         by = (peer.hello.by if peer.hello else "") or f"uid {os.getuid()}"
         if cmd.verb == "cap" and not self._look().readings.mono_s:
             await self._ticks.until(lambda: self._look().readings.mono_s or None, ACK_WAIT_S)  # the first look is due

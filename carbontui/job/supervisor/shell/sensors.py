@@ -1,4 +1,4 @@
-"""What a tick sees of the world, gathered into one value; nothing is changed by looking."""
+"""Gathers the inputs of a tick into one value; reading changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from carbontui.site.sharing import Share
 
 
 class Sensors:
-    """Looks at keeper, ranks and agent. Spans of time are those between two calls of `advance`."""
+    """Reads keeper, ranks and agent. Time spans are those between two calls of `advance`."""
 
     def __init__(
         self, clock: Clock, keeper: KeeperHandle, server: Server, agent: AgentHandle, unseen_watch: UnseenWatch
@@ -38,11 +38,11 @@ class Sensors:
         self._core_wait_s = 0.0
 
     def advance(self) -> None:
-        """A new tick begins: measure the time since the last one."""
+        """Start a new tick: measure the time since the last one."""
         wall, mono = time.time(), time.monotonic()
         now = self._clock.at_wall(wall)
         dt_wall = mono - self._last_mono
-        # time that passed, not what a clock that was set makes of it
+        # elapsed time, unaffected by a clock that was set
         dt = dt_wall * self._clock.speed_at(wall)
         self._spans = (dt, dt_wall, now - self._last_now - dt)
         self._last_now, self._last_mono = now, mono
@@ -63,7 +63,7 @@ class Sensors:
         trial_text: str = "",
         site: Share | None = None,
     ) -> Inputs:
-        """What is so now."""
+        """The current inputs."""
         mono = time.monotonic()
         dt, dt_wall, jump = self._spans
         ranks = tuple(rank_of(peer, mono) for peer in self._server.ranks)
@@ -98,7 +98,7 @@ class Sensors:
 
 
 def rank_of(peer: Peer, mono_s: float) -> Rank:
-    """What a training process has said last."""
+    """The last message of a training process, as a Rank."""
     assert peer.obs is not None and peer.hello is not None
     return rank_told(peer.hello, peer.obs, mono_s - peer.step_mono_s, peer.timed, mono_s - peer.heard_mono_s)
 
@@ -110,7 +110,7 @@ def rank_told(
     timed: tuple[float, int] | None = None,
     unheard_s: float = 0.0,
 ) -> Rank:
-    """A training process by its own words."""
+    """A Rank from the messages of a training process."""
     return Rank(
         rank=hello.rank,
         state=obs.state,
@@ -141,8 +141,8 @@ def rank_told(
 
 
 def alive(processes: Iterable[str], ranks: tuple[Rank, ...]) -> frozenset[str]:
-    """The training processes that are still there: connected, or of this host and running; asked of the process table
-    only when one speaks that has not spoken before, or none does."""
+    """The training processes still alive: connected, or on this host and running. The process table is read only when
+    a new one is heard, or none is."""
     connected, known = {rank.process for rank in ranks}, set(processes)
     if connected and connected <= known:
         return frozenset(known)

@@ -1,8 +1,8 @@
-"""job.sock: the supervisor's end. Ranks and viewers of this user connect; nobody can make it wait.
+"""The supervisor's end of job.sock. Ranks and viewers of this user connect; no peer can make it wait.
 
-No viewer is ever awaited: a viewer that does not read is skipped (and gets a fresh snap later), one that lets a
-megabyte pile up is cut off. Garbage is counted and, past a hundred lines, cut off too. The socket is bound under a
-temporary name and renamed, so that a stale one is replaced atomically, and it is bound again when it vanishes.
+No viewer is ever awaited: a viewer that does not read is skipped (and gets a fresh snap later), and disconnected once
+a megabyte has piled up. Invalid lines are counted; past a hundred the peer is disconnected too. The socket is bound
+under a temporary name and renamed, so that a stale one is replaced atomically, and bound again when it vanishes.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ QUEUE_MAX_B = 1024 * 1024
 SKIP_ABOVE_B = 128 * 1024
 LINES_PER_TURN = 64
 FIGURES_EVERY_S = 2.0
-"""How often a training is told its own account."""
+"""How often a training is sent its own account."""
 LAST_ANSWER_S = 5.0
-"""How long an answer may take to be ready for a peer that says nothing more."""
+"""How long to finish pending answers for a peer that has closed its sending end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """What viewers see, one frozen object a tick; equal sections are not sent again."""
+    """What viewers see: one frozen object per tick; equal sections are not sent again."""
 
     status: protocol.Status
     series: protocol.ChartSeries
@@ -49,7 +49,7 @@ class Peer:
     heard_mono_s: float = 0.0
     step_mono_s: float = 0.0
     timed: tuple[float, int] | None = None
-    """Monotonic time of the end of the step that was last timed, and its count."""
+    """Monotonic time of the end of the last timed step, and its count."""
     acked_gen: int = -1
     bad: int = 0
     rate_hz: float | None = None
@@ -74,10 +74,10 @@ class Peer:
 
 
 class Answering(Protocol):
-    """What the supervisor answers."""
+    """The supervisor's answers to peers."""
 
     told: protocol.Status | None
-    """The last Status that was described, while there is one of this moment."""
+    """The Status of the current tick, if one was made."""
 
     def override_gen(self) -> int: ...
     def rank_changed(self, peer: Peer, *, connected: bool) -> None: ...
@@ -116,9 +116,9 @@ class Server:
         self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=protocol.LINE_MAX)
 
     async def keep_open(self) -> None:
-        """Bind, again where the socket has vanished (a cleaner of /tmp, a logout that takes the runtime directory).
+        """Bind, and rebind if the socket has vanished (a /tmp cleaner, a logout that removes the runtime directory).
 
-        Connections made before live on. What prevents it stands in `fault` and is tried again.
+        Existing connections stay open. A failure is kept in `fault` and retried.
         """
         try:
             if self._inode is not None and self.path.stat().st_ino == self._inode:
@@ -140,7 +140,7 @@ class Server:
             old.close()
 
     async def close(self) -> None:
-        """Stop listening and drop everyone; removes the socket when it is still ours."""
+        """Stop listening and drop every peer; removes the socket if it is still ours."""
         if self._server is not None:
             self._server.close()
         local_socket.remove(self.path, self._inode)
@@ -148,11 +148,11 @@ class Server:
             peer.writer.close()
         await asyncio.sleep(0)
 
-    # --- who is there ---
+    # --- connected peers ---
 
     @property
     def ranks(self) -> list[Peer]:
-        """Training processes that have said something, by rank."""
+        """Training processes that have been heard, by rank."""
         found = [p for p in self.peers if p.hello and p.hello.role == "rank" and p.obs is not None]
         return sorted(found, key=lambda p: p.hello.rank if p.hello else 0)
 
@@ -170,7 +170,7 @@ class Server:
         self.peers.add(peer)
         try:
             await self._listen(reader, peer)
-            if peer.tasks:  # who has asked and closed its end still hears
+            if peer.tasks:  # a peer that has asked and closed its sending end still gets its answers
                 peer.rate_hz = None
                 await asyncio.wait(peer.tasks, timeout=LAST_ANSWER_S)
         except (ConnectionError, asyncio.IncompleteReadError, ValueError) as error:
@@ -237,7 +237,7 @@ class Server:
                 self.answers.rank_changed(peer, connected=True)
         elif isinstance(message, protocol.Ack):
             peer.acked_gen = message.want_gen
-            if peer.obs is not None:  # which step was acknowledged is news, beside the beat of a second
+            if peer.obs is not None:  # the acknowledged step is new information between two heartbeats
                 step = max(0, message.step - (peer.obs.start_step or 0))
                 peer.obs = msgspec.structs.replace(peer.obs, step=step)
             self.answers.rank_changed(peer, connected=True)
@@ -286,7 +286,7 @@ class Server:
 
     async def _preview(self, peer: Peer, ask: protocol.Preview) -> None:
         await asyncio.sleep(0)
-        if peer.preview == ask.id:  # latest wins: a newer question makes this one moot
+        if peer.preview == ask.id:  # latest wins: a newer request makes this one moot
             answer = await self.answers.preview(ask)
             if peer.preview == ask.id:
                 peer.send(answer)
@@ -303,7 +303,7 @@ class Server:
     # --- viewers ---
 
     def _tell_ranks(self, now: float) -> None:
-        """The account for the training's own use, every few seconds."""
+        """Send the account to the training, every few seconds."""
         told = self.answers.told
         if told is None or now < self._figures_due or not self.ranks:
             return
@@ -313,7 +313,7 @@ class Server:
             peer.send(message)
 
     def show(self, only: Peer | None = None, *, everyone: bool = False) -> None:
-        """Send every viewer that is due (or everyone: something happened) what has changed since it last looked."""
+        """Send each viewer that is due (or everyone, after an event) what has changed since its last update."""
         now = time.monotonic()
         self._tell_ranks(now)
         due = [only] if only else [p for p in self.viewers if p.rate_hz and (everyone or now >= p.next_mono_s)]
@@ -323,7 +323,7 @@ class Server:
         for peer in due:
             if peer.rate_hz is None:
                 continue
-            # 50 ms of grace: a 1 Hz viewer and a 1 Hz tick must not beat against each other
+            # 50 ms of tolerance: avoids aliasing between a 1 Hz viewer and the 1 Hz tick
             peer.next_mono_s = time.monotonic() + 1.0 / peer.rate_hz - 0.05
             if peer.queued_b > SKIP_ABOVE_B:
                 peer.shown = None
@@ -337,7 +337,7 @@ class Server:
 
 
 def figures(status: protocol.Status) -> protocol.Figures:
-    """What a training script is told of its own job."""
+    """What a training script receives about its own job."""
     intensity, cost = status.intensity, status.cost
     return protocol.Figures(
         measured_at=status.measured_at,

@@ -1,4 +1,4 @@
-"""The job's claim in the machine's ledger: renewed at every tick while there is a budget, and what it gives."""
+"""The job's claim in the machine's ledger, renewed at every tick while there is a budget, and the resulting share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from carbontui.site.sharing import Share
 
 
 class SiteClaim:
-    """Of one supervisor. What keeps the ledger from being read is said in `fault`; the share then stays as it was."""
+    """The claim of one supervisor. If the ledger cannot be read, `fault` says why and the share stays unchanged."""
 
     def __init__(self, keeper: KeeperHandle, ledger: Ledger) -> None:
         self._keeper = keeper
@@ -45,7 +45,7 @@ class SiteClaim:
             self.fault = ""
 
     def leave(self, job: str) -> None:
-        """The job draws nothing any more."""
+        """Withdraw the claim: the job no longer draws power."""
         if self.share is not None:
             self.share = None
             self._ledger.forget(job)

@@ -1,4 +1,4 @@
-"""The Status of a moment, with what only the shell knows of it, its copy on disk, and its figures for Prometheus."""
+"""The Status of one tick, including facts known only to the shell, its copy on disk, and its Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ DISK_LEAST_B = 1 << 30
 
 
 class Snapshots:
-    """`faults` gives one line for everything of carbontui's own that is not as it should be, `joules` the job's own so
-    far by board, `recent` the newest words of persons."""
+    """`faults` returns one line per fault of carbontui itself, `joules` the job's own energy so far by board, `recent`
+    the latest user commands."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Snapshots:
         return self._metrics.fault if self._metrics else ""
 
     def write(self, told: protocol.Status) -> None:
-        """To disk; figures for Prometheus at their own pace, and once the job is over."""
+        """Write to disk; Prometheus metrics at their own interval, and once the job is over."""
         with contextlib.suppress(OSError):
             store.write_atomic(self._path, msgspec.json.encode(told))
         over = told.state not in protocol.LIVE_STATES
@@ -68,7 +68,7 @@ class Snapshots:
             self._metrics.tell(render(metrics.families(told, self._joules(), self._totals)))
 
     def close(self) -> None:
-        """Nobody asks any more."""
+        """Stop serving metrics."""
         if self._metrics is not None:
             self._metrics.close()
 
@@ -80,6 +80,6 @@ def _disk_notice(folder: Path) -> str:
         return ""
     if disk.f_bavail * disk.f_frsize >= DISK_LEAST_B:
         return ""
-    # a folder's name may hold bytes that are no text, which no message can
+    # a folder's name may contain bytes that are not text; a message cannot
     shown = os.fsencode(folder).decode(errors="replace")
     return f"less than 1 GB is free where run.log lies ({shown})"

@@ -1,4 +1,4 @@
-"""Lets a request wait for what the coming ticks bring about."""
+"""Lets a request wait for a result of coming ticks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Ticks:
         done.set()
 
     async def until(self, found: Callable[[], T | None], timeout_s: float) -> T | None:
-        """What `found` says after one of the coming ticks; None when the time is over first."""
+        """The first non-None result of `found` after a coming tick; None on timeout."""
         loop = asyncio.get_running_loop()
         due = loop.time() + timeout_s
         while (left := due - loop.time()) > 0:

@@ -1,4 +1,4 @@
-"""Looks at the processes of a command that computes and shows no step: what carbontui.client.unseen judges."""
+"""Inspects the processes of a busy command that shows no steps; the judgement is in carbontui.client.unseen."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from carbontui.client.unseen import Cause, Process
 
 AGE_S = 20.0
 CPU_S = 15.0
-"""So old a command that has computed for so long and shows no step is looked at; most trainings have begun by then."""
+"""Inspect a command without steps from this age and this much CPU time on; most trainings have begun by then."""
 EVERY_S = 5.0
 SCRIPT_B = 200_000
-"""So much of a script is read."""
+"""How much of a script is read."""
 
 
 class UnseenWatch:
-    """`look` is cheap for a command that shows its steps: nothing is read. `directory` is the job's."""
+    """`look` is cheap for a command with steps: nothing is read. `directory` is the job's."""
 
     def __init__(self, directory: Path) -> None:
         self._hook_dir = str(directory / "hook")
@@ -27,7 +27,7 @@ class UnseenWatch:
         self._cause: Cause | None = None
 
     def look(self, child: int | None, age_s: float, mono_s: float, *, stepped: bool) -> Cause | None:
-        """Why a command that runs as `child` for `age_s` shows no step; None once it does, or has hardly computed."""
+        """Why a command running as `child` for `age_s` shows no step; None once it does, or if it used little CPU."""
         if child is None or stepped or age_s < AGE_S:
             self._cause = None
         elif mono_s - self._looked_mono_s >= EVERY_S:
@@ -39,7 +39,7 @@ class UnseenWatch:
 
 
 def processes(pids: Iterable[int], evidence: Path) -> list[Process]:
-    """What /proc and the file of evidence tell of these processes."""
+    """These processes as described by /proc and the evidence file."""
     try:
         lines = [line.split(" ", 1) for line in evidence.read_text(errors="replace").splitlines()]
     except OSError:
@@ -67,7 +67,7 @@ def _process(pid: int, evidence: frozenset[str]) -> Process:
 
 
 def _script(pid: int, argv: list[str]) -> str:
-    """The text of the script that a Python runs, as far as it can be read."""
+    """The text of the script that a Python process runs, as far as it can be read."""
     path = unseen.script_of(argv)
     if path is None:
         return ""
