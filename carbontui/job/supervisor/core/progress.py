@@ -58,7 +58,7 @@ NO_PACE, NO_BLOCKS = Pace(), Blocks()
 
 
 class Progress(Struct, frozen=True):
-    """What is known of the work at one moment; everything but the spans being timed survives a respawn.
+    """What is known of the work at one moment; everything except the spans being timed survives a respawn.
 
     A struct, whose `replace` costs a tenth of a dataclass's: a tick replaces it seven times."""
 
