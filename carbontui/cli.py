@@ -54,7 +54,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "guess": "overrule",
         "stop": "overrule",
     },
-    "What a run came to": {
+    "Results": {
         "report": "report",
         "receipt": "report",
         "explain": "report",
@@ -104,7 +104,7 @@ class Verbs(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Verbs by name: none is imported for it."""
+        """Verbs by name, without importing any."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         return [CompletionItem(verb) for verb in sorted(VERBS) if verb.startswith(incomplete)]
@@ -121,8 +121,8 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="carbontui")
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
-@click.option("--hosts", metavar="A,B", help="The jobs of other machines in the table, too, over your own ssh.")
-@click.option("--there", default="carbontui", metavar="COMMAND", help="carbontui on those, where not on the PATH.")
+@click.option("--hosts", metavar="A,B", help="Also show the jobs of these machines, over your own ssh.")
+@click.option("--there", default="carbontui", metavar="COMMAND", help="carbontui on those, if not on the PATH.")
 @click.pass_context
 def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str) -> None:
     """Train inside your time budget with the least CO2; watch and overrule it from one screen.

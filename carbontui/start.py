@@ -1,4 +1,4 @@
-"""Where the `carbontui` command begins: a status bar's question is answered before the command line is loaded."""
+"""Entry point of the `carbontui` command: answers a status bar (`line`) before the command line is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same work on other boards and in other countries: rough rules on published figures, said as such.
+"""The same work on other boards and in other countries: rules of thumb on published figures, labelled as such.
 
 Speed against the board at hand is 0.7 x the ratio of TFLOPS + 0.3 x the ratio of memory bandwidth. That is a rule of
 thumb: what a training gains depends on whether it computes, moves memory or waits. Watts keep the share of the limit
@@ -151,7 +151,7 @@ def on_boards(
             if given
             else known_rate[1]
             if known_rate
-            else "rough rule"
+            else "rule of thumb"
         )
         found.append(Elsewhere(board.short, factor, time_s, kwh, _times(kwh, work.intensity), how))
     return sorted(found, key=lambda other: other.kwh)

@@ -1,4 +1,4 @@
-"""`attach`: the screen on a job; and what bare `carbontui` opens."""
+"""`attach`: opens the screen of a job; also what bare `carbontui` opens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def offer_restart(job: store.Job) -> None:
 
 
 def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, ascii_only: bool = False) -> int:
-    """The dashboard of one job until it is left; the exit code. Raises Failure for an unknown or foreign job."""
+    """Show the dashboard of one job until the user leaves it; the exit code. Raises Failure for an unknown or foreign
+    job."""
     from carbontui import tui
     from carbontui.tui.target import Target
     from carbontui.verbs.station import StationWatch
@@ -62,7 +63,7 @@ def open_screen(job: str | None, *, readonly: bool = False, mouse: bool = True, 
 
 
 def open_remote(wanted: str, there: str, *, readonly: bool, mouse: bool, ascii_only: bool) -> int:
-    """The dashboard of a job of another machine until it is left; the exit code. Raises Failure."""
+    """Show the dashboard of a job on another machine until the user leaves it; the exit code. Raises Failure."""
     from carbontui import tui
     from carbontui.verbs.station import StationWatch
 
@@ -82,7 +83,7 @@ def open_remote(wanted: str, there: str, *, readonly: bool, mouse: bool, ascii_o
 @click.pass_context
 def attach(ctx: click.Context, job: str | None, there: str, readonly: bool, no_mouse: bool, ascii_only: bool) -> None:
     """Open the screen of a job, here or over ssh on another machine; q leaves it running."""
-    # --readonly before the verb must hold as well: no key may change anything then
+    # --readonly given before the verb counts as well: no key may change anything then
     readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
     if job and remote.is_remote(job) and all(job not in (one.id, one.name) for one in store.jobs()):
         sys.exit(open_remote(job, there, readonly=readonly, mouse=not no_mouse, ascii_only=ascii_only))
@@ -90,7 +91,7 @@ def attach(ctx: click.Context, job: str | None, there: str, readonly: bool, no_m
 
 
 def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
-    """The table of this machine's jobs and of those of other ones."""
+    """Show one table of this machine's jobs and those of other hosts."""
     from carbontui import tui
     from carbontui.tui import terminal
     from carbontui.verbs.station import StationWatch
@@ -102,7 +103,7 @@ def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
 
 
 def open_default(*, readonly: bool) -> int:
-    """What bare `carbontui` does: the only live job, else the table of all of them and of what the machine does.
+    """What bare `carbontui` opens: the only live job, else the table of all jobs with the machine's boards and grid.
 
     Without a terminal nobody can choose: Failure with exit 2 and the list for several jobs, exit 3 for none.
     """

@@ -1,4 +1,4 @@
-"""What each of carbontui's means gave to a job, for the verbs that tell it beside other things."""
+"""The avoided CO2 of a job split by lever (caps, shifting ...), for verbs that print it beside other figures."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from carbontui.job import store
 from carbontui.reports import story
 
 JOURNAL_MOST_B = 64 << 20
-"""A larger journal of a live job is not read for every look at it: that takes a second. The report reads any."""
+"""A live job's journal above this size is not read at every look: that takes a second. `report` reads any size."""
 
 
 def avoided_split(job: store.Job, status: protocol.Status) -> Split | None:
-    """From the journal; None where it is not known, or another host's."""
+    """The split, from the journal; None where it is unknown or the job is another host's."""
     if status.avoided_g is None or job.foreign:
         return None
     with contextlib.suppress(story.NoStory, OSError):

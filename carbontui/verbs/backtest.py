@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
 @click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
 @click.option("--work", default="8h", show_default=True, help="Work of each job flat out.")
-@click.option("--slack", type=Finite(1, 100), default=2.0, show_default=True, help="Budget over work.")
+@click.option("--slack", type=Finite(1, 100), default=2.0, show_default=True, help="Budget divided by work.")
 @click.option("--starts", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Random starts.")
-@click.option("--seed", type=int, default=1, show_default=True, help="The same seed, the same starts.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random starts.")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @click.option("--watts", type=Finite(1, 1e6), default=650.0, show_default=True, help="At full.")
 @click.option("--own/--no-own", default=True, help="Roll on carbontui's own forecast too (needs 60 days of history).")
@@ -38,7 +38,7 @@ def backtest(
     own: bool,
     as_json: bool,
 ) -> None:
-    """Try run-now, threshold tools and rolling plans on recorded grid data, with only what was known at the time."""
+    """Compare run-now, threshold tools and rolling plans on recorded grid data, with the knowledge of the time."""
     from carbontui.backtest.assumed_job import Grid, assumed, load_job
     from carbontui.backtest.issued import load_issues
     from carbontui.backtest.run import run

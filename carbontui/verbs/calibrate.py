@@ -1,4 +1,4 @@
-"""`calibrate`: measure the speed of the running job at each power limit, on the job itself; carry what was found."""
+"""`calibrate`: measures the running job's speed at each power limit; exports and imports the resulting curve."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from carbontui.verbs.failure import Failure
 
 @click.command(short_help="Measure speed against watts on the running job.")
 @click.argument("job", required=False, shell_complete=live_jobs)
-@click.option("--show", is_flag=True, help="Print the curve that is in use, start nothing.")
+@click.option("--show", is_flag=True, help="Print the curve in use; start nothing.")
 @click.option("--json", "as_json", is_flag=True, help="With --show: the curve as one JSON object.")
 @click.option("--export", "target", type=click.Path(path_type=Path), help="Write the job's curve to this file.")
 @click.option("--import", "source", type=click.Path(path_type=Path), help="Use this file's curve for the same script.")
@@ -27,12 +27,12 @@ def calibrate(job: str | None, show: bool, as_json: bool, target: Path | None, s
     here. Jobs with the same command and script then plan with it, counting the difference between boards as an error.
     """
     if (show, target is not None, source is not None).count(True) > 1:
-        raise Failure("--show, --export and --import are three different things: give one", 2)
+        raise Failure("--show, --export and --import exclude each other: give one", 2)
     if as_json and not show:
-        raise Failure("--json is for the curve: calibrate --show --json", 2)
+        raise Failure("--json needs --show: carbontui calibrate --show --json", 2)
     if source is not None:
         if job is not None:
-            raise Failure("--import is for every job with that script, not for one of them: leave out the job", 2)
+            raise Failure("--import applies to every job with that script: leave out the job", 2)
         click.echo(_import(source))
         return
     if target is not None:
@@ -53,7 +53,7 @@ def _export(job: store.Job, target: Path) -> str:
     record = store.read_json(job.dir / "job.json") or {}
     found = curve_files.of_script(curve_files.fingerprint(job.argv, Path(str(record.get("cwd", "/")))))
     if found is None:
-        raise Failure("no curve was measured here for this script yet: carbontui calibrate", 3)
+        raise Failure("no curve has been measured here for this script yet; measure one: carbontui calibrate", 3)
     try:
         target.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     except OSError as error:

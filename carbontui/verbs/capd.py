@@ -1,4 +1,4 @@
-"""The administrator's verb: install, remove or ask the one privileged process that lowers limits for users."""
+"""The administrator's verb: install, remove or query the one privileged process that lowers limits for users."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from carbontui.verbs.failure import Failure
 
 ALLOWS = (
     "It lowers the power limit or locks the clock of a GPU, within the driver's range and below what it found, for a "
-    "user whose processes alone are on that GPU; it restores what it changed when the user's job ends in any way. "
-    "It raises nothing, runs no command and opens no file that a user names."
+    "user who is alone on that GPU; it restores what it changed when the user's job ends in any way. "
+    "It never raises a limit, runs no command and opens no file that a user names."
 )
 
 
@@ -28,15 +28,15 @@ def capd() -> None:
     """Power limits for users without root.
 
     A small service that an administrator installs once. It lowers the power limit or locks the clock of a GPU, within
-    the driver's range and below what it found, for a user whose processes alone are on that GPU, and restores what it
-    changed when that user's job ends.
+    the driver's range and below what it found, for a user who is alone on that GPU, and restores what it changed when
+    that user's job ends.
     """
 
 
 @capd.command()
 @click.option("--group", help="Members of this group may also lower limits on GPUs that others use.")
 @click.option(
-    "--metrics", type=click.Path(path_type=Path), help="Figures for Prometheus: a folder, or a path ending in .sock."
+    "--metrics", type=click.Path(path_type=Path), help="Metrics for Prometheus: a folder, or a path ending in .sock."
 )
 @click.option("--print", "show", is_flag=True, help="Print what would be written; change nothing.")
 def install(group: str | None, metrics: Path | None, show: bool) -> None:
@@ -47,7 +47,9 @@ def install(group: str | None, metrics: Path | None, show: bool) -> None:
         except KeyError:
             raise Failure(f"there is no group {group!r}", 2) from None
     if metrics is not None and any(not letter.isprintable() or letter in " %$\"'\\" for letter in str(metrics)):
-        raise Failure(f"--metrics {printable(str(metrics))}: a path without spaces, quotes and signs, for the unit", 2)
+        raise Failure(
+            f"--metrics {printable(str(metrics))}: a systemd unit takes no spaces, quotes or special characters", 2
+        )
     metrics = metrics.absolute() if metrics else None
     units = capd_install.units(group, metrics)
     if show:

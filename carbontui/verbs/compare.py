@@ -23,12 +23,12 @@ MOVES_NOTHING = "carbontui moves no job: this is what the same work would take e
 BUDGETS = (1.0, 1.5, 2.0, 3.0)
 AHEAD_LEAST_S = 30 * 3600.0
 WORTH = 0.001
-"""Less than this share is no reason to wait."""
+"""A saving below this share is not worth waiting for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows, the one that is the job's own, whether speeds differ, and what is said below."""
+    """Rows, the job's own row, whether speeds differ, and the notes below the table."""
 
     rows: list[Elsewhere]
     own: Elsewhere | None = None
@@ -37,7 +37,7 @@ class Comparison:
 
 
 def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
-    """The dated example prices, and before them what a person gives: "crusoe:H100 SXM5 80GB=3.9"."""
+    """The user's prices, like "crusoe:H100 SXM5 80GB=3.9", then the dated example prices."""
     given = []
     for text in texts:
         where, _, price = text.rpartition("=")
@@ -73,27 +73,31 @@ def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float
 
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
-@click.option("--gpu", metavar="NAME", help="The board the job ran on, where it is not found by its name.")
+@click.option("--gpu", metavar="NAME", help="The board the job ran on, if its name is not recognised.")
 @click.option("--precision", type=click.Choice(["fp16", "fp32"]), default="fp16", show_default=True)
-@click.option("--speedup", multiple=True, metavar="GPU=FACTOR", help="A speed you know, instead of the rough rule.")
+@click.option(
+    "--speedup", multiple=True, metavar="GPU=FACTOR", help="A speedup you know, instead of the rule of thumb."
+)
 @click.option(
     "--task", metavar="NAME", help="A published training like yours: resnet50, bert_base_squad, mlperf-bert ..."
 )
 @click.option("--clouds", is_flag=True, help="Rented boards at dated example prices, cheapest first.")
 @click.option("--cloud-price", multiple=True, metavar="WHO:GPU=PRICE", help="A price per board and hour that you know.")
 @click.option(
-    "--zones", is_flag=True, help="Other zones by what their grids are at now, countries by their yearly mean."
+    "--zones", is_flag=True, help="Other zones by their grid's intensity now, countries by their yearly mean."
 )
-@click.option("--hours", is_flag=True, help="The same work begun now, in 3 h, tonight ...")
+@click.option("--hours", is_flag=True, help="The same work started now, in 3 h, tonight ...")
 @click.option("--budgets", is_flag=True, help="The best plans within 1x, 1.5x, 2x and 3x of its time.")
 @click.option("--zone", shell_complete=zone_keys, help="The zone of --hours and --budgets (default: the job's).")
 @click.option("--intensity", type=Finite(0), help="Your own carbon intensity at all hours, gCO2/kWh.")
 @click.option("--board-w", type=Finite(0), help="TDP of one board, where its power was not measured.")
-@click.option("--utilisation", type=Finite(0), help="The share of the TDP that it draws at work, like 0.8.")
-@click.option("--sort", type=click.Choice(table.SORT_KEYS), help="Least first by this (default: what is compared).")
-@click.option("--only", metavar="TEXT", help="Rows whose name holds this.")
+@click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8.")
+@click.option(
+    "--sort", type=click.Choice(table.SORT_KEYS), help="Sort by this, lowest first (default: the figure compared)."
+)
+@click.option("--only", metavar="TEXT", help="Only rows whose name contains this.")
 @click.option("--all", "every_row", is_flag=True, help="Every row.")
-@click.option("--list", "show", is_flag=True, help="List the boards that are known.")
+@click.option("--list", "show", is_flag=True, help="List the known boards.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, every row.")
 def compare(
     job: str | None,
@@ -123,7 +127,7 @@ def compare(
         return
     by_cloud = bool(clouds or cloud_price)
     if sum((zones, by_cloud, hours, budgets)) > 1:
-        raise Failure("--zones, --clouds, --hours and --budgets are different questions; ask one", 2)
+        raise Failure("--zones, --clouds, --hours and --budgets exclude each other: give one", 2)
     if zone is not None and not (hours or budgets):
         raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
     settings = run_values.settings_for(intensity=intensity, board_w=board_w, utilisation=utilisation).settings
@@ -132,7 +136,7 @@ def compare(
     rates = tables.throughputs()
     if task is not None and task not in {rate.task for rate in rates}:
         names = ", ".join(sorted({rate.task for rate in rates}))
-        raise Failure(f"--task: nothing published of {task!r} here; there are {names}", 2)
+        raise Failure(f"--task: no published figures for {task!r}; known: {names}", 2)
     try:
         run = story.build(found := talk.find(job), status=talk.live_status(found), version=__version__)
     except story.NoStory as error:
@@ -147,7 +151,8 @@ def compare(
         known = {} if task is None else comparing.published(rates, task, precision, here)
         if task is not None and not known:
             click.echo(
-                f"carbontui: nothing published of {task} in {precision} on {here.short}: the rough rule", err=True
+                f"carbontui: no published figure for {task} in {precision} on {here.short}: using the rule of thumb",
+                err=True,
             )
         rows = comparing.on_boards(work, here, every, precision=precision, told=told, measured=known)
         made = _clouds(work, rows, here, offers) if by_cloud else _boards(rows, here)
@@ -156,15 +161,17 @@ def compare(
         click.echo(talk.as_json([row._asdict() for row in rows]))
         return
     if not rows:
-        raise Failure(f"--only: no row holds {only!r}" if only else "nothing here holds this work", 3)
+        raise Failure(
+            f"--only: no row contains {only!r}" if only else "no board in the table has enough memory for this work", 3
+        )
     table.show(rows, made.own, every_row=every_row, speeds=made.speeds)
     for line in (*made.said, MOVES_NOTHING):
         click.echo(line)
 
 
 def _work(run: story.RunStory, settings: config.Settings, *, given: bool) -> Work:
-    """The whole work where it can be told, else what was done; at a person's watts where they are `given`, or none were
-    measured. Raises Failure."""
+    """The whole work where it is known, else what was done; at the user's watts where they are `given`, or where none
+    were measured. Raises Failure."""
     count, pue, tdp_w = max(1, len(run.status.gpus)), run.options.pue, settings.board_w
     if tdp_w is not None and (given or run.full_wall_w is None):
         of_boards = count * tdp_w * (settings.utilisation or 1.0) * pue
@@ -191,7 +198,9 @@ def _here(run: story.RunStory, gpu: str | None, every: list[BoardSpec]) -> Board
         raise Failure(f"job {run.status.job} ran on {' and '.join(names) or 'no GPU'}; name one board with --gpu", 2)
     here = comparing.known(gpu or names[0], every)
     if here is None:
-        raise Failure(f"no published figures of {gpu or names[0]!r} here; name one like it with --gpu (--list)", 2)
+        raise Failure(
+            f"no published figures for {gpu or names[0]!r}; name a similar board with --gpu (--list shows them)", 2
+        )
     return here
 
 
@@ -205,10 +214,10 @@ def _clouds(work: Work, rows: list[Elsewhere], here: BoardSpec, offers: list[Ren
     own = next((row for row in rows if row.name == here.short), None)
     rented = comparing.rented(work, rows, offers)
     if not rented:
-        raise Failure("no offer is of a board that holds this work", 3)
+        raise Failure("no offered board has enough memory for this work", 3)
     said = [
-        "example prices on demand age in weeks: ask the provider; regions by the yearly mean of their grid",
-        "spot prices are in no open table; give yours: --cloud-price 'aws spot:H100 SXM5 80GB=3.9'",
+        "on-demand example prices are out of date within weeks: ask the provider; regions by their grid's yearly mean",
+        "no open table lists spot prices; give yours: --cloud-price 'aws spot:H100 SXM5 80GB=3.9'",
     ]
     if own is not None and own.gco2_g is not None:
         less = [row for row in rented if row.gco2_g is not None and row.gco2_g < own.gco2_g]
@@ -220,7 +229,7 @@ def _clouds(work: Work, rows: list[Elsewhere], here: BoardSpec, offers: list[Ren
 
 
 def _zones(run: story.RunStory, work: Work) -> Comparison:
-    """Zones whose grid is known now come first: what now is, and a year's mean, are not one ranking."""
+    """Zones with a current value come first: current values and yearly means cannot be ranked together."""
     from carbontui.verbs import zones_now
     from carbontui.verbs.grid import settings_of
 
@@ -229,11 +238,11 @@ def _zones(run: story.RunStory, work: Work) -> Comparison:
     own = next((row for row in now if row.name.split()[0] == run.options.zone), None)
     said = ["yearly lifecycle means: compare them with each other, not with this job's own account"]
     if now:
-        said.insert(0, "first the grids of now, then yearly means; direct and lifecycle values are two measures")
+        said.insert(0, "current values first, then yearly means; direct and lifecycle values are not comparable")
     else:
-        said.insert(0, "no grid's value of now is known here (offline, or no source answers)")
+        said.insert(0, "no grid's current value is known here (offline, or no source answers)")
     if own is not None and own == now[0]:
-        said.insert(0, "staying is best: no grid that is known now is cleaner")
+        said.insert(0, "staying is best: no grid with a current value is cleaner")
     return Comparison(now + yearly, own, said=tuple(said))
 
 
@@ -256,12 +265,12 @@ def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.S
     if all((row.gco2_g or 0.0) >= (own.gco2_g or 0.0) * (1 - WORTH) for row in rows):
         said.append(best)
     if not hours:
-        said.append("levels of public measurements, no board of yours: calibrate yours (carbontui calibrate)")
+        said.append("levels are from public measurements, not from your board: to measure it, carbontui calibrate")
     return Comparison(rows, own, said=tuple(said))
 
 
 def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float | None, now_s: float) -> Outlook:
-    """What is expected of the grid from now on. Raises Failure where nobody knows which it is, or nothing of it."""
+    """The grid's forecast from now on. Raises Failure where the zone is unknown or nothing is known of its grid."""
     from dataclasses import replace
 
     from carbontui.grid import opening
@@ -273,7 +282,7 @@ def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float
     key = None
     if value is None:
         if zone is None and options.grid is not None:
-            raise Failure(f"job {options.job} was counted on a recorded grid; name the zone of now with --zone", 2)
+            raise Failure(f"job {options.job} used a recorded grid; name the current zone with --zone", 2)
         key = sure_zone(zone or options.zone).key
     settings = settings_of(run_values.settings_for(signal=options.signal, currency=options.currency).settings)
     settings = replace(settings, intensity_g_per_kwh=value)
@@ -281,5 +290,5 @@ def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float
     asyncio.run(feed.refresh())
     found = feed.outlook(now_s, 0.0, max(AHEAD_LEAST_S + work.work_s, BUDGETS[-1] * work.work_s + 3600.0), 900.0)
     if found is None or all(mean is None for mean in found.mean):
-        raise Failure(feed.note or f"nothing is known of the grid of {key}", 3)
+        raise Failure(feed.note or f"no grid data for {key}", 3)
     return found

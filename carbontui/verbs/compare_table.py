@@ -22,7 +22,7 @@ _OF: dict[SortKey, Callable[[Elsewhere], float | None]] = {
 
 
 def chosen(rows: Sequence[Elsewhere], *, sort: SortKey | None, only: str | None) -> list[Elsewhere]:
-    """The rows whose name holds `only`, least first by `sort`; those without that figure come last."""
+    """The rows whose name contains `only`, lowest first by `sort`; rows without that figure come last."""
     kept = [row for row in rows if only is None or only.lower() in row.name.lower()]
     if sort is None:
         return kept

@@ -13,7 +13,7 @@ USE = {
 }
 
 
-@click.command(short_help="Print what a shell needs to complete verbs and jobs.")
+@click.command(short_help="Print the script that completes verbs and jobs in your shell.")
 @click.argument("shell", type=click.Choice(list(USE)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
@@ -25,12 +25,12 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def live_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Jobs that a command may be given to."""
+    """Jobs that accept commands."""
     return _jobs(incomplete, live=True)
 
 
 def any_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Jobs that can be looked at, those that are over included."""
+    """Jobs that can be viewed, finished ones included."""
     return _jobs(incomplete, live=False)
 
 
@@ -42,7 +42,7 @@ def zone_keys(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 def _jobs(incomplete: str, *, live: bool) -> list[CompletionItem]:
-    """By name, and by id where the name is another job's, too, or is no word of a shell."""
+    """By name; by id where another job has the same name, or the name would need quoting in a shell."""
     from carbontui.job import store
 
     found: dict[str, CompletionItem] = {}

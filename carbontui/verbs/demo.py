@@ -69,7 +69,7 @@ def demo(seconds: float, detach: bool) -> None:
 
     running = next((job for job in store.jobs() if job.name == "demo" and job.live and not job.foreign), None)
     if running is not None:
-        raise Failure(f"a demo is running already; look: carbontui attach {running.id}", 2)
+        raise Failure(f"a demo is already running; see it: carbontui attach {running.id}", 2)
     script = paths.example("train_charlm.py")
     click.echo("measuring a step on this machine ...", err=True)
     per_step, startup = measure(script)

@@ -1,4 +1,4 @@
-"""`doctor`: what was found on this machine, and the exact command that fixes what is missing."""
+"""`doctor`: reports what was found on this machine, and the exact command that fixes what is missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Finding:
     mend: str = ""
     aspect: str = ""
     support: str = ""
-    """Of a device, in the words of `carbontui.power.capability`."""
+    """Of a device, in the terms of `carbontui.power.capability`."""
 
 
 def state_findings() -> list[Finding]:
@@ -100,14 +100,14 @@ def settings_findings() -> list[Finding]:
 
 
 def hook_findings() -> list[Finding]:
-    """Environments that `carbontui hook` has put the hook into."""
+    """Environments that `carbontui hook` has installed the hook into."""
     from carbontui.verbs.hook import installed
 
     return [Finding("hook", "ok", f"installed: {path}") for path in installed()]
 
 
 def command_findings(command: tuple[str, ...]) -> list[Finding]:
-    """What would be seen of a command that is not run."""
+    """What would be detected in a command, without running it."""
     from carbontui.client import probe
 
     try:
@@ -131,7 +131,7 @@ def grid_findings() -> list[Finding]:
         candidates, _ = zones.guess(zones.local_time_zone())
         likely = candidates[0].key if candidates else "DE"
         return [Finding("grid", "missing", why, f"export CARBONTUI_ZONE={likely}  # see: carbontui zones")]
-    return [Finding("grid", "ok", f"zone {zone.key}; what answers there: carbontui grid --zone {zone.key}")]
+    return [Finding("grid", "ok", f"zone {zone.key}; to see its sources: carbontui grid --zone {zone.key}")]
 
 
 async def power_findings(mend: bool) -> list[Finding]:
@@ -152,7 +152,7 @@ async def power_findings(mend: bool) -> list[Finding]:
     found += [Finding("limits", "missing", text) for text in leases.damaged_leases()]
     try:
         directory = paths.private_dir(paths.state_dir())
-    except OSError:  # the state's own finding says so; the boards can be looked at from anywhere
+    except OSError:  # state_findings reports it; reading the boards needs no state directory
         directory = Path("/")
     handle = AgentHandle(log=lambda _line: None, cwd=directory, job="doctor", monitor=True, probing=True)
     try:
@@ -181,17 +181,17 @@ async def power_findings(mend: bool) -> list[Finding]:
 
 
 @click.command(short_help="What was found here, and the command that fixes what is missing.")
-@click.option("--mend", is_flag=True, help="Give back power limits a dead job left behind.")
+@click.option("--mend", is_flag=True, help="Restore power limits that a dead job left behind.")
 @click.option("--json", "as_json", is_flag=True, help="The findings as a list.")
-@click.option("--install", is_flag=True, help="Install a systemd user unit that goes on with jobs after a reboot.")
+@click.option("--install", is_flag=True, help="Install a systemd user unit that resumes jobs after a reboot.")
 @click.option("--uninstall", is_flag=True, help="Remove that unit.")
 @click.option("--dry-run", is_flag=True, help="With --install or --uninstall: print, change nothing.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, dry_run: bool, command: tuple[str, ...]) -> None:
     """Report what was found here, and the exact command that fixes what is missing.
 
-    With a command (carbontui doctor -- python train.py): whether the hook would arrive in it, and what would be seen
-    of its steps. It is not run.
+    With a command (carbontui doctor -- python train.py): whether the hook would be loaded in it, and how its steps
+    would be detected. It is not run.
     """
     if install or uninstall:
         from carbontui.verbs import restart_unit

@@ -1,4 +1,4 @@
-"""`estimate`: start a training for at most 90 seconds, tell what the whole of it would take, and stop it again."""
+"""`estimate`: runs a training for at most 90 seconds, estimates what the whole run would take, and stops it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from carbontui.verbs.overrides import overrides
 
 LONGEST_S = 90.0
 LEAST_S = 20.0
-"""Warm-up and the first reading of the watts take about this long."""
+"""Warm-up and the first power reading take about this long."""
 NARROW = 0.02
 """An interval of this half-width (as a share) is good enough to stop early."""
 VARIABLE = "CARBONTUI_ESTIMATE"
@@ -32,13 +32,15 @@ VARIABLE = "CARBONTUI_ESTIMATE"
 
 @click.command(
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-    short_help="Run a training for up to 90 s and tell what the whole takes.",
+    short_help="Run a training for up to 90 s and estimate the whole run.",
 )
 @click.option("--zone", help="Grid zone, like DE.")
 @click.option(
     "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV for the CO2."
 )
-@click.option("--steps", type=click.IntRange(1), help="Optimizer steps of the whole run, where the script tells none.")
+@click.option(
+    "--steps", type=click.IntRange(1), help="Optimizer steps of the whole run, if the script does not report them."
+)
 @click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @overrides
@@ -59,10 +61,10 @@ def estimate(
     command: tuple[str, ...],
     **overridden: Any,
 ) -> None:
-    """Start a training for at most 90 s, tell what the whole of it would take, and stop it: carbontui estimate --
+    """Run a training for at most 90 s, estimate what the whole run would take, and stop it: carbontui estimate --
     python train.py
 
-    The script runs for real, with CARBONTUI_ESTIMATE=1 in its environment; what it writes stays.
+    The script runs for real, with CARBONTUI_ESTIMATE=1 in its environment; files it writes are kept.
     """
     if not command:
         raise Failure("estimate needs a command: carbontui estimate -- python train.py ...", 2)
@@ -70,10 +72,10 @@ def estimate(
     tty = sys.stdin.isatty()
     if not yes:
         if not tty:
-            raise Failure("estimate starts the command and stops it again; say --yes where nobody can be asked", 2)
+            raise Failure("estimate starts the command and stops it again; without a terminal, confirm with --yes", 2)
         text = (
-            f"This starts `{shlex.join(command)}`, lets it run for at most {LONGEST_S:.0f} s and stops it; what it "
-            "writes meanwhile stays. Start it?"
+            f"This starts `{shlex.join(command)}`, lets it run for at most {LONGEST_S:.0f} s and stops it; files "
+            "it writes are kept. Start it?"
         )
         click.confirm(streams.folded(text), abort=True)
     status = _tried(_claimed(options))
@@ -136,7 +138,7 @@ def _options(
 
 
 def _claimed(options: job_spec.Options) -> job_spec.Options:
-    """The same with a job's id and directory: not before it was agreed to, for a directory is a job that is listed."""
+    """The options with a job id and directory; only once the user has agreed, as every directory is a listed job."""
     try:
         job, directory, title = run.claim("", ("", options.name))
     except launch.LaunchError as error:
@@ -153,7 +155,7 @@ def _claimed(options: job_spec.Options) -> job_spec.Options:
 
 
 def _tried(options: job_spec.Options) -> protocol.Status:
-    """The last status before the command was stopped, or the one of its own end."""
+    """The last status before the command was stopped, or its final status if it ended by itself."""
     os.environ[VARIABLE] = "1"
     try:
         launch.start(options, hold=False)
@@ -168,7 +170,7 @@ def _tried(options: job_spec.Options) -> protocol.Status:
             found = store.load(found.dir) or found
             now = talk.live_status(found)
             if now.state not in protocol.LIVE_STATES:
-                # a short training has simply ended: what it was before is what there is to tell
+                # a short training has simply ended: report its last status
                 return status if status.estimate is not None else now
             status = now
             streams.over_itself(progress(status, passed))
@@ -182,7 +184,7 @@ def _tried(options: job_spec.Options) -> protocol.Status:
 
 
 def narrow(status: protocol.Status) -> bool:
-    """Whether more seconds would hardly make the estimate better; the watts must be known as well."""
+    """Whether more seconds would hardly improve the estimate; the watts must be known as well."""
     found = status.estimate
     if found is None or found.energy_wall_kwh is None or found.drifting:
         return False
@@ -200,7 +202,7 @@ def progress(status: protocol.Status, passed_s: float) -> str:
 
 
 def told(status: protocol.Status) -> list[str]:
-    """The estimate in aligned rows, each with what it rests on."""
+    """The estimate in aligned rows, each with its basis."""
     found = status.estimate
     if found is None:
         return []
@@ -217,12 +219,12 @@ def told(status: protocol.Status) -> list[str]:
 
 
 def why_none(status: protocol.Status) -> str:
-    """Why nothing can be told, and what helps."""
+    """Why there is no estimate, and what to do about it."""
     if status.state not in protocol.LIVE_STATES:
         return f"no estimate: {status.reason.text} after {status.step} steps; see carbontui log {status.job}"
     if not status.step:
         return "no estimate: no training step was seen; call carbontui.step() in the loop, or see carbontui hook"
     if status.steps_total is None:
         rate = f" ({status.rate_steps_per_s:.3g} steps/s)" if status.rate_steps_per_s else ""
-        return f"no estimate: how many steps the whole run makes is not known{rate}; add --steps N"
+        return f"no estimate: the number of steps of the whole run is not known{rate}; add --steps N"
     return f"no estimate: only {status.step} steps were seen, too few"

@@ -1,4 +1,4 @@
-"""The intensity of the hours to come, for plans on a login node: a zone's outlook, or a recorded file."""
+"""Expected intensity for plans made on a login node: from a zone's outlook or a recorded file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from carbontui.verbs.place import sure_zone
 def intensity(
     zone: str | None, grid_file: str | None, start_s: float, ahead_s: float, step_s: float
 ) -> tuple[Sequence[float | None], float, str]:
-    """Means in g/kWh in slots of `step_s`, when the first begins, and where they come from. Raises Failure."""
+    """Mean g/kWh per slot of `step_s`, the start of the first slot, and the source. Raises Failure."""
     if grid_file:
         return _recorded(grid_file, start_s, start_s + ahead_s, step_s)
     return _expected(zone, start_s, ahead_s, step_s)
@@ -25,11 +25,11 @@ def intensity(
 def filled(
     zone: str | None, grid_file: str | None, start_s: float, slot_s: float, slots: int
 ) -> tuple[list[float], str]:
-    """g/kWh per slot; what lies beyond what is known counts as the last that is. Raises Failure."""
+    """g/kWh per slot; slots beyond the known hours repeat the last known value. Raises Failure."""
     mean, begins_s, source = intensity(zone, grid_file, start_s, slots * slot_s, slot_s)
     known = [value for value in mean if value is not None]
     if not known:
-        raise Failure(f"nothing is known of the grid from now on ({source})", 3)
+        raise Failure(f"no grid data from now on ({source})", 3)
     filled, held = [], known[0]
     for value in mean:
         held = held if value is None else value
@@ -49,13 +49,13 @@ def _recorded(path: str, start_s: float, end_s: float, step_s: float) -> tuple[S
         edges = [start_s + i * step_s for i in range(int((min(end_s, grid.end_s) - start_s) // step_s) + 1)]
         return grid.slots(edges), start_s, path
     except (ValueError, IndexError) as error:
-        raise Failure(f"--grid: {path}: does not tell of the hours from now on ({error})", 2) from None
+        raise Failure(f"--grid: {path}: has no values from now on ({error})", 2) from None
 
 
 def _expected(
     zone: str | None, start_s: float, ahead_s: float, step_s: float
 ) -> tuple[Sequence[float | None], float, str]:
-    """What is expected of the zone."""
+    """The zone's forecast."""
     from carbontui.grid import opening, settings
 
     place = sure_zone(zone or os.environ.get("CARBONTUI_ZONE"))
@@ -66,5 +66,5 @@ def _expected(
     asyncio.run(feed.refresh())
     seen = feed.outlook(start_s, 0.0, ahead_s, step_s)
     if seen is None:
-        raise Failure(f"nothing is known of the grid of {place.key}; submit it with sbatch", 3)
+        raise Failure(f"no grid data for {place.key}; submit it with sbatch", 3)
     return seen.mean, seen.start_s, f"{seen.source} ({seen.how})"

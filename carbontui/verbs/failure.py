@@ -1,4 +1,4 @@
-"""What a verb refuses with, and the check of numbers that several verbs share."""
+"""The error that verbs raise, and the number check they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet`: moves the starts of Slurm jobs that asked for it: a site keeps its power budget with the least CO2."""
+"""`fleet`: moves the start times of Slurm jobs that opted in, to keep a site's power budget with the least CO2."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ if TYPE_CHECKING:
 RETRY_S = 60.0
 
 
-@click.command(short_help="Begin a cluster's jobs within a power budget, when it is clean.")
-@click.option("--cap", "caps", multiple=True, help="Like 120kW, and again for hours: 80kW 17:00-20:00.")
+@click.command(short_help="Start a cluster's jobs in clean hours, within a power budget.")
+@click.option("--cap", "caps", multiple=True, help="The budget, like 120kW; again for certain hours: 80kW 17:00-20:00.")
 @click.option("--zone", help="Grid zone of the cluster, like DE.")
 @click.option("--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV instead.")
-@click.option("--gpu-w", default="0", help="Watts of a GPU at work, for jobs that state none (submit --watts).")
-@click.option("--node-w", default="0", help="Watts of a node at work beside its GPUs, for jobs that state none.")
-@click.option("--slot", default="30m", show_default=True, help="Jobs begin at its multiples; 96 of them are planned.")
-@click.option("--prices", "prices_file", type=click.Path(dir_okay=False), help="Tell running jobs the prices here.")
-@click.option("--once", is_flag=True, help="Plan and move once, not slot after slot.")
+@click.option("--gpu-w", default="0", help="Watts of a GPU under load, for jobs that state none (submit --watts).")
+@click.option("--node-w", default="0", help="Watts of a node under load without its GPUs, for jobs that state none.")
+@click.option("--slot", default="30m", show_default=True, help="Jobs start at its multiples; 96 slots are planned.")
+@click.option(
+    "--prices", "prices_file", type=click.Path(dir_okay=False), help="Publish prices for running jobs in this file."
+)
+@click.option("--once", is_flag=True, help="Plan and move once, then exit.")
 @click.option("--dry-run", is_flag=True, help="Print the plan once, and move nothing.")
-@click.option("--look", is_flag=True, help="Open the page of the queue, and move nothing.")
+@click.option("--look", is_flag=True, help="Open the queue page, and move nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Each plan as a line of JSON.")
 def fleet(
     caps: tuple[str, ...],
@@ -51,9 +53,9 @@ def fleet(
 ) -> None:
     """Keep a site's power budget with the least CO2: carbontui fleet --cap 120kW --zone DE --gpu-w 400W
 
-    It moves when jobs begin that `carbontui submit` has submitted, and nothing else: it holds no job and starts none.
-    If it ends, they begin at the times last set. Slurm lets you move your own jobs; an operator moves everyone's.
-    Jobs that run follow the prices in the file of --prices where their settings name it as site_prices.
+    It only moves the start times of jobs submitted with `carbontui submit`: it holds no job and starts none. If it
+    ends, they start at the times last set. Slurm lets you move your own jobs; an operator moves everyone's. Running
+    jobs follow the prices in the --prices file if their settings name it as site_prices.
     """
     from carbontui.fleet import caps as caps_of
     from carbontui.fleet.queue import Assumed, next_plan_s, next_slot_s
@@ -62,11 +64,11 @@ def fleet(
         budget = [caps_of.parse(text) for text in caps]
         slot_s = units.parse_duration(slot)
         if not 10.0 <= slot_s <= 86400.0:
-            raise ValueError(f"--slot {slot}: from 10 s to one day")
+            raise ValueError(f"--slot {slot}: must be between 10 s and one day")
     except ValueError as error:
         raise Failure(str(error), 2) from None
     if not budget and not look:
-        raise Failure("fleet needs the site's budget: carbontui fleet --cap 120kW, or --look for the page alone", 2)
+        raise Failure("fleet needs the site's budget: carbontui fleet --cap 120kW, or --look to see the queue only", 2)
     assumed = Assumed(_watts(gpu_w, "--gpu-w"), _watts(node_w, "--node-w"))
     if look:
         sys.exit(_page(budget, zone or os.environ.get("CARBONTUI_ZONE"), grid_file, assumed))
@@ -83,8 +85,8 @@ def fleet(
         except Failure as failure:
             if once or dry_run:
                 raise
-            # nothing is lost: every job has its start, and the next round looks again
-            click.echo(f"carbontui: {failure.message}; looking again in {units.fmt_duration(RETRY_S)}", err=True)
+            # nothing is lost: every job keeps its start time, and the next round tries again
+            click.echo(f"carbontui: {failure.message}; retrying in {units.fmt_duration(RETRY_S)}", err=True)
             time.sleep(RETRY_S)
             continue
         if once or dry_run:
@@ -102,7 +104,7 @@ def _page(budget: list[Cap], zone: str | None, grid_file: str | None, assumed: A
     from carbontui.verbs.queue_watch import QueueWatch
 
     if why := terminal.why_plain():
-        raise Failure(f"{why}: the page of the queue needs a terminal; --dry-run --json prints the plan", 2)
+        raise Failure(f"{why}: the queue page needs a terminal; --dry-run --json prints the plan", 2)
     with QueueWatch(budget, zone, grid_file, assumed) as watch:
         return tui.queue(watch.look)
 
@@ -120,7 +122,7 @@ def _round(
     dry_run: bool,
     as_json: bool,
 ) -> dict[str, float]:
-    """Read the queue, plan, move; when each job is to begin. `told`: as earlier rounds have set it. Raises Failure."""
+    """Read the queue, plan, move; each job's start time. `told`: the times set by earlier rounds. Raises Failure."""
     from carbontui.cluster import queue as slurm_queue
     from carbontui.cluster.slurm import SlurmError
     from carbontui.fleet import caps as caps_of

@@ -1,4 +1,4 @@
-"""What forbidden hours would cost, in words."""
+"""What forbidden hours would cost, as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def price(job: store.Job, hours: str) -> str:
         raise Failure(f"job {job.id} gave an unexpected answer", 1)
     if found.error and found.plan is None:
         known = snap.plan is not None
-        # without a plan the hours hold all the same: only their price is not known
+        # without a plan the hours still apply; only their cost is unknown
         if known or found.error.startswith("hours "):
             raise Failure(found.error, 2)
         return f"{hours}: what it costs is not known ({found.error})"
@@ -27,7 +27,7 @@ def price(job: store.Job, hours: str) -> str:
 
 
 def words(snap: protocol.Snap, found: protocol.Previewed) -> str:
-    """The difference between what is asked and the plan in force."""
+    """The difference between the previewed plan and the plan in force."""
     frontier, cost = snap.frontier, snap.status.cost
     if frontier is None or frontier.chosen is None or snap.status.budget is None or found.finish is None:
         return "what it costs is not known: no plan is in force"

@@ -26,7 +26,7 @@ BUDGET_EXIT = 5
 
 
 def exit_code(job: store.Job) -> int:
-    """The child's code; 128 + n: a signal; 5: a budget stopped it; 85: unloaded under --requeue; 1: no exit seen."""
+    """The child's code; 128 + n: signal n; 5: a budget stopped it; 85: unloaded under --requeue; 1: exit unknown."""
     record = job.exit
     if record is None:
         return 1
@@ -56,7 +56,7 @@ def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
 
 
 def summary(status: protocol.Status, means: str = "") -> str:
-    """The account of the job in one line, for its end; `means` is what each means gave."""
+    """The job's account in one line, printed at its end; `means`: the avoided CO2 by lever."""
     if account_words.unmetered(status):
         return f"{status.state}: {units.NOT_METERED}"
     parts = [units.fmt_kwh(status.energy_wall_kwh)]
@@ -92,7 +92,7 @@ class Foreground:
         signal.pthread_sigmask(signal.SIG_BLOCK, signals.PASSED_ON)
 
     def forward(self, job: store.Job) -> None:
-        """Have the keeper pass on what has come in, unless its sender has given it to the command as well."""
+        """Have the keeper forward the received signals, unless their sender signalled the command as well."""
         for found in signals.taken():
             if not stopping.tell_keeper(job, RelayedSignal(found.number, found.pid)) and (child := job.alive("child")):
                 proc.signal_group(child, found.number)

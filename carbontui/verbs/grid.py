@@ -30,7 +30,7 @@ from carbontui.verbs.place import sure_zone
 AHEAD_S = 24 * 3600.0
 BARS = "▁▂▃▄▅▆▇█"
 UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
-"""Sources written from their documentation alone: no answer of the real service was at hand."""
+"""Sources written from their documentation alone: no recorded answer of the real service was available."""
 
 
 def settings_of(loaded: config.Settings) -> GridSettings:
@@ -50,10 +50,10 @@ def settings_of(loaded: config.Settings) -> GridSettings:
 
 @click.command(
     help="What is known of the grid now: which source answers, how fresh, what a key would add.",
-    short_help="What the grid is at now, and which source answers.",
+    short_help="The grid's carbon intensity now, and which source answers.",
 )
 @click.option("--zone", shell_complete=zone_keys, help="Zone key, country or common name; see `carbontui zones`.")
-@click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which one comes first; both are shown.")
+@click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which signal comes first; both are shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print data.")
 @click.option(
     "--record", type=click.Path(file_okay=False, path_type=Path), help="Save the raw answers here, keys removed."
@@ -76,7 +76,7 @@ def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | Non
     if replayed is not None:
         http = answers = _replayed(replayed)
         place = sure_zone(zone or answers.zone)
-        # the answers are those that a key opened then; to read them again none is needed
+        # the recorded answers include what a key gave access to; replaying them needs none
         settings = replace(settings_of(loaded), offline=False, keys=dict.fromkeys(KEY_NAMES, BLOTTED))
         clock = lambda: answers.at_s  # noqa: E731
     else:
@@ -120,7 +120,7 @@ def _replayed(folder: Path) -> Replayed:
 
 
 def _other(beside: Outlook | None) -> dict[str, Any] | None:
-    """The signal that was not asked for, where it is known: beside the other one, never mixed with it."""
+    """The other signal, where known: shown beside the chosen one, never mixed with it."""
     if beside is None:
         return None
     told = {"signal": beside.signal, "value_g_per_kwh": beside.mean[0], "source": beside.source, "how": beside.how}
@@ -168,7 +168,7 @@ def _source(state: SourceState, now_s: float) -> dict[str, Any]:
 def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook | None, now_s: float) -> list[str]:
     lines = [f"{place.key}  {place.name}"]
     if seen is None:
-        lines.append("nothing is known of this zone: work is not shifted in time, caps only")
+        lines.append("no data for this zone: work is not shifted in time, caps only")
     else:
         values = [value for value in seen.mean if value is not None]
         now = f"{seen.mean[0]:.0f} gCO2/kWh" if seen.mean[0] is not None else "unknown"
@@ -202,7 +202,7 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook
     return lines
 
 
-@click.command(help="Zones that can be named, and what is known of each.")
+@click.command(help="List the known grid zones, and the data available for each.")
 @click.argument("search", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print data.")
 def zones(search: str, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`carbontui hook`: the hook put into a training's own environment, where PYTHONPATH does not bring it."""
+"""`carbontui hook`: installs the hook into a training's own environment, where PYTHONPATH does not load it."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ def _list() -> Path:
 
 
 def _remember(where: pth.PackagePlace) -> None:
-    """So that doctor can name it; without a list it is installed all the same."""
+    """Record the place so that doctor can name it; a failure to record does not undo the installation."""
     with contextlib.suppress(OSError):
         paths.private_dir(paths.state_dir())
         found = dict.fromkeys(str(path) for path in (*installed(), where.pth) if path.exists())
         _list().write_text(json.dumps(list(found)))
 
 
-@click.command(short_help="Put the hook into an environment of your own, or take it out.")
-@click.option("--install", "what", flag_value="install", help="Put it there, or renew it.")
-@click.option("--remove", "what", flag_value="remove", help="Take it away.")
+@click.command(short_help="Install the hook into a Python environment, or remove it.")
+@click.option("--install", "what", flag_value="install", help="Install or update it.")
+@click.option("--remove", "what", flag_value="remove", help="Remove it.")
 @click.option("--python", default="python3", show_default=True, help="The Python that the training is started with.")
 def hook(what: str | None, python: str) -> None:
-    """Where a launch script resets PYTHONPATH, or Python runs isolated (-I), the steps of a training are not seen.
-    A .pth file in its environment brings the hook all the same; outside of a job it does nothing.
+    """Where a launch script resets PYTHONPATH, or Python runs isolated (-I), a training's steps are not detected.
+    A .pth file in its environment loads the hook there too; outside a job it does nothing.
 
-    Without --install or --remove it says whether it is there.
+    Without --install or --remove: say whether it is installed.
     """
     try:
         where = pth.place(python)
         if what == "install":
             pth.install(where)
             _remember(where)
-            click.echo(f"installed: {where.pth}; take it away with `carbontui hook --remove --python {where.python}`")
+            click.echo(f"installed: {where.pth}; remove it with `carbontui hook --remove --python {where.python}`")
         elif what == "remove":
             there = pth.remove(where)
             _remember(where)
-            click.echo(f"removed: {where.pth}" if there else f"there was none in {where.site}")
+            click.echo(f"removed: {where.pth}" if there else f"it was not installed in {where.site}")
         else:
             click.echo(f"{where.pth}: {'installed' if where.installed else 'not installed'}")
     except pth.HookRefused as error:

@@ -12,7 +12,7 @@ from carbontui.verbs import talk
 
 
 def words(status: protocol.Status) -> str:
-    """The same words as `carbontui.line` says without loading any of this."""
+    """The same text as `carbontui.line` prints without loading any of this."""
     return shared.words(msgspec.to_builtins(status))
 
 
@@ -22,7 +22,7 @@ def words(status: protocol.Status) -> str:
 def line(job: str | None, as_json: bool) -> None:
     """Print one job in a few words, for a status bar.
 
-    Nothing while no job runs.
+    Prints nothing while no job runs.
 
     tmux: set -g status-right '#(carbontui line)'
     """

@@ -76,7 +76,7 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
     if status.estimate is not None:
         rows.append(("whole work", f"{account_words.estimate(status.estimate)}{_how(status, 'estimate')}"))
     if status.at_end is not None:
-        # first: a shifted job is behind run-now until it is through
+        # first, because a shifted job is behind run-now until it ends
         rows.append(("at the end", f"{account_words.at_end(status.at_end)}{_how(status, 'at_end')}"))
     if status.gco2_g is not None and not unmetered:
         rows.append(("CO2", f"{units.fmt_grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
@@ -238,7 +238,7 @@ def plan(job: str | None, as_json: bool) -> None:
     at, ends = units.from_iso(snap.plan.start), units.from_iso(snap.plan.finish)
     held = snap.status.override
     if held is not None and held.mode == "pause" and held.until is None:
-        # nothing ends it, so nothing can be said of what comes after
+        # nothing ends it, so what comes after is unknown
         click.echo(f"{units.fmt_clock(at, now):>10}  {snap.plan.levels[0][0]:<12} until cleared")
         click.echo(snap.plan.explanation)
         return

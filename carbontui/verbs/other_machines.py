@@ -15,8 +15,8 @@ ANSWER_B = 2**20
 
 
 def nodes(text: str) -> job_spec.Nodes:
-    """The machines of `--hosts a,b`; this one need not be named. Each is asked once whether carbontui is there, at the
-    same place as here. Raises Failure."""
+    """The machines of `--hosts a,b`; this one need not be named. Each is asked once whether carbontui is installed at
+    the same path as here. Raises Failure."""
     here = socket.gethostname()
     names: list[str] = []
     for word in filter(None, (part.strip() for part in text.split(","))):
@@ -46,9 +46,9 @@ def _check(name: str) -> None:
     except subprocess.TimeoutExpired:
         raise Failure(f"--hosts: {name} has not answered for {ANSWER_S:.0f} s", 1) from None
     except OverflowError:
-        raise Failure(f"--hosts: {name} answers without an end", 1) from None
+        raise Failure(f"--hosts: {name} sends output without end", 1) from None
     if done.returncode == 255:
         said = units.printable(" ".join(done.stderr.decode(errors="replace").split()))[:200]
         raise Failure(f"--hosts: {name}: {said or 'ssh cannot reach it without a password'}", 1)
     if done.returncode:
-        raise Failure(f"--hosts: {name} has no carbontui at {sys.executable}: install it at the same place there", 1)
+        raise Failure(f"--hosts: {name} has no carbontui at {sys.executable}: install it at the same path there", 1)

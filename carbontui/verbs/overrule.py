@@ -116,29 +116,29 @@ def budget(value: str, job: str | None) -> None:
     command(job, "budget", {"budget": value})
 
 
-@click.command(short_help="Look at the guessed total of a job, and agree to plan with it.")
+@click.command(short_help="Show a job's guessed total, and agree to plan with it.")
 @_job
-@click.option("--accept/--refuse", "accept", default=None, help="Plan with it from now on, or no longer.")
+@click.option("--accept/--refuse", "accept", default=None, help="Plan with it from now on, or stop doing so.")
 def guess(job: str | None, accept: bool | None) -> None:
-    """Where nobody tells how many steps a training makes, it is guessed; nothing is planned with that unasked."""
+    """If nothing reports how many steps a training makes, the total is guessed; plans use it only once you agree."""
     if accept is not None:
         command(job, "guess", {"accept": accept})
         return
     found = talk.live_status(talk.find(job)).guess
     if found is None:
-        raise Failure("no guess: the total is known, or nothing tells", 3)
+        raise Failure("no guess: the total is known, or there is nothing to guess it from", 3)
     asked = "agreed to" if found.agreed else "agree to it with --accept"
     click.echo(f"{found.steps} steps, guessed from {found.source}; {asked}")
 
 
-@click.command(short_help="Hours in which the training must not run.")
+@click.command(short_help="Set hours in which the training must not run.")
 @click.argument("hours")
 @_job
-@click.option("--preview", is_flag=True, help="Only say what it would cost.")
+@click.option("--preview", is_flag=True, help="Only show what it would cost.")
 def forbid(hours: str, job: str | None, preview: bool) -> None:
-    """Hours in which the training must not run: 22:00-06:00, "fri 09:00-12:00" or "daily 17:00-20:00".
+    """Set hours in which the training must not run: 22:00-06:00, "fri 09:00-12:00" or "daily 17:00-20:00".
 
-    Says what they cost in CO2, time and money, and plans around them; `carbontui allow` takes them away.
+    Shows what they cost in CO2, time and money, and plans around them; `carbontui allow` removes them.
     """
     from carbontui.verbs import forbidding
 
@@ -174,9 +174,9 @@ def stop(job: str | None, now: bool, yes: bool) -> None:
 
 
 def order_stop(found: store.Job, *, now: bool) -> bool:
-    """Have the job stopped by whoever of ours is left; the process itself is reached whatever is dead or hangs.
+    """Stop the job through whichever of our processes is left; the training is reached whatever is dead or hangs.
 
-    False where others of ours are left that hang: they are not waited for.
+    False where other processes of ours hang: they are not waited for.
     """
     from carbontui.job import stopping
 
@@ -192,7 +192,9 @@ def order_stop(found: store.Job, *, now: bool) -> bool:
     if stopping.by_keeper(found, now=now):
         return True
     if not stopping.by_ourselves(found, now=now) and (store.load(found.dir) or found).live:
-        raise Failure(f"job {found.id} cannot be stopped: nothing of it answers, and no process is known", 1)
+        raise Failure(
+            f"job {found.id} cannot be stopped: no process of it answers, and the training's pid is not known", 1
+        )
     return not found.alive("keeper")
 
 

@@ -6,11 +6,11 @@ from carbontui.grid import zones
 from carbontui.verbs.failure import Failure
 
 NAMED = 6
-"""Candidates named where the time zone does not settle it."""
+"""Candidates named where the time zone has several."""
 
 
 def find_zone(wanted: str | None) -> tuple[zones.Zone | None, str]:
-    """The zone asked for or configured, else the one the time zone settles; (None, why) when it is not known.
+    """The zone asked for or configured, else the only one of the time zone; (None, why) when it is not known.
 
     Raises Failure (wrong use) for an unknown zone, naming the nearest ones.
     """
@@ -23,7 +23,7 @@ def find_zone(wanted: str | None) -> tuple[zones.Zone | None, str]:
     if confidence == "high":
         return candidates[0], ""
     names = ", ".join(zone.key for zone in candidates[:NAMED])
-    # what to do comes first: a screen may have no room for the names
+    # the repair comes first: a screen may have no room for the names
     return None, "the grid zone is not known; set it with --zone or CARBONTUI_ZONE" + (
         f" (perhaps {names})" if names else ""
     )

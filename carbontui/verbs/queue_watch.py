@@ -1,4 +1,4 @@
-"""What the queue page shows: Slurm's queue and nodes, what carbontui knows of its own jobs, and the hours to come."""
+"""The data of the queue page: Slurm's queue and nodes, what carbontui knows of its own jobs, and the forecast."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SLOTS, SLOT_S = 48, 1800.0
 GRID_EVERY_S = 900.0
 STALE_S = 120.0
-"""Watts of a snapshot that is older are not those of now."""
+"""A snapshot older than this does not give current watts."""
 WAITS = {
     "Resources": "waits for free nodes",
     "Priority": "waits behind others",
@@ -57,7 +57,7 @@ NODES: dict[str, tuple[protocol.State, str]] = {
 
 
 class QueueWatch:
-    """Looks whenever it is asked; at the grid every quarter of an hour. A context: what was opened is closed."""
+    """Reads Slurm at every look, the grid every quarter of an hour. A context manager: closes what it opened."""
 
     def __init__(self, budget: Sequence[Cap], zone: str | None, grid_file: str | None, assumed: Assumed) -> None:
         self._budget, self._zone, self._grid_file, self._assumed = budget, zone, grid_file, assumed
@@ -73,7 +73,7 @@ class QueueWatch:
         self._stack.close()
 
     def look(self) -> QueueSeen:
-        """Never raises: what keeps Slurm from being read is a fault of the look."""
+        """Never raises: an error in reading Slurm is returned as a fault."""
         now = time.time()
         start = now // SLOT_S * SLOT_S
         try:
@@ -148,7 +148,7 @@ class QueueWatch:
         )
 
     def _target(self, job: QueuedJob, known: store.Job) -> Target:
-        """A job of this machine by its socket; of another one through srun, as its owner may. Raises OSError."""
+        """A job of this machine by its socket; of another through srun, which its owner may use. Raises OSError."""
         if not known.foreign:
             return Target.of(known)
         if known.host not in self._hosts:
@@ -175,8 +175,7 @@ def _state(job: QueuedJob, now_s: float) -> tuple[protocol.State, str]:
 def _node(
     name: str, state: str, cpus: int, gpus: int, queue: Sequence[QueuedJob], ours: dict[str, store.Job]
 ) -> QueueRow:
-    """A node; its watts where carbontui runs all that runs there on this node alone, unknown where a job of ours is on
-    others as well."""
+    """A node. Its watts are known only if carbontui meters every job on it and none of them spans other nodes."""
     here = [job for job in queue if job.runs and name in slurm.nodes_of(job.node_list)]
     known = [ours.get(_chain(job)) for job in here]
     statuses = [job.status() for job in known if job is not None]

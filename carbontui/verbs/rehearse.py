@@ -1,4 +1,4 @@
-"""`rehearse`: unload and resume the running job once, early, to see whether that holds."""
+"""`rehearse`: unloads and resumes the running job once, early, to check that this works."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from carbontui.verbs.failure import Failure
 POLL_S = 0.5
 
 
-@click.command(short_help="Unload and resume the running job once, to see whether it holds.")
+@click.command(short_help="Unload and resume the running job once, to check that it works.")
 @click.argument("job", required=False)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="The verdict as one JSON object.")
 def rehearse(job: str | None, yes: bool, as_json: bool) -> None:
-    """Unload and resume the running job once, to see whether it holds: steps, loss, seconds, size of the checkpoint.
+    """Unload and resume the running job once, to check that it works: steps, loss, seconds, size of the checkpoint.
 
-    Only a job that has come back once is ever unloaded by a plan. Where the resume fails the run begins again, without
-    that checkpoint: at most ten minutes of work are done twice. Before the first step it waits for that; Ctrl-C then
-    leaves the job as it is. Exits with 1 where it does not hold.
+    Plans unload only a job that has resumed once. If the resume fails, the run starts again without that checkpoint:
+    at most ten minutes of work are repeated. Before the first step it waits for one; Ctrl-C then leaves the job as it
+    is. Exits with 1 if the resume fails.
     """
     found = talk.find(job)
     if not yes and sys.stdin.isatty():
         step = talk.live_status(found).step
         when = "now" if step else "after its first steps"
-        again = f"{f'its {step} steps' if step else 'those'} are done again where it cannot come back"
+        again = f"{f'its {step} steps' if step else 'those'} are repeated if it cannot resume"
         click.confirm(f"Unload {found.name} ({found.id}) {when}, and start it again? {again}", abort=True)
     asked = _begun(found)
     if not as_json:
@@ -51,7 +51,7 @@ def rehearse(job: str | None, yes: bool, as_json: bool) -> None:
 
 
 def _begun(found: store.Job) -> protocol.Result:
-    """The answer to the order; where no step has been seen yet it is given again until one has."""
+    """The supervisor's answer; the order is repeated until a first step has been seen."""
     told = ""
     while True:
         try:

@@ -18,7 +18,7 @@ there_option = click.option(
     default="carbontui",
     envvar="CARBONTUI_THERE",
     metavar="COMMAND",
-    help="carbontui on the other machine, where it is not on the PATH.",
+    help="carbontui on the other machine, if it is not on its PATH.",
 )
 
 
@@ -41,7 +41,7 @@ def job_of(text: str) -> str | None:
 
 
 def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
-    """The job that is meant; ssh may ask for a password. Raises Failure: 2 for an ambiguous name, 3 for none."""
+    """The job meant; ssh may ask for a password. Raises Failure: 2 for an ambiguous name, 3 for none."""
     try:
         found = host.statuses(job, ask=True)
     except ssh.SshError as error:
@@ -57,12 +57,12 @@ def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
 
 
 def target_of(host: ssh.SshHost, status: protocol.Status) -> Target:
-    """What the screen is opened on: all it can know of a remote job that is over is its last status."""
+    """What the screen opens; of a remote job that is over, only the last status is known."""
     return Target(status.job, status.name, host.socket(status.job), status=status, host=host.name)
 
 
 class RemoteJobs:
-    """The jobs of several machines, looked at on a thread each while the context is open."""
+    """The jobs of several machines, followed by one thread per machine while the context is open."""
 
     def __init__(self, hosts: Sequence[ssh.SshHost]) -> None:
         self._hosts = hosts
@@ -89,7 +89,7 @@ class RemoteJobs:
 
     def _fact(self, name: str) -> tuple[str, bool]:
         if fault := self._faults.get(name):
-            return f"out of sight: {fault.removeprefix(name + ': ')}", False
+            return f"unreachable: {fault.removeprefix(name + ': ')}", False
         if name not in self._found:
             return "asking ...", True
         live = sum(not target.over for target in self._found[name])
@@ -107,7 +107,7 @@ class RemoteJobs:
 
 @contextlib.contextmanager
 def opened(names: Sequence[str], there: str) -> Iterator[RemoteJobs]:
-    """The hosts of `--hosts`, each asked once for what ssh needs to know before a screen is over the terminal."""
+    """The hosts of `--hosts`, each contacted once so that ssh can prompt before the screen takes the terminal."""
     with contextlib.ExitStack() as stack:
         hosts = [stack.enter_context(host_of(name, there)) for name in names]
         for host in hosts:

@@ -1,4 +1,4 @@
-"""Verbs that tell what became of a job: report, explain, receipt, history. They read and start nothing."""
+"""Verbs that report on a job: report, explain, receipt, history. They only read."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _told(wanted: str | None) -> story.RunStory:
 
 
 def _revise(job: store.Job) -> None:
-    """Book anew what the grid's source says of a job that is over, and say on stderr what that changed."""
+    """Update a finished job's account with the grid source's revised values, and say on stderr what changed."""
     from carbontui.job.supervisor.record import afterwards
     from carbontui.job.supervisor.shell.grid import open_feed
 
     if job.live or job.foreign:
-        where = f"is of host {job.host}" if job.foreign else "is running: revisions are booked as they come"
+        where = f"is of host {job.host}" if job.foreign else "is running: revisions are applied as they come"
         raise Failure(f"job {job.id} {where}; --revise is for jobs of this machine that are over", 2)
     try:
         options = spec.load(job.dir)
@@ -68,12 +68,12 @@ def _write(path: str, text: str) -> None:
 @click.option("--html", metavar="FILE", help="One self-contained page ('-': to stdout).")
 @click.option("--open", "show", is_flag=True, help="Show the page in the browser of this machine.")
 @click.option("--md", "as_md", is_flag=True, help="As Markdown.")
-@click.option("--csv", "table", metavar="FILE", help="A row per slot of time ('-': to stdout).")
+@click.option("--csv", "table", metavar="FILE", help="A row per time slot ('-': to stdout).")
 @click.option("--json", "as_json", is_flag=True, help="All figures as JSON.")
 @click.option("--codecarbon", "emissions", metavar="FILE", help="Add a row to an emissions.csv ('-': to stdout).")
 @click.option("--sacct", "slurm", metavar="FILE", help="A row that joins sacct's on JobIDRaw ('-': to stdout).")
-@click.option("--against", metavar="JOB", help="Beside another run.")
-@click.option("--revise", is_flag=True, help="Of a job that is over: first book what the grid's source says of it now.")
+@click.option("--against", metavar="JOB", help="Compare with another run.")
+@click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
 def report(
     job: str | None,
     html: str | None,
@@ -86,7 +86,7 @@ def report(
     against: str | None,
     revise: bool,
 ) -> None:
-    """Tell a run: energy, CO2, what was avoided, and by what."""
+    """Report a run: energy, CO2, and what each lever avoided."""
     if show and html in (None, "-"):
         raise Failure("--open needs a page to show: --html FILE --open", 2)
     if revise:
@@ -133,9 +133,11 @@ def _print(told: story.RunStory) -> None:
         rests = f"  [{figure.rests_on}]" if figure.rests_on else ""
         click.echo(f"{figure.label:<20} {figure.value}{rests}")
     if told.over and (waiting := dict(told.grid_kinds).get("forecast")):
-        click.echo(f"\n{waiting:.0%} of its energy stands at forecasts: carbontui report {told.status.job} --revise")
+        click.echo(
+            f"\n{waiting:.0%} of its energy is counted by forecasts: carbontui report {told.status.job} --revise"
+        )
     if parts := figures.parts(told):
-        click.echo("\nwhat each means gave")
+        click.echo("\navoided CO2 by lever")
         for figure in parts:
             click.echo(f"{figure.label:<32} {figure.value:>22}")
 
@@ -157,7 +159,9 @@ LLM_B = 2**20
 
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
-@click.option("--llm", is_flag=True, help="A model's wording below, from OPENAI_BASE_URL (HTTPS or this machine).")
+@click.option(
+    "--llm", is_flag=True, help="Add a language model's wording, from OPENAI_BASE_URL (HTTPS or this machine)."
+)
 @click.option("--model", default="gpt-4o-mini", show_default=True, help="The model's name, with --llm.")
 @click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing.")
 def explain(job: str | None, llm: bool, model: str, dry_run: bool) -> None:
@@ -176,11 +180,11 @@ def explain(job: str | None, llm: bool, model: str, dry_run: bool) -> None:
 
 
 def _model_wording(told: story.RunStory, model: str, *, dry_run: bool) -> None:
-    """Below the account's own words, or one line on stderr why not: the account stands without it."""
+    """Print it below the account's own words, or one line on stderr why not: the account is complete without it."""
     sent = wording.facts(told)
     body = wording.request(sent, model)
     if dry_run:
-        click.echo("this would be sent, nothing else, and nothing was:")
+        click.echo("only this would be sent; nothing was sent:")
         click.echo(talk.as_json(body))
         return
     base = os.environ.get("OPENAI_BASE_URL", "")
@@ -193,7 +197,7 @@ def _model_wording(told: story.RunStory, model: str, *, dry_run: bool) -> None:
     import httpx
 
     key = os.environ.get("OPENAI_API_KEY", "").strip()
-    # a packed answer could be of any size
+    # a compressed answer could expand to any size
     headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {})
     text, due_s = bytearray(), time.monotonic() + LLM_S
     try:
@@ -206,7 +210,7 @@ def _model_wording(told: story.RunStory, model: str, *, dry_run: bool) -> None:
             for piece in reply.iter_raw():
                 text += piece
                 if len(text) > LLM_B or time.monotonic() > due_s:
-                    raise Failure(f"--llm: no end of the answer within {LLM_S:.0f} s and {LLM_B // 2**20} MiB", 1)
+                    raise Failure(f"--llm: the answer did not end within {LLM_S:.0f} s and {LLM_B // 2**20} MiB", 1)
         answer = wording.checked(json.loads(text), sent)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
         raise Failure(f"--llm: no answer ({type(error).__name__})", 1) from None
@@ -220,7 +224,7 @@ def _model_wording(told: story.RunStory, model: str, *, dry_run: bool) -> None:
 @click.option("--svg", metavar="FILE", help="As a picture ('-': to stdout).")
 @click.option("--md", "as_md", is_flag=True, help="As Markdown.")
 def receipt(job: str | None, svg: str | None, as_md: bool) -> None:
-    """Print one card with what a run came to."""
+    """Print a run's results on one card."""
     told = _told(job)
     if svg is not None:
         _write(svg, card.svg(told))
@@ -251,4 +255,4 @@ def history(by: totals.By, as_json: bool) -> None:
         click.echo(f"{cells[0]:<{widths[0]}}  {rest}".rstrip())
     real = [total for total in groups if total.name != totals.NOT_REAL]
     if said := figures.equivalences(sum(total.gco2_g for total in real)):
-        click.echo(f"\nin all as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})")
+        click.echo(f"\nin all, as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})")

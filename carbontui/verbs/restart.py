@@ -1,4 +1,4 @@
-"""`restart`: start a job again whose processes are gone, after a reboot or the loss of its keeper."""
+"""`restart`: resumes a job whose processes are gone, after a reboot or the loss of its keeper."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from carbontui.verbs.failure import Failure
 
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
-@click.option("--after-reboot", "every", is_flag=True, help="Every job of this machine that a reboot has ended.")
+@click.option("--after-reboot", "every", is_flag=True, help="Every job on this machine that a reboot has ended.")
 def restart(job: str | None, every: bool) -> None:
-    """Go on with a job whose processes are gone, as after a reboot."""
+    """Resume a job whose processes are gone, as after a reboot."""
     if not every:
         _restart(talk.find(job))
         return

@@ -1,4 +1,4 @@
-"""`doctor --install`: a systemd user unit that goes on with jobs after a reboot, and nothing else."""
+"""`doctor --install`: a systemd user unit that resumes jobs after a reboot, and nothing else."""
 
 from __future__ import annotations
 

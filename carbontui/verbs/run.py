@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from carbontui.job import store
 
 WAITING_BUDGET = "3x"
-"""How long a job may take that has to wait (--objective time, --not-above) where no --budget says so."""
+"""Default budget of a job that may have to wait (--objective time, --not-above)."""
 
 
 def warn_of_keys() -> None:
-    """Warn now, not only on the screen, that the job goes on without the keys of this file."""
+    """Warn now, not only on the screen, that the job runs without the keys of this file."""
     from carbontui.grid.settings import KeyFileError, keys_file, read_keys
 
     try:
@@ -49,7 +49,7 @@ def warn_of_keys() -> None:
 
 
 def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
-    """A job's id, directory and name; without a name the script's, numbered anew while others take it meanwhile."""
+    """A job's id, directory and name; without a name the script's, renumbered as long as others take it meanwhile."""
     from carbontui.job import launch
 
     while True:
@@ -71,32 +71,34 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
     "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV to plan with."
 )
 @click.option(
-    "--signal", type=click.Choice(["average", "marginal"]), help="Which carbon intensity to plan and count by."
+    "--signal", type=click.Choice(["average", "marginal"]), help="Which carbon intensity to plan and account with."
 )
 @click.option("--budget", help='How long it may take: 1.8x, 18h or "fri 09:00" (default 1.0x: no waiting).')
 @click.option("--work", help="Work of the whole run flat out, like 8h.")
 @click.option("--steps", type=click.IntRange(1), help="Optimizer steps of the whole run.")
-@click.option("--guess", is_flag=True, help="Plan with a total that is guessed, where nobody tells it.")
+@click.option("--guess", is_flag=True, help="Plan with a guessed total, if none is given or reported.")
 @click.option("--objective", type=click.Choice(["carbon", "cost", "time"]), help="What a plan minimises.")
-@click.option("--carbon-budget", help="CO2 of the whole job at most, like 2kg.")
-@click.option("--cost-budget", help="Money at most, in --currency, like 12.")
-@click.option("--energy-budget", help="Energy at the wall at most, like 5kWh.")
-@click.option("--on-budget", help="When such a budget will not do, in this order: warn, cap, ask, pause, stop.")
+@click.option("--carbon-budget", help="The most CO2 the whole job may emit, like 2kg.")
+@click.option("--cost-budget", help="The most it may cost, in --currency, like 12.")
+@click.option("--energy-budget", help="The most energy it may use at the wall, like 5kWh.")
+@click.option(
+    "--on-budget", help="What to do when such a budget will not suffice, in order: warn, cap, ask, pause, stop."
+)
 @click.option("--carbon-price", type=Finite(0), help="Currency per tonne of CO2 (with --objective cost).")
 @click.option("--gpu-price", type=Finite(0), help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @click.option("--not-above", help="Wait while the grid is above this intensity, like 300g (per kWh).")
-@click.option("--max-wait", help="But no longer than this at a time (default 6h).")
+@click.option("--max-wait", help="With --not-above: the longest single wait (default 6h).")
 @overrides
 @click.option("--max-pause", help="The longest single pause, like 4h.")
 @click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
-@click.option("--metrics", help="Figures for Prometheus: node-exporter's textfile folder, or a path ending in .sock.")
+@click.option("--metrics", help="Metrics for Prometheus: node-exporter's textfile folder, or a path ending in .sock.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
-@click.option("--sigstop", is_flag=True, help="A program without training steps may be paused by SIGSTOP.")
-@click.option("--requeue", is_flag=True, help="On unload exit 85, for a scheduler that starts the job again.")
-@click.option("--resubmit", is_flag=True, help="On unload submit this Slurm script again, for its clean hours.")
-@click.option("--hosts", help="Other machines the command runs on, like a,b: over your own ssh.")
+@click.option("--sigstop", is_flag=True, help="Allow pausing a program without training steps by SIGSTOP.")
+@click.option("--requeue", is_flag=True, help="Exit 85 on unload, for a scheduler that requeues the job.")
+@click.option("--resubmit", is_flag=True, help="On unload, submit this Slurm script again to start in its clean hours.")
+@click.option("--hosts", help="Other machines the command runs on, like a,b, over your own ssh.")
 @click.option("--resume-args", help='Added to the command when it resumes, like "--init_from=resume".')
 @click.option("--try", "try_first", is_flag=True, help="Run it now (20 steps, two minutes at most), then let it wait.")
 @click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
@@ -259,14 +261,14 @@ def run(
 
 
 def warn_unspooled(job: options.Options) -> None:
-    """Say what a reboot loses where nothing is kept that could start the job again."""
+    """Say what a reboot loses when no environment is kept to start the job again."""
     from carbontui.job import spool
 
     if job.spool and (spool.kept(Path(job.dir)) or (Path(job.dir) / "exit.json").exists()):
         return
-    why = "--no-spool" if not job.spool else f"{job.dir} lies on no local disk, or on a full one"
-    lost = "a reboot, or the loss of its processes while it waits, ends this job for good"
-    click.echo(f"carbontui: no environment is kept ({why}): {lost}; start it anew from its last checkpoint", err=True)
+    why = "--no-spool" if not job.spool else f"{job.dir} is not on a local disk, or the disk is full"
+    lost = "a reboot, or the loss of its processes while it waits, ends this job"
+    click.echo(f"carbontui: no environment is kept ({why}): {lost}; start it again from its last checkpoint", err=True)
 
 
 def start_and_follow(
@@ -278,7 +280,7 @@ def start_and_follow(
     try_first: bool = False,
     resubmit: bool = False,
 ) -> None:
-    """Start the job, or go on with what an earlier start of the scheduler's job has left; then print its id, attach the
+    """Start the job, or continue what an earlier start of the scheduler's job left; then print its id, attach the
     screen, or stay in front. Raises LaunchError."""
     from carbontui.job import launch, requeue, store
     from carbontui.verbs import trying, within_slurm
@@ -292,7 +294,7 @@ def start_and_follow(
             with launch.undone(Path(job.dir)):
                 launch.start(job, hold=hold, try_first=tries)
             warn_unspooled(job)
-        elif not before.live:  # one that the scheduler's restart has not ended goes on by itself
+        elif not before.live:  # one that the scheduler's restart has not ended continues by itself
             launch.start(job, hold=hold, again=requeue.state_left(before))
 
     if detach:

@@ -1,4 +1,4 @@
-"""What the words given to `run` and `estimate` mean, checked before anything starts. Each raises Failure (2)."""
+"""Option values of `run` and `estimate`, parsed and checked before anything starts. Each raises Failure (2)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def free_name(name: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """The name, which is printed as it is. Raises Failure unless it is printable and short."""
+    """The name, unchanged. Raises Failure unless it is printable and short."""
     if len(name) > NAME_MAX or not name.isprintable():
         raise Failure(f"--name: at most {NAME_MAX} printable characters", 2)
     return name
@@ -63,7 +63,7 @@ def settings_for(**given: Any) -> config.Loaded:
 
 
 def zone_for(wanted: str | None, recorded: bool) -> tuple[str | None, str]:
-    """(zone key, why it is not known). A recorded grid needs no zone, and may be called by any name."""
+    """(zone key, why it is not known). A recorded grid needs no zone, and accepts any name for one."""
     if recorded:
         return wanted or None, ""
     from carbontui.verbs.place import find_zone
@@ -76,16 +76,16 @@ def place(loaded: config.Loaded, grid_file: str | None) -> tuple[str | None, str
     """(zone key, why it is not known) of the grid a job is planned with and counted by. Raises Failure."""
     if grid_file is not None:
         if loaded.origin["intensity"] == "command line":
-            raise Failure("--grid and --intensity are two answers to one question; give one", 2)
+            raise Failure("--grid and --intensity exclude each other: give one", 2)
         check_grid(grid_file)
     settings = loaded.settings
     key, why = zone_for(settings.zone, grid_file is not None)
-    # a zone that is not known matters for prices alone then
+    # an unknown zone then matters only for prices
     return (key, "") if settings.intensity is not None else (key, why)
 
 
 def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
-    """What a person says of boards whose power cannot be read: their TDP, or a board that is known by name. Raises
+    """The user's declaration of boards whose power cannot be read: a TDP, or the name of a known board. Raises
     Failure."""
     from carbontui.power.declared import DeclaredBoards
     from carbontui.verbs import tables
@@ -95,7 +95,7 @@ def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
         spec = tables.board(name)
         if spec is None:
             known = "see carbontui compare --list"
-            raise Failure(f"--gpu: no published TDP of {name!r} here ({known}); give its watts with --board-w", 2)
+            raise Failure(f"--gpu: no published TDP for {name!r} ({known}); give its watts with --board-w", 2)
         name, watts = spec.short, spec.tdp_w
     if watts is None:
         if settings.utilisation is not None:
@@ -130,7 +130,7 @@ def allowances(given: dict[AllowanceKind, str | None], settings: config.Settings
     except ValueError as error:
         raise Failure(f"--on-budget: {error}", 2) from None
     if settings.objective == "time" and not found:
-        raise Failure("--objective time needs what it may use: --carbon-budget, --cost-budget or --energy-budget", 2)
+        raise Failure("--objective time needs a budget to use: --carbon-budget, --cost-budget or --energy-budget", 2)
     return {**found, "on_budget": order}
 
 
@@ -142,7 +142,7 @@ def hour_limit(not_above: str | None, max_wait: str | None) -> dict[str, Any]:
         return {}
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*g?(?:\s*/\s*kWh)?\s*", not_above, re.IGNORECASE)
     if not match or not 0 < float(match[1]) <= 5000:
-        raise Failure(f"--not-above: {not_above!r} is no intensity; write it like 300g (gCO2 per kWh)", 2)
+        raise Failure(f"--not-above: {not_above!r} is not an intensity; write it like 300g (gCO2 per kWh)", 2)
     return {"not_above_g": float(match[1]), "max_wait_s": duration(max_wait, "--max-wait") if max_wait else 6 * 3600.0}
 
 
@@ -170,13 +170,16 @@ def check_log(path: str) -> None:
 
 
 def metrics_place(where: str | None) -> str | None:
-    """Where figures are told, as an absolute path. Raises Failure where there is no such folder."""
+    """Where metrics are written, as an absolute path. Raises Failure where there is no such folder."""
     if where is None:
         return None
     place = Path(where).expanduser().absolute()
     folder = place.parent if where.endswith(".sock") else place
     if not folder.is_dir():
-        raise Failure(f"--metrics: {folder} is no folder (node-exporter's, or that of a path ending in .sock)", 2)
+        raise Failure(
+            f"--metrics: {folder} is not a folder (give node-exporter's, or a path ending in .sock in an existing one)",
+            2,
+        )
     return str(place)
 
 

@@ -16,11 +16,11 @@ from carbontui.verbs.failure import Failure
 CHUNK_B = 65536
 
 
-READONLY = "this connection only looks (serve --readonly)"
+READONLY = "this connection is read-only (serve --readonly)"
 
 
 class OnlyLooks:
-    """What a viewer says, a piece at a time: questions pass, whatever could change or steer a job is answered here."""
+    """Filters a viewer's input piece by piece: queries pass, anything that could change or steer a job is refused."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -49,7 +49,7 @@ class OnlyLooks:
             return protocol.Result(message.id, False, error=f"{message.verb}: {READONLY}", exit_code=4)
         if isinstance(message, protocol.Hello):
             return None if message.role == "viewer" else protocol.Refused(f"role {message.role}: {READONLY}")
-        # what this version does not know may be an order to a newer supervisor
+        # a message unknown to this version may be an order to a newer supervisor
         return None if isinstance(message, QUESTIONS) else protocol.Refused(READONLY)
 
 
@@ -85,7 +85,7 @@ async def bridge(path: str, *, readonly: bool) -> None:
         writer.write_eof()
 
     async def down() -> None:
-        # whole lines where others are put between them
+        # whole lines, as refusals are inserted between them
         while data := await (reader.readline() if readonly else reader.read(CHUNK_B)):
             say(data)
 

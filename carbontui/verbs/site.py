@@ -28,8 +28,8 @@ def watts(text: str, option: str) -> float:
 def site(cap: str | None, until: str | None, ramp: str | None, clear: bool, as_json: bool) -> None:
     """Show, set or lift the power budget of this machine's jobs: carbontui site --cap 1200W --until 18:00
 
-    All supervisors keep it together: by power limits, else by pauses. It counts the boards that jobs of yours use;
-    across users only /etc/carbontui/site.toml of an administrator counts.
+    All supervisors keep it together: by power limits, else by pauses. It counts the boards that your jobs use; across
+    users only an administrator's /etc/carbontui/site.toml applies.
     """
     from carbontui.job import budget as budgets
     from carbontui.site.ledger import Ledger, LedgerError
@@ -38,7 +38,7 @@ def site(cap: str | None, until: str | None, ramp: str | None, clear: bool, as_j
     ledger = Ledger()
     now = time.time()
     if clear and (cap or until or ramp):
-        raise Failure("--clear stands alone", 2)
+        raise Failure("--clear takes no other options", 2)
     if (until or ramp) and not cap:
         raise Failure("--until and --ramp go with --cap, like carbontui site --cap 1200W --until 18:00", 2)
     try:
@@ -82,7 +82,9 @@ def _show(ledger: object, now: float, *, as_json: bool) -> None:
     click.echo(f"site budget {units.fmt_watts(budget.cap_w)}{end}, by {budget.by or '?'}, {ramp}")
     held = sum(claim.counts_w for claim in claims)
     for claim in claims:
-        state = "nobody steers it: counted in full" if claim.gone else f"wants {units.fmt_watts(claim.wants_w)}"
+        state = (
+            "no supervisor controls it: counted in full" if claim.gone else f"wants {units.fmt_watts(claim.wants_w)}"
+        )
         click.echo(f"  {claim.job}  {units.printable(claim.name):<24} {units.fmt_watts(claim.counts_w):>8}  {state}")
     left = budget.cap_w - held
     click.echo(f"  {'free' if left >= 0 else 'above it'}: {units.fmt_watts(abs(left))}")

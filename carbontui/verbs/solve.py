@@ -42,11 +42,11 @@ DEFAULT_FULL_W = 300.0
     type=click.Choice(["average", "marginal"]),
     default="average",
     show_default=True,
-    help="What --grid holds; marginal without --grid: what the zone's live source says, and the plan by both.",
+    help="The signal in --grid; marginal without --grid: the zone's live source, and a plan by each signal.",
 )
 @click.option("--work", help="Work flat out, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
-@click.option("--start", help="When it starts, like 2020-04-12T06:00:00Z (default: now, or the file's begin).")
+@click.option("--start", help="When it starts, like 2020-04-12T06:00:00Z (default: now, or the file's first slot).")
 @click.option("--watts", type=Finite(1, 1e6), default=DEFAULT_FULL_W, show_default=True, help="At full.")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @click.option("--tol", type=Finite(1e-6, 0.5), default=1e-3, show_default=True, help="Certificate wanted.")
@@ -114,7 +114,7 @@ def solve(
 def _beside_average(
     problem: Problem, found: Schedule, start_s: float, zone: str, about: str
 ) -> tuple[signals.BySignal, signals.BySignal] | None:
-    """The plan by the marginal signal beside one by the zone's typical days; None where they are not known."""
+    """The plan by the marginal signal and one by the zone's typical days; None where those are not known."""
     from carbontui.backtest import signals
     from carbontui.backtest.assumed_job import TypicalDays
     from carbontui.plan import ProblemError
@@ -130,7 +130,7 @@ def _beside_average(
 
 
 def _key(zone: str) -> str:
-    """The zone's key for what a person may call it; an unknown one as it is, for who looks it up to refuse."""
+    """The zone's key for any of its names; an unknown name unchanged, which the lookup will refuse."""
     from carbontui.grid import zones
 
     try:
@@ -179,7 +179,7 @@ def _assumed_problem(
     now_s: float,
     beyond_s: float = 0.0,
 ) -> tuple[Problem, float, str]:
-    """Problem, epoch seconds of its start, and one line on where its numbers come from.
+    """Problem, epoch seconds of its start, and one line on the source of its numbers.
 
     The problem ends `beyond_s` after the deadline. Raises Failure (2) for options that cannot be used.
     """

@@ -1,4 +1,4 @@
-"""What the table of all jobs shows beside them: boards, host and grid, and what waiting would gain a job now.
+"""The table of all jobs, and the data shown beside it: boards, host, grid, and what waiting would gain a job now.
 
 An agent reads the boards in its own process, as it does for a job; it only monitors, and ends with the
 screen.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FINISHED_SHOWN = 50
 LEAVE_WAIT_S = 5.0
 AHEAD_S = 48 * 3600.0
-"""How far ahead a start is looked for: what a later day brings is a guess."""
+"""How far ahead a better start is searched for: a forecast beyond that is a guess."""
 GAIN_HOURS = (2.0, 8.0, 24.0)
 GAIN_LEAST = 0.01
 Fact = tuple[str, str, bool]
@@ -71,7 +71,7 @@ class StationWatch:
         return Seen(facts, jobs, self._power_w(), self._headline)
 
     def _jobs(self) -> tuple[Target, ...]:
-        """Live ones, then those that are over, newest first; what is over is read once."""
+        """Live jobs, then finished ones, newest first; a finished job is read once."""
         found = [self._over.get(name) or self._read(name) for name in store.names()]
         known = sorted((job for job in found if job is not None), key=lambda job: -job.started_s)
         live = [job for job in known if not job.over]
@@ -87,7 +87,7 @@ class StationWatch:
         return target
 
     def _power_w(self) -> float | None:
-        """All that is metered of the machine; None where a board or the host is not."""
+        """Total metered watts of the machine; None where a board or the host is not metered."""
         if self._readings is None or not self._readings.mono_s:
             return None
         host = self._readings.host
@@ -115,7 +115,7 @@ class StationWatch:
         try:
             self._loop.run_until_complete(self._follow())
         except Exception as error:
-            # a fault of a sensor is shown; it must not end the screen
+            # a sensor's fault is shown; it must not end the screen
             self._fault = f"cannot be read: {error}"
 
     async def _follow(self) -> None:
@@ -210,7 +210,7 @@ def gain_words(outlook: Outlook, now_s: float) -> str:
 
 
 def _metrics() -> MetricsPlace | None:
-    """Where the settings want figures told, if anywhere."""
+    """Where the settings want metrics written, if anywhere."""
     from carbontui.openmetrics.place import MetricsPlace
 
     with contextlib.suppress(config.ConfigError):

@@ -1,8 +1,8 @@
-"""stdout and stderr of every verb: text of others (names, logs, providers' words, errors) cannot steer the terminal.
+"""stdout and stderr of every verb: untrusted text (names, logs, provider text, errors) cannot control the terminal.
 
-Whatever is written as text is cleaned here, so no verb can forget it; JSON keeps its content, escaped. The screen has
-its own place (tui/terminal_diff.py). What a verb copies as bytes, the training's output, is cleaned by `OutputText`
-where a person looks at it on a terminal.
+All text output is cleaned here, so no verb can forget it; JSON keeps its content, escaped. The screen does this in
+tui/terminal_diff.py. What a verb copies as bytes, the training's output, is cleaned by `OutputText` when stdout is a
+terminal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _JSON_ODD = re.compile(r"[^\x20-\x7e\n]")
 
 
 class Clean(io.TextIOWrapper):
-    """A text stream on the bytes of another; `styled` lets colours and marks of our own through."""
+    """A text stream on the bytes of another; `styled` lets our own colours and styles through."""
 
     def __init__(self, stream: io.TextIOWrapper, *, styled: bool = False) -> None:
         # a character the locale lacks (LANG=C) becomes '?', never an error
@@ -46,7 +46,7 @@ class Clean(io.TextIOWrapper):
             write_through=True,
         )
         self._styled = styled
-        self._under = stream  # which would close the bytes below when nobody held it
+        self._under = stream  # without a reference it would be collected, and close the underlying bytes
 
     def write(self, text: str) -> int:
         parts = _STYLE.split(text) if self._styled else (text,)
@@ -65,8 +65,8 @@ def folded(text: str, indent: int = 0) -> str:
 
 
 def repair() -> None:
-    """A closed stream becomes /dev/null, for what we start as well; what is written as text to stdout and stderr is
-    cleaned."""
+    """Open a closed standard stream on /dev/null, for our child processes as well; clean all text to stdout and
+    stderr."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_RDWR)  # the lowest that is free, which is the closed one's
@@ -80,19 +80,19 @@ def repair() -> None:
 
 
 def over_itself(text: str, width: int = 78) -> None:
-    """Write a line of progress over the one before, where stderr is a terminal; '' ends it."""
-    out = sys.__stderr__  # what is cleaned lets no carriage return through
+    """Overwrite the previous progress line, where stderr is a terminal; '' ends it."""
+    out = sys.__stderr__  # the cleaned stream drops carriage returns
     if out is not None and out.isatty():
         out.write(f"\r{units.printable(text):<{width}.{width}}" if text else "\n")
         out.flush()
 
 
 def console() -> Console:
-    """A console of rich on stdout: its own styles, and nothing else that steers the terminal."""
+    """A rich console on stdout: its own styles, and no other control of the terminal."""
     return _console_on(sys.stdout)
 
 
-@functools.cache  # a stream that is dropped closes the bytes below
+@functools.cache  # a collected stream closes the underlying bytes
 def _console_on(out: TextIO) -> Console:
     from rich.console import Console
 
@@ -100,7 +100,7 @@ def _console_on(out: TextIO) -> Console:
 
 
 def json_for_terminals(text: str) -> str:
-    """JSON whose letters no terminal obeys: what is not printable is escaped, so that a reader has it all."""
+    """JSON that is safe to print: non-printable characters are escaped, so a reader still gets all of it."""
     return _JSON_ODD.sub(lambda odd: odd[0] if odd[0].isprintable() else _escaped(odd[0]), text)
 
 
@@ -117,7 +117,7 @@ class OutputText:
         self._rest = ""
 
     def piece(self, data: bytes) -> bytes:
-        """The next bytes, cleaned; an escape code that is cut off waits for the rest of it."""
+        """The next bytes, cleaned; a truncated escape code is held back until the rest arrives."""
         text = self._rest + self._decoder.decode(data)
         cut = _CUT_ESCAPE.search(text)
         self._rest = text[cut.start() :] if cut and len(text) - cut.start() <= ESCAPE_MAX else ""

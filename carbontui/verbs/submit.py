@@ -1,4 +1,4 @@
-"""`submit`: a batch script to Slurm, to begin when its hours are clean. No daemon: Slurm holds and starts it."""
+"""`submit`: submits a batch script to Slurm to start in clean hours. No daemon: Slurm holds and starts it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 AHEAD_MOST_S = 14 * 86400.0
 AT_ONCE_S = 60.0
-"""A begin this close is none: Slurm starts jobs within its own minute."""
+"""A start closer than this is submitted without --begin: Slurm itself may take a minute to start a job."""
 
 
 @click.command(
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-    short_help="Submit a Slurm script to begin when its hours are clean.",
+    short_help="Submit a Slurm script to start in clean hours.",
 )
 @click.option("--work", required=True, help="How long it runs, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='When it must be done: 1.8x, 18h or "fri 09:00".')
 @click.option("--zone", help="Grid zone of the cluster, like DE.")
 @click.option("--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV instead.")
-@click.option("--watts", help="What it draws while it runs, all its nodes, like 2.8kW: for `carbontui fleet`.")
+@click.option("--watts", help="Watts it draws while it runs, on all its nodes, like 2.8kW, for `carbontui fleet`.")
 @click.option("--strict", is_flag=True, help="Have Slurm remove or end it at the deadline (sbatch --deadline).")
 @click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
@@ -51,8 +51,8 @@ def submit(
 ) -> None:
     """Submit a batch script: carbontui submit --budget 2x --work 8h -- --array=1-10 job.sh
 
-    What follows -- is sbatch's own. It begins in the cleanest hours that the budget leaves, or later where the queue is
-    busy. A script that uses `carbontui run` is given the deadline as its budget.
+    Everything after -- goes to sbatch. The job starts in the cleanest hours that the budget leaves, or later if the
+    queue is busy. A script that uses `carbontui run` gets the deadline as its budget.
     """
     from carbontui.cluster import slurm
     from carbontui.job import budget as budgets
@@ -72,7 +72,7 @@ def submit(
     wait_s = window.begin_s - now
     options = ["sbatch", "--parsable"]
     if wait_s >= AT_ONCE_S:
-        options.append(f"--begin=now+{math.ceil(wait_s)}seconds")  # no clock of another time zone can be meant
+        options.append(f"--begin=now+{math.ceil(wait_s)}seconds")  # relative: no time zone to get wrong
     if strict:
         options.append(f"--deadline=now+{math.ceil(deadline - now)}seconds")
     noted = {
@@ -112,7 +112,7 @@ def _window(
     mean, start, source = ahead_of.intensity(zone, grid_file, start, ahead, window.STEP_S)
     found = window.best(mean, start, window.STEP_S, now_s=now, work_s=work_s, deadline_s=deadline_s)
     if found is None:
-        raise Failure(f"nothing is known of the grid until then ({source}); submit it with sbatch", 3)
+        raise Failure(f"no grid data until then ({source}); submit it with sbatch", 3)
     return found, source
 
 
@@ -133,7 +133,7 @@ def _words(
         )
     end = units.fmt_named_clock(deadline_s, now)
     if late:
-        yield f"the budget ends {end}, before the work can: it is late whenever it starts"
+        yield f"the budget ends {end}, before the work can: it will be late whenever it starts"
     elif strict:
         yield f"Slurm removes it if it cannot end by {end}, and ends it then"
     else:

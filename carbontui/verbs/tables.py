@@ -1,4 +1,4 @@
-"""The published tables that ship with carbontui: boards, countries, throughput, prices of clouds."""
+"""The published tables that ship with carbontui: boards, countries, throughput, cloud prices."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def boards() -> list[BoardSpec]:
 
 
 def countries() -> dict[str, tuple[float, str]]:
-    """Lifecycle means of countries: one basis, so that they may be compared. Systems so small that the table has them
-    at 0 g are left out: nothing is built and run for nothing."""
+    """Lifecycle means of countries: one basis, so that they may be compared. Systems so small that the table lists
+    0 g are left out: no power plant has lifecycle emissions of zero."""
     return {
         f"{row['code']} {row['name']}": (float(row["ci_gco2_per_kwh"]), f"mean of {row['ci_year']}, lifecycle (Ember)")
         for row in _rows("countries.csv")
@@ -63,5 +63,5 @@ def cloud_prices() -> list[Rented]:
 
 
 def board(name: str) -> BoardSpec | None:
-    """The board of a driver's name or a short one."""
+    """The board with this driver name or short name."""
     return compare.known(name, boards())

@@ -1,4 +1,4 @@
-"""What every verb that speaks to a job shares: finding it, asking its supervisor, retrying while one is respawned."""
+"""Shared by every verb that talks to a job: finding it, asking its supervisor, retrying while one is respawned."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _patiently(job: store.Job, once: Callable[[], T]) -> T:
 
 
 def warn_lost(job: store.Job) -> None:
-    """Name what goes on with a job whose processes are gone, as after a reboot."""
+    """Name the command that resumes a job whose processes are gone, as after a reboot."""
     if not job.live and not job.foreign and job.restart_command:
         click.echo(f"carbontui: {job.status().reason.text}", err=True)
 

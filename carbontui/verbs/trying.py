@@ -1,4 +1,4 @@
-"""`run --try`: following the try of a command before its start, and what is told of it."""
+"""`run --try`: follows a trial run of the command before its start, and reports the outcome."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from carbontui.verbs.foreground import exit_code
 
 POLL_S = 0.2
 TOLD_S = 10.0
-"""The supervisor says within less what a try has come to."""
+"""The supervisor reports the outcome of a trial in less time than this."""
 LINES = 20
 
 
 def wanted(asked: bool, job: options.Options, *, offer: bool) -> bool:
-    """Whether to try first: said with --try, or answered to the offer, which is made where the start may wait."""
+    """Whether to try first: by --try, or by the answer to the offer, which is made where the start may be delayed."""
     if asked or not offer or not launch.waits(job):
         return asked
     text = (
-        "The start may wait. Try the command now, for at least 20 steps and two minutes at most, so that it cannot"
-        " fail then?"
+        "The start may be delayed. Try the command now, for at least 20 steps and two minutes at most, so that it"
+        " will not fail then?"
     )
-    kept = signal.signal(signal.SIGHUP, signal.default_int_handler)  # a terminal that is closed is no answer either
+    kept = signal.signal(signal.SIGHUP, signal.default_int_handler)  # a closed terminal is not an answer either
     try:
         with launch.undone(Path(job.dir)):
             return click.confirm(streams.folded(text), default=False, err=True)
@@ -39,13 +39,13 @@ def wanted(asked: bool, job: options.Options, *, offer: bool) -> bool:
 
 
 def follow(directory: Path) -> None:
-    """Until the try is over, and say what it has come to. Exits with the command's code where it has ended."""
-    click.echo("carbontui: trying it before the start (at least 20 steps, two minutes at most)", err=True)
+    """Wait until the trial is over, and print its outcome. Exits with the command's code where it has ended."""
+    click.echo("carbontui: trying the command before its start (at least 20 steps, two minutes at most)", err=True)
     while (job := store.load(directory)) is not None and job.exit is None and job.trying and job.live:
         time.sleep(POLL_S)
     job = store.load(directory)
     if job is not None and job.exit is not None:
-        stopped = job.exit.get("stopped")  # by a person: what it said to that is no crash
+        stopped = job.exit.get("stopped")  # by a user: its reaction to that is not a crash
         for line in () if stopped else tail(job.log):
             click.echo(line, err=True)
         code = exit_code(job)
@@ -53,7 +53,7 @@ def follow(directory: Path) -> None:
         while (store.load(directory) or job).live and time.monotonic() < due:
             time.sleep(POLL_S)  # its name is free once its keeper has left
         how = "was stopped" if stopped else f"ended with exit code {code}"
-        click.echo(f"carbontui: it {how} while it was tried; the job is over", err=True)
+        click.echo(f"carbontui: it {how} during the trial; the job is over", err=True)
         sys.exit(code)
     due = time.monotonic() + TOLD_S
     while job is not None and time.monotonic() < due:

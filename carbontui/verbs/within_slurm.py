@@ -1,4 +1,4 @@
-"""What `run` does more in a Slurm job: its nodes, and the successor that goes on where it was unloaded."""
+"""What `run` adds in a Slurm job: its nodes, and the successor that resumes an unloaded job."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from carbontui.verbs.foreground import UNLOADED_EXIT, say
 
 
 def nodes() -> job_spec.Nodes | None:
-    """The machines of this Slurm job where there are several; what keeps them from being named is said, and kept."""
+    """The machines of this Slurm job if there are several; an error in finding them is printed, and kept."""
     try:
         names = slurm.promised_nodes(os.environ)
     except slurm.SlurmError as error:
-        fault = f"the other nodes of this job cannot be named ({error}): nothing is metered or steered there"
+        fault = f"the other nodes of this job cannot be listed ({error}): they are neither metered nor controlled"
         click.echo(f"carbontui: {fault}", err=True)
         return job_spec.Nodes(own="", others=(), fault=fault)
     if not names:

@@ -1,4 +1,4 @@
-"""What the grids of many zones are at now: asked of every zone that has a source, for half a minute at most."""
+"""Current intensity of many zones: queries every zone that has a source, for half a minute at most."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from carbontui.grid.http import Http
 from carbontui.grid.settings import GridSettings
 
 AT_ONCE = 6
-"""Zones asked side by side: many share one server."""
+"""Zones queried concurrently: many share one server."""
 LONGEST_S = 30.0
 
 
 def now_on(settings: GridSettings, keys: Iterable[str] | None = None) -> dict[str, tuple[float, str]]:
-    """{zone: (gCO2/kWh, what that is)} of the zones (all by default) whose source has answered; what the cache holds is
-    not asked again. Empty offline."""
+    """{zone: (gCO2/kWh, description)} of the zones (all by default) whose source has answered; cached values are not
+    fetched again. Empty offline."""
     return {} if settings.offline else asyncio.run(_ask(settings, zones.every() if keys is None else keys))
 
 

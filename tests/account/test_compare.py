@@ -1,4 +1,4 @@
-"""The same work elsewhere: rough rules that are called so, and nothing invented where a figure is missing."""
+"""The same work elsewhere: rules of thumb that are labelled so, and nothing invented where a figure is missing."""
 
 import json
 import sys
@@ -33,7 +33,7 @@ def on(work=WORK, told=None, precision="fp16"):
 
 def test_speed_is_the_rule_watts_keep_their_share_of_the_limit():
     new = on()["new"]
-    assert new.speed == pytest.approx(0.7 * 4 + 0.3 * 2) and new.how == "rough rule"
+    assert new.speed == pytest.approx(0.7 * 4 + 0.3 * 2) and new.how == "rule of thumb"
     assert new.kwh == pytest.approx((200 * 2 + 100) * 3600 / new.speed / 3.6e6)
     assert new.gco2_g == pytest.approx(new.kwh * 300) and on()["old"].how == "measured"
 
@@ -65,7 +65,7 @@ def test_the_verb_ranks_boards_and_countries_and_says_that_it_moves_nothing(tmp_
 
     done = carbontui("--gpu", "H100 SXM5 80GB")
     assert done.exit_code == 0 and "<- here" in done.output and "moves no job" in done.output
-    assert "rough rule" in done.output and "measured" in done.output
+    assert "rule of thumb" in done.output and "measured" in done.output
     zones = carbontui("--zones")
     assert zones.exit_code == 0 and "(Ember)" in zones.output and "not with this job's own" in zones.output
     rows = json.loads(carbontui("--zones", "--json").output)
@@ -112,16 +112,16 @@ def test_the_verb_knows_tasks_and_prices_and_refuses_what_it_does_not(tmp_path):
         return CliRunner().invoke(cli.cli, ["compare", job.id, *words], env={"CARBONTUI_HOME": str(tmp_path)})
 
     done = run("--gpu", "A100 SXM4 80GB", "--task", "resnet50", "--all")
-    assert done.exit_code == 0 and "resnet50, Lambda v1" in done.output and "rough rule" in done.output
+    assert done.exit_code == 0 and "resnet50, Lambda v1" in done.output and "rule of thumb" in done.output
     done = run("--gpu", "A100 SXM4 80GB", "--cloud-price", "crusoe:H100 SXM5 80GB=0.01")
     assert done.exit_code == 0 and "crusoe H100 SXM5 80GB" in done.output.splitlines()[1]
     assert "ask the provider" in done.output and "moves no job" in done.output and "spot" in done.output
     for words, said in (
-        (["--task", "chess"], "nothing published of 'chess'"),
+        (["--task", "chess"], "no published figures for 'chess'"),
         (["--cloud-price", "crusoe:H100=-3"], "is not a price"),
         (["--cloud-price", "crusoe:Warp9=3"], "no board 'Warp9'"),
-        (["--zones", "--clouds"], "different questions"),
-        (["--only", "abacus"], "no row holds 'abacus'"),
+        (["--zones", "--clouds"], "exclude each other"),
+        (["--only", "abacus"], "no row contains 'abacus'"),
         (["--hours", "--zone", "Atlantis"], "is not known"),
     ):
         done = run("--gpu", "A100 SXM4 80GB", *words)
@@ -145,7 +145,7 @@ def test_hours_and_budgets_stand_on_the_jobs_zone_or_a_persons_value_and_say_whe
     assert [row["gco2_g"] for row in least] == sorted(row["gco2_g"] for row in least)
     recorded = runs.make(tmp_path, job="bcdefg", grid="/a/grid.csv")
     refused = CliRunner().invoke(cli.cli, ["compare", recorded.id, "--hours"], env={"CARBONTUI_HOME": str(tmp_path)})
-    assert refused.exit_code != 0 and "recorded grid; name the zone of now" in refused.output
+    assert refused.exit_code != 0 and "recorded grid; name the current zone" in refused.output
 
 
 def test_watts_of_a_board_may_be_a_persons_where_none_were_measured(tmp_path):

@@ -40,7 +40,7 @@ def test_an_hour_without_a_controller_is_said_and_the_next_round_plans_again(rou
     done = CliRunner().invoke(verb.fleet, ["--cap", "1kW", "--slot", "15m"])
     assert isinstance(done.exception, Ended)
     said = [line for line in done.stderr.splitlines() if line]
-    assert len(said) == 60 and all(line.endswith("looking again in 60 s") for line in said)
+    assert len(said) == 60 and all(line.endswith("retrying in 60 s") for line in said)
     assert slept[1:61] == [60.0] * 60
     # what the first round has set is still known: those jobs are about to begin
     assert told[0] == {} and told[1] == {"12": 50.0} and told[-1] == {"12": 50.0, "13": 70.0}
@@ -58,7 +58,7 @@ def test_once_and_a_dry_run_end_with_the_failure(rounds):
     ("options", "said"),
     [
         ([], "needs the site's budget"),
-        (["--cap", "1kW", "--slot", "1s"], "from 10 s to one day"),
+        (["--cap", "1kW", "--slot", "1s"], "between 10 s and one day"),
         (["--cap", "1kW", "--slot", "soon"], "is not a duration"),
         (["--cap", "1kW 25:00-26:00"], "hours are from 00:00 to 24:00"),
         (["--cap", "1kW", "--gpu-w", "hot"], "--gpu-w: 'hot' is no power"),

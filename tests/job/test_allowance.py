@@ -37,7 +37,7 @@ def test_what_cannot_be_a_budget_is_refused_before_anything_runs(house):
         (("--carbon-budget", "2"), "no carbon budget; write it like 2kg"),
         (("--cost-budget", "12"), "needs --currency"),
         (("--on-budget", "panic"), "'panic' is not one of"),
-        (("--objective", "time"), "needs what it may use"),
+        (("--objective", "time"), "needs a budget to use"),
     ):
         run = house.cli("run", *options, "--", "true")
         assert run.returncode == 2 and words in run.stderr

@@ -231,7 +231,7 @@ def test_a_restricted_key_may_look_and_nothing_else(house):
         line = json.dumps({"t": "cmd", "id": 7, "verb": verb, "args": {"value_w": 300, "budget": "9h"}}).encode()
         answer = ask(line)
         assert (answer["t"], answer["id"], answer["ok"], answer["exit_code"]) == ("result", 7, False, 4)
-        assert verb in answer["error"] and "only looks" in answer["error"] and "\n" not in answer["error"]
+        assert verb in answer["error"] and "read-only" in answer["error"] and "\n" not in answer["error"]
     for line in (b'{"t":"obs","step":1,"state":"running","want_gen":0}', b'{"t":"order of a later version"}', b"{"):
         assert ask(line)["t"] == "refused"
     status = ask(b'{"t":"status","id":5}')["status"]

@@ -55,7 +55,7 @@ def test_a_persons_intensity_and_boards_are_counted_with_and_called_theirs(house
     [
         (["--intensity", "0"], "--intensity"),
         (["--intensity", "9999"], "--intensity"),
-        (["--gpu", "abacus"], "no published TDP of 'abacus'"),
+        (["--gpu", "abacus"], "no published TDP for 'abacus'"),
         (["--utilisation", "0.5"], "share of a TDP"),
         (["--board-w", "250", "--utilisation", "1.5"], "--utilisation"),
         (["--board-w", "0"], "--board-w"),

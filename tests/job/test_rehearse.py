@@ -183,4 +183,4 @@ def test_a_crash_is_told_now_with_its_last_lines(house):
     done = house.cli("run", "--detach", "--try", "--budget", "4x", "--work", "5h", "--", sys.executable, script)
     assert done.returncode == 1 and not done.stdout
     assert "reading" in done.stderr and "No module named 'torchhh'" in done.stderr and "\x1b" not in done.stderr
-    assert "exit code 1 while it was tried" in done.stderr
+    assert "exit code 1 during the trial" in done.stderr

@@ -43,7 +43,7 @@ def test_a_remote_job_is_seen_and_commanded_and_a_lost_line_is_said(house, serve
             assert [target.job for target in jobs.jobs()] == [job.id] and jobs.facts()[0][1] == "1 live, 0 over"
             server.stop()
             host.close_shared()
-            until(lambda: "out of sight" in jobs.facts()[0][1], 60, "the loss")
+            until(lambda: "unreachable" in jobs.facts()[0][1], 60, "the loss")
             assert [target.job for target in jobs.jobs()] == [job.id], "as last seen"
         with pytest.raises(link.LinkError):
             link.ask(near, protocol.StatusAsk(1), 30)
