@@ -1,4 +1,4 @@
-"""Allowances: how much CO2, money or energy a job may use in all, and what is done when that will not be enough."""
+"""Allowances: how much CO2, money or energy a job may use in total, and the actions if that will not be enough."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS: tuple[AllowanceKind, ...] = ("carbon", "cost", "energy")
 ACTS: tuple[OnBudget, ...] = ("warn", "cap", "ask", "pause", "stop")
 DEFAULT_ORDER: tuple[OnBudget, ...] = ("warn", "cap", "ask")
 MOST = 1e12
-"""Grams, currency or kWh: nobody means more."""
+"""Upper bound in grams, currency or kWh."""
 _GRAMS = {"mg": 1e-3, "g": 1.0, "kg": 1e3, "t": 1e6}
 _KWH = {"wh": 1e-3, "kwh": 1.0, "mwh": 1e3, "j": 1 / units.J_PER_KWH, "kj": 1e3 / units.J_PER_KWH}
 _FORMS = {"carbon": "2kg or 350g", "cost": "12 (in --currency) or 12EUR", "energy": "5kWh or 300Wh"}
@@ -45,14 +45,14 @@ def parse(text: str, kind: AllowanceKind, currency: str | None = None) -> Allowa
 
 
 def checked(found: Allowance) -> Allowance:
-    """The same if it can be one. Raises ValueError."""
+    """The same allowance if it is valid. Raises ValueError."""
     if not 0 < found.most <= MOST:
         raise ValueError(f"a {found.kind} budget is more than nothing and at most {MOST:g}, not {found.most:g}")
     return found
 
 
 def is_amount(text: str) -> bool:
-    """Whether a budget is meant as an amount of CO2, energy or money, not as a time."""
+    """Whether a budget text is an amount of CO2, energy or money, not a time."""
     unit = re.fullmatch(r"\s*\d+(?:\.\d+)?\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", text)
     if not unit:
         return False
@@ -60,8 +60,8 @@ def is_amount(text: str) -> bool:
 
 
 def recognised(text: str, currency: str | None) -> Allowance | None:
-    """The allowance that a number with a unit means; None for everything else. Raises ValueError for an amount of
-    another currency than the job's."""
+    """The allowance given by a number with a unit; None for anything else. Raises ValueError for an amount in another
+    currency than the job's."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)(?:\s*CO2e?)?\s*", text)
     if not match:
         return None
@@ -78,7 +78,7 @@ def recognised(text: str, currency: str | None) -> Allowance | None:
 
 
 def parse_order(text: str) -> tuple[OnBudget, ...]:
-    """'warn,cap,ask' as what is done, in that order. Raises ValueError naming what is not known."""
+    """'warn,cap,ask' as actions, in that order. Raises ValueError naming an unknown one."""
     named = [part.strip().lower() for part in text.split(",") if part.strip()]
     if not named:
         raise ValueError(f"{text!r} names nothing to do; write some of {','.join(ACTS)}")
@@ -94,5 +94,5 @@ def parse_order(text: str) -> tuple[OnBudget, ...]:
 
 
 def order_of(stored: Sequence[str]) -> tuple[OnBudget, ...]:
-    """The acts of a stored list that this version knows."""
+    """The actions of a stored list that this version knows."""
     return tuple(act for name in stored for act in ACTS if act == name)

@@ -1,4 +1,4 @@
-"""The budget: how long a person is willing to wait, as a multiple of flat-out, a duration, or a clock time."""
+"""The budget: how long the user is willing to wait, as a multiple of flat-out, a duration, or a clock time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from carbontui import units
 
 FACTOR_MAX = 1000.0
 LONGEST_S = 366 * 86400.0
-"""No budget ends later than this after it is given: a year too many is a typing error, and every slot up to the
-deadline costs memory and time."""
+"""Latest end of a budget after it is given: more than a year is a typing error, and every slot up to the deadline
+costs memory and time."""
 LAST_S = 32_503_680_000.0
 """The year 3000."""
 PAST_S = 60.0
-"""A deadline that has passed by less was still to come when it was typed."""
+"""Tolerance for a deadline that was in the future when it was typed."""
 DEFAULT = "1.0x"
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _CLOCK = re.compile(r"(?:(mon|tue|wed|thu|fri|sat|sun)[a-z]*\s+)?(\d{1,2}):(\d{2})", re.IGNORECASE)
@@ -33,8 +33,8 @@ class Budget:
     text: str
 
     def deadline_s(self, start_s: float, work_s: float | None) -> float | None:
-        """Epoch seconds of the deadline; None for a factor of an unknown amount of work. A factor of long work allows
-        no more than `LONGEST_S` beyond flat out.
+        """Epoch seconds of the deadline; None for a factor of an unknown amount of work. For long work a factor allows
+        at most `LONGEST_S` beyond flat out.
 
         `start_s` is the job's first start, `work_s` the whole work in reference-speed seconds.
         """
@@ -46,7 +46,7 @@ class Budget:
 
 
 def parse(text: str, now_s: float) -> Budget:
-    """'1.8x', '18h', 'fri 09:00' or '18:00' (local time, the next one to come). Raises ValueError with the forms."""
+    """'1.8x', '18h', 'fri 09:00' or '18:00' (local time, next occurrence). Raises ValueError with the forms."""
     cleaned = text.strip().lower()
     if re.fullmatch(r"\d+(\.\d+)?x", cleaned):
         factor = float(cleaned[:-1])
@@ -66,7 +66,7 @@ def parse(text: str, now_s: float) -> Budget:
 
 
 def checked(budget: Budget, now_s: float) -> Budget:
-    """The same budget if it can be one at `now_s`. Raises ValueError naming the value and the bounds."""
+    """The same budget if it is valid at `now_s`. Raises ValueError naming the value and the bounds."""
     value, name = budget.value, f"budget {budget.text!r}"
     if budget.kind == "factor" and not 1 <= value <= FACTOR_MAX:
         raise ValueError(f"{name}: a multiple of flat-out is between 1x and {FACTOR_MAX:g}x")
@@ -80,8 +80,8 @@ def checked(budget: Budget, now_s: float) -> Budget:
 
 
 def stored(text: str, start_s: float) -> tuple[Budget, str]:
-    """(budget, '') of a job's options, read when the job began at `start_s`; what cannot be a budget is the default
-    one, with the words for it."""
+    """(budget, '') from a job's options, read as of the job's start `start_s`; if invalid, the default budget with a
+    message."""
     try:
         return parse(text, start_s), ""
     except ValueError as error:
@@ -89,12 +89,12 @@ def stored(text: str, start_s: float) -> tuple[Budget, str]:
 
 
 def restored(kept: object, start_s: float, now_s: float) -> Budget:
-    """What a predecessor kept. Raises ValueError when that is no budget of a job that began at `start_s`."""
+    """What a predecessor kept. Raises ValueError if that is not a valid budget for a job started at `start_s`."""
     try:
         budget = msgspec.convert(kept, Budget)
     except msgspec.ValidationError as error:
         raise ValueError(f"the kept budget cannot be used: {error}") from None
-    # given at some moment since the start: its deadline may be over by now, and no further away than from now
+    # given at some time since the start: its deadline may have passed, and is no further away than one given now
     early = min(start_s, now_s)
     return checked(budget, early if budget.value <= now_s else now_s)
 
@@ -103,7 +103,7 @@ def _next(day: str | None, hour: int, minute: int, now_s: float, text: str) -> f
     if hour > 23 or minute > 59:
         raise ValueError(f"{text!r}: {hour:02d}:{minute:02d} is not a time of day")
     now = datetime.fromtimestamp(now_s).astimezone()
-    # wall-clock arithmetic on naive local time: 18:00 stays 18:00 across a change to summer time
+    # wall-clock arithmetic on naive local time: 18:00 stays 18:00 across a daylight-saving change
     moment = now.replace(hour=hour, minute=minute, second=0, microsecond=0, tzinfo=None)
     if day is not None:
         moment += timedelta(days=(_DAYS.index(day) - moment.weekday()) % 7)

@@ -1,4 +1,4 @@
-"""The command as a job sees it from outside, and what its end is called: by the supervisor, and by readers of disk."""
+"""The command as seen from outside, and the classification of its end, for the supervisor and for readers of disk."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from carbontui.job.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """The command, as the keeper (or, without one, the process table) tells."""
+    """The command, as reported by the keeper (or, without one, by the process table)."""
 
     state: Literal["waiting", "running", "unloaded", "exited", "vanished"]
     age_s: float = 0.0
     code: int | None = None
     signal: int | None = None
     ended_wall_s: float | None = None
-    """When it ended, by the machine's clock; None where nobody saw it."""
+    """When it ended, by the machine's clock; None if not observed."""
     stopped: bool = False
     unloaded: bool = False
     was: str = "running"
-    """What a vanished child did when it was last heard of."""
+    """The last known state of a vanished child."""
     frozen: bool = False
     """Its process group is stopped (SIGSTOP)."""
     retry: bool = False
-    """A resume that fails is begun again by the keeper."""
+    """The keeper restarts a failed resume."""
     retried: str = ""
-    """How the last one failed that was."""
+    """How the last restarted resume failed."""
     fall_back: bool = False
-    """A resume that fails is begun again by the keeper from an earlier checkpoint, where there is one."""
+    """The keeper restarts a failed resume from an earlier checkpoint, if there is one."""
     fell_back: str = ""
-    """How the last one failed that was."""
+    """How the last resume restarted that way failed."""
     trying: bool = False
-    """This start is a try: the one for good is still to come."""
+    """This start is a try: the real start is still to come."""
     budget: str = ""
-    """The allowance that ended it, in words; '' where none did."""
+    """The allowance that ended it, as text; '' if none did."""
     freeze_why: str = ""
-    """Why the keeper did not stop it although asked to."""
+    """Why the keeper did not freeze it although asked to."""
 
     def ended_s(self, clock: Clock) -> float | None:
-        """When it ended, on the job's clock; None where nobody saw it."""
+        """When it ended, on the job's clock; None if not observed."""
         return None if self.ended_wall_s is None else clock.at_wall(self.ended_wall_s)
 
 
@@ -64,7 +64,7 @@ RESTARTABLE = {
     "waiting": "the keeper is gone before the command was started; it waits on with: {command}",
     "unloaded": "unloaded, and the keeper that would start it again is gone; it goes on with: {command}",
 }
-"""Why a job is lost, by what its child did when it was last heard of."""
+"""Why a job is lost, by the last known state of its child."""
 
 
 def exited(record: Mapping[str, Any]) -> Child:
@@ -82,13 +82,13 @@ def exited(record: Mapping[str, Any]) -> Child:
 
 
 def lost(was: str, command: str = "") -> protocol.Reason:
-    """Why a job is lost; `command` is what starts it again, '' where nothing does."""
+    """Why a job is lost; `command` starts it again, '' if none can."""
     texts = RESTARTABLE if command else VANISHED
     return protocol.Reason("vanished", texts.get(was, texts["running"]).format(command=command))
 
 
 def ending(child: Child) -> Ending:
-    """What the end of a child that has exited or vanished is called."""
+    """The final state and reason for a child that has exited or vanished."""
     if child.state == "vanished":
         if child.stopped:
             return Ending("stopped", protocol.Reason("stop", "stopped by a person; nobody saw its exit status"))

@@ -1,7 +1,7 @@
-"""The job's clock: live, or a replay that runs N times faster than life from a chosen moment on.
+"""The job's clock: live, or a replay at N times real speed from a chosen moment on.
 
-Grid, plan, accounts and screen live on this clock; leases, sockets and heartbeats on the machine's. It is a rule, not
-a clock itself: whoever asks says what the wall clock shows.
+Grid, plan, accounts and screen use this clock; leases, sockets and heartbeats the machine's. It is a mapping, not a
+clock itself: the caller passes the wall time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Clock:
         return self.wall_origin_s != 0.0
 
     def at_wall(self, wall_s: float) -> float:
-        """The job's time at a wall time. A replay stands still until its origin: the command is being loaded then."""
+        """The job's time at a wall time. A replay stands still until its origin, while the command loads."""
         if not self.replay:
             return wall_s
         return self.job_origin_s + max(0.0, wall_s - self.wall_origin_s) * self.speed

@@ -1,7 +1,7 @@
 """Watts, levels and intensity of any span of a job's past, from its journal.
 
 A week of ten boards is 600,000 rows. So a long span is answered from energy_10min, with the rows themselves only where
-the edge of a column cuts ten minutes in two: exact all the same.
+a column edge falls inside ten minutes; the result is still exact.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from carbontui.job import journal
 from carbontui.job.journal import ROLLUP_S, Rollup
 
 UNUSABLE = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
-"""What comes of rows that no supervisor has written."""
+"""Exceptions raised by rows that no supervisor has written."""
 SHORT_S = 6 * 3600.0
-"""A span up to this is read row by row: some 2,000 rows a board."""
+"""A span up to this is read row by row: about 2,000 rows per board."""
 TOUCHED_S = 1e-6
-"""Less of a column than this is the rounding of sums, not a reading."""
+"""Less of a column than this is rounding error of sums, not a reading."""
 LEVEL_OF_STATE: dict[str, str | None] = {"paused": "pause", "unloaded": "unload", "waiting": "off", "starting": None}
-"""What stands still is that, whatever the plan calls the slot."""
+"""States without steps map to these levels, regardless of the plan's level for the slot."""
 
 
 class HistoryError(RuntimeError):
-    """The journal cannot be read; the text says why, and that the job goes on."""
+    """The journal cannot be read; the text says why, and that the job continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Columns of equal time: mean watts of all devices (None where nothing was read), and the level at each middle."""
+    """Columns of equal time: mean watts of all devices (None where none was read), and the level at each midpoint."""
 
     watts: tuple[float | None, ...]
     levels: tuple[str | None, ...]
@@ -50,7 +50,7 @@ class Sum(NamedTuple):
 def read(
     path: Path, start_s: float, span_s: float, columns: int, short_s: float = SHORT_S
 ) -> tuple[Past, Rollup | None]:
-    """The past, and the sums of a journal that has none yet if they had to be made. Raises HistoryError."""
+    """The past, and the 10-minute sums if the journal has none yet and they were computed. Raises HistoryError."""
     try:
         with journal.read(path) as db:
             edges = [start_s + span_s * index / columns for index in range(columns + 1)]
@@ -69,7 +69,7 @@ def read(
 
 
 def whole(path: Path, status: protocol.Status, columns: int) -> protocol.HistoryAnswer | None:
-    """A job that is over, from its first joule to its last status; None where nothing was booked.
+    """A finished job from its first joule to its last status; None if nothing was booked.
 
     Raises HistoryError."""
     end_s, signal = units.from_iso(status.ended_at), status.intensity.signal if status.intensity else ""
@@ -106,7 +106,7 @@ def _has_sums(db: sqlite3.Connection) -> bool:
 
 
 def _summed(db: sqlite3.Connection) -> Rollup:
-    """The sums of every row there is now."""
+    """The 10-minute sums of all present rows."""
     last = db.execute("select max(rowid) from energy").fetchone()[0] or 0
     bins = db.execute(
         f"select cast(t0 / {ROLLUP_S} as integer) * {ROLLUP_S}, sum(joules), sum(t1 - t0)"
@@ -135,7 +135,7 @@ def _from_rows(db: sqlite3.Connection, edges: Sequence[float]) -> list[float | N
 def _from_sums(
     db: sqlite3.Connection, edges: Sequence[float], bins: Sequence[tuple[float, float, float]]
 ) -> list[float | None]:
-    """Each column is what was drawn up to its end, less what was drawn up to its start."""
+    """Each column is the energy up to its end minus the energy up to its start."""
     starts = [start for start, _, _ in bins]
     joules = list(itertools.accumulate((each[1] for each in bins), initial=0.0))
     seconds = list(itertools.accumulate((each[2] for each in bins), initial=0.0))
@@ -155,7 +155,7 @@ def _from_sums(
 
 
 def _cut(db: sqlite3.Connection, start: float, edge: float) -> Sum:
-    """The rows of ten minutes from `start` as far as `edge`."""
+    """The rows of the ten minutes from `start`, up to `edge`."""
     joules, seconds = db.execute(
         "select sum(joules * (min(t1, ?1) - t0) / (t1 - t0)), sum(min(t1, ?1) - t0)"
         " from energy where t0 >= ?2 and t0 < ?1 and t1 > t0",

@@ -1,18 +1,18 @@
-"""The journal: one SQLite file per job, one writer (the supervisor), read by accounts, reports and people.
+"""The journal: one SQLite file per job, one writer (the supervisor), read by accounts, reports and users.
 
 Tables (all times epoch seconds of the job's clock):
   event   at, wall, kind, data (JSON)        every decision, acknowledgement, override, plan, fault
   energy  t0, t1, device, joules, how, state  what each device drew over an interval, never across a change of state
-  energy_10min  start, joules, seconds        sums of the rows of energy that begin in ten minutes, all devices together
+  energy_10min  start, joules, seconds        sums of the energy rows that begin in each ten minutes, over all devices
   steps   at, step, rate, loss, level         telemetry of the training loop
   grid    start, dur, value, kind, signal, source   realised intensity and prices used by the accounts
   state   key, value (JSON)                   what a respawned supervisor needs
 
 The schema's version is SQLite's user_version; the one writer migrates. A journal that cannot be written never
-hurts the job: writes are dropped, counted, and said. A damaged one is set aside and a new one begun.
+hurts the job: writes are dropped, counted and reported. A damaged one is set aside and a new one started.
 
-The file itself keeps energy_10min true, by triggers: a supervisor with the code of before an upgrade knows nothing of
-it and writes rows all the same. Where the table exists it is complete; a journal begun without one gets it from `fill`.
+Triggers in the file itself keep energy_10min correct: a supervisor with older code does not know the table and still
+writes rows. If the table exists it is complete; `fill` adds it to a journal started without one.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ ENERGY_SOUND = (
 )
 AT_SOUND = "at between 0 and 1e11"
 GRID_SOUND = "start between 0 and 1e11 and dur between 0 and 4e7 and value between -1e6 and 1e6"
-"""What a row is that counts: whatever else stands in a file, nobody walks through a million years of five minutes for
-it. SQLite sorts text and blobs behind all numbers, so they are none."""
+"""Plausibility conditions for rows: others are skipped, so that a bad time stamp cannot span a million years of
+five-minute bins. SQLite sorts text and blobs after all numbers, so they are excluded."""
 
 LOCAL_FILESYSTEMS = {"ext4", "ext3", "ext2", "xfs", "btrfs", "zfs", "tmpfs", "overlay", "f2fs", "bcachefs", "ramfs"}
 
@@ -95,17 +95,17 @@ def filesystem_of(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """What energy_10min would hold of the rows up to one of them: (start, joules, seconds) each."""
+    """The contents of energy_10min for the rows up to `last_row`: (start, joules, seconds) each."""
 
     bins: tuple[tuple[int, float, float], ...]
     last_row: int
-    """The newest row of energy that is in them."""
+    """The newest energy row included."""
 
 
 class Journal:
-    """The writing end. Rows are gathered and committed by `commit()`, about every two seconds.
+    """The writer of a journal. Rows are collected and committed by `commit()`, about every two seconds.
 
-    `aside` is where a file lies that was found damaged: its rows of energy, steps and events are not in the new one.
+    `aside` is the path of a file found damaged: its rows of energy, steps and events are not in the new one.
     """
 
     def __init__(self, path: Path, wall_s: Callable[[], float] = time.time) -> None:
@@ -114,11 +114,11 @@ class Journal:
         self._wall_s = wall_s
         self.dropped = 0
         self.taken_back = 0
-        """How often rows were taken back: what was summed up before is void then."""
+        """How often rows were removed: sums computed before that are invalid."""
         self.fault = ""
         self._pending: list[tuple[str, Sequence[Any]]] = []
         self._kept: dict[str, Any] = {}
-        """What `keep` has written or is about to write, by key."""
+        """Values that `keep` has written or is about to write, by key."""
         self._db: sqlite3.Connection | None = None
         self._open()
 
@@ -139,7 +139,7 @@ class Journal:
             self._mend(error, db)
 
     def _mend(self, error: Exception, db: sqlite3.Connection | None) -> None:
-        """Set a damaged file aside and begin a new one; once, for a disk that damages every file is not mended so."""
+        """Set a damaged file aside and start a new one; only once, since that does not repair a faulty disk."""
         if self.aside is not None or db is None or not _damaged(error):
             return
         self._kept.clear()
@@ -149,7 +149,7 @@ class Journal:
         aside = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
         try:
             db.close()
-            # the log first: one left behind would be replayed into the new file
+            # the write-ahead log first: one left behind would be replayed into the new file
             for end in ("-wal", "-shm", ""):
                 with contextlib.suppress(FileNotFoundError):
                     Path(f"{self.path}{end}").rename(f"{aside}{end}")
@@ -180,14 +180,14 @@ class Journal:
         self._pending.append((_STEPS, (at, step, rate, loss, level)))
 
     def grid(self, rows: Iterable[tuple[float, float, float, str, str, str]]) -> None:
-        """Rows of the grid; finer ones that an earlier value of the same hours left inside a row go."""
+        """Write grid rows; finer rows of an earlier value inside a new row are removed."""
         for row in rows:
             start, dur, _, _, signal, _ = row
             self._pending += [(_WITHIN, (signal, start, start + dur - 1e-6)), (_GRID, row)]
 
     def keep(self, key: str, value: Any) -> None:
-        """What `recall` gives to a successor, as JSON has it. What was kept last is not written again: most of the
-        state stands still for hours."""
+        """Store a value for a successor's `recall`, in its JSON form. An unchanged value is not written again: most of
+        the state does not change for hours."""
         if key not in self._kept or self._kept[key] != value:
             self._kept[key] = value
             self._pending.append((_STATE, (key, _as_json(value))))
@@ -205,8 +205,8 @@ class Journal:
         return self._select(f"select t0, t1, joules, state from energy where {ENERGY_SOUND}")
 
     def disown(self, device: str) -> list[tuple[float, float, str, str]] | None:
-        """Take back every energy row of a device that turned out not to be the job's: (t0, joules, how, state) of
-        each. None where the file cannot be written now; then nothing was taken back."""
+        """Remove every energy row of a device that turned out not to be the job's; returns (t0, joules, how, state) of
+        each. None if the file cannot be written now; then nothing was removed."""
         if not self.commit():
             return None
         rows = self._select("select t0, joules, how, state from energy where device=?", device)
@@ -218,9 +218,9 @@ class Journal:
         return None
 
     def fill(self, rollup: Rollup) -> bool:
-        """Add energy_10min to a journal begun without one; False when that cannot be done now.
+        """Add energy_10min to a journal started without one; False if that is not possible now.
 
-        `rollup` was summed up beside us: rows that came since are added here.
+        `rollup` was computed in parallel: rows added since are included here.
         """
         db = self._db
         if db is None or not self.commit():
@@ -245,7 +245,7 @@ class Journal:
         return self._select(f"select start, dur, value, kind, signal, source from grid where {GRID_SOUND}")
 
     def _select(self, query: str, *values: Any) -> list[Any]:
-        """Rows of the file; of one that turns out to be damaged, those of the new one."""
+        """Rows of the file; if it turns out to be damaged, rows of its replacement."""
         if self._db is None:
             return []
         try:
@@ -256,7 +256,7 @@ class Journal:
             return [] if self.aside is known else self._select(query, *values)
 
     def commit(self) -> bool:
-        """Write what is pending in one transaction; False (and a fault to show) when that was not possible."""
+        """Write pending rows in one transaction; False (with `fault` set) if that was not possible."""
         if not self._pending:
             return not self.fault
         if self._db is None:
@@ -273,7 +273,7 @@ class Journal:
             if db is not None and db.in_transaction:
                 db.execute("rollback")
             self.fault = f"journal not written: {error}"
-            self._kept.clear()  # what of it will be in the file is not known
+            self._kept.clear()  # it is unknown which of these will reach the file
             # keep an hour or so of rows for when the disk has room again
             if len(self._pending) > 20_000:
                 self.dropped += len(self._pending) - 10_000
@@ -294,17 +294,17 @@ class Journal:
 def _as_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value, enc_hook=str).decode()
-    except UnicodeEncodeError:  # a name that holds bytes which are no text; json escapes them
+    except UnicodeEncodeError:  # a name with bytes that are not text; json escapes them
         return json.dumps(msgspec.to_builtins(value, enc_hook=str))
 
 
 def _damaged(error: Exception) -> bool:
-    """Whether SQLite says so: the texts of SQLITE_NOTADB and SQLITE_CORRUPT, whose codes Python 3.10 does not tell."""
+    """Whether SQLite reports damage: texts of SQLITE_NOTADB and SQLITE_CORRUPT; Python 3.10 has no error codes."""
     return "not a database" in str(error) or "malformed" in str(error)
 
 
 def why_not(error: Exception) -> str:
-    """Why a journal cannot be read, with the repair where there is one."""
+    """Why a journal cannot be read, with the repair if there is one."""
     if "locked" in str(error):
         return "another program holds a lock on it (fuser -v names it): close that and repeat"
     return f"it cannot be read ({error})"
@@ -323,7 +323,7 @@ def read(path: Path) -> contextlib.closing[sqlite3.Connection]:
     """
     if not path.exists():
         raise FileNotFoundError(path)
-    # without a log of its own, where none can be made, it is one that nobody writes any more: on a read-only disk
+    # no write-ahead log, and none can be created (read-only disk): no process writes this file any more
     log = path.with_name(f"{path.name}-wal")
     still = "" if log.exists() or os.access(path.parent, os.W_OK, effective_ids=True) else "&immutable=1"
     db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro{still}", uri=True, timeout=2.0)

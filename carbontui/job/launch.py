@@ -1,4 +1,4 @@
-"""Starting a job: its directory, its spec, its keeper, detached from the terminal and holding nothing of the caller."""
+"""Starting a job: its directory, spec and keeper, detached from the terminal and holding nothing of the caller's."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from carbontui.job import spool, store
 
 READY_S = 15.0
 GRID_KEYS = frozenset({*settings.KEY_NAMES, *settings.ALSO_CALLED.values()})
-"""Keys for the grid's data: ours to use, and none of the training's business."""
+"""API keys for grid data: for our use only, not passed to the training."""
 PLAIN_FLAGS = frozenset({"-u", "-O", "-OO", "-B", "-E", "-I", "-s", "-S", "-v", "-q"})
-"""Flags of Python that take no value."""
+"""Python options that take no value."""
 
 
 class LaunchError(RuntimeError):
@@ -37,11 +37,11 @@ class NameTaken(LaunchError):
 
 
 ROOM_B = 16e6
-"""Free before a job starts: with less its journal and the record of its processes would be lost one after the other."""
+"""Free space needed to start a job: with less, its journal and process records would soon be lost."""
 
 
 def why_not(state: Path) -> str:
-    """Why no job can keep its files in this state directory; '' where it can."""
+    """Why a job cannot keep its files in this state directory; '' if it can."""
     try:
         paths.private_dir(state)
         disk = os.statvfs(state)
@@ -50,7 +50,7 @@ def why_not(state: Path) -> str:
     if not os.access(state, os.W_OK | os.X_OK, effective_ids=True):
         return f"{state} cannot be used (Permission denied)"
     free_b = disk.f_bavail * disk.f_frsize
-    if disk.f_blocks and free_b < ROOM_B:  # some file systems do not say
+    if disk.f_blocks and free_b < ROOM_B:  # some file systems do not report it
         return f"{state} has {free_b / 1e6:.0f} MB free, the files of a job need {ROOM_B / 1e6:.0f} MB"
     return ""
 
@@ -92,10 +92,10 @@ def prepare_dir(name: str) -> tuple[str, Path]:
 
 @contextlib.contextmanager
 def _one_at_a_time(jobs: Path) -> Iterator[None]:
-    """Of processes that prepare a job at the same moment each sees the names of those before it."""
+    """Serialise processes that prepare a job at the same time, so that each sees the names of those before it."""
     fd = os.open(jobs / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        with contextlib.suppress(OSError):  # a file system without locks: as good as it gets
+        with contextlib.suppress(OSError):  # a file system without locks: best effort
             fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
@@ -103,7 +103,7 @@ def _one_at_a_time(jobs: Path) -> Iterator[None]:
 
 
 def executable(argv: tuple[str, ...]) -> None:
-    """Refuse a command that does not exist before anything is started."""
+    """Refuse a command that does not exist, before anything is started."""
     if shutil.which(argv[0]) is not None:
         return _script(argv)
     if os.sep in argv[0] and Path(argv[0]).is_file():
@@ -113,7 +113,7 @@ def executable(argv: tuple[str, ...]) -> None:
 
 
 def _script(argv: tuple[str, ...]) -> None:
-    """A start may wait for hours: a mistyped `python trian.py` is told of before."""
+    """A start may wait for hours: a mistyped `python trian.py` is reported now."""
     if not Path(argv[0]).name.startswith("python"):
         return
     script = next((word for word in argv[1:] if word not in PLAIN_FLAGS), "")
@@ -122,7 +122,7 @@ def _script(argv: tuple[str, ...]) -> None:
 
 
 def waits(options: opts.Options) -> bool:
-    """Whether the start may wait for the plan's word."""
+    """Whether the start may wait for the plan."""
     return options.work_s is not None and options.budget.strip().lower() not in ("1x", "1.0x")
 
 
@@ -135,18 +135,18 @@ def start(
 ) -> int:
     """Start the keeper of a prepared job; returns its pid. The environment of its command is the caller's.
 
-    `hold`: the command waits for the plan's word before it starts. `again`: a job that goes on, and from where.
-    `try_first`: it runs at once until it has shown enough of itself, then waits for its start.
+    `hold`: the command waits for the plan before it starts. `again`: a job that continues, and from where.
+    `try_first`: it runs at once until enough is known of it, then waits for its start.
     """
     try:
         paths.private_dir(Path(options.socket).parent)
     except OSError as error:
         raise LaunchError(f"nobody could steer this job, its socket has no place: {error}") from error
     opts.save(options)
-    with contextlib.suppress(OSError):  # what is in the way is said by the supervisor, which tries again
+    with contextlib.suppress(OSError):  # an obstacle is reported by the supervisor, which retries
         paths.private_dir(Path(options.socket).parent)
     if hold is None:
-        # what may wait is not started before the plan's word; without one the keeper starts it after a minute
+        # a job that may wait starts when the plan says so; without a supervisor the keeper starts it after a minute
         hold = waits(options)
     environment = {name: value for name, value in os.environ.items() if name not in GRID_KEYS}
     if sys.stdout.isatty():
@@ -177,7 +177,7 @@ def start(
 
 @contextlib.contextmanager
 def undone(directory: Path) -> Iterator[None]:
-    """A launch inside that fails leaves no job behind, unless its keeper runs."""
+    """If the launch inside fails, remove the job, unless its keeper runs."""
     try:
         yield
     except BaseException:
@@ -193,7 +193,7 @@ def stop_socket(socket_path: str) -> str:
 
 
 def _public(options: opts.Options) -> dict[str, Any]:
-    """What job.json says of a job beside its pids."""
+    """The fields of job.json besides the pids."""
     return {
         "job": options.job,
         "name": options.name,
@@ -231,15 +231,15 @@ def spawn_keeper(spec: Mapping[str, Any]) -> subprocess.Popen[bytes]:
             close_fds=True,
         )
     assert keeper.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # one that ended at once is told of below
-        # in ASCII: a path or an argument may hold bytes that are no text, which Python escapes and msgspec refuses
+    with contextlib.suppress(BrokenPipeError):  # a keeper that exits at once is reported below
+        # in ASCII: a path or an argument may contain bytes that are not text, which Python escapes and msgspec refuses
         keeper.stdin.write(json.dumps(spec).encode())
         keeper.stdin.close()
     return keeper
 
 
 def _await_socket(path: Path, directory: Path, keeper: subprocess.Popen[bytes]) -> None:
-    """Wait until job.sock answers; a job that is over before that is fine too."""
+    """Wait until job.sock answers; a job that ends before that is fine too."""
     due = time.monotonic() + READY_S
     while time.monotonic() < due:
         probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,7 +1,7 @@
-"""A job that its scheduler starts again is the same job: found by the scheduler's id, taken up in its own directory.
+"""A job restarted by its scheduler is the same job: found by the scheduler's id, continued in its own directory.
 
-Its journal, account, budget, overrides and checkpoints are there already. What `run` is given this time counts, but for
-when the job began and what it is called.
+Its journal, account, budget, overrides and checkpoints already exist. The options of this `run` apply, except the
+job's start time and name.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ from carbontui.job import store
 
 
 class Scheduled(NamedTuple):
-    """A scheduler's job, and how often it has been started again."""
+    """A scheduler's job, and how often it has been restarted."""
 
     key: str
     attempt: int
 
 
 def scheduled(environment: Mapping[str, str]) -> Scheduled | None:
-    """What the scheduler says of an environment; None outside one. Only Slurm's words are known."""
+    """The scheduler's job according to its environment variables; None outside one. Only Slurm is known."""
     chain = successor.chain(environment)
     if chain is None:
         return None
     job = chain.first
     key = f"slurm {environment.get('SLURM_CLUSTER_NAME', '')} {job}"
-    if environment.get("SLURM_STEP_NUM_TASKS", "1") != "1":  # srun starts `carbontui run` once a task
+    if environment.get("SLURM_STEP_NUM_TASKS", "1") != "1":  # srun starts `carbontui run` once per task
         key += f" task {environment.get('SLURM_PROCID', '')}"
     count = environment.get("SLURM_RESTART_COUNT", "")
     return Scheduled(key, chain.number + (int(count) if count.isdecimal() else 0))
 
 
 def earlier(here: Scheduled, argv: tuple[str, ...], cwd: str) -> store.Job | None:
-    """The job that is to go on; None where this is the first start, or where the last one came to its end.
+    """The job to continue; None at the first start, or if the last one came to its end.
 
-    Started again by the scheduler, whatever has not ended by itself goes on; within one start only what was unloaded.
+    After a restart by the scheduler, any job that has not ended by itself continues; within one start only an unloaded
+    one.
     """
     for job in store.jobs():
         if job.scheduler != here.key or job.argv != argv:
@@ -58,15 +59,15 @@ def earlier(here: Scheduled, argv: tuple[str, ...], cwd: str) -> store.Job | Non
 def _goes_on(job: store.Job, *, again: bool) -> bool:
     record = job.exit
     if record is None:
-        return again  # killed with its keeper, or still there
+        return again  # killed with its keeper, or still alive
     if record.get("unloaded"):
         return True
-    # exit code 0 after a signal from outside is a training that has saved, to go on
+    # exit code 0 after an external signal is a training that has saved, to continue later
     return again and (record.get("code") != 0 or bool(record.get("signals")))
 
 
 def taken_up(job: store.Job, options: opts.Options, *, log: str | None) -> opts.Options:
-    """`options` for a job that goes on. Raises OSError or ValueError where its spec cannot be read."""
+    """`options` for a job that continues. Raises OSError or ValueError if its spec cannot be read."""
     before = opts.load(job.dir)
     return msgspec.structs.replace(
         options,
@@ -80,7 +81,7 @@ def taken_up(job: store.Job, options: opts.Options, *, log: str | None) -> opts.
 
 
 def state_left(job: store.Job) -> dict[str, Any]:
-    """Where its next keeper goes on: see `again` in the keeper's spec."""
+    """Where its next keeper continues: see `again` in the keeper's spec."""
     record = store.read_json(job.dir / "job.json") or {}
     starts = int(record.get("starts") or 0)
     if (job.dir / "resume.json").exists():

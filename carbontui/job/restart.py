@@ -1,8 +1,7 @@
-"""Taking up a job whose keeper is gone: after a reboot by `carbontui restart`, else by its supervisor.
+"""Continuing a job whose keeper is gone: after a reboot by `carbontui restart`, else by its supervisor.
 
-A job that waited waits again, one that was unloaded is resumed at its time, and one that was training starts again,
-from the checkpoint of its last unload where there was one. Of several that try at once the keepers' lock lets one
-through.
+A job that waited waits again, an unloaded one is resumed at its time, and one that was training starts again,
+from the checkpoint of its last unload if there was one. If several try at once, the keepers' lock admits one.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from carbontui.job import spec as opts
 
 
 def restart(job: store.Job) -> int:
-    """Start a keeper for a job that is lost; returns its pid. Raises LaunchError, which says why not."""
+    """Start a keeper for a lost job; returns its pid. Raises LaunchError, which says why not."""
     if job.foreign:
         raise launch.LaunchError(f"job {job.id} belongs to {job.host}; restart it there")
     if job.exit is not None:
@@ -33,7 +32,7 @@ def restart(job: store.Job) -> int:
 
 
 def again(directory: Path, state: str | None = None) -> dict[str, Any]:
-    """The spec of a keeper that goes on where the last one stopped: in `state`, else as job.json says.
+    """The spec of a keeper that continues where the last one stopped: in `state`, else as job.json says.
 
     Raises LaunchError.
     """
@@ -43,7 +42,7 @@ def again(directory: Path, state: str | None = None) -> dict[str, Any]:
         raise launch.LaunchError(f"job {directory.name} was started without what restarts it; start it anew")
     socket = Path(spec["socket"])
     if not socket.parent.is_dir():
-        # the runtime directory of a login session that is over
+        # the runtime directory belonged to a login session that has ended
         socket = paths.socket_path(directory.name)
         spec["socket"] = spec["public"]["socket"] = str(socket)
         spec["door"] = spec["public"]["door"] = launch.stop_socket(str(socket))
@@ -55,5 +54,5 @@ def again(directory: Path, state: str | None = None) -> dict[str, Any]:
 
 
 def unloaded(directory: Path) -> bool:
-    """Whether a child that is gone left a marker: it is to be started again."""
+    """Whether a child that is gone left a resume marker: it is to be started again."""
     return bool(store.read_json(directory / "resume.json"))

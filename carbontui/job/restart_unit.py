@@ -1,4 +1,4 @@
-"""The systemd user unit that goes on with a user's jobs after a reboot; installed by `doctor --install` alone."""
+"""The systemd user unit that continues a user's jobs after a reboot; installed only by `doctor --install`."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ KEPT = (
     *("CARBONTUI_HOME", "CARBONTUI_LEASE_DIR", "CARBONTUI_GRID_URLS", "CARBONTUI_OFFLINE", "CARBONTUI_ZONE"),
     *("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"),
 )
-"""Where jobs are and what they may ask: a unit sees nothing else of the shell that installs it."""
+"""Paths and keys that jobs need: a unit sees nothing else of the shell that installs it."""
 
 
 def place(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where systemd looks for a user's own units. Raises FileNotFoundError where no home directory is known."""
+    """Where systemd looks for user units. Raises FileNotFoundError if no home directory is known."""
     config = environment.get("XDG_CONFIG_HOME") or os.path.join(environment.get("HOME", "~"), ".config")  # noqa: PTH118
     return paths.known(lambda: str(Path(config).expanduser()), wanted="HOME") / "systemd" / "user" / NAME
 
 
 def text(environment: Mapping[str, str] = os.environ) -> str:
-    """The unit. Raises ValueError for a path that a unit cannot hold."""
+    """The unit's text. Raises ValueError for a path that a unit file cannot contain."""
     words = (sys.executable, "-m", "carbontui.cli", "restart", "--after-reboot")
     command = " ".join(_word(word).replace("$", "$$") for word in words)
     kept = {name: environment[name] for name in KEPT if environment.get(name)}
@@ -48,7 +48,7 @@ def text(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def _word(word: str) -> str:
-    """A word of a unit file: quoted, its specifiers meant as text (systemd.syntax(7))."""
+    """A word of a unit file: quoted, with specifiers escaped (systemd.syntax(7))."""
     if not word.isprintable() or not word.isascii():
         raise ValueError(f"{word!a} cannot stand in a unit file: ASCII paths alone")
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'

@@ -1,4 +1,4 @@
-"""run.log read by offset: for a live job by its supervisor, of one that is over straight from the file."""
+"""Reads run.log by offset: for a live job in its supervisor, for a finished one straight from the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 def last_lines(file: BinaryIO, lines: int) -> int:
     """Offset at which the last `lines` lines begin (a carriage return ends one too), read from the end backwards.
 
-    A log has no bound on its size, and the machine's memory is the training's.
+    A log has no size limit, and the machine's memory belongs to the training.
     """
     size = end = file.seek(0, os.SEEK_END)
     if not lines:
@@ -29,7 +29,7 @@ def last_lines(file: BinaryIO, lines: int) -> int:
         block = file.read(end - begin)
         ends = [begin + match.end() for match in _LINE_END.finditer(block)]
         if block.endswith(b"\r") and following.startswith(b"\n"):
-            ends.pop()  # the line ends after the newline, which was seen before
+            ends.pop()  # the line ends after the newline, which has been counted already
         for at in reversed(ends):
             if at == size:
                 continue
@@ -41,7 +41,7 @@ def last_lines(file: BinaryIO, lines: int) -> int:
 
 
 def read(path: Path, ask: protocol.LogRead) -> protocol.LogAnswer:
-    """A piece of run.log, cut at a whole UTF-8 character; empty while the command has not been started."""
+    """A piece of run.log, cut at a UTF-8 character boundary; empty while the command has not been started."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

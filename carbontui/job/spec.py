@@ -1,4 +1,4 @@
-"""What `run` was asked for: written once to spec.json in the job's directory, read by every supervisor of the job."""
+"""The options of `run`: written once to spec.json in the job's directory, read by every supervisor of the job."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from carbontui.job.clock import Clock
 from carbontui.power.declared import DeclaredBoards
 
 NUMBER_MOST = 1e15
-"""Steps, joules and epoch seconds of any job are far below; sums of what is above leave the calendar."""
+"""Steps, joules and epoch seconds of any job are far below this; sums above it exceed the calendar."""
 SOCKET_MOST, PATH_MOST = 108, 4096
-"""Bytes of a path, as the kernel takes them."""
+"""Maximum bytes of a path in the kernel."""
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """A job on a clock that runs `speed` times faster than life from `start_s` (epoch) at `wall_origin_s` on."""
+    """A job on a clock that runs at `speed` times real speed, from `start_s` (epoch) at wall time `wall_origin_s`."""
 
     start_s: float
     speed: float
@@ -26,28 +26,28 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):
-    """A simulated GPU, in demo and tests alone. `points` are those of `power.simulated.SimulatedSpec`."""
+    """A simulated GPU, for demo and tests only. `points` are those of `power.simulated.SimulatedSpec`."""
 
     count: int = 1
     points: tuple[tuple[float, float, float], ...] = ()
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """The machines of a job on several, and how an agent is started on each of the others."""
+    """The machines of a multi-node job, and how an agent is started on each of the others."""
 
     own: str
-    """This one's name; '' where it is none of them (salloc on a login node)."""
+    """This machine's name; '' if it is not one of them (salloc on a login node)."""
     others: tuple[str, ...]
     reach: dict[str, tuple[str, ...]] = {}
-    """By name of a machine: the command before ours that runs it there."""
+    """By machine name: the command prefix that runs ours there."""
     by_shell: bool = False
-    """That command takes ours as one line for a shell, as ssh does."""
+    """The prefix takes our command as one line for a shell, as ssh does."""
     fault: str = ""
     """Why the others are not known by name."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """One job's options after configuration, environment and command line were merged."""
+    """One job's options, merged from configuration, environment and command line."""
 
     job: str
     name: str
@@ -70,27 +70,27 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     work_s: float | None = None
     steps: int | None = None
     guess: bool = False
-    """A total that is guessed is planned with, without asking."""
+    """Plan with a guessed total without asking."""
     ref_rate: float | None = None
-    """Reference steps per second of the job's clock where they were measured beforehand (demo)."""
+    """Reference steps per second of the job's clock, if measured beforehand (demo)."""
     objective: str = "carbon"
     carbon_budget_g: float | None = None
     cost_budget: float | None = None
     energy_budget_kwh: float | None = None
     on_budget: tuple[str, ...] = ("warn", "cap", "ask")
-    """What is done about one of these three that will not do, in this order: see job/allowance.py."""
+    """Actions, in this order, when one of these three will not be enough: see job/allowance.py."""
     carbon_price: float | None = None
     gpu_price: float | None = None
     currency: str | None = None
     price_per_kwh: float | None = None
     intensity_g_per_kwh: float | None = None
-    """A person's own value for all hours, in place of every source."""
+    """The user's own value for all hours, in place of every source."""
     declared: DeclaredBoards | None = None
-    """What a person says of boards whose power cannot be read."""
+    """The user's figures for boards whose power cannot be read."""
     host_w: float = 0.0
     pue: float = 1.0
     not_above_g: float | None = None
-    """Nothing runs in hours above this intensity (gCO2/kWh), but after `max_wait_s` of waiting."""
+    """Nothing runs in hours above this intensity (gCO2/kWh), except after `max_wait_s` of waiting."""
     max_wait_s: float = 6 * 3600.0
     max_pause_s: float = 12 * 3600.0
     count_idle: bool = False
@@ -103,18 +103,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The command's environment may be kept on disk, for a restart after the keeper's loss or a reboot."""
     cautious: bool = False
     metrics: str | None = None
-    """Where figures are told in OpenMetrics form: a folder, or a path ending in .sock."""
+    """Where OpenMetrics are published: a folder, or a path ending in .sock."""
     offline: bool = False
     slurm_job: str | None = None
     """JobIDRaw of the Slurm job and step it was started in, as sacct shows it."""
     scheduler: str = ""
-    """The scheduler's job it was started in, the same at every start of it; '' outside one."""
+    """Id of the scheduler's job it was started in, unchanged by a requeue; '' outside one."""
     attempt: int = 0
-    """How often the scheduler had started that job again."""
+    """How often the scheduler had restarted that job."""
     resume_args: tuple[str, ...] = ()
-    """Arguments the command has where it resumes from its checkpoint."""
+    """Extra arguments of the command when it resumes from its checkpoint."""
     ends_s: float | None = None
-    """When its scheduler will end it (epoch seconds), where a successor goes on."""
+    """When its scheduler will end it (epoch seconds), if a successor continues it."""
     nodes: Nodes | None = None
     replay: Replay | None = None
     simulated: Simulated | None = None
@@ -126,12 +126,12 @@ def slurm_job(environment: dict[str, str]) -> str | None:
     if not job.isdigit():
         return None
     step = environment.get("SLURM_STEP_ID", "")
-    # in a batch script the step's number is a marker that is no number sacct shows
+    # in a batch script the step number is a special value that sacct does not show
     return f"{job}.{step}" if step.isdigit() and int(step) < 2**31 else job
 
 
 def clock_of(options: Options) -> Clock:
-    """The job's clock: live, or the replay that `run` asked for."""
+    """The job's clock: live, or the replay given to `run`."""
     replay = options.replay
     return Clock(replay.speed, replay.wall_origin_s, replay.start_s) if replay else Clock()
 
@@ -139,14 +139,14 @@ def clock_of(options: Options) -> Clock:
 def save(options: Options) -> None:
     """Write spec.json (0600). Raises OSError."""
     path = Path(options.dir) / "spec.json"
-    # in ASCII, by the standard library: a path may hold bytes that are no text, which it escapes and msgspec refuses
+    # in ASCII, by the standard library: a path may contain non-text bytes, which it escapes and msgspec refuses
     path.write_bytes(json.dumps(msgspec.to_builtins(options)).encode())
     path.chmod(0o600)
 
 
 def load(directory: Path) -> Options:
-    """Raises OSError or ValueError when the job's directory holds no readable spec."""
-    # not by msgspec: paths may hold bytes that are no text, escaped
+    """The options of a job. Raises OSError or ValueError if its directory has no readable spec."""
+    # not by msgspec: paths may contain escaped non-text bytes
     try:
         found = json.loads((directory / "spec.json").read_bytes())
     except RecursionError:

@@ -1,7 +1,7 @@
-"""What starts a job's command again when its keeper is gone: the keeper's spec and the command's environment, on disk.
+"""What is needed to restart a job's command after its keeper is lost: the keeper's spec and the environment, on disk.
 
-Written 0600 when a job starts, on local file systems only, and deleted when the job is over. It holds no keys for the
-grid, and nothing that belongs to the login session the job was started from.
+Written 0600 when a job starts, on local file systems only, and deleted when the job is over. It contains no grid API
+keys, and nothing that belongs to the login session the job was started from.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from carbontui.job import journal
 
 FILE = "environment.json"
 OF_THE_SESSION = ("SLURM_", "SSH_", "TMUX", "XDG_RUNTIME_DIR")
-"""Names that begin like this are of a session that a later start is not part of."""
+"""Variables with these prefixes belong to a session that a later start is not part of."""
 
 
 def save(directory: Path, spec: Mapping[str, Any]) -> bool:
-    """Keep the spec of a job's keeper; False where the job's directory is on no local file system, or is full."""
+    """Store the spec of a job's keeper; False if the job's directory is not on a local file system, or is full."""
     if journal.filesystem_of(directory) not in journal.LOCAL_FILESYSTEMS:
         return False
     theirs = {name: value for name, value in spec["environment"].items() if not name.startswith(OF_THE_SESSION)}
@@ -39,7 +39,7 @@ def save(directory: Path, spec: Mapping[str, Any]) -> bool:
 
 
 def load(directory: Path) -> dict[str, Any] | None:
-    """The kept spec; None where there is none that can be used, or where others could have written it."""
+    """The stored spec; None if it is missing or unusable, or if other users could have written it."""
     path = directory / FILE
     try:
         info = path.lstat()

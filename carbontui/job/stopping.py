@@ -1,4 +1,4 @@
-"""Having a job stopped when its supervisor does not answer: by its keeper, or, where that is gone too, by ourselves."""
+"""Stopping a job whose supervisor does not answer: through its keeper, or, if that is gone too, directly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from carbontui.job.keeper.stop_order import StopOrder
 
 ANSWER_S = 3.0
 KEEPER_S = 8.0
-"""A keeper's socket that a cleaner has removed is bound again within less."""
+"""A keeper rebinds a socket removed by a cleaner sooner than this."""
 
 
 def by_keeper(job: store.Job, *, now: bool) -> bool:
-    """Give the keeper the stop order; False where none is there to take it. One of before takes it by signal."""
+    """Give the keeper the stop order; False if no keeper is alive. An older keeper takes it by signal."""
     due = time.monotonic() + KEEPER_S
     while (pid := job.alive("keeper")) is not None:
         if job.stop_socket is None:
@@ -48,7 +48,7 @@ def tell_keeper(job: store.Job, order: Stop | RelayedSignal) -> bool:
 
 
 def by_ourselves(job: store.Job, *, now: bool) -> bool:
-    """Run the stop order on the process that job.json names, to its end; False where it does not run."""
+    """Run the stop order to completion on the process named in job.json; False if it is not running."""
     group = job.alive("child")
     if group is None:
         return False

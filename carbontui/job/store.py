@@ -1,4 +1,4 @@
-"""Jobs on disk, read only: what `ls`, `status` and the station know of a job whose supervisor does not answer."""
+"""Jobs on disk, read-only: what `ls`, `status` and the station know of a job whose supervisor does not answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from carbontui.job import child as children
 from carbontui.job import history, runlog, spool
 
 LAST_S = 32_503_680_000.0
-"""The year 3000: no job has begun later, and the calendar still knows it."""
+"""The year 3000: no job starts later, and datetime still supports it."""
 _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 
 
@@ -31,14 +31,14 @@ def new_id() -> str:
 def read_json(path: Path) -> dict[str, Any] | None:
     """A JSON object; None when it is missing or unreadable."""
     try:
-        value = json.loads(path.read_bytes())  # not by msgspec: paths may hold bytes that are no text, escaped
+        value = json.loads(path.read_bytes())  # not by msgspec: paths may contain escaped non-text bytes
     except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """A temporary file in the same directory, then rename: a reader sees the old or the new, never half."""
+    """Write a temporary file in the same directory, then rename: a reader sees the old or the new, never half."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_bytes(data)
     temporary.replace(path)
@@ -60,26 +60,26 @@ class Job:
     pids: dict[str, tuple[int, int] | None]
     exit: dict[str, Any] | None
     stop_socket: Path | None = None
-    """The keeper's own socket; a keeper of before has none and takes its stop order by signal."""
+    """The keeper's own socket; an older keeper has none and takes its stop order by signal."""
     was: str = "running"
-    """What the keeper last said of the child: waiting, running, unloaded or exited."""
+    """The child's state as last reported by the keeper: waiting, running, unloaded or exited."""
     trying: bool = False
-    """The command runs as a try: its start for good is still to come."""
+    """The command runs as a try: its real start is still to come."""
     scheduler: str = ""
     """The scheduler's job it was started in; '' outside one."""
 
     @property
     def restart_command(self) -> str:
-        """What starts a lost job again; '' where nothing does."""
+        """The command that restarts a lost job; '' if none can."""
         return f"carbontui restart {self.id}" if self.exit is None and (self.dir / spool.FILE).exists() else ""
 
     @property
     def foreign(self) -> bool:
-        """Of another host (a shared home directory): listed, never touched."""
+        """Belongs to another host (a shared home directory): listed, never touched."""
         return self.host != socket.gethostname()
 
     def alive(self, role: str) -> int | None:
-        """The pid of keeper, supervisor or child when that very process still runs here."""
+        """The pid of keeper, supervisor or child if that same process still runs here."""
         entry = self.pids.get(role)
         if not entry or self.foreign or self.boot != proc.boot_id():
             return None
@@ -95,11 +95,11 @@ class Job:
         return runlog.read(self.log, ask)
 
     def whole_run(self, columns: int) -> protocol.HistoryAnswer | None:
-        """What the charts show of a job that is over; None where nothing was booked. Raises past.HistoryError."""
+        """Chart data of a finished job; None if nothing was booked. Raises past.HistoryError."""
         return history.whole(self.dir / "journal.db", self.status(), columns)
 
     def status(self) -> protocol.Status:
-        """The last known status, corrected by what can be seen from outside."""
+        """The last known status, corrected by what is visible from outside."""
         saved = snapshot(self.dir)
         if saved is None:
             saved = protocol.Status(
@@ -121,7 +121,7 @@ class Job:
         return msgspec.structs.replace(saved, **changes)
 
     def _outside(self, saved: str, pids: protocol.Pids, gpus: tuple[protocol.Gpu, ...]) -> dict[str, Any]:
-        """What the exit file and the process table say of a job that its snapshot calls live."""
+        """What the exit file and the process table say about a job whose snapshot is live."""
         if self.exit is not None:
             return ended(self.exit)
         if pids.keeper is None and pids.child is None and pids.supervisor is None:
@@ -131,7 +131,7 @@ class Job:
             text = "no supervisor answers; training goes on unsteered, a new supervisor is on its way"
             if pids.keeper is None:
                 text = "keeper and supervisor are gone; training goes on unsteered"
-            # what the last supervisor saw is history
+            # the last supervisor's readings are out of date
             blank = {"power_w": None, "own_w": None, "memory_used_b": None, "util": None}
             gpus = tuple(msgspec.structs.replace(gpu, **blank) for gpu in gpus)
             reason = protocol.Reason("unguarded", text)
@@ -141,7 +141,7 @@ class Job:
 
 
 def snapshot(directory: Path) -> protocol.Status | None:
-    """The last status a supervisor wrote; None when there is none to be read."""
+    """The last status a supervisor wrote; None if none can be read."""
     with contextlib.suppress(OSError, ValueError):
         return untrusted.decode((directory / "snapshot.json").read_bytes(), protocol.Status)
     return None
@@ -155,7 +155,7 @@ def ended(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(directory: Path) -> Job | None:
-    """The job in a directory; None when it holds none."""
+    """The job in a directory; None if there is none."""
     record = read_json(directory / "job.json")
     if record is None:
         return None
@@ -186,7 +186,7 @@ def load(directory: Path) -> Job | None:
 
 
 def names() -> list[str]:
-    """The directories of jobs, unread: for who looks often and reads each but once."""
+    """Names of the job directories, unread: for callers that poll often and read each job only once."""
     try:
         return [entry.name for entry in paths.jobs_dir().iterdir() if entry.is_dir()]
     except OSError:
@@ -215,7 +215,7 @@ def find(wanted: str | None, *, live_only: bool = False) -> Job:
     if wanted:
         by_id = [job for job in every if job.id == wanted]
         named = [job for job in every if job.name == wanted]
-        # a name may be reused once its job is over: the live one is meant, else the newest
+        # a name may be reused once its job is over: take the live one, else the newest
         candidates = by_id or [job for job in named if job.live] or named[:1]
         if candidates:
             return candidates[0]

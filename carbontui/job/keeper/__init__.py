@@ -1,1 +1,1 @@
-"""The keeper's process: standard library alone, everything imported at its start."""
+"""The keeper process: standard library only, everything imported at its start."""

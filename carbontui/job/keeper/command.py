@@ -1,4 +1,4 @@
-"""Starting the user's command, as it would run without us."""
+"""Starts the user's command as it would run without carbontui."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from carbontui.job.keeper import signals
 
 
 class CannotStart(Exception):
-    """The command could not be started; `code` is what a shell says of it."""
+    """The command could not be started; `code` is the exit code a shell would give."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -27,10 +27,10 @@ def start(
     surroundings: dict[str, Any],
     log: Callable[[str], None],
 ) -> subprocess.Popen[bytes]:
-    """In its own session, output to run.log. Raises CannotStart, with the reason in run.log."""
+    """Start it in its own session, output to run.log. Raises CannotStart, with the reason in run.log."""
 
     def as_the_user_has_it() -> None:
-        """Between fork and exec: none of what we set for ourselves."""
+        """Between fork and exec: undo the keeper's own process settings."""
         isolation.give(surroundings)
         signals.unblock()
 
@@ -48,7 +48,7 @@ def start(
         )
     except OSError as error:
         missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
-        # the folder may have gone since the first start
+        # the folder may have been removed since the first start
         what = argv[0] if os.path.isdir(spec["cwd"]) else f"the folder {spec['cwd']}"  # noqa: PTH112
         with contextlib.suppress(OSError):
             os.write(output, f"carbontui: {what}: {error.strerror}\n".encode(errors="replace"))
@@ -58,7 +58,7 @@ def start(
 
 
 def say(path: str, text: str) -> None:
-    """A line of ours below the command's output; nothing where it cannot be written."""
+    """Append a line of ours to the command's output; ignored if it cannot be written."""
     with contextlib.suppress(OSError):
         output = os.open(path, os.O_RDWR | os.O_APPEND)
         try:
@@ -70,7 +70,7 @@ def say(path: str, text: str) -> None:
 
 
 def _open_log(path: str, log: Callable[[str], None]) -> int:
-    """run.log; nowhere when it cannot be opened (its folder is gone, no inode is left): training matters more."""
+    """A descriptor of run.log; /dev/null if it cannot be opened (folder gone, no inode left): training matters more."""
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:

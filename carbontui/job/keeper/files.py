@@ -1,4 +1,4 @@
-"""What the keeper leaves on disk: whole files or none, and the exit status even when the disk is full."""
+"""Files the keeper writes: atomic, and the exit status even on a full disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXIT_ROOM_B = 512
 
 
 def write_json(path: str, value: Any) -> None:
-    """Atomically: a temporary file in the same directory, fsync, rename. Raises OSError."""
+    """Write atomically: a temporary file in the same directory, fsync, rename. Raises OSError."""
     temporary = f"{path}.{os.getpid()}.tmp"
     with open(temporary, "w") as file:  # noqa: PTH123
         json.dump(value, file)
@@ -22,7 +22,7 @@ def write_json(path: str, value: Any) -> None:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """A JSON object; empty without a readable one."""
+    """A JSON object; empty if missing or unreadable."""
     try:
         with open(path) as file:  # noqa: PTH123
             found = json.load(file)
@@ -32,14 +32,14 @@ def read_json(path: str) -> dict[str, Any]:
 
 
 def reserve_exit(directory: str) -> None:
-    """Room for the exit status while there is some."""
+    """Reserve disk space for the exit status while there is some."""
     with contextlib.suppress(OSError), open(f"{directory}/exit.room", "wb") as room:  # noqa: PTH123
         room.write(b" " * EXIT_ROOM_B)
         os.fsync(room.fileno())
 
 
 def write_exit(directory: str, record: dict[str, Any]) -> None:
-    """Over the room kept for it (JSON does not mind the spaces that are left), then renamed. Raises OSError."""
+    """Write into the reserved file (JSON allows the trailing spaces), then rename it. Raises OSError."""
     data = json.dumps(record).encode()
     room = os.open(f"{directory}/exit.room", os.O_WRONLY | os.O_CREAT, 0o600)
     try:
@@ -51,9 +51,9 @@ def write_exit(directory: str, record: dict[str, Any]) -> None:
 
 
 def locked(path: str) -> int | None:
-    """A descriptor that holds the lock as long as this process lives; None where another process holds it.
+    """A descriptor that holds the lock as long as this process lives; None if another process holds it.
 
-    Raises OSError where there can be no lock.
+    Raises OSError if locking is not possible.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""The boards' energy counters at the training's first moment: the agent comes a second later."""
+"""The boards' energy counters at the start of the training: the agent starts a second later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCRIPT = f"{isolation.ROOT}/carbontui/power/first_count.py"
 
 
 def start(job_dir: str) -> None:
-    """Have them read into first-count.json. Nobody waits for it."""
+    """Have them read into first-count.json, without waiting for it."""
     with contextlib.suppress(OSError):
         subprocess.Popen(
             [sys.executable, "-I", "-S", SCRIPT, f"{job_dir}/first-count.json"],

@@ -1,7 +1,7 @@
-"""What keeper and supervisor tell each other: JSON, one object a line, its kind under "t".
+"""Messages between keeper and supervisor: JSON, one object per line, its kind under "t".
 
-Either end may be of another version: unknown kinds and fields are ignored, absent ones have defaults, and an order with
-a value that cannot be is no order. Standard library only, like the keeper.
+Either end may be of another version: unknown kinds and fields are ignored, absent fields have defaults, and an order
+with an invalid value is ignored. Standard library only, like the keeper.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CommandState = Literal["waiting", "running", "unloaded", "exited"]
 
 
 class Beat(NamedTuple):
-    """The supervisor lives."""
+    """Heartbeat of the supervisor."""
 
 
 class Hold(NamedTuple):
@@ -24,7 +24,7 @@ class Hold(NamedTuple):
 
 
 class Freeze(NamedTuple):
-    """Stop the child's process group by signal, or renew that for `lease_s`."""
+    """Stop the child's process group by signal for `lease_s`, or renew that lease."""
 
     lease_s: float
 
@@ -40,36 +40,36 @@ class Stop(NamedTuple):
 
 
 class Last(NamedTuple):
-    """The command's next end is its last, resume marker or not, for the reason `why`; '' takes that back."""
+    """Do not resume the command after its next exit, resume marker or not, for the reason `why`; '' revokes that."""
 
     why: str = ""
 
 
 class Retry(NamedTuple):
-    """A start that resumes and fails is begun again without its checkpoint; or, not `on`, that is taken back."""
+    """Restart a failed resume without its checkpoint; with `on` false, revoke that."""
 
     on: bool = True
 
 
 class FallBack(NamedTuple):
-    """A start that resumes and fails is begun again from an earlier checkpoint, where there is one; or not any more."""
+    """Restart a failed resume from an earlier checkpoint, if there is one; with `on` false, revoke that."""
 
     on: bool = True
 
 
 class EndStart(NamedTuple):
-    """End the running start: a try, or one that is to be begun again without its checkpoint."""
+    """End the running process: a try, or one to be restarted without its checkpoint."""
 
 
 class RelayedSignal(NamedTuple):
-    """run -> keeper: a signal came to `carbontui run` from process `pid` (0: the kernel)."""
+    """run -> keeper: `carbontui run` received a signal from process `pid` (0: the kernel)."""
 
     number: int
     pid: int = 0
 
 
 class BooksClosed(NamedTuple):
-    """The books are closed: the keeper may leave."""
+    """The accounts are closed: the keeper may exit."""
 
 
 Order = Beat | Hold | Freeze | Thaw | Stop | Last | Retry | FallBack | EndStart | RelayedSignal | BooksClosed
@@ -91,7 +91,7 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 class ChildFacts(NamedTuple):
-    """keeper -> supervisor, at every change and to every new supervisor: how the command is."""
+    """keeper -> supervisor, at every change and to every new supervisor: the state of the command."""
 
     state: CommandState
     pid: int | None = None
@@ -101,24 +101,24 @@ class ChildFacts(NamedTuple):
     hold_until: float | None = None
     """Epoch seconds at which a child that is not running starts."""
     stopping: bool = False
-    """A person asked for its end."""
+    """A stop was requested."""
     frozen: bool = False
     freeze_why: str = ""
-    """Why it was not stopped by signal although that was asked."""
+    """Why it was not stopped by signal although requested."""
     exit: dict[str, Any] | None = None
-    """What exit.json holds."""
+    """The contents of exit.json."""
     keeper: int | None = None
     """The keeper's pid."""
     retry: bool = False
-    """A resume that fails is begun again."""
+    """A failed resume is restarted."""
     retried: str = ""
-    """How the last one failed that was: exit code 1, signal 9, no step."""
+    """How the last restarted resume failed: exit code 1, signal 9, no step."""
     fall_back: bool = False
-    """A resume that fails is begun again from an earlier checkpoint, where there is one."""
+    """A failed resume is restarted from an earlier checkpoint, if there is one."""
     fell_back: str = ""
-    """How the last one failed that was."""
+    """How the last resume restarted that way failed."""
     trying: bool = False
-    """The running start is a try: the start for good is still to come."""
+    """The running process is a try: the real start is still to come."""
 
 
 def encode(message: Order | ChildFacts) -> bytes:
@@ -128,7 +128,7 @@ def encode(message: Order | ChildFacts) -> bytes:
 
 
 def decode_order(line: bytes) -> Order | None:
-    """What the supervisor orders; None for a line that is no order of this version."""
+    """An order of the supervisor; None for a line that this version does not understand."""
     found = _object(line)
     kind = _KINDS.get(str(found.get("t")))
     if kind is None:
@@ -151,7 +151,7 @@ def decode_order(line: bytes) -> Order | None:
 
 
 def decode_child(line: bytes) -> ChildFacts | None:
-    """What the keeper tells of the child; None for any other line."""
+    """The child's state from the keeper; None for any other line."""
     found = _object(line)
     if found.get("t") != "child" or found.get("state") not in get_args(CommandState):
         return None

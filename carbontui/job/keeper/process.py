@@ -1,9 +1,9 @@
 """The keeper: the small parent of training child and supervisor, from `run` to the job's end.
 
 It holds argv, cwd and environment in memory, starts and restarts the child, writes its exit status, and replaces a
-supervisor that died (EOF on the socket pair) or fell silent (6 s without a heartbeat; then it is killed first). It
+supervisor that died (EOF on the socket pair) or hangs (6 s without a heartbeat; then it is killed first). It
 decides nothing else. Standard library only, everything imported at its start, so that an upgrade of the package on
-disk cannot hurt a running job.
+disk cannot affect a running job.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from carbontui.job.keeper.supervisor_handle import SupervisorHandle
 from carbontui.job.keeper.trial import TRY_MOST_S, TRY_OVER, Trial
 
 ALONE_S = 60.0
-"""Without a supervisor's word for this long a held child (not yet started, or unloaded) is started."""
+"""A held child (not yet started, or unloaded) is started after this long without a message from a supervisor."""
 FIRST_HOLD_S = 60.0
 LAST_WORD_S = 15.0
-"""How long the supervisor may take to close the books after the child's end."""
+"""How long the supervisor may take to close the accounts after the child's end."""
 FAULT_PAUSE_S = 1.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def log(text: str) -> None:
-    """A line of carbontui.log (our stderr); a full disk must not hurt the job. Names of others steer no terminal."""
+    """Write a line to carbontui.log (our stderr), control characters removed; a full disk must not affect the job."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
     with contextlib.suppress(OSError):
@@ -65,7 +65,7 @@ class Keeper:
     def __init__(self, spec: dict[str, Any], environment: dict[str, str], surroundings: dict[str, Any]) -> None:
         self.spec = spec
         self.environment = environment
-        """The command's: ours is another."""
+        """The command's environment, which differs from ours."""
         self.surroundings = surroundings
         self.dir: str = spec["job_dir"]
         self.marker = f"{self.dir}/resume.json"
@@ -76,13 +76,13 @@ class Keeper:
         self.child_start: int | None = None
         files.reserve_exit(self.dir)
         self.exit: dict[str, Any] | None = None
-        again = spec.get("again") or {}  # what a keeper before this one left: state and starts
+        again = spec.get("again") or {}  # left by the previous keeper: state and starts
         self.starts = int(again.get("starts") or 0)
         self.unloaded = again.get("state") == "unloaded"
         self.trial = Trial(trying=bool(spec.get("try")) and not again)
         self.hold_until = self.first_hold(again.get("state"))
         self.word_at = time.monotonic()
-        """When a supervisor last said how long a held child waits: the hold's lease."""
+        """When a supervisor last renewed the hold of a held child: the hold's lease."""
         self.started_mono = 0.0
         self.rest = resuming.Rest()
         self.supervisor = SupervisorHandle(
@@ -93,19 +93,19 @@ class Keeper:
         self.relay = signals.SignalRelay(self.deliver)
         self.stopping = StopOrder(log)
         self.signals: set[int] = set()
-        """What has come for the command from outside: one that ends after it has saved, and may go on elsewhere."""
+        """External signals for the command: one that exits after such a signal has saved and may continue elsewhere."""
         self.leader_code: int | None = None
-        """Exit code of a child that ended while others of its process group have yet to obey the stop."""
+        """Exit code of a child that ended while others of its process group have not yet obeyed the stop."""
         self.stopped_by_person = False
         self.last_run = ""
-        """Why the command's next end is its last, although it may leave a marker; '' where it is not."""
+        """Why the command is not resumed after its next exit, even if it leaves a marker; '' if it may be."""
         self.books_closed = False
         self.ended_at: float | None = None
 
     @property
     def hold_until(self) -> float | None:
-        """Wall time until which the command waits; None: it is not held. What counts is how long that was when it was
-        said: a clock that is set neither ends a wait nor lengthens it."""
+        """Wall time until which the command waits; None: it is not held. Kept as a duration from when it was set, so
+        that setting the clock neither ends nor lengthens a wait."""
         return self._hold_until
 
     @hold_until.setter
@@ -126,7 +126,7 @@ class Keeper:
         """Start the command (again, after an unload) in its own session, output to run.log."""
         with contextlib.suppress(OSError):
             os.replace(self.marker, self.resumed)  # noqa: PTH105
-        # also of a training that was lost while it ran: the checkpoint of its last unload is still there
+        # also for a training lost while it ran: the checkpoint of its last unload still exists
         again = not self.trial.anew and (self.unloaded or (self.started_mono == 0.0 and self.starts > 0))
         last = files.read_json(self.resumed) if again else {}
         resume = again and (self.unloaded or bool(last))
@@ -150,7 +150,7 @@ class Keeper:
         self.publish()
 
     def reap(self) -> None:
-        """Collect every child of ours that ended; the subreaper flag brings orphans of the supervisor here too."""
+        """Reap every child of ours that ended; as a subreaper we also get orphans of the supervisor."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -168,7 +168,7 @@ class Keeper:
     def child_ended(self, code: int) -> None:
         self.freezer.let_go("the child has ended")
         if self.child and self.stopping.under_way and proc.group_alive(self.child.pid):
-            # a shell goes first; what it ran in the background ignores INT and would train on, stopped or not
+            # a shell exits first; its background processes ignore INT and would keep training despite the stop
             self.leader_code = code
             return
         self.child = self.child_start = None
@@ -180,7 +180,7 @@ class Keeper:
         if marker is None:
             self.last_run = ""  # it has ended by itself
         elif self.last_run:
-            marker = None  # it has left for good, with its checkpoint
+            marker = None  # it has exited for good, with its checkpoint
         if marker is not None and (self.trial.kept or not self.spec.get("requeue")):
             self.unloaded = True
             patience_s = 0.0 if self.supervisor.over else FIRST_HOLD_S
@@ -199,7 +199,7 @@ class Keeper:
         self.finish(code if code >= 0 else None, -code if code < 0 else None)
 
     def wait_again(self, until: float | None, why: str, *, unloaded: bool = False) -> None:
-        """The command is to be started once more, as for the first time or after an unload."""
+        """Prepare to start the command again, as for the first time or after an unload."""
         self.stopping.end()
         self.unloaded = unloaded
         self.hold_until, self.word_at = until, time.monotonic()
@@ -207,14 +207,14 @@ class Keeper:
         self.publish()
 
     def end_start(self) -> None:
-        """End a start that was a try, or one that has not come back from its checkpoint."""
+        """End a try, or a start that has not resumed from its checkpoint."""
         if self.child is not None and not self.stopped_by_person and self.trial.ends():
             self.freezer.let_go("this start is to end")
             if self.stopping.begin(time.monotonic(), hurry=False):
                 self.publish()
 
     def finish(self, code: int | None, number: int | None) -> None:
-        """The job's command is over for good: write the exit status once, atomically."""
+        """The job's command has ended for good: write the exit status once, atomically."""
         self.child = None
         self.exit = {
             "code": code,
@@ -248,9 +248,9 @@ class Keeper:
             return
         self.freezer.let_go("the job is to end")
         if self.stopping.begin(time.monotonic(), hurry=now):
-            self.publish()  # a training that is held must come back to its loop to end in its own way
+            self.publish()  # a paused training must return to its loop to end in its own way
 
-    # --- the supervisor's word ---
+    # --- orders of the supervisor ---
 
     def obey(self, order: Order) -> None:
         if isinstance(order, Hold) and self.hold_until is not None and self.child is None and not self.exit:
@@ -275,7 +275,7 @@ class Keeper:
             self.books_closed = True
 
     def facts(self) -> ChildFacts:
-        """How the child is."""
+        """The state of the child."""
         return ChildFacts(
             state="exited" if self.exit else "running" if self.child else "unloaded" if self.unloaded else "waiting",
             pid=self.child.pid if self.child else None,
@@ -291,7 +291,7 @@ class Keeper:
         )
 
     def publish(self) -> None:
-        """Tell the supervisor and job.json how the child is."""
+        """Report the state of the child to the supervisor and job.json."""
         facts = self.facts()
         self.supervisor.say(facts)
         serving = self.supervisor.pid
@@ -372,7 +372,7 @@ class Keeper:
                     key.data()
                 self.reap()
             except Exception as error:
-                # whatever went wrong: a keeper that leaves takes the exit status and every restart with it
+                # survive any exception: without a keeper there is no exit status and no restart
                 log(f"a fault of the keeper, which goes on: {type(error).__name__}: {error}")
                 time.sleep(FAULT_PAUSE_S)
         log("leaving")
@@ -380,7 +380,7 @@ class Keeper:
         self.stop_socket.close()
 
     def hear_signals(self) -> None:
-        """Signals from outside are the command's, once each; a stop order comes over a socket."""
+        """External signals are meant for the command, once each; a stop order comes over a socket."""
         for found in signals.taken():
             log(f"signal {found.number} from {found.sender} ({found.pid})")
             if found.number in signals.PASSED_ON and found.sender in signals.TO_ALL:
@@ -390,7 +390,7 @@ class Keeper:
                 self.deliver(found)
 
     def deliver(self, found: signals.Caught) -> None:
-        """Pass a signal on; one that ends a job ends one whose command is held or unloaded."""
+        """Pass a signal on; if the command is held or unloaded, a terminating signal ends the job."""
         self.signals.add(found.number)
         if self.child is not None:
             log(f"signal {found.number} passed on to the child's group {self.child.pid}")

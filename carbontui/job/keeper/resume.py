@@ -1,4 +1,4 @@
-"""What an unloaded command has left behind, and what it is started again with."""
+"""The resume marker of an unloaded command, and the arguments and environment of its next start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REST_MAX_S = 600.0
 
 
 def not_before(marker: str) -> float | None:
-    """When a resume marker asks to be started again (epoch seconds; 0 when it does not say); None without a marker."""
+    """The start time in a resume marker (epoch seconds; 0 if it names none); None without a marker."""
     facts = files.read_json(marker)
     if not facts:
         return None
@@ -29,7 +29,7 @@ def not_before(marker: str) -> float | None:
 
 
 def at(not_before_s: float | None, patience_s: float) -> float:
-    """When it is started again: one that names no time waits so long for the supervisor's word."""
+    """When it is started again; without a time in the marker it waits `patience_s` for the supervisor."""
     return not_before_s or time.time() + patience_s
 
 
@@ -38,7 +38,7 @@ def start_of(
 ) -> tuple[list[str], dict[str, str]]:
     """The command's arguments and environment. `base` is the caller's environment, `left` what the last unload left
     behind (None: it does not resume)."""
-    base = {name: value for name, value in base.items() if name != "CARBONTUI_TRY"}  # of a job it is started from
+    base = {name: value for name, value in base.items() if name != "CARBONTUI_TRY"}  # from a job that started this one
     argv = list(spec["argv"])
     environment = inject.environment(
         base,
@@ -59,10 +59,10 @@ def start_of(
 
 
 def earlier(marker: str, resumed: str) -> str:
-    """Make the next start go on from the checkpoint before the one that `marker` was written with: the path of it; ''
-    without one, and where that cannot be written down.
+    """Make the next start resume from the checkpoint before the one in `marker`: returns its path; '' if there is none
+    or the marker cannot be written.
 
-    What there is was written down beside the marker, newest first, when the command left; its framework reads that.
+    The checkpoints were listed next to the marker, newest first, when the command exited; its framework reads that.
     """
     pointer = f"{marker}.checkpoint"
     body = files.read_json(pointer)
@@ -81,7 +81,7 @@ def earlier(marker: str, resumed: str) -> str:
 
 
 class Rest:
-    """A child that leaves a marker at every start is started again ever later."""
+    """Back-off for a child that unloads right after every start."""
 
     def __init__(self) -> None:
         self._short_lives = 0
@@ -89,7 +89,7 @@ class Rest:
         """Monotonic time before which it is not started again."""
 
     def after(self, started: float, now: float) -> str:
-        """It has unloaded (both monotonic); what is to be said of the rest it gets, '' without one."""
+        """Record an unload (both times monotonic); returns the log line for its delay, '' without one."""
         self._short_lives = self._short_lives + 1 if now - started < SHORT_LIFE_S else 0
         wait_s = min(REST_MAX_S, 2.0**self._short_lives) if self._short_lives > 1 else 0.0
         self.until = now + wait_s

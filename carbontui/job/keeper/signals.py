@@ -1,9 +1,9 @@
-"""Signals from outside: none of them is an order to the keeper, and the command gets each exactly once.
+"""External signals: none of them is an order to the keeper, and the command gets each exactly once.
 
-A scheduler that ends or warns a job may signal every process of it, the command among them: passed on, its handler
-would run twice. Or it signals only the process it started, `carbontui run`: not passed on, it would not run at all.
-Slurm does either, by its settings and by how it is asked. So `run` asks the keeper, which knows: a signal that the
-keeper itself has had from the same sender went to all, and to the command as well.
+A scheduler that ends or warns a job may signal all its processes including the command: if passed on, its handler
+would run twice. Or it signals only the process it started, `carbontui run`: if not passed on, it would not run at all.
+Slurm does either, depending on settings and options. So `run` reports to the keeper, which can tell: a signal that the
+keeper itself received from the same sender went to all processes, including the command.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from carbontui import proc
 
 PASSED_ON = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
 BLOCKED = PASSED_ON | {signal.SIGHUP}
-"""A hang-up is of a session that the job outlives."""
+"""A hang-up concerns the login session, which the job outlives."""
 TO_ALL = frozenset({"slurmstepd", "systemd"})
-"""Names of processes that reach the keeper only by signalling all of a job at once: Slurm's step daemon, and a service
-manager that stops a unit."""
+"""Processes whose signals reach the keeper only when sent to all processes of a job: Slurm's step daemon, and a
+service manager that stops a unit."""
 PATIENCE_S = 0.5
-"""A signal to all reaches the keeper within less than this of `run`."""
+"""A signal sent to all reaches the keeper and `run` within this of each other."""
 MEMORY_S = 30.0
-"""On a busy machine `run` may be this late to say what it got."""
+"""On a busy machine `run` may report its signal this late."""
 _SIGSET_B = 128
 _CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def block() -> int | None:
-    """From now on signals wait for `taken`; a descriptor that is readable while one does (None: look now and then)."""
+    """From now on signals are queued for `taken`; returns a descriptor readable while one is (None: poll instead)."""
     signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
     mask = bytearray(_SIGSET_B)
     for number in BLOCKED:
@@ -44,12 +44,12 @@ def block() -> int | None:
 
 
 def unblock() -> None:
-    """Between fork and exec of whatever the keeper starts."""
+    """Restore the signal mask between fork and exec of any process the keeper starts."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 class Caught(NamedTuple):
-    """A signal, and who sent it: pid 0 is the kernel (a key at the terminal); one that is gone has the name '?'."""
+    """A signal and its sender: pid 0 is the kernel (a key at the terminal); a sender that is gone has the name '?'."""
 
     number: int
     pid: int
@@ -57,7 +57,7 @@ class Caught(NamedTuple):
 
 
 def taken() -> list[Caught]:
-    """All that have come in."""
+    """All queued signals."""
     found = []
     while (info := signal.sigtimedwait(BLOCKED, 0)) is not None:
         name = proc.name(info.si_pid) if info.si_pid else "kernel"
@@ -66,7 +66,7 @@ def taken() -> list[Caught]:
 
 
 class SignalRelay:
-    """Gives the command what has not reached it yet, by `deliver`. Times are monotonic seconds."""
+    """Passes signals to the command that have not reached it yet, through `deliver`. Times are monotonic seconds."""
 
     def __init__(self, deliver: Callable[[Caught], None]) -> None:
         self._deliver = deliver
@@ -74,7 +74,7 @@ class SignalRelay:
         self._told: list[tuple[Caught, float]] = []
 
     def caught(self, found: Caught, now: float) -> None:
-        """The keeper itself got a signal: the command has it too if it went to all."""
+        """The keeper itself received a signal: so did the command, if it was sent to all."""
         if found.number not in PASSED_ON:
             return
         self._own.append((found, now))
@@ -82,7 +82,7 @@ class SignalRelay:
             self._deliver(found)
 
     def told(self, number: int, pid: int, now: float) -> None:
-        """`run` got a signal from process `pid`; whether the keeper got it too shows in a moment."""
+        """`run` received a signal from process `pid`; whether the keeper received it too is known in a moment."""
         if number in PASSED_ON:
             self._told.append((Caught(number, pid, "carbontui run"), now + PATIENCE_S))
 
@@ -93,10 +93,10 @@ class SignalRelay:
         for found in due:
             same = [one for one in self._own if (one[0].number, one[0].pid) == (found.number, found.pid)]
             if same:
-                self._own.remove(same[0])  # sent again, it will be caught again
+                self._own.remove(same[0])  # if sent again, it will be caught again
             else:
                 self._deliver(found)
 
     def due(self) -> float | None:
-        """When `tick` has something to do; None: not before another signal."""
+        """When `tick` is due; None: not before another signal."""
         return min((at for _, at in self._told), default=None)

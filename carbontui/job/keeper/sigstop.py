@@ -1,7 +1,7 @@
-"""SIGSTOP for a program that knows nothing of carbontui: only where `run --sigstop` asked for it.
+"""SIGSTOP for a program that does not use carbontui: only with `run --sigstop`.
 
-Like a pause it lives as long as its lease is renewed. The kernel does not undo a SIGSTOP when its sender dies, so a
-small shell waits at the other end of a pipe and continues the group the moment this process is gone. Standard library
+Like a pause it lasts only while its lease is renewed. The kernel does not undo a SIGSTOP when its sender dies, so a
+small shell waits at the other end of a pipe and continues the group as soon as this process is gone. Standard library
 only: this runs in the keeper.
 """
 
@@ -20,7 +20,7 @@ GUARD = 'read -r _; kill -s CONT -- "-$0"'
 
 
 class Freezer:
-    """Holds one process group. `why` says why it is not held although that was asked."""
+    """Stops one process group. `why` says why it is not stopped although requested."""
 
     def __init__(self, log: Callable[[str], None], changed: Callable[[], None]) -> None:
         self._log = log
@@ -38,7 +38,7 @@ class Freezer:
         """Stop `group` (of which the child is the leader), or renew; `now` is monotonic seconds."""
         self._until = now + lease_s
         if self._group == group:
-            proc.signal_group(group, signal.SIGSTOP)  # somebody may have continued it
+            proc.signal_group(group, signal.SIGSTOP)  # another program may have continued it
             return
         why = _refusal(group) or self._post_guard(group)
         if not why and not proc.signal_group(group, signal.SIGSTOP):
@@ -53,7 +53,7 @@ class Freezer:
             self._changed()
 
     def let_go(self, reason: str) -> None:
-        """Continue the group, if it is held."""
+        """Continue the group, if it is stopped."""
         self.why = ""
         if self._group is None:
             return
@@ -64,12 +64,12 @@ class Freezer:
         self._changed()
 
     def tick(self, now: float) -> None:
-        """Let go once nobody has renewed the lease."""
+        """Continue the group once the lease has expired."""
         if self._group is not None and now >= self._until:
             self.let_go("no supervisor renewed its lease")
 
     def due(self) -> float | None:
-        """When `tick` has something to do; None: never."""
+        """When `tick` is due; None: never."""
         return self._until if self._group is not None else None
 
     def _post_guard(self, group: int) -> str:
@@ -95,7 +95,7 @@ class Freezer:
 
 
 def _refusal(group: int) -> str:
-    """A process that left the group would go on, and its peers would wait for one that never answers."""
+    """Why not to stop `group`: a process that left it would run on and wait for stopped peers that never answer."""
     for pid in proc.descendants(group):
         with contextlib.suppress(OSError):
             if os.getpgid(pid) != group:

@@ -11,7 +11,7 @@ from carbontui import proc
 
 
 class StopOrder:
-    """Nothing until it has `begun`; then one signal after another as `advance` is called."""
+    """Does nothing until `begin`; then `advance` sends one signal after another."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
@@ -25,7 +25,7 @@ class StopOrder:
         return bool(self.left)
 
     def begin(self, now: float, *, hurry: bool) -> bool:
-        """Start it, or make haste; False where it was under way already. `now` is monotonic seconds."""
+        """Start it, or speed it up; False if it was under way already. `now` is monotonic seconds."""
         self._gap_s = proc.STOP_NOW_GAP_S if hurry else proc.STOP_GAP_S
         if self.left:
             if hurry:
@@ -36,12 +36,12 @@ class StopOrder:
         return True
 
     def advance(self, group: int, now: float) -> None:
-        """Send the signal that is due, if one is."""
+        """Send the next signal if it is due."""
         if not self.left or now < self.next:
             return
         number = self.left.pop(0)
         self._log(f"signal {number} to the child's group {group}")
-        # torchrun's ranks have sessions of their own: at the last step nobody below the child is forgotten
+        # torchrun's ranks have sessions of their own: the final KILL includes every descendant of the child
         below = proc.descendants(group) if number == signal.SIGKILL else []
         proc.signal_group(group, number)
         for pid in below:
@@ -52,5 +52,5 @@ class StopOrder:
         self.next = now + self._gap_s
 
     def end(self) -> None:
-        """Everybody is gone, or nobody can be reached any more."""
+        """All processes are gone, or none can be reached any more."""
         self.left = []

@@ -1,6 +1,6 @@
-"""The keeper's own socket: whoever finds no supervisor can still have the job stopped, and `run` its signals passed on.
+"""The keeper's own socket: without a supervisor a job can still be stopped, and `run` can pass its signals on.
 
-One order a connection, as the supervisor gives them; the answer is how the child is. Only this user and root are heard.
+One order per connection, in the supervisor's form; the reply is the child's state. Only this user and root are heard.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from carbontui.job.keeper.messages import ChildFacts, Order, RelayedSignal, Stop
 
 LINE_MAX = 4096
 LOOK_S = 5.0
-"""A socket that a cleaner of /tmp has removed is bound again within this."""
+"""A socket removed by a /tmp cleaner is bound again within this."""
 
 
 class StopSocket:
-    """Bound at `path`. `obey` carries out an order; `facts` says how the child is."""
+    """A socket bound at `path`. `obey` carries out an order; `facts` returns the child's state."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class StopSocket:
         self._fault = ""
 
     def tick(self, now: float) -> None:
-        """Bind it, again where it has vanished; `now` is monotonic seconds."""
+        """Bind it, or rebind it if it has vanished; `now` is monotonic seconds."""
         if now < self._due:
             return
         self._due = now + LOOK_S
@@ -54,7 +54,7 @@ class StopSocket:
             self._open()
             self._fault = ""
         except OSError as error:
-            self._due = now  # its folder is the supervisor's to make: again with the next tick
+            self._due = now  # the supervisor creates its folder: retry at the next tick
             if self._fault != str(error):
                 self._fault = str(error)
                 self._log(f"{self._path} cannot be bound: {error}")
@@ -102,7 +102,7 @@ class StopSocket:
         visitor.close()
 
     def close(self) -> None:
-        """Bound no more."""
+        """Close and remove the socket."""
         if self._listener is None:
             return
         self._selector.unregister(self._listener)

@@ -1,7 +1,7 @@
-"""The keeper's end of the supervisor: starts one, hears it, replaces one that died or fell silent.
+"""The keeper's handle of the supervisor: starts it, listens to it, replaces one that died or hangs.
 
-Standard library only, like the keeper itself. A supervisor is dead on EOF of the socket pair and hung when it is silent
-for 6 s (then it is killed first); a fresh one may take longer to its first word, since a busy machine loads it slowly.
+Standard library only, like the keeper itself. A supervisor is dead on EOF of the socket pair, and hung when silent for
+6 s (then it is killed first); a fresh one may take longer to its first heartbeat, since a busy machine loads it slowly.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ BACKOFF_MAX_S = 60.0
 SHORT_LIFE_S = 30.0
 BURIAL_S = 1.0
 IN_DOUBT_S = 60.0
-"""One that lived this long did not die of what is stored."""
+"""A supervisor that lived this long did not die of stored settings."""
 
 
 class SupervisorHandle:
-    """At most one supervisor. `obey` takes its orders, `changed` is called when one has started."""
+    """Runs at most one supervisor. `obey` takes its orders, `changed` is called when one has started."""
 
     def __init__(
         self,
@@ -54,9 +54,9 @@ class SupervisorHandle:
         self._backoff_s = 0.0
         self._deaths = 0
         self._in_doubt = 0
-        """How many in a row soon fell silent: the next leaves out more and more of what is stored."""
+        """How many in a row soon hung: each next one drops one more of the stored settings."""
         self.due: float | None = 0.0
-        """Monotonic time of the next start; None while one lives, or when none is to come."""
+        """Monotonic time of the next start; None while one is alive, or if none is to follow."""
 
     @property
     def pid(self) -> int | None:
@@ -64,22 +64,22 @@ class SupervisorHandle:
 
     @property
     def over(self) -> bool:
-        """Nobody is there and nobody is to come."""
+        """No supervisor is running and none is to follow."""
         return self.process is None and self.due is None
 
     def tick(self, now: float, *, wanted: bool) -> None:
-        """Replace a silent one; start one that is due while one is `wanted`."""
+        """Replace a hung one; start one that is due while one is `wanted`."""
         if self.process is not None:
             silent = now - (self._born if self._heard is None else self._heard)
             if silent > (FIRST_WORD_S if self._heard is None else SILENT_S):
-                # one that somebody has stopped by signal is silent for no fault of its own
+                # one that was stopped by a signal is not silent by its own fault
                 doubtful = now - self._born < IN_DOUBT_S and not proc.stopped(self.process.pid)
                 self.gone(f"silent for {silent:.0f} s, killed", respawn=wanted, doubtful=doubtful)
         if self.process is None and self.due is not None and now >= self.due and wanted:
             self._start()
 
     def say(self, facts: ChildFacts) -> None:
-        """One line to the supervisor; never waits."""
+        """Send one line to the supervisor; never waits."""
         if self._link is not None:
             with contextlib.suppress(OSError):
                 self._link.send(encode(facts))
@@ -131,7 +131,7 @@ class SupervisorHandle:
                 self._obey(order)
 
     def gone(self, why: str, *, respawn: bool = True, doubtful: bool = False) -> None:
-        """It ended, hung up or hung: it must not act beside a successor, which is due after the back-off."""
+        """It exited, closed its socket or hangs: kill it before a successor, which is due after the back-off."""
         if self._link is not None:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(self._link)
@@ -142,7 +142,7 @@ class SupervisorHandle:
             return
         if process.returncode is None and process.poll() is None:
             process.kill()
-            # one that hangs in the kernel does not die of this yet, but it never runs another instruction
+            # one blocked in the kernel does not die yet, but it never executes another instruction
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(BURIAL_S)
         self._log(f"supervisor {process.pid} gone ({why})")

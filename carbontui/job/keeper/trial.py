@@ -1,7 +1,7 @@
-"""Starts that may fail: a try before the start for good, and a resume that nobody has seen hold.
+"""Starts that may fail: a try before the real start, and a resume that has not been shown to work.
 
-A command that fails in either is not over: after a try it waits for its start, and a resume that fails is begun again,
-from an earlier checkpoint where there is one, else without. Decides only; the keeper starts and ends.
+A command that fails in either has not ended: after a try it waits for its start, and a failed resume is restarted,
+from an earlier checkpoint if there is one, else without. This only decides; the keeper starts and ends processes.
 """
 
 from __future__ import annotations
@@ -12,51 +12,51 @@ from typing import Any
 from carbontui.job.keeper.messages import FallBack, Retry
 
 TRY_MOST_S = 300.0
-"""The supervisor ends a try; without one it ends by itself after this."""
+"""The supervisor ends a try; without a supervisor the keeper ends it after this."""
 TRY_OVER = "the try was ended here on purpose, by an interrupt; the start for good comes later"
-"""Said in the command's output: what it answers to an interrupt looks like a crash. `tui/loglines.py` knows it."""
+"""Written to the command's output, because its reaction to an interrupt looks like a crash. See `tui/loglines.py`."""
 
 
 class Trial:
-    """What the running start of the command is worth."""
+    """Whether the running start is a try or a resume on trial, and what follows if it fails."""
 
     def __init__(self, *, trying: bool) -> None:
         self.trying = trying
-        """The running start is a try."""
+        """The running process is a try."""
         self.over = False
         """The try is being ended."""
         self.retry = False
-        """A resume that fails is begun again, without a checkpoint at last."""
+        """A failed resume is restarted, finally without a checkpoint."""
         self.retried = ""
-        """How the last one failed that was."""
+        """How the last restarted resume failed."""
         self.fall_back = False
-        """A resume that fails is begun again as long as there is an earlier checkpoint."""
+        """A failed resume is restarted as long as there is an earlier checkpoint."""
         self.fell_back = ""
-        """How the last one failed that was."""
+        """How the last resume restarted that way failed."""
         self.anew = False
-        """The next start begins without the checkpoint."""
+        """The next start ignores the checkpoint."""
         self.resumed = False
-        """The running start goes on from a checkpoint."""
+        """The running process resumed from a checkpoint."""
         self.rehearsing = False
-        """A rehearsal was asked for since the running start."""
+        """A rehearsal was requested since the last start."""
 
     def facts(self) -> dict[str, Any]:
-        """What the supervisor is told."""
+        """The facts reported to the supervisor."""
         names = ("retry", "retried", "fall_back", "fell_back", "trying")
         return {name: getattr(self, name) for name in names}
 
     @property
     def kept(self) -> bool:
-        """An unload is ours to bring back, whatever a scheduler would do."""
+        """Whether the keeper itself resumes after an unload, instead of leaving that to the scheduler."""
         return self.trying or self.retry
 
     @property
     def asked(self) -> bool:
-        """An unload is one that was asked for on trial: no child that leaves at every start, and has to rest."""
+        """Whether the unload was requested on trial, so that the restart back-off does not apply."""
         return self.trying or self.rehearsing
 
     def ends(self) -> bool:
-        """The running start is to end: whether it is one that may."""
+        """End the running process; returns whether that is allowed."""
         if self.over or self.anew or not (self.trying or (self.retry and self.resumed)):
             return False
         self.over, self.anew = self.trying, not self.trying
@@ -66,27 +66,27 @@ class Trial:
         self.resumed, self.anew, self.rehearsing = resumed, False, False
 
     def left(self) -> None:
-        """It has written a checkpoint and left: what resumes from that of a try may fail, and is begun again."""
+        """It has written a checkpoint and exited. A resume from a try's checkpoint may fail and is then restarted."""
         self.retry = self.retry or self.trying
         self.trying = self.over = False
         self.retried = self.fell_back = ""
 
     def waits_again(self) -> bool:
-        """It has ended: whether it was a try that was to, and the start for good is still to come."""
+        """It has ended: whether it was a try being ended, with the real start still to come."""
         ended = self.trying and self.over
         self.trying = self.over = False
         return ended
 
     def obey(self, order: Retry | FallBack) -> None:
         if isinstance(order, Retry):
-            # a new supervisor repeats the order of the one before: what was asked for once is no second rehearsal
+            # a new supervisor repeats its predecessor's order: that is not a second rehearsal
             self.rehearsing = self.rehearsing or (order.on and not self.retry)
             self.retry = order.on
         else:
             self.fall_back = order.on
 
     def begins_again(self, code: int, earlier: Callable[[], str]) -> str:
-        """It has ended with exit code `code` (negative: of a signal): why it begins again, '' where it does not.
+        """It has ended with exit code `code` (negative: by a signal): why it is restarted, '' if it is not.
 
         From the checkpoint that `earlier` finds, else `anew`.
         """

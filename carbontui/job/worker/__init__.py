@@ -1,1 +1,1 @@
-"""The worker's process, where numpy lives, and the supervisor's end of it."""
+"""The worker process, the only one that loads numpy, and the supervisor's handle of it."""

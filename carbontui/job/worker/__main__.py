@@ -1,4 +1,4 @@
-"""Starts the worker by the name that supervisors of any version use: `python -m carbontui.job.worker`."""
+"""Starts the worker under the name that supervisors of every version use: `python -m carbontui.job.worker`."""
 
 from carbontui.job.worker.process import main
 

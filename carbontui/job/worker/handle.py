@@ -1,4 +1,4 @@
-"""The supervisor's end of the worker: started on demand, asked one thing at a time, let go when idle."""
+"""The supervisor's handle of the worker: started on demand, one request at a time, ended when idle."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ T = TypeVar("T")
 
 
 class WorkFailed(RuntimeError):
-    """The worker said no, died, or took too long; the text says which."""
+    """The worker refused, died, or took too long; the text says which."""
 
 
 class WorkerHandle:
-    """Every question waits for its turn, and raises WorkFailed when there is no answer to it."""
+    """Requests are queued; one without an answer raises WorkFailed."""
 
     def __init__(self, cwd: Path, log: Callable[[str], None], *, idle_s: float = IDLE_S) -> None:
         self._cwd = cwd
@@ -57,7 +57,7 @@ class WorkerHandle:
         return await self._ask(ask, PlanAnswer, timeout_s)
 
     async def preview(self, ask: PreviewAsk, timeout_s: float = PREVIEW_S) -> PreviewAnswer:
-        """What another budget or price would give. Raises WorkFailed."""
+        """The plan that another budget or price would give. Raises WorkFailed."""
         return await self._ask(ask, PreviewAnswer, timeout_s)
 
     async def forecast(self, ask: ForecastAsk, timeout_s: float = ANSWER_S) -> GridData:
@@ -65,7 +65,7 @@ class WorkerHandle:
         return await self._ask(ask, GridData, timeout_s)
 
     async def warm(self) -> None:
-        """Start it before the first question: what it imports takes longer than the answer."""
+        """Start it before the first request: its imports take longer than the answer."""
         async with self._turn:
             self._used_s = time.monotonic()
             if self._writer is None:
@@ -73,7 +73,7 @@ class WorkerHandle:
                     await self._start()
 
     async def _ask(self, ask: Ask, answer: type[T], timeout_s: float) -> T:
-        """Ask and wait; a worker that dies is replaced for the next question."""
+        """Send a request and wait; a worker that dies is replaced for the next one."""
         kind = str(ask.__struct_config__.tag)
         async with self._turn:
             self._used_s = time.monotonic()
@@ -87,11 +87,11 @@ class WorkerHandle:
             except (OSError, asyncio.IncompleteReadError) as error:
                 self.drop()
                 raise WorkFailed(f"{kind}: the worker died ({error})") from None
-            except ValueError as error:  # a line too long or unreadable: what follows it cannot be trusted
+            except ValueError as error:  # a line too long or unreadable: the rest of the stream cannot be trusted
                 self.drop()
                 raise WorkFailed(f"{kind}: the worker's answer cannot be used ({error})") from None
             except asyncio.CancelledError:
-                self.drop()  # its answer to the abandoned question must not meet the next one
+                self.drop()  # its answer to the abandoned request must not be taken for the next one's
                 raise
             raise WorkFailed(f"{kind}: {told.error}")
 
@@ -127,7 +127,7 @@ class WorkerHandle:
             self.drop()
 
     def drop(self) -> None:
-        """Let the worker go."""
+        """End the worker."""
         if self._writer is not None:
             self._writer.close()
         if self._process is not None:

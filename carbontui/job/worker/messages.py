@@ -1,7 +1,7 @@
-"""What supervisor and worker say to each other: one JSON line each way, `{"id", "kind", ...}` and `{"id", "ok", ...}`.
+"""Messages between supervisor and worker: one JSON line each way, `{"id", "kind", ...}` and `{"id", "ok", ...}`.
 
-Both are normally of one version. After an upgrade on disk a supervisor with the old code starts a worker with the new:
-fields go by name, unknown ones are ignored and new ones have defaults; a question that cannot be read is refused, by
+Both are normally of one version. After an upgrade on disk a supervisor with old code starts a worker with new code:
+fields go by name, unknown ones are ignored and new ones have defaults; a request that cannot be read is refused, by
 its id, and the plan in force stays.
 """
 
@@ -18,13 +18,13 @@ from carbontui.site.sharing import SharedWatts
 ProblemFile = dict[str, object]
 """A planning problem in its public form (carbontui.problem/1): `plan.problem_from_dict` reads and checks it."""
 GridData = dict[str, object]
-"""History and published forecasts as `Feed.forecast_request` makes them, or the answer `Feed.adopt` takes: the grid's
-own form, nothing to look into here."""
+"""History and published forecasts from `Feed.forecast_request`, or the answer for `Feed.adopt`: the grid's own
+format, opaque here."""
 
 
 class Pauses(Struct, frozen=True, omit_defaults=True):
-    """How long a pause may be. `still_s` of the present one are over; `pausing` are the level indices that count as one
-    (None: all that do not run)."""
+    """The longest pause allowed. `still_s` is the elapsed part of the present one; `pausing` are the level indices that
+    count as a pause (None: all still levels)."""
 
     max_pause_s: float = math.inf
     still_s: float = 0.0
@@ -32,7 +32,7 @@ class Pauses(Struct, frozen=True, omit_defaults=True):
 
 
 class Most(Struct, frozen=True, omit_defaults=True):
-    """What the rest of the work may use at most; None: as much as it takes."""
+    """What the rest of the work may use at most; None: unlimited."""
 
     gco2_g: float | None = None
     cost: float | None = None
@@ -48,25 +48,25 @@ class PlanAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     kept: tuple[int, ...] | None = None
     """Level index per slot of the plan in force; it stays unless the new one gains more than `uncertainty`."""
     fixed: dict[int, int] = {}
-    """Level index by slot, where a person has decided; STANDS_STILL for any that does not run."""
+    """Level index by slot, where the user has decided; STANDS_STILL for any still level."""
     curve_fixed: dict[int, int] | None = None
     """The same for the slots of `curve` (None: `fixed`)."""
     uncertainty: float = 0.0
-    """Relative standard error of a difference between two slots' forecasts."""
+    """Relative standard error of the difference between two slots' forecasts."""
     pauses: Pauses = Pauses()
     closed: dict[int, int] = {}
-    """Level index by slot, where the intensity is above a person's limit; `fixed` stands above it."""
+    """Level index by slot, where the intensity is above the user's limit; `fixed` takes precedence."""
     soonest: Most | None = None
-    """Given: the plan that finishes soonest with no more than this, the best where nothing does."""
+    """If given: return the plan that finishes soonest within these limits, or the best one if none does."""
     shared: SharedWatts | None = None
-    """A power budget that other jobs share, over the slots of `curve`."""
+    """A power budget shared with other jobs, over the slots of `curve`."""
     start_s: float | None = None
-    """Epoch seconds of slot 0, for the words of the explanation."""
+    """Epoch seconds of slot 0, for the text of the explanation."""
     currency: str | None = None
 
 
 class PreviewAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="preview"):
-    """The plan that another budget or price would give; nothing is kept, no frontier is drawn."""
+    """The plan that another budget or price would give; no plan is kept, no frontier is computed."""
 
     id: int = 0
     problem: ProblemFile
@@ -103,7 +103,7 @@ class Solved(Struct, frozen=True):
 
 
 class Rival(Struct, frozen=True):
-    """What a simple policy would do on the same problem."""
+    """The result of a simple policy on the same problem."""
 
     name: str
     finish_s: float
@@ -113,7 +113,7 @@ class Rival(Struct, frozen=True):
 
 
 class PlannedWindow(Struct, frozen=True):
-    """A `plan.windows.Window`: slots of one level, seconds from slot 0, and what they emit and gain."""
+    """A `plan.windows.Window`: slots of one level, seconds from slot 0, and their emissions and gain."""
 
     level: int
     start_s: float
@@ -133,12 +133,12 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     explanation: str = ""
     frontier: tuple[FrontierPoint, ...] = ()
     free_gco2: float | None = None
-    """Grams of the best plan without the `fixed` slots; None where there are none."""
+    """Grams of the best plan without the `fixed` slots; None if there are none."""
     windows: tuple[PlannedWindow, ...] = ()
     unlimited: Solved | None = None
-    """The best plan without the `closed` slots; None where there are none."""
+    """The best plan without the `closed` slots; None if there are none."""
     budget_g_per_kwh: tuple[float, ...] = ()
-    """What a kWh of the boards counts beside its own grams, slot by slot, for a budget that others share."""
+    """Shadow price of the shared budget per slot, in g per kWh of the boards, on top of their own grams."""
 
 
 class PreviewAnswer(Struct, frozen=True, kw_only=True):
@@ -148,7 +148,7 @@ class PreviewAnswer(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """The line back: the answer's own form when `ok`, else why not."""
+    """The reply line: the answer if `ok`, else why not."""
 
     id: int
     ok: bool

@@ -1,7 +1,7 @@
-"""The worker: numpy lives here. Plans and forecasts on request, one JSON line each way, gone at EOF.
+"""The worker, the only process with numpy: plans and forecasts on request, one JSON line each way, exits at EOF.
 
-It is started on demand and left to leave when idle, so that a slow plan never starves a lease and a supervisor at
-rest carries no numpy.
+It is started on demand and ended when idle, so that a slow plan never starves a lease and an idle supervisor carries
+no numpy.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from carbontui.site import shadow_prices as site_prices
 
 
 def solve_plan(ask: PlanAsk) -> PlanAnswer:
-    """A plan around the fixed slots, no pause longer than asked, with the frontier of `ask.curve`.
+    """A plan around the fixed slots, no pause longer than allowed, with the frontier of `ask.curve`.
 
-    Raises plan.ProblemError for a problem that is none.
+    Raises plan.ProblemError for an invalid problem.
     """
     whole, longer = plan.problem_from_dict(ask.problem), plan.problem_from_dict(ask.curve or ask.problem)
     price: tuple[float, ...] = ()
@@ -62,7 +62,7 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
         changed=changed,
         baselines=tuple(map(_rival, chosen.baselines or plan.baselines(problem))),
         explanation=plan.explain(problem, chosen, start_s=ask.start_s, currency=ask.currency),
-        # a point later than the plan and no better than it is not worth showing
+        # a point later than the plan and no better is not worth showing
         frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < chosen.objective),
     )
 
@@ -80,15 +80,15 @@ def _chosen(
     if ask.soonest.gco2_g is None and ask.soonest.cost is None:
         return _least_energy(whole, ask, ask.soonest, fixed)
     problem = soonest(whole, ask.soonest, fixed, ask.pauses)
-    # a plan of least time is as late as what is left allows: kept, it would use a little more every time
+    # a least-time plan uses all that is left; if it were kept, it would use slightly more every time
     return problem, *_replan(problem, ask, fixed)
 
 
 def _least_energy(
     whole: plan.Problem, ask: PlanAsk | PreviewAsk, most: Most, fixed: Mapping[int, int]
 ) -> tuple[plan.Problem, plan.Schedule, bool]:
-    """Where energy alone is allowed: plans weighed by it, for one of least grams runs faster in clean hours and uses
-    more. The proof is one of energy, and so is its gap; all figures are those of the problem itself."""
+    """With an energy allowance: plan for least energy, because a least-carbon plan runs faster in clean hours and uses
+    more. Certificate and gap refer to energy; all figures are those of the problem itself."""
     flat = replace(
         whole,
         alpha=1.0,
@@ -108,7 +108,7 @@ def _least_energy(
 
 
 def _as_energy(problem: plan.Problem) -> tuple[tuple[float, ...], ...] | None:
-    """Its shadow prices for an objective in kWh: what the mean kWh is worth counts as one."""
+    """Its shadow prices for an objective in kWh: scaled so that the mean kWh has weight one."""
     if problem.shadow_per_h is None:
         return None
     prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
@@ -118,8 +118,7 @@ def _as_energy(problem: plan.Problem) -> tuple[tuple[float, ...], ...] | None:
 
 
 def soonest(problem: plan.Problem, most: Most, fixed: Mapping[int, int], pauses: Pauses) -> plan.Problem:
-    """The problem cut after the slot in which the work can first be done with no more than `most`; uncut where it
-    never can."""
+    """The problem cut after the first slot in which the work can be done within `most`; uncut if there is none."""
     try:
         points = plan.frontier(problem, fixed or None).points
     except plan.ProblemError:
@@ -139,9 +138,9 @@ def _within(point: plan.FrontierPoint, most: Most) -> bool:
 def curve(
     whole: plan.Problem, fixed: Mapping[int, int] | None = None, pauses: Pauses | None = None
 ) -> list[plan.FrontierPoint]:
-    """The frontier of a problem around the `fixed` slots, every point with no pause longer than asked.
+    """The frontier of a problem around the `fixed` slots, no point with a pause longer than allowed.
 
-    Empty where it is too large to draw one, which is no reason to be without a plan.
+    Empty if the problem is too large for one; the plan itself is still made.
     """
     try:
         found = plan.frontier(whole, fixed).points
@@ -158,7 +157,7 @@ def curve(
 def _allowed(
     problem: plan.Problem, point: plan.FrontierPoint, pauses: Pauses, fixed: Mapping[int, int] | None
 ) -> plan.FrontierPoint | None:
-    """The point with pauses that are too long broken; None where that cannot be carried out."""
+    """The point with overlong pauses broken up; None if that is infeasible."""
     levels = tuple(level for level, count in point.levels for _ in range(count))
     levels += (-1,) * (len(problem.dur_s) - len(levels))
     shorter = plan.broken(problem, levels, pauses.max_pause_s, pauses.still_s, pauses.pausing, fixed)
@@ -173,7 +172,7 @@ def _allowed(
 
 
 def preview_plan(ask: PreviewAsk) -> PreviewAnswer:
-    """The plan another budget or carbon price would give around the fixed slots; nothing kept, no frontier."""
+    """The plan another budget or carbon price would give around the fixed slots; no kept plan, no frontier."""
     problem = plan.problem_from_dict(ask.problem)
     if ask.shared is not None:
         problem = replace(problem, shadow_per_h=site_prices.shadow(problem, ask.shared).shadow_per_h)
@@ -217,7 +216,7 @@ def _rival(baseline: plan.Baseline) -> Rival:
 
 
 def thin(points: Sequence[plan.FrontierPoint]) -> list[plan.FrontierPoint]:
-    """As many points of a frontier as a picture may hold beside that of the plan in force, ends included."""
+    """The frontier thinned to what a chart shows besides the plan in force, ends included."""
     most = FRONTIER_POINTS_MAX - 1
     if len(points) <= most:
         return list(points)
@@ -226,15 +225,15 @@ def thin(points: Sequence[plan.FrontierPoint]) -> list[plan.FrontierPoint]:
 
 
 class _Id(msgspec.Struct):
-    """All that must be readable of a question to refuse it."""
+    """The only part of a request that must be readable in order to refuse it."""
 
     id: int = 0
 
 
 def answer(line: bytes) -> Answer:
-    """The answer to one line; a question that cannot be read or answered is refused with the reason.
+    """The answer to one line; a request that cannot be read or answered is refused with the reason.
 
-    A plan that fails must not take the worker along: the supervisor says so and keeps what it has.
+    A failed plan must not end the worker: the supervisor reports it and keeps its plan.
     """
     number = 0
     try:
