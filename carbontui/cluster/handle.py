@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, structs
 
+from carbontui import proc, units
 from carbontui.cluster.messages import LINE_MAX, FromNode, Line, Open, Shut, Up, decode_from_node
 from carbontui.cluster.relay import Relay
 from carbontui.power import declared
@@ -23,6 +26,8 @@ from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import Done, Gone, Node, Outcome, Report, encode
 
 HOST_PARTS = frozenset({"cpu", "dram"})
+COMPLAINTS_B = 4096
+"""Of what one start of a node's command says on stderr, kept in the log."""
 SHIFTS = 60
 """Reports of which the quickest tells how far the two clocks are apart: about the last half minute."""
 
@@ -64,13 +69,38 @@ class NodeHandle(AgentHandle):
             *self._command,
             stdin=PIPE,
             stdout=PIPE,
+            stderr=PIPE,
             limit=LINE_MAX,
             start_new_session=True,
             cwd="/",
             env=self._environment,
         )
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        self._carry_on(self._overhear(process.stderr))
         return process, process.stdout, process.stdin
+
+    async def _overhear(self, stderr: asyncio.StreamReader) -> None:
+        """What the command and the node complain of goes to the log, to a bound: the disk is the training's, too."""
+        left_b = COMPLAINTS_B
+        while piece := await stderr.read(COMPLAINTS_B):
+            for line in piece[:left_b].decode(errors="replace").splitlines():
+                if line.strip():
+                    self._log(f"{self._who}: {units.printable(line)}")
+            if 0 < left_b <= len(piece):
+                self._log(f"{self._who}: says more than {COMPLAINTS_B} bytes; the rest is left out")
+            left_b = max(0, left_b - len(piece))
+
+    async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
+        outcomes = await super().close(timeout_s)
+        if self._process is not None:
+            # what a wrapper has left running may hold its pipes: they are let go of while there is a loop to do it
+            self._process._transport.close()  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+        return outcomes
+
+    def _kill(self, process: Process) -> None:
+        if process.returncode is None:  # it leads a session of its own: with what a wrapper has started
+            proc.signal_group(process.pid, signal.SIGKILL)
 
     def _decode(self, line: bytes) -> FromNode:  # type: ignore[override]
         return decode_from_node(line)
@@ -141,7 +171,10 @@ class NodeHandle(AgentHandle):
 
     def _connect(self, c: int) -> None:
         relay = self._relays[c] = Relay(c, self._say)
-        task = asyncio.ensure_future(self._carry(relay))
+        self._carry_on(self._carry(relay))
+
+    def _carry_on(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._carrying.add(task)
         task.add_done_callback(self._carrying.discard)
 

@@ -94,12 +94,15 @@ def queue() -> list[QueuedJob]:
 
 def rows(told: str, mark: str) -> list[QueuedJob]:
     """squeue's answer: `mark` and ':' begin a row, `mark` and ',' separate its fields. No name or comment, whatever
-    letters and line breaks are in it, can pass for another job's row."""
-    found = []
-    for row in told.split(f"{mark}:")[1:]:
+    letters and line breaks are in it, can pass for another job's row. Raises SlurmError for what is no such answer,
+    which must not pass for an empty queue."""
+    found, (_, *parts) = [], told.split(f"{mark}:")
+    if told.strip() and not parts:
+        raise _nonsense("squeue", told)
+    for row in parts:
         fields = row.removesuffix("\n").split(f"{mark},")
         if len(fields) != len(COLUMNS):
-            continue
+            raise _nonsense("squeue", row.replace(mark, ""))
         nodes = _whole(fields[3])
         found.append(
             QueuedJob(
@@ -163,7 +166,7 @@ class NodeState(NamedTuple):
 
 
 def nodes() -> list[NodeState]:
-    """All nodes of the cluster. Raises SlurmError."""
+    """All nodes of the cluster: one at least. Raises SlurmError."""
     told = slurm.ask("sinfo", "--noheader", "--Node", "--format=%N\x1f%T\x1f%c\x1f%G")
     found = {}
     for line in told.splitlines():
@@ -171,7 +174,14 @@ def nodes() -> list[NodeState]:
         if len(fields) == 4:
             # a node is listed once per partition
             found[fields[0]] = NodeState(fields[0], fields[1], _whole(fields[2]), gpus_of(fields[3]))
+    if not found:
+        raise _nonsense("sinfo", told)
     return list(found.values())
+
+
+def _nonsense(command: str, told: str) -> slurm.SlurmError:
+    said = units.printable(" ".join(told[:4096].split()))[:80]
+    return slurm.SlurmError(f"{command}: {f'its answer cannot be read: {said!r}' if said else 'lists nothing'}")
 
 
 def size(all_nodes: Iterable[NodeState]) -> ClusterSize:

@@ -14,6 +14,10 @@ NODES_MOST = 100_000
 """More than any range of nodes has."""
 ANSWER_B = 64 * 2**20
 """Of one answer; a queue of 200,000 jobs is less."""
+REFUSED_B = 2**20
+"""Of what was said of orders that were refused."""
+ERROR_B = 4096
+"""Of what a command that failed has said; the rest would only be split into words."""
 KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF"})
 """Of Slurm's variables: every other one is an option for an srun that is started under it."""
 
@@ -26,16 +30,30 @@ def ask(*command: str, environment: Mapping[str, str] | None = None) -> str:
     """The standard output of a command of Slurm. Raises SlurmError."""
     done = _run(command, environment=environment)
     if done.returncode:
-        said = " ".join(_text(done.stderr).split())[:300] or f"ended with {done.returncode}"
+        said = " ".join(_text(done.stderr[:ERROR_B]).split())[:300] or f"ended with {done.returncode}"
         raise SlurmError(f"{command[0]}: {units.printable(said)}")
     return _text(done.stdout)
+
+
+def submitted(command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> str:
+    """The id of the job that this `sbatch --parsable` has submitted. Raises SlurmError, also where it ends well and
+    names none: a wrapper of a site may print what it likes, before the id as well."""
+    told = ask(*command, environment=environment)
+    ids = re.findall(r"^\s*(\d{1,10})(?:;\S*)?\s*$", told[-ERROR_B:], re.MULTILINE | re.ASCII)
+    if not ids:
+        said = units.printable(" ".join(told[:ERROR_B].split()))[:80]
+        raise SlurmError(f"{command[0]}: named no job, but said {said!r}; whether one was submitted: squeue --me")
+    return str(ids[-1])
 
 
 def orders(lines: Iterable[str]) -> list[str]:
     """Give scontrol many orders at once; what it said of those that it refused. Raises SlurmError where none can have
     been carried out."""
     done = _run(("scontrol",), stdin="".join(f"{line}\n" for line in lines).encode())
-    refused = [units.printable(" ".join(line.split())) for line in _text(done.stderr).splitlines() if line.strip()]
+    said = _text(done.stderr[:REFUSED_B])
+    refused = [units.printable(" ".join(line.split()))[:300] for line in said.splitlines() if line.strip()]
+    if done.returncode < 0 or (done.returncode and not refused):  # one that refuses some says which, and ends so
+        raise SlurmError(f"scontrol: ended with {done.returncode}")
     if any("contact slurm controller" in line or "authentication" in line.lower() for line in refused):
         raise SlurmError(f"scontrol: {refused[0][:300]}")
     return refused
@@ -72,7 +90,11 @@ def promised_nodes(environment: Mapping[str, str]) -> tuple[str, ...]:
     count, listed = environment.get("SLURM_JOB_NUM_NODES", ""), environment.get("SLURM_JOB_NODELIST", "")
     if not count.isdigit() or int(count) < 2 or not listed or in_step(environment):
         return ()
-    return tuple(ask("scontrol", "show", "hostnames", listed).split())
+    told = ask("scontrol", "show", "hostnames", listed)
+    names = tuple(told.split())
+    if len(names) != int(count):
+        raise SlurmError(f"scontrol: names {len(names)} nodes of {count}: {units.printable(' '.join(names))[:80]!r}")
+    return names
 
 
 @functools.lru_cache(maxsize=4096)

@@ -107,7 +107,7 @@ def submit(environment: Mapping[str, str], *, not_before_s: float, now_s: float)
         )
         new = slurm.step_environment(environment) | {CHAIN: f"{here.first} {here.number + 1}"}
         new.pop("SLURM_JOB_ID", None)
-        return slurm.ask(*asked, environment=new).strip().partition(";")[0]
+        return slurm.submitted(asked, environment=new)
 
 
 def end_s(environment: Mapping[str, str]) -> float | None:

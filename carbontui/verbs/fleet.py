@@ -179,7 +179,7 @@ def _tell(
         }
         click.echo(json.dumps(told))
         return
-    done = "would move" if dry_run else "moved"
+    done = "would move" if dry_run else "moved" if not refused else "asked Slurm, which refused some, to move"
     click.echo(f"{units.fmt_named_clock(now, now)}  {done} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
         click.echo(f"  {move.job.id}  {move.job.name:<24} begins {units.fmt_clock(move.at_s, now)}")

@@ -90,7 +90,7 @@ def submit(
     if not dry_run:
         os.environ.setdefault("CARBONTUI_BUDGET", units.iso(deadline))
         try:
-            job = slurm.ask(*command).strip().partition(";")[0]
+            job = slurm.submitted(command)
         except slurm.SlurmError as error:
             raise Failure(str(error), 1) from None
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,10 +10,12 @@ import signal
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from carbontui import ssh
+from carbontui import cli, ssh
 from carbontui.cluster import queue as slurm_queue
 from carbontui.cluster import slurm, successor
+from carbontui.cluster.handle import NodeHandle
 from carbontui.verbs import other_machines
 from carbontui.verbs.failure import Failure
 
@@ -55,10 +58,19 @@ def test_a_command_that_says_what_no_slurm_does_is_given_up_in_one_line(fake, sa
     assert str(caught.value).isprintable()
 
 
-def test_rubbish_is_an_empty_queue(fake):
-    fake("squeue", r"printf 'a\037b\n\0\377 {} 99999999999999999999999'")
-    fake("sinfo", r"printf 'n1\037idle\03799999999999999999999\037gpu:99999999999999999\n'")
+def test_rubbish_is_neither_an_empty_queue_nor_a_cluster_without_nodes(fake):
+    fake("squeue", ":")
     assert slurm_queue.queue() == []
+    for says in (r"printf 'a\037b\n\0\377 {} 99999999999999999999999'", "echo all is well", "echo ${5%%,*}"):
+        fake("squeue", says)
+        with pytest.raises(slurm.SlurmError, match="squeue: its answer cannot be read") as caught:
+            slurm_queue.queue()
+        assert str(caught.value).isprintable()
+    for says in (":", "echo all is well"):
+        fake("sinfo", says)
+        with pytest.raises(slurm.SlurmError, match="sinfo: "):
+            slurm_queue.nodes()
+    fake("sinfo", r"printf 'n1\037idle\03799999999999999999999\037gpu:99999999999999999\n'")
     assert slurm_queue.nodes()[0].cpus < 1e16
 
 
@@ -125,3 +137,69 @@ def test_a_successor_of_a_job_that_slurm_does_not_show_is_refused_and_its_end_is
     for left in ("9" * 400 + ":00", "soon", ""):
         fake("squeue", f"echo {left}")
         assert successor.end_s(job) is None
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("says", ["echo all is well", "printf '\\377\\033[2J\\n'", ":"])
+def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says):
+    fake("sbatch", says)
+    with pytest.raises(slurm.SlurmError, match=r"sbatch: named no job, but said .*squeue --me") as caught:
+        slurm.submitted(("sbatch", "--parsable", "x.sh"))
+    assert str(caught.value).isprintable()
+    asked = ["submit", "--zone", "DE", "--work", "1h", "--", "x.sh"]
+    refused = CliRunner().invoke(cli.cli, asked, env={"CARBONTUI_OFFLINE": "1"})
+    assert refused.exit_code == 1 and "named no job" in refused.output and len(refused.output.splitlines()) == 1
+    fake("scontrol", "echo JobId=7 JobName=x")
+    with pytest.raises(slurm.SlurmError, match="named no job"):
+        successor.submit({**os.environ, "SLURM_JOB_ID": "7"}, not_before_s=0.0, now_s=0.0)
+    for told in ("4711", "4711;cluster", r"the site says hello\n4711", "4711;c\nsbatch: thanks"):
+        fake("sbatch", f"printf '%b\\n' '{told}'")
+        assert slurm.submitted(("sbatch", "x.sh")) == "4711"
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        ("exit 3", "ended with 3"),
+        ("kill -9 $$", "ended with -9"),
+        ("sleep 1000", "no answer"),
+        ("cat /dev/zero >&2", "more than"),
+    ],
+)
+def test_starts_that_no_scontrol_has_set_are_not_called_moved(fake, says, told):
+    fake("scontrol", says)
+    with pytest.raises(slurm.SlurmError, match=told):
+        slurm_queue.move([("7", 1.9e9)])
+    fake("scontrol", "cat >/dev/null; printf 'slurm_update error: Invalid \\033[2Jjob id\\n' >&2; exit 1")
+    assert slurm_queue.move([("7", 1.9e9)]) == ["slurm_update error: Invalid ?[2Jjob id"]
+
+
+def test_nodes_that_are_not_as_many_as_slurm_promised_are_none(fake):
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+    fake("scontrol", "printf 'n1\\nn2\\n'")
+    assert slurm.promised_nodes(job) == ("n1", "n2")
+    for says in ("echo all is well", ":", r"printf '\033[2J'"):
+        fake("scontrol", says)
+        with pytest.raises(slurm.SlurmError, match=r"scontrol: names \d nodes of 2"):
+            slurm.promised_nodes(job)
+
+
+@pytest.mark.timeout(30)
+async def test_what_a_nodes_command_says_without_an_end_does_not_fill_the_disk_and_none_of_it_stays(fake, tmp_path):
+    said: list[str] = []
+    endless = "yes $(printf 'a\\033[2Jb') >&2"
+    fake("srun", f"{endless} & sleep 1000")
+    node = NodeHandle("n2", ["srun"], {**os.environ}, path=tmp_path / "s", simulated=False, log=said.append, job="j")
+    await node.start()
+    while not any("the rest is left out" in line for line in said):
+        await asyncio.sleep(0.01)
+    kept = len(said)
+    group = node.pid
+    await asyncio.sleep(0.2)
+    assert len(said) == kept and sum(map(len, said)) < 64 * 1024 and all(line.isprintable() for line in said)
+    await node.close(0.1)
+    with pytest.raises(ProcessLookupError):
+        for _ in range(500):
+            os.killpg(group, 0)
+            await asyncio.sleep(0.01)

@@ -143,4 +143,4 @@ async def test_no_slurm_is_one_line_on_an_empty_page() -> None:
         app,
         pilot,
     ):
-        await shows(app, pilot, "sinfo: not found", "nothing waits and nothing runs")
+        await shows(app, pilot, "sinfo: not found", "the queue cannot be read")

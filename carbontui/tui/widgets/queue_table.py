@@ -31,7 +31,7 @@ class QueueTable(RowTable):
     def draw(self, width: int, height: int) -> list[CellRow]:
         listed = self.listed
         if not listed.shown:
-            return [[(f"  {'nothing has the word' if listed.wanted else 'nothing waits and nothing runs'}", "dim")]]
+            return [[(f"  {self._why_empty()}", "dim")]]
         columns = fitting(COLUMNS, width)
         left = width - 4 - ID_CELLS - sum(column.cells for column in columns)
         name = max(1, min(NAME_CELLS, left))
@@ -43,6 +43,12 @@ class QueueTable(RowTable):
             row = self._row(listed.shown[at], columns, name, told, pointed=pointed)
             rows.append(self.under_cursor(row, width) if pointed else row)
         return rows
+
+    def _why_empty(self) -> str:
+        seen = self.listed.seen
+        if not (seen.start_s or seen.jobs):
+            return "the queue cannot be read" if seen.faults else f"asking Slurm {self.glyphs.ellipsis}"
+        return "nothing has the word" if self.listed.wanted else "nothing waits and nothing runs"
 
     def _row(self, row: QueueRow, columns: list[TableColumn], name: int, told: int, *, pointed: bool) -> CellRow:
         ink = words.STATE_STYLE[row.state]
