@@ -1,1 +1,1 @@
-"""The agent process, devices, the meter, limits, calibration; NVML and RAPL live here alone."""
+"""The agent process, devices, the meter, limits, calibration; only this package uses NVML and RAPL."""

@@ -1,4 +1,4 @@
-"""The agent process: NVML and RAPL live here alone. `python -m carbontui.power.agent --fd N`, in a session of its own.
+"""The agent process, the only user of NVML and RAPL: `python -m carbontui.power.agent --fd N`, in its own session.
 
 Two threads. The main one serves the socket and sets limits; on EOF it restores every limit and exits, even while the
 sampling thread is stuck in the driver. If the main thread itself is stuck, the supervisor kills and replaces the
@@ -34,7 +34,7 @@ RETRY_S = 2.0
 
 
 class Wire:
-    """Sends lines without ever waiting: a supervisor that reads nothing costs memory up to a bound, then reports."""
+    """Sends lines without ever waiting: if the supervisor stops reading, a bounded queue fills, then reports drop."""
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
@@ -68,11 +68,11 @@ class Wire:
 
 
 def serve(agent: Agent, wire: Wire, link: socket.socket) -> int:
-    """Read wishes until EOF, Bye or SIGTERM, then restore the limits. Returns the exit code: 4 where that failed."""
+    """Read wishes until EOF, Bye or SIGTERM, then restore the limits. Returns the exit code: 4 if that failed."""
     try:
         _listen(agent, wire, link)
     except Exception as error:
-        # whatever went wrong, restore the limits before this process ends
+        # after any exception, restore the limits before this process ends
         agent.say(f"ends after {type(error).__name__}: {error}")
     outcomes = agent.leave()
     wire.send(Gone(outcomes))
@@ -137,7 +137,7 @@ def _nvml() -> Backend:
 
 
 def _restore(wait_s: float) -> tuple[Outcome, ...]:
-    """Restore stale limits, for `wait_s` again and again: a driver that hangs may answer later."""
+    """Restore stale limits, retrying for `wait_s`: a hung driver may answer later."""
     until = time.monotonic() + wait_s
     if wait_s:
         # the call into the driver may never return

@@ -1,6 +1,6 @@
-"""What the agent does, apart from its socket: samples devices, applies the limits that are wanted, restores them.
+"""The agent without its socket: samples devices, applies requested limits and restores them.
 
-Two threads call in: the sampler's (`open`, `sample`), which may be stuck in the driver for a while, and the main one
+Two threads call it: the sampler's (`open`, `sample`), which may block in the driver for a while, and the main one
 (`wish`, `tick`, `leave`), which waits for it only while both touch limits.
 """
 
@@ -38,16 +38,16 @@ SLOW_S = 1.0
 SIMULATED_S = 0.25
 PROCESSES_S = 10.0
 SEEK_S = 2.0
-"""How often the processes of boards are listed while it is not known yet which boards the job uses."""
+"""How often the boards' processes are listed while it is not yet known which boards the job uses."""
 RETRY_S: dict[Code, float] = {"held": 1.0, "foreign": PROCESSES_S}
-"""When to retry a wish that another job or another process blocks."""
+"""When to retry a wish blocked by another job or process."""
 OPEN_S = 2.0
-"""How long leaving waits for a driver that is still being opened, where limits are to be restored."""
+"""How long the exit waits for a driver that is still being opened, if limits are to be restored."""
 REOPEN_S = (1.0, 2.0, 5.0, 15.0)
 
 
 class Sampler(threading.Thread):
-    """Looks at every device in turn and reports. Only this thread calls getters in a loop."""
+    """Reads every device in turn and reports. Only this thread calls getters in a loop."""
 
     def __init__(self, agent: Agent) -> None:
         super().__init__(name="sampler", daemon=True)
@@ -110,7 +110,7 @@ class Agent:
         self._slow_at = 0.0
         self._retry_at = 0.0
         self._acted_s = 0.0
-        """When limits were last set or restored: an older look says nothing of them."""
+        """When limits were last set or restored: an older look says nothing about them."""
         self._reopen_at: float | None = None
         self._reopen_tries = 0
         self._trouble = ""
@@ -121,7 +121,7 @@ class Agent:
         self._send(AgentLine(text))
 
     def _tell(self, *outcomes: Outcome) -> None:
-        """Report what happened to limits without being asked; the same outcome is not repeated."""
+        """Report unsolicited changes of limits; the same outcome is not repeated."""
         news = tuple(outcome for outcome in outcomes if self._told.get(outcome.uuid) != outcome)
         self._told.update((outcome.uuid, outcome) for outcome in outcomes)
         if news:
@@ -130,7 +130,7 @@ class Agent:
     # --- the sampler's side -----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open the backend; where that fails, say why and try again later."""
+        """Open the backend; if that fails, report why and retry later."""
         try:
             self._backend.open()
             self._trouble, self._reopen_at, self._reopen_tries = "", None, 0
@@ -149,7 +149,7 @@ class Agent:
                 self._take(self._wish, fresh=True)
 
     def sample(self) -> float:
-        """Look once at everything; returns the seconds until the next look."""
+        """Read everything once; returns the seconds until the next look."""
         if self._wish is None and self._clock() - self._last_wish_s < SLOW_S:
             return 0.02  # a first report without the first wish would not know which boards are watched
         if self._reopen_at is not None and self._clock() >= self._reopen_at:
@@ -162,7 +162,7 @@ class Agent:
             self._slow_at = began + (SEEK_S if self._boards.seeking else PROCESSES_S)
         for info in self._infos:
             self._look(info, slow)
-        # opening again closes the driver for a moment, which may forget limits where nobody else holds it open
+        # reopening closes the driver for a moment; it may forget limits if no other process holds it open
         incomplete = getattr(self._backend, "incomplete", False) and not self._limiter.active()
         if (getattr(self._backend, "broken", False) or incomplete) and self._reopen_at is None:
             self._reopen_at = began
@@ -171,7 +171,7 @@ class Agent:
             period = SIMULATED_S if self._backend.name == "simulated" else SLOW_S
             self._report_at = max(self._report_at + period, now + 0.5 * period)
             self._report()
-        # a driver that answers slowly is asked less often: never more than a twentieth of the time
+        # a slow driver is read less often: at most a twentieth of the time
         return max(self._period(), min(3.0, 20.0 * (self._clock() - began)))
 
     def _look(self, info: DeviceInfo, slow: bool) -> None:
@@ -204,7 +204,7 @@ class Agent:
                 self._limiter.returned(info.uuid)
                 self._retry_at = mono  # the limit that is wanted belongs on it again
             if getattr(self._backend, "away", False) or mono < self._acted_s:
-                return  # it is of the limit before: setting one may take a second, through capd
+                return  # it was taken under the previous limit: setting one through capd may take a second
             happened = self._limiter.observe(info.uuid, look, mono)
             if happened is not None:
                 self._tell(happened)
@@ -212,12 +212,12 @@ class Agent:
     def _find_foreign(self, uuid: str) -> None:
         self._pids[uuid] = self._use.list(uuid, self._looks.get(uuid))
         own = self._wish.own_pids if self._wish else ()
-        # where hidden processes may be on any of several boards, those beyond our own number are somebody's
+        # if hidden processes may be on any of several boards, those beyond the number of our own are foreign
         crowded = not self._boards.by_process and len(ownership.hidden(self._pids)) > len(own) > 0
         self._foreign[uuid] = view.foreign(self._pids[uuid] or (), own, hidden_too=crowded)
 
     def _own(self, uuid: str) -> frozenset[int] | None:
-        """The job's processes on a board that others use too; None where nobody does or nobody can tell."""
+        """The job's processes on a board shared with others; None if it is not shared or that is unknown."""
         foreign, listed = self._foreign.get(uuid), self._pids.get(uuid)
         if not foreign or not listed or not (self._wish and self._wish.own_pids):
             return None
@@ -283,7 +283,7 @@ class Agent:
     # --- the supervisor's wishes ------------------------------------------------------------------------------
 
     def wish(self, wish: Wish) -> None:
-        """Take what is wanted now; only a new generation, or a wish after silence, acts."""
+        """Take the current wish; only a new generation, or a wish after silence, causes actions."""
         with self._guard:
             before, self._wish = self._wish, wish
             self._last_wish_s = self._clock()
@@ -313,7 +313,7 @@ class Agent:
                 self._tell(*outcomes)
 
     def _resolve(self, wish: Wish) -> None:
-        """Boards of the child: reported by its client, else those with its processes, else visible to CUDA."""
+        """Find the child's boards: reported by its client, else those with its processes, else visible to CUDA."""
         stands_alone = getattr(self._backend, "stands_alone", False)
         if wish.watch is not None and not stands_alone:
             self._boards.named(wish.watch, self._infos)
@@ -323,7 +323,7 @@ class Agent:
             now, sought = self._clock(), self._boards.seeking
             self._boards.found(self._infos, os.environ, wish.own_pids, self._pids, self._looks, now)
             if self._boards.seeking and not sought:
-                self._slow_at = now  # its processes may be on their boards already
+                self._slow_at = now  # its processes may already be on the boards
         for uuid in self._boards.uuids:
             self._limiter.probe(uuid)
 
@@ -379,7 +379,7 @@ class Agent:
                 self._tell(*self._limiter.restore_stale(frozenset(self._limiter.active())))
 
     def leave(self) -> tuple[Outcome, ...]:
-        """Restore everything: what we set, and what a predecessor of ours left and we had no time to take over."""
+        """Restore all limits: our own, and those of a predecessor that we have not taken over yet."""
         if self._store is not None and leases.left_by(self._job):
             self._ready.wait(OPEN_S)  # the driver may still be opening
         with self._guard:
@@ -389,6 +389,6 @@ class Agent:
             return outcomes
 
     def restore_stale(self) -> tuple[Outcome, ...]:
-        """Restore the limits that dead agents left; for `--mend`."""
+        """Restore limits left by dead agents; for `--mend`."""
         self.open()
         return self._limiter.restore_stale()

@@ -1,7 +1,7 @@
 """Who may change one GPU's limit: its lock and its lease, as this agent holds them.
 
 The order of a write: lock of this GPU -> epoch on disk still ours -> lease with 'before' and the new value on disk ->
-driver. Without a store (simulated boards) there is nobody to agree with, and nothing outlives the agent.
+driver. Without a store (simulated boards) no other process is involved, and nothing outlives the agent.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from carbontui import proc
 from carbontui.power.leases import DAMAGED, LeaseRecord, LeaseStore, is_orphaned, new_record
 
 LEAVING_S = 0.5
-"""An agent that has lost its supervisor restores and exits within this, or it hangs."""
+"""An agent that has lost its supervisor restores and exits within this, unless it hangs."""
 DYING_S = 1.0
-"""A killed process is gone within this, or it is stuck in the driver."""
+"""A killed process is gone within this, unless it is stuck in the driver."""
 
 
 class BoardLease:
@@ -43,9 +43,9 @@ class BoardLease:
         return self.record is not None and self.record.agent_pid != os.getpid()
 
     def take(self) -> bool:
-        """Take the GPU's lock, and with it the lease a dead owner left; False while another agent holds it.
+        """Take the GPU's lock, and with it the lease of a dead owner; False while another agent holds it.
 
-        Raises OSError where no lock can be kept, or where the lease on disk is not ours any more.
+        Raises OSError if no lock can be kept, or if the lease on disk is no longer ours.
         """
         if self._store is None:
             return True
@@ -65,7 +65,7 @@ class BoardLease:
         return True
 
     def holder(self) -> str:
-        """Who holds this GPU's limit instead of us, for people."""
+        """Who holds this GPU's limit instead of us, as text."""
         lease = self.on_disk()
         if lease is None:
             return "another carbontui job holds this GPU's limit"
@@ -74,9 +74,9 @@ class BoardLease:
         return f"job {lease.job} holds this GPU's limit"
 
     def _lock_of_an_orphan(self, store: LeaseStore) -> int | None:
-        """The lock of an agent that outlived its supervisor, once that agent has left or has been killed.
+        """The lock of an agent that outlived its supervisor, once that agent has exited or has been killed.
 
-        It will never restore the limit by itself: it is stopped, or hangs in the driver.
+        That agent will never restore the limit by itself: it is stopped, or hangs in the driver.
         """
         lease = self.on_disk()
         if lease is None or lease.agent_pid == os.getpid() or not is_orphaned(lease):
@@ -112,7 +112,7 @@ class BoardLease:
         self.let_go()
 
     def drop(self) -> None:
-        """Remove the lease from the disk; where that fails, the next agent finds a limit that is already restored."""
+        """Remove the lease from disk; if that fails, the next agent finds a limit that is already restored."""
         try:
             if self._store is not None:
                 self._store.drop(self._uuid)
@@ -120,7 +120,7 @@ class BoardLease:
             self._say(f"{self._uuid}: its lease cannot be removed ({error})")
 
     def let_go(self) -> None:
-        """Free the lock; what is on disk stays."""
+        """Free the lock; the lease on disk stays."""
         self.record = None
         if self._lock is not None:
             os.close(self._lock)

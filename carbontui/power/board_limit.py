@@ -1,4 +1,4 @@
-"""One GPU's limit as its agent knows it: what was found, what we set, and why a driver refuses."""
+"""One GPU's limit as its agent knows it: the original limit, our own, and why the driver refuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FIX_ROOT = (
 )
 FIX_CONTAINER = "give the container --cap-add SYS_ADMIN, or set the limit on the host: nvidia-smi -i {uuid} {option}"
 TOLERANCE_MW = 1000
-"""Drivers round; a limit within one watt of ours is ours."""
+"""Drivers round; a limit within one watt of ours counts as ours."""
 EXAMPLE_SHARE = 0.8
 """Of the default limit: the cap in an example command. Training keeps most of its speed there."""
 OVERSHOOT = 1.03
@@ -51,26 +51,26 @@ class BoardLimit:
     lease: BoardLease
     say: Callable[[str], None]
     tell: Callable[[Outcome], None]
-    """Receives outcomes that nobody asked for, such as a limit changed from outside."""
+    """Receives unsolicited outcomes, such as a limit changed from outside."""
     cap: Capability = field(default_factory=lambda: Capability("unknown", "not tried yet"))
-    """Whether watts can be capped here, by whatever actuator. "unknown" is asked again."""
+    """Whether watts can be capped here, by any actuator. "unknown" is probed again."""
     passing: Capability | None = None
-    """Why `cap` cannot be known yet, for people: another job, a full disk, a driver that timed out."""
+    """Why `cap` is not known yet, as text: another job, a full disk, a driver that timed out."""
     limit: Capability | None = None
     """Whether the power limit itself works, on a board where clocks are locked instead."""
     notice: str = ""
-    """What a person should know while it lasts."""
+    """A notice for the user while the condition lasts."""
 
     left_low: LowLimit | None = None
-    """A limit that was low before we came, and that nobody accounts for."""
+    """A limit that was already low before us, without a lease that explains it."""
 
     found_mw: int | None = None
-    """The limit to restore: the one found, or what someone else has set since. 0: the board has none."""
+    """The limit to restore: the original one, or one set since by another program. 0: the board has none."""
     start_mw: int | None = None
     """The limit at the start."""
     set_at_s: float | None = None
     binding: bool = False
-    """The board drew more than the limit when it was set, and has not been seen to come down to it yet."""
+    """The board drew more than the limit when it was set, and has not yet been seen to comply."""
     proven: bool = False
     """The limit has been seen to hold."""
     over_since_s: float | None = None
@@ -78,7 +78,7 @@ class BoardLimit:
     because: str = ""
     """Why clocks are locked here instead; "": the power limit is used."""
     clocks: Capability | None = None
-    """What using a clock lock on this board has shown; None: not tried."""
+    """The result of using a clock lock on this board; None: not tried."""
     steering: Steering | None = None
     sm_mhz: float | None = None
     """The clock at the last look."""
@@ -87,16 +87,16 @@ class BoardLimit:
 
     @property
     def ceiling_mw(self) -> int | None:
-        """Never above this without allow_raise: the limit at the start, or less where someone else has lowered it."""
+        """Upper bound without allow_raise: the limit at the start, or less if another program has lowered it."""
         known = [limit for limit in (self.start_mw, self.found_mw) if limit]
         return min(known, default=None)
 
     def shown(self) -> Capability:
-        """`cap`, or what keeps it from being known."""
+        """`cap`, or why it is not known yet."""
         return self.passing if self.cap.support == "unknown" and self.passing is not None else self.cap
 
     def clocks_cap(self) -> Capability:
-        """Whether a clock lock can stand in for the limit; never probed, since none could be put back."""
+        """Whether a clock lock can replace the limit; never probed, since an earlier lock could not be restored."""
         top = self.info.clock_max_mhz
         if self.info.mig or not top:
             return Capability(
@@ -113,7 +113,7 @@ class BoardLimit:
         return Capability(self.shown().support, "it takes the permission of the power limit", self.shown().fix)
 
     def own(self) -> bool:
-        """Take the GPU's lock, and with it whatever lease a dead owner left. Raises OSError."""
+        """Take the GPU's lock, and with it any lease of a dead owner. Raises OSError."""
         if not self.lease.take():
             return False
         lease = self.lease.record
@@ -123,25 +123,25 @@ class BoardLimit:
         return True
 
     def judge_from(self, limit_mw: int, power_w: float | None, now_s: float) -> None:
-        """A limit was set: from now on its effect is judged."""
+        """A limit was set: judge its effect from now on."""
         self.set_at_s, self.over_since_s, self.proven = now_s, None, False
         self.binding = power_w is not None and power_w * 1000 > limit_mw * OVERSHOOT
 
     def forget(self) -> None:
-        """Our limit is gone."""
+        """Clear the state of our limit, which is gone."""
         self.lease.end()
         self.set_at_s = self.steering = self.over_since_s = None
         self.binding, self.notice = False, ""
 
     def low(self, current_mw: int) -> LowLimit | None:
-        """A limit below the driver's default that no lease accounts for; None: it is accounted for, or not low."""
+        """A limit below the driver's default that no lease explains; None: explained, or not low."""
         default_mw = self.info.limit_default_mw
         if not default_mw or current_mw >= default_mw - TOLERANCE_MW or self.lease.on_disk() is not None:
             return None
         return LowLimit(self.info.uuid, proc.boot_id(), current_mw, default_mw)
 
     def refusal(self, error: DeviceError, watts: float | None = None) -> Capability:
-        """What a driver error means for limits on this board; `watts` is the limit that was to be set."""
+        """What a driver error means for limits on this board; `watts` is the requested limit."""
         if error.code == NO_PERMISSION:
             known_mw = self.info.limit_default_mw or self.info.limit_max_mw or 0
             wanted = watts if watts is not None else EXAMPLE_SHARE * known_mw / 1000
@@ -161,7 +161,7 @@ class BoardLimit:
         return Capability("unknown", str(error))
 
     def by_hand(self, option: str) -> str:
-        """How to get the permission, or to do without it."""
+        """How to get the permission, or work without it."""
         fix = FIX_ROOT if os.geteuid() != 0 else FIX_CONTAINER
         return fix.format(uuid=self.info.uuid, option=option)
 

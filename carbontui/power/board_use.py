@@ -1,4 +1,4 @@
-"""Who uses each board, as the driver tells, by memory and by kernels, and the job's part of its watts."""
+"""Which processes use each board according to the driver, by memory and kernels, and the job's share of its watts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from carbontui.power import shares
 from carbontui.power.devices import Backend, DeviceError, DeviceInfo, Look
 
 MOVED_B = 64 << 20
-"""A change of the memory in use by more than this may be a process that has come or gone."""
+"""A change of used memory by more than this may be a process that started or exited."""
 
 
 class BoardUse:
@@ -14,7 +14,7 @@ class BoardUse:
 
     def __init__(self, backend: Backend) -> None:
         self.shares: dict[str, float] = {}
-        """The job's part of the watts of each board that others use too."""
+        """The job's share of the watts of each board shared with others."""
         self._backend = backend
         self._memory_b: dict[str, dict[int, int]] = {}
         self._listed_at_b: dict[str, int | None] = {}
@@ -22,7 +22,7 @@ class BoardUse:
         self._met: set[str] = set()
 
     def list(self, uuid: str, look: Look | None) -> tuple[int, ...] | None:
-        """The processes on a board, asked of the driver; None where it does not say (MIG)."""
+        """The processes on a board according to the driver; None if it does not report them (MIG)."""
         self._listed_at_b[uuid] = look.memory_used_b if look else None
         try:
             self._memory_b[uuid] = self._backend.processes(uuid)
@@ -32,15 +32,15 @@ class BoardUse:
         return tuple(self._memory_b[uuid])
 
     def changed(self, uuid: str, look: Look) -> bool:
-        """Whether the board's memory has changed since its processes were listed as it does when one comes or goes."""
+        """Whether the board's used memory has changed since the last listing enough for a process start or exit."""
         before = self._listed_at_b.get(uuid)
         return before is not None and look.memory_used_b is not None and abs(look.memory_used_b - before) > MOVED_B
 
     def split(self, info: DeviceInfo, look: Look, own: frozenset[int] | None, seeking: bool) -> None:
-        """Work out the part of the processes `own`, since the last call; None: the board is not split.
+        """Compute the share of the processes `own` since the last call; None: the board is not split.
 
-        A job none of whose processes was ever seen on the board may use it unseen (from a container of its own): then
-        the whole board stays its own, once it is not sought any more (`seeking`).
+        If none of the job's processes was ever seen on the board, it may use it unseen (from its own container): then
+        the whole board counts as its own, once the search has ended (`seeking`).
         """
         uuid, memory_b = info.uuid, self._memory_b.get(info.uuid, {})
         if memory_b and look.util == 0 and look.power_w is not None:

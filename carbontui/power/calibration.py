@@ -4,8 +4,8 @@
     action = calibration.next(observation)    # until action is Finished or GivenUp
 
 Five caps below the watts that the job draws, each settled and measured, with a visit to full between any two of them:
-a job whose speed drifts (longer batches, a warming board) is compared with itself at about the same time. A window
-grows until its rate is known well enough, at most to `measure_max_s`. At the end a pause gives the parked watts.
+a job whose speed drifts (longer batches, a warming board) is compared with itself at about the same time. A window is
+extended until its rate is known well enough, at most to `measure_max_s`. A final pause gives the parked watts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from carbontui.power.step_rate import RateEstimate, WindowRate, estimated, rate_
 SHARES = (0.86, 0.72, 0.60, 0.48, 0.38)
 """Caps as shares of the watts drawn at full."""
 CAP_SE, FULL_SE = 0.006, 0.0095
-"""Relative standard errors of a window's rate to reach: each visit to full serves all caps, so less is enough there."""
+"""Target relative standard errors of a window's rate: visits to full serve all caps, so less precision suffices."""
 SYSTEMATIC_SE = 0.004
-"""What no window shows: the board's temperature lags its power by tens of seconds, and its leakage with it."""
+"""Systematic error not visible in a window: temperature, and leakage with it, lags power by tens of seconds."""
 LIMIT_TOLERANCE_W = 2.0
 NO_WATTS = "watts could not be read"
 PATIENCE_S = 30.0
@@ -33,7 +33,7 @@ PATIENCE_S = 30.0
 
 
 class CalibrationSpec(Struct, frozen=True, kw_only=True):
-    """What may be done. Watts of limits are per GPU."""
+    """The bounds of a calibration. Watts of limits are per GPU."""
 
     gpu: str
     gpus: int
@@ -50,7 +50,7 @@ class CalibrationSpec(Struct, frozen=True, kw_only=True):
 
 
 class CalibrationInput(Struct, frozen=True, kw_only=True):
-    """What the supervisor sees now."""
+    """The supervisor's current observation."""
 
     mono_s: float
     wall_s: float
@@ -59,14 +59,14 @@ class CalibrationInput(Struct, frozen=True, kw_only=True):
     timed: tuple[float, int] | None
     """Monotonic time of the end of a step since about the last look, and its count; None before the first."""
     energy_j: float
-    """Meter's joules of the job's GPUs so far."""
+    """Metered joules of the job's GPUs so far."""
     energy_mono_s: float
-    """Until when they are counted: the meter's last look, up to a second ago."""
+    """Until when they are counted: the meter's last sample, up to a second ago."""
     limit_w: float | None = None
     """The lowest limit among the job's GPUs."""
     paused: bool = False
     disturbed: str = ""
-    """Why this is no time to measure (an override, a foreign process...): gives up."""
+    """Why measuring is not possible (an override, a foreign process, ...): gives up."""
     refused: str = ""
     """Why the last limit could not be set."""
 
@@ -84,7 +84,7 @@ class Resume(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """Nothing to do; `text` says what is being measured, `share` how far it is (0..1)."""
+    """Nothing to do; `text` says what is being measured, `share` is the progress (0..1)."""
 
     text: str
     share: float
@@ -131,7 +131,7 @@ class Calibration:
         self._ended = False
 
     def next(self, now: CalibrationInput) -> Action:
-        """What to do now. After Finished or GivenUp the limit found must be restored and the job resumed."""
+        """The next action. After Finished or GivenUp the original limit must be restored and the job resumed."""
         if now.disturbed:
             return GivenUp(now.disturbed)
         if self._phase == "ask":
@@ -153,7 +153,7 @@ class Calibration:
     def _settle(self, now: CalibrationInput) -> Action:
         cap = self._todo[0]
         if cap is not None and now.refused:
-            # no permission after all: what can be known without caps is still worth knowing
+            # no permission after all: still measure what is possible without caps
             self._refused = now.refused
             self._todo.clear()
             self._phase = "ask"
@@ -170,7 +170,7 @@ class Calibration:
     def _measure(self, now: CalibrationInput) -> Action:
         self._window.append(now)
         length = now.mono_s - self._since_s
-        # the first window also learns how much this job's step times vary
+        # the first window also measures how much this job's step times vary
         if length < self.spec.measure_s * (1 if self._visits else 2):
             return self._wait("measuring")
         found = window_rate([o.timed for o in self._window if o.timed is not None and o.timed[0] >= self._since_s])
@@ -183,7 +183,7 @@ class Calibration:
             return GivenUp(f"no step in {length:.0f} s, or too few to time them")
         if self._blind():
             return GivenUp(NO_WATTS)
-        # watts of the very steps that were timed: a checkpoint at either end of the window is in neither
+        # watts over exactly the timed steps: a checkpoint at either end of the window counts in neither
         half_s = found.length_s / 2
         watts = self._watts(found.middle_s - half_s, found.middle_s + half_s)
         self._visits.append(_Visit(self._todo.pop(0), found, *watts))
@@ -317,14 +317,14 @@ def _point(cap_w: float | None, power_w: float, power_se: float, speed: float, s
 
 
 class Counted(NamedTuple):
-    """Joules that the meter had counted at a moment."""
+    """The meter's joules at one moment."""
 
     mono_s: float
     joules: float
 
 
 def counted(window: Sequence[CalibrationInput], start_s: float, end_s: float) -> list[Counted]:
-    """What the meter counted from `start_s` to `end_s`, as far as it looked: both ends are interpolated."""
+    """The meter's counts from `start_s` to `end_s`, as far as sampled: both ends are interpolated."""
     looks = sorted({o.energy_mono_s: o.energy_j for o in window}.items())
     inside = [Counted(at_s, joules) for at_s, joules in looks if start_s < at_s < end_s]
     for edge_s in (start_s, end_s):
@@ -336,7 +336,7 @@ def counted(window: Sequence[CalibrationInput], start_s: float, end_s: float) ->
 
 
 def spread(counts: Sequence[Counted]) -> float:
-    """Standard error of the mean watts of a window: from its quarters, and the counter's tick at both ends."""
+    """Standard error of a window's mean watts: from its quarters, and the counter's resolution at both ends."""
     first, last = counts[0], counts[-1]
     length = last.mono_s - first.mono_s
     if length <= 0:

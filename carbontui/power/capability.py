@@ -18,7 +18,7 @@ ASPECTS = {"energy": "energy counter", "power": "power", "limit": "power limit",
 
 
 class CapabilityRow(Struct, frozen=True):
-    """One line: device, aspect, whether, why, and an exact command or "" ."""
+    """One line: device, aspect, support, reason, and an exact command or ""."""
 
     device: str
     aspect: str

@@ -1,10 +1,10 @@
 """capd lowers power limits for users who are not root, on boards that only they use. `python -m carbontui.power.capd`.
 
-The one privileged process of carbontui. It lowers a limit, or locks a clock, within the driver's range and below what
-it found, for a caller known by the kernel (SO_PEERCRED) whose uid owns every process on the board, or who is in the
-group that the administrator named. One caller at a time holds a board. What it changed is restored when the caller
-hangs up or falls silent, when a process of somebody else comes to the board, and at its own start. It runs no command,
-opens no path that a caller names, and reads nothing of a caller but bounded lines.
+The only privileged process of carbontui. It lowers a limit, or locks a clock, within the driver's range and below the
+original limit, for a caller identified by the kernel (SO_PEERCRED) whose uid owns every process on the board, or who is
+in the group that the administrator named. One caller at a time holds a board. Its changes are restored when the caller
+disconnects or falls silent, when another user's process appears on the board, and at its own start. It runs no
+command, opens no path that a caller names, and reads nothing from a caller but bounded lines.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ CONNECTIONS, CONNECTIONS_OF_ONE = 128, 16
 OUT_MAX = 65536
 LINE_AT_ONCE = 16384
 LISTEN_FD = 3
-"""The socket that systemd hands over (sd_listen_fds)."""
+"""The socket passed by systemd (sd_listen_fds)."""
 
 
 class Server:
-    """The socket of a Capd: bounded lines in, one answer each, nobody waited for."""
+    """The socket of a Capd: bounded lines in, one answer each; never waits for a caller."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Server:
         self._selector.register(listener, selectors.EVENT_READ, None)
 
     def serve(self, stopped: Callable[[], bool]) -> None:
-        """Until `stopped` says so; then everything is restored."""
+        """Serve until `stopped` returns true; then restore everything."""
         try:
             while not stopped():
                 self.step(0.25)
@@ -68,7 +68,7 @@ class Server:
                 self._place.close()
 
     def step(self, wait_s: float) -> None:
-        """Hear whoever has something to say."""
+        """Handle pending connections and requests."""
         for key, _ in self._selector.select(wait_s):
             if key.data is None:
                 self._accept()
@@ -122,7 +122,7 @@ class Server:
         except ValueError:
             return wire.CapdAnswer(False, INVALID, "not a request")
         except Exception as error:
-            # whatever a caller has found: the others' limits are still to be restored by this process
+            # survive any exception: this process must still restore the limits of other callers
             return wire.CapdAnswer(False, UNKNOWN, f"a fault of capd ({type(error).__name__})")
 
     def _send(self, caller: Caller) -> None:
@@ -134,7 +134,7 @@ class Server:
             pass
         except OSError:
             caller.outbox = bytearray(OUT_MAX + 1)
-        if len(caller.outbox) > OUT_MAX:  # it has gone, or asks and does not listen
+        if len(caller.outbox) > OUT_MAX:  # it is gone, or sends requests without reading answers
             self._drop(caller)
 
     def _drop(self, caller: Caller) -> None:
@@ -149,7 +149,7 @@ class Server:
 
 
 def listen(path: Path) -> socket.socket:
-    """The socket systemd has handed over, else a new one at `path` that every user may connect to. Raises OSError."""
+    """The socket passed by systemd, else a new one at `path` that every user may connect to. Raises OSError."""
     if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
         return socket.socket(fileno=LISTEN_FD)
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""NVML with zeusd or capd behind it: what the driver lets only root do is asked of these, where one runs here."""
+"""NVML with zeusd or capd as a fallback: calls that the driver allows only to root go to these, if one runs here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from carbontui.power.zeusd_client import Zeusd
 
 ANSWER_S = 2.0
 SOON_S = 1.5
-"""How long a write that comes too soon after the last one is tried again."""
+"""How long to retry a write that comes too soon after the last one."""
 AGAIN_S = 0.05
 
 
@@ -27,7 +27,7 @@ class CapdBackend(NvmlBackend):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
         self.through_capd = False
-        """The driver refuses our writes and capd takes them."""
+        """The driver refuses our writes and capd accepts them."""
         self._zeusd: Zeusd | None = None
         self._away = False
         self._link: socket.socket | None = None
@@ -36,7 +36,7 @@ class CapdBackend(NvmlBackend):
 
     @property
     def through(self) -> str:
-        """By whom limits are set instead of by us; '' where the driver lets us."""
+        """Which service sets limits for us; '' if the driver lets us set them."""
         return "zeusd" if self._zeusd is not None else "capd" if self.through_capd else ""
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
@@ -57,14 +57,14 @@ class CapdBackend(NvmlBackend):
 
     @property
     def away(self) -> bool:
-        """capd has gone. It restores our limits by then or once it is back: that is nobody's change from outside."""
+        """capd is gone. It restores our limits at its end or once it is back: that is not a change from outside."""
         if self._link is not None and select.select([self._link], [], [], 0)[0]:
-            self._hang_up()  # each answer was read to its end: what is there to read now is the end
+            self._hang_up()  # every answer has been read completely, so readable now means EOF
             self._away = True
         return self._away
 
     def beat(self) -> bool:
-        """Tell capd that we are here; True when it is back after it had gone."""
+        """Send capd a heartbeat; True when it is back after having been gone."""
         if not self.through_capd or (not self.away and time.monotonic() < self._beat_at):
             return False
         self._beat_at = time.monotonic() + wire.BEAT_S
@@ -104,7 +104,7 @@ class CapdBackend(NvmlBackend):
             raise DeviceError(answer.code, answer.why)
 
     def _ask(self, request: wire.CapdRequest, *, again: bool = True) -> wire.CapdAnswer | None:
-        """The answer, `again` from a new connection where the old one is gone; None where no capd answers."""
+        """The answer, with `again` over a new connection if the old one is gone; None if no capd answers."""
         for _ in range(1 + again):
             try:
                 if self._link is None:
@@ -123,7 +123,7 @@ class CapdBackend(NvmlBackend):
 
 
 def connect() -> socket.socket:
-    """A connection to capd. Raises OSError where none runs, or where what listens there is neither root's nor ours."""
+    """A connection to capd. Raises OSError if none runs, or if the listener belongs to neither root nor us."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     link.settimeout(ANSWER_S)
     try:

@@ -1,4 +1,4 @@
-"""What capd decides and does, apart from its socket: who may lower which limit, how far, and when it is restored."""
+"""capd without its socket: who may lower which limit, how far, and when it is restored."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from carbontui.power.messages import Code
 from carbontui.power.metrics import Held
 
 WRITE_GAP_S = 1.0
-"""Between two writes that a caller asks for on one board; a restore is never delayed, and counts."""
+"""Minimum interval between two requested writes on one board; a restore is never delayed, but counts as a write."""
 WATCH_S = 1.0
-"""How often the processes on held boards are looked at."""
+"""How often the processes on held boards are checked."""
 DRIVER_CALLS_PER_S = 20
-"""Requests of one uid in a second that may reach the driver, whose calls are slow and serialised for everybody."""
+"""Requests per second of one uid that may reach the driver, whose calls are slow and serialised for all users."""
 UNINITIALIZED, INVALID, UNKNOWN = 1, 2, 999
 CODES: dict[Code, int] = {
     "out_of_range": INVALID,
@@ -47,14 +47,14 @@ class Caller:
 
 
 class Driver(Backend, Protocol):
-    """A backend that tells of every process on a board."""
+    """A backend that lists every process on a board."""
 
     def everyone(self, uuid: str) -> tuple[int, ...]:
-        """Pids of all processes, whatever they do there. Raises DeviceError where the driver does not say."""
+        """Pids of all processes of any kind. Raises DeviceError if the driver does not report them."""
 
 
 class Capd:
-    """Decides and acts; knows no sockets. `clock` is monotonic seconds, `owner` the uid of a pid or None."""
+    """Decides and acts, without sockets. `clock` is monotonic seconds, `owner` the uid of a pid or None."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Capd:
         return found
 
     def held(self) -> list[Held]:
-        """Every board as it is now, for the figures."""
+        """The present state of every board, for metrics."""
         found = []
         for info in self._backend.devices():
             limit_mw = None
@@ -150,12 +150,12 @@ class Capd:
             self._limiter.know(info)
 
     def gone(self, caller: Caller) -> None:
-        """The caller hung up, was killed or fell silent."""
+        """The caller disconnected, was killed or fell silent: restore its boards."""
         for uuid in [uuid for uuid, holder in self._holders.items() if holder is caller]:
             self._restore(uuid, "the caller has gone")
 
     def tick(self) -> None:
-        """Each second: whoever else uses a held board now has it to himself."""
+        """Once a second: release a held board that another user's process has started to use."""
         now = self._clock()
         if now < self._watch_at:
             return
@@ -173,7 +173,7 @@ class Capd:
         for uuid in list(self._holders):
             self._restore(uuid, "capd ends")
 
-    # --- who may ---
+    # --- permissions ---
 
     def _busy(self, uid: int) -> bool:
         since_s, count = self._calls.get(uid, (0.0, 0))
@@ -203,7 +203,7 @@ class Capd:
         return None
 
     def _strangers(self, uuid: str, uid: int) -> list[int]:
-        """Processes on the board that are not the uid's, for all that can be seen. Raises DeviceError."""
+        """Processes on the board not known to belong to the uid. Raises DeviceError."""
         return [pid for pid in self._backend.everyone(uuid) if self._owner(pid) != uid]
 
     def _in_group(self, uid: int) -> bool:
@@ -215,7 +215,7 @@ class Capd:
         except (KeyError, OSError):
             return False
 
-    # --- what is done ---
+    # --- actions ---
 
     def _limit(self, caller: Caller, uuid: str, limit_mw: int) -> wire.CapdAnswer:
         outcome = self._limiter.apply(uuid, limit_mw / 1000, allow_raise=False, power_w=None, now_s=self._clock())
@@ -229,7 +229,7 @@ class Capd:
         return wire.CapdAnswer()
 
     def _restores(self, request: wire.Limit | wire.Lock) -> bool:
-        """Whether nothing of the caller's is to be left on the board."""
+        """Whether the request removes the caller's limit or lock from the board."""
         if isinstance(request, wire.Lock):
             return request.mhz is None
         return request.limit_mw >= 1000 * (self._limiter.found_w(request.uuid) or float("inf"))

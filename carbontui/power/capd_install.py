@@ -1,4 +1,4 @@
-"""Installing capd where systemd is: a socket that starts it, a service that may do little else."""
+"""Installs capd under systemd: a socket that starts it, and a tightly confined service."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ WantedBy=multi-user.target
 
 
 def command(group: str | None = None, socket: Path = capd_wire.SOCKET, metrics: Path | None = None) -> list[str]:
-    """The words that start capd; isolated from the environment and folder it is started in."""
+    """The command that starts capd, isolated from the environment and folder it is started in."""
     words = [sys.executable, "-I", "-m", "carbontui.power.capd", "--socket", os.fspath(socket)]
     words += ["--group", group] if group else []
     return [*words, "--metrics", os.fspath(metrics)] if metrics else words
@@ -80,9 +80,9 @@ def units(group: str | None, metrics: Path | None = None) -> dict[str, str]:
 
 
 def writable_by_others(paths: Iterable[Path]) -> Path | None:
-    """The first of these files and folders, or of what they lie in, that somebody but root can change.
+    """The first of these files and folders, or of their parents, that another user than root can change.
 
-    What root runs must be root's: a carbontui in a user's home would make that user root.
+    What root runs must be owned by root: a carbontui in a user's home would make that user root.
     """
     for path in paths:
         for place in (path, *path.resolve().parents, path.resolve()):
@@ -94,7 +94,7 @@ def writable_by_others(paths: Iterable[Path]) -> Path | None:
 
 
 def code() -> list[Path]:
-    """What capd consists of: the interpreter, and the folders its modules come from."""
+    """The code of capd: the interpreter, and the folders its modules come from."""
     import msgspec
     import pynvml
 

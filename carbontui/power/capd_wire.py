@@ -1,7 +1,7 @@
-"""What crosses the socket of capd: JSON lines, one answer to each request, in order.
+"""Messages on capd's socket: JSON lines, one answer to each request, in order.
 
-The caller is known by the kernel alone (SO_PEERCRED). Nothing in a request is a path, a command or a process; every
-field is bounded before it is looked at.
+The caller is identified only by the kernel (SO_PEERCRED). Nothing in a request is a path, a command or a process; every
+field is bounded before it is used.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ SILENCE_S = 10.0
 BEAT_S = 3.0
 
 REFUSED = 1001
-"""The board is not wholly the caller's."""
+"""Processes of other users are on the board."""
 NOT_YET = 1004
 """No process of the caller uses the board."""
 HELD = 1002
 """Another caller holds the board's limit."""
 SOON = 1003
-"""The board's limit was written less than a moment ago: ask again."""
+"""The board's limit was written a moment ago: ask again."""
 
 Uuid = Annotated[str, Meta(max_length=96)]
 Number = Annotated[int, Meta(ge=0, le=2**31)]
 
 
 class Limit(Struct, tag_field="t", tag="limit", frozen=True, forbid_unknown_fields=True):
-    """Lower a board's limit to this many milliwatts; the limit found, or more, restores it."""
+    """Lower a board's limit to this many milliwatts; the original limit, or more, restores it."""
 
     uuid: Uuid
     limit_mw: Annotated[int, Meta(gt=0, le=10_000_000)]
@@ -49,11 +49,11 @@ class Lock(Struct, tag_field="t", tag="lock", frozen=True, forbid_unknown_fields
 
 
 class Beat(Struct, tag_field="t", tag="beat", frozen=True, forbid_unknown_fields=True):
-    """I am still here."""
+    """Heartbeat of the caller."""
 
 
 class CapdAsk(Struct, tag_field="t", tag="ask", frozen=True, forbid_unknown_fields=True):
-    """What boards there are and who holds them."""
+    """Ask which boards exist and who holds them."""
 
 
 class Board(Struct, frozen=True, omit_defaults=True):
@@ -66,7 +66,7 @@ class Board(Struct, frozen=True, omit_defaults=True):
 
 
 class CapdAnswer(Struct, frozen=True, omit_defaults=True):
-    """`code` is 0, an NVML error or one of the codes above; `why` is for people."""
+    """`code` is 0, an NVML error or one of the codes above; `why` is text for the user."""
 
     ok: bool = True
     code: int = 0

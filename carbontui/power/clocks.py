@@ -1,7 +1,7 @@
-"""The clock lock, the second actuator: where a power limit does not work, the clock is locked low enough.
+"""The clock lock, the fallback actuator: where a power limit does not work, the clock is locked low enough.
 
-A lock can be set and lifted but not read: one that an admin has set before cannot be restored, which is said with
-every use. It needs the same lock and lease as a limit would.
+A lock can be set and lifted but not read: one set before by an admin cannot be restored, which is stated at every
+use. It needs the same file lock and lease as a limit.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ WARNING = "clocks are locked instead (a lock set before by an admin cannot be re
 
 
 def switch_to(board: BoardLimit, because: str, limit: Capability) -> None:
-    """From now on this board is capped by its clock; `limit` says whether its power limit works."""
+    """Cap this board by its clock from now on; `limit` says whether its power limit works."""
     board.because, board.limit = because, limit
     board.cap = Capability("unknown", f"{because}; {WARNING}")
 
 
 def apply(board: BoardLimit, watts: float, power_w: float | None, now_s: float) -> Outcome:
-    """Lock the clock so that the board draws about `watts`; `steer` moves it from there. Raises OSError: no lease."""
+    """Lock the clock so that the board draws about `watts`; `steer` adjusts it later. Raises OSError: no lease."""
     if board.steering is not None and board.steering.wanted_w == watts:
         return board.outcome(True, "kept", board.cap.why, watts=watts)
     if board.module:
@@ -38,7 +38,7 @@ def apply(board: BoardLimit, watts: float, power_w: float | None, now_s: float) 
 
 
 def steer(board: BoardLimit, look: Look, now_s: float) -> LockGivenUp | Outcome | None:
-    """Move the lock towards the wanted watts; a Failure is for the caller, who gives the lock up."""
+    """Move the lock towards the wanted watts; on LockGivenUp the caller gives the lock up."""
     assert board.steering is not None
     board.steering = board.steering.look(look.power_w, look.sm_mhz, now_s)
     failure = board.steering.failure()
@@ -56,7 +56,7 @@ def steer(board: BoardLimit, look: Look, now_s: float) -> LockGivenUp | Outcome 
 
 
 def lock_at(board: BoardLimit, mhz: int) -> None:
-    """Lock the clock at a value somebody else has chosen and steers. Raises DeviceError, OSError: no lease."""
+    """Lock the clock at a value chosen and steered by the caller. Raises DeviceError, OSError: no lease."""
     board.lease.write(board.found_mw or 0, (board.found_mw or 0,), mhz)
     try:
         board.backend.lock_clocks(board.info.uuid, mhz)
@@ -73,7 +73,7 @@ def lift(board: BoardLimit) -> Outcome:
 
 
 def _lock(board: BoardLimit, steering: Steering) -> Outcome:
-    """Lease, then driver. Refused at the first lock, the lease goes at once; a later one stays, to be lifted."""
+    """Write the lease, then lock. If the driver refuses the first lock the lease is dropped at once; later it stays."""
     uuid, mhz = board.info.uuid, steering.mhz
     first = board.lease.record is None
     board.lease.write(board.found_mw or 0, (round(steering.wanted_w * 1000),), mhz)

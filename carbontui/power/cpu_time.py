@@ -1,4 +1,4 @@
-"""A job's part of this machine's CPU watts: its CPU time beside everybody's, from /proc, every ten seconds."""
+"""A job's share of this machine's CPU watts: its part of all CPU time, from /proc, every ten seconds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from carbontui import proc
 from carbontui.power.shares import CpuSeconds, cpu_share
 
 LIST_S = 10.0
-"""Between two looks at all processes, which take a millisecond per hundred."""
+"""Interval between two scans of all processes, which take a millisecond per hundred."""
 FIRST_S = 1.5
-"""The first part is known after this long."""
+"""The first share is known after this long."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 AGENT = b"carbontui.power.agent"
 NO_JOBS = frozenset({b"station", b"doctor", b""})
-"""What agents are started for beside jobs."""
+"""Agents are also started for these, which are not jobs."""
 BATCH = re.compile(r"^(.*/job_\d+)(/.*)?$")
-"""The cgroup in which a batch system (Slurm) keeps one job."""
+"""The cgroup in which a batch system (Slurm) runs one job."""
 
 
 class RunningProcess(NamedTuple):
@@ -35,14 +35,14 @@ class RunningProcess(NamedTuple):
 
 
 class CpuPart(NamedTuple):
-    """What is the job's: its share of the CPUs' watts (None: nobody's job, or not known yet), and how many jobs run."""
+    """The job's share of the CPUs' watts (None: not a job, or not known yet), and how many jobs run."""
 
     share: float | None
     jobs: int
 
 
 class CpuTime:
-    """`machine` gives ticks of all threads and of the busy ones since boot."""
+    """Tracks CPU time. `machine` returns ticks of all threads and of the busy ones since boot."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class CpuTime:
         self._root = root
         self._cgroups = cgroups
         self.apart = b""
-        """Which leases our job keeps: jobs with other ones (a container, a test) share no machine with it."""
+        """The lease directory of our job: jobs with another one (a container, a test) do not count as sharing."""
         self._agents: dict[tuple[int, int], bytes] = {}
         self._at_s: float | None = None
         self._before: tuple[int, int, float] | None = None
         self._part = CpuPart(None, 1)
 
     def part(self, own: tuple[int, ...], mono_s: float) -> CpuPart:
-        """The job's part as of now; `own` are processes of the job, from which the others descend."""
+        """The job's current share; `own` are processes of the job, from which the others descend."""
         if not own:
             return CpuPart(None, 1)
         due = FIRST_S if self._part.share is None else LIST_S
@@ -83,7 +83,7 @@ class CpuTime:
         return self._part
 
     def _jobs(self, listed: list[RunningProcess]) -> set[bytes]:
-        """The jobs that have an agent on this machine, anybody's."""
+        """The jobs of any user that have an agent on this machine."""
         found, agents = set(), {}
         for one in listed:
             key = (one.pid, one.start)
@@ -107,7 +107,7 @@ class CpuTime:
         return _after(words, b"--job")
 
     def _cgroup_s(self, pid: int) -> float | None:
-        """CPU seconds of the batch job that a process belongs to; None where no batch system has made it a cgroup."""
+        """CPU seconds of the batch job that a process belongs to; None if it is in no batch system's cgroup."""
         try:
             lines = (self._root / str(pid) / "cgroup").read_text().splitlines()
             found = next((BATCH.match(line[3:]) for line in lines if line.startswith("0::")), None)
@@ -120,7 +120,7 @@ class CpuTime:
 
 
 def _after(words: list[bytes], flag: bytes) -> bytes:
-    """The word after `flag` on a command line; empty where there is none."""
+    """The word after `flag` on a command line; empty if absent."""
     return words[words.index(flag) + 1] if flag in words[:-1] else b""
 
 
@@ -142,7 +142,7 @@ def processes(root: Path) -> Iterator[RunningProcess]:
 
 
 def members(listed: list[RunningProcess], own: tuple[int, ...]) -> list[RunningProcess]:
-    """The processes of a job: `own`, all that descend from them, and all in their sessions but our own."""
+    """The processes of a job: `own`, their descendants, and all in their sessions, except carbontui's own."""
     mine = os.getsid(0)
     sessions = {one.session for one in listed if one.pid in own} - {mine}
     inside = {one.pid for one in listed if one.pid in own or one.session in sessions}

@@ -11,16 +11,16 @@ from msgspec import Struct
 
 SCHEMA = "carbontui.curve/1"
 Basis = Literal["measured", "imported", "public"]
-"""How a curve is known: measured on these boards, on others of the same model, or on other boards with other work."""
+"""Provenance of a curve: measured on these boards, on others of the same model, or on other boards and workloads."""
 BOARD_SE = 0.04
-"""Relative standard error of the watts and speeds of one board as those of another of its model: boards of one model
-differ by 8 % on average (Sinha et al. 2022, arXiv 2208.11035)."""
+"""Relative standard error of using one board's watts and speeds for another of its model: boards of one model differ
+by 8 % on average (Sinha et al. 2022, arXiv 2208.11035)."""
 HULL_GAIN = 0.003
-"""A level that lifts the hull by less than this share of full speed is not worth a switch."""
+"""A level that raises the hull by less than this share of full speed is not worth a switch."""
 
 
 class Point(Struct, frozen=True, kw_only=True):
-    """One level as measured: watts of all the job's GPUs together, speed relative to full, standard errors beside."""
+    """One measured level: total watts of the job's GPUs, speed relative to full, each with its standard error."""
 
     kind: Literal["full", "cap", "pause"]
     cap_w: float | None
@@ -33,7 +33,7 @@ class Point(Struct, frozen=True, kw_only=True):
 
 
 class Curve(Struct, frozen=True, kw_only=True):
-    """What a calibration found. `points` is every measured level, `levels` those the planner should know."""
+    """The result of a calibration. `points` are all measured levels, `levels` those the planner should use."""
 
     schema: str = SCHEMA
     gpu: str
@@ -82,11 +82,11 @@ def fitted(points: Sequence[Point]) -> tuple[Point, ...]:
 def useful(points: Sequence[Point], parked_w: float | None) -> tuple[Point, ...]:
     """Levels on the upper concave hull of (watts, speed), from parked (speed 0) to full.
 
-    A level below the hull is beaten by taking turns between its neighbours; the planner mixes levels in time anyway.
+    A level below the hull is beaten by alternating between its neighbours; the planner mixes levels in time anyway.
     """
     if not points:
         return ()
-    # a level that draws no more than a pause beats it: then the hull begins below that level
+    # a level that draws no more than a pause dominates it: then the hull starts below that level
     start = (min(parked_w if parked_w is not None else 0.0, *(point.power_w for point in points)), 0.0)
     hull: list[tuple[float, float, Point | None]] = [(*start, None)]
     for point in sorted(points, key=lambda p: (p.power_w, p.speed)):
@@ -104,7 +104,7 @@ def _lift(
     middle: tuple[float, float, Point | None],
     right: tuple[float, float, Point | None],
 ) -> float:
-    """How far `middle` stands above the chord from `left` to `right`, in speed."""
+    """How far `middle` lies above the chord from `left` to `right`, in speed."""
     if right[0] - left[0] < 1e-9:
         return middle[1] - right[1]
     share = (middle[0] - left[0]) / (right[0] - left[0])
@@ -124,7 +124,7 @@ def imported(curve: Curve) -> Curve:
 
 
 def rescaled(curve: Curve, full_w: float) -> Curve:
-    """The same curve where the boards draw `full_w` together flat out: a cap binds at the same share of that."""
+    """The same curve scaled to boards that draw `full_w` in total flat out: a cap binds at the same share of that."""
     full = next((point for point in curve.points if point.kind == "full"), None)
     if full is None or full.power_w <= 0 or full_w <= 0:
         return curve
@@ -144,7 +144,7 @@ def rescaled(curve: Curve, full_w: float) -> Curve:
 
 
 def energy_error(curve: Curve | None, cap_w: float | None) -> float:
-    """Relative standard error of the joules that a step takes under a cap; 0 where no such level is known."""
+    """Relative standard error of the joules per step under a cap; 0 if no such level is known."""
     found = next((point for point in curve.levels if point.cap_w == cap_w), None) if curve and cap_w else None
     if found is None or found.speed <= 0 or found.power_w <= 0:
         return 0.0

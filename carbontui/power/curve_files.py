@@ -1,4 +1,4 @@
-"""Where speed curves are kept, one file per GPU model, number of boards and script; how they are carried elsewhere."""
+"""Stores speed curves, one file per GPU model, number of boards and script; exports and imports them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from carbontui.power.curve import SCHEMA, Curve
 
 IMPORT_MAX_B = 1 << 20
 POINTS_MAX = 64
-"""No curve is larger."""
+"""The most points of a curve."""
 
 
 def fingerprint(argv: Sequence[str], cwd: Path) -> str:
-    """What makes a job 'the same' for its curve: the command's words and the text of the Python files among them."""
+    """Identity of a job for its curve: the command's words and the text of the Python files among them."""
     digest = hashlib.sha256()
     for word in argv:
         digest.update(os.fsencode(Path(word).name if word.startswith("/") else word) + b"\0")
@@ -40,8 +40,7 @@ def path(gpu: str, gpus: int, mark: str, directory: Path | None = None) -> Path:
 def save(curve: Curve, directory: Path | None = None) -> Path:
     """Write atomically; returns where. Raises OSError.
 
-    What was measured without caps never takes the place of a curve that knows them, nor what was brought here that of
-    one measured here.
+    A curve without caps never replaces one with caps, nor an imported one a curve measured here.
     """
     target = path(curve.gpu, curve.gpus, curve.fingerprint, directory)
     before = load(curve.gpu, curve.gpus, curve.fingerprint, directory)
@@ -57,7 +56,7 @@ def save(curve: Curve, directory: Path | None = None) -> Path:
 
 
 def load(gpu: str, gpus: int, mark: str, directory: Path | None = None) -> Curve | None:
-    """The curve of this job on this GPU model, or None; a file that is not one counts as none."""
+    """The curve of this job on this GPU model, or None; an invalid file counts as none."""
     try:
         found = untrusted.decode(path(gpu, gpus, mark, directory).read_bytes(), Curve)
     except (OSError, ValueError):
@@ -66,7 +65,7 @@ def load(gpu: str, gpus: int, mark: str, directory: Path | None = None) -> Curve
 
 
 def of_script(mark: str, directory: Path | None = None) -> Curve | None:
-    """The newest curve measured here for this script, on whatever boards; None where there is none."""
+    """The newest curve measured here for this script, on any boards; None if there is none."""
     found = []
     for file in sorted((directory or paths.state_dir() / "curves").glob("*.json")):
         try:
@@ -79,7 +78,7 @@ def of_script(mark: str, directory: Path | None = None) -> Curve | None:
 
 
 def read(file: Path) -> Curve:
-    """The curve in a file that somebody brings, as one of another board: with the error that this adds.
+    """The curve in an imported file, as one of another board: with the error that this adds.
 
     Raises OSError, ValueError naming what is wrong.
     """

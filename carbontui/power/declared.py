@@ -1,7 +1,7 @@
-"""Boards whose power cannot be read: watts from a limit (TDP) and a utilisation that a person gives.
+"""Boards whose power cannot be read: watts from a limit (TDP) and a utilisation given by the user.
 
-They stand in where the driver tells neither watts nor energy, and where no driver shows a board at all; a board that
-is measured stays measured. Whatever comes from here is of kind "model": an estimate, labelled so.
+They are used where the driver reports neither watts nor energy, and where no driver shows a board at all; a board that
+can be measured is measured. All values from here are of kind "model": an estimate, labelled as such.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from carbontui.power.devices import NOT_SUPPORTED, Backend, DeviceError, DeviceI
 UUID = "GPU-declared-"
 PARKED_SHARE, PARKED_MOST_W = 1 / 3, 90.0
 IDLE_SHARE = 1 / 6
-"""Of the limit, with and without a model in memory: what a plan assumes, too, until these are measured."""
+"""Idle watts as a share of the limit, with and without a model in memory; a plan assumes the same until measured."""
 
 
 class DeclaredBoards(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person says of `count` equal boards."""
+    """The user's figures for `count` equal boards."""
 
     tdp_w: float
     utilisation: float | None = None
-    """Share of `tdp_w` drawn at work; None: as the driver tells it, else 1."""
+    """Share of `tdp_w` drawn when busy; None: as reported by the driver, else 1."""
     name: str = "GPU as given"
     count: int = 1
 
     def watts(self, activity: float | None, duty: float, driver_util: float | None) -> float:
-        """Of one board; `activity` None while no process uses it, else 0 (parked) to 1 (at work)."""
+        """Watts of one board; `activity` None while no process uses it, else 0 (parked) to 1 (busy)."""
         idle_w = self.tdp_w * IDLE_SHARE
         if activity is None:
             return idle_w
@@ -47,7 +47,7 @@ class DeclaredBoards(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DeclaredBackend:
-    """The backend beneath, its unread watts filled in; all of its boards where it has none."""
+    """Wraps a backend and fills in watts it cannot read; provides the boards if it has none."""
 
     def __init__(self, beneath: Backend, declared: DeclaredBoards) -> None:
         self.name, self.driver = beneath.name, beneath.driver
@@ -61,7 +61,7 @@ class DeclaredBackend:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether no driver shows a board: what processes say of theirs finds none of these."""
+        """Whether no driver shows a board: boards named by processes then match none of these."""
         return not self._beneath.devices()
 
     def open(self) -> None:
@@ -72,7 +72,7 @@ class DeclaredBackend:
             self.driver = self._beneath.driver
 
     def drive(self, activity: float | None, duty: float) -> None:
-        """What the child does from now on."""
+        """Set the child's activity from now on."""
         self._activity, self._duty = activity, duty
 
     def devices(self) -> tuple[DeviceInfo, ...]:

@@ -1,4 +1,4 @@
-"""What the agent asks of any kind of device, and the simulated kind.
+"""The interface between the agent and any kind of device, and the simulated kind.
 
 A backend never raises for a device that misbehaves: a field that could not be read is None with its NVML error code
 beside it. Limits are whole milliwatts, as the driver keeps them.
@@ -22,7 +22,7 @@ REASON_POWER_CAP = 0x4
 
 
 class DeviceInfo(Struct, frozen=True, kw_only=True):
-    """What does not change while the driver is loaded. Limits in milliwatts, None where the board has none."""
+    """Properties that do not change while the driver is loaded. Limits in milliwatts, None if the board has none."""
 
     uuid: str
     name: str
@@ -33,14 +33,14 @@ class DeviceInfo(Struct, frozen=True, kw_only=True):
     limit_default_mw: int | None = None
     memory_total_b: int | None = None
     clock_max_mhz: int | None = None
-    """Where clocks can be locked."""
+    """Set if clocks can be locked."""
     mig: bool = False
     mig_uuids: tuple[str, ...] = ()
     persistence: bool | None = None
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """One look at one device; a None field has its reason in `errors` (NVML code) or `doubts` (words)."""
+    """One reading of one device; a None field has its reason in `errors` (NVML code) or `doubts` (text)."""
 
     energy_uj: int | None = None
     power_w: float | None = None
@@ -53,16 +53,16 @@ class Look(Struct, frozen=True, kw_only=True):
     reasons: int | None = None
     errors: tuple[tuple[str, int], ...] = ()
     doubts: tuple[tuple[str, str], ...] = ()
-    """What the driver reported and cannot be true (`plausible`)."""
+    """Implausible values reported by the driver (`plausible`)."""
     lost: bool = False
 
     def why(self) -> dict[str, str]:
-        """Field to reason, in words, for everything that could not be read or not be believed."""
+        """Field to reason, as text, for everything that could not be read or is implausible."""
         return {field: words(code) for field, code in self.errors} | dict(self.doubts)
 
 
 class DeviceError(Exception):
-    """A call the driver refused: `code` is NVML's number, the text says it in words."""
+    """A call the driver refused: `code` is NVML's number, the text explains it."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -76,12 +76,12 @@ class Backend(Protocol):
     driver: str
 
     def open(self) -> None:
-        """Raises DeviceError when the family is not there; may be called again later."""
+        """Raises DeviceError if the family is not available; may be called again later."""
 
     def devices(self) -> tuple[DeviceInfo, ...]: ...
 
     def look(self, uuid: str) -> Look:
-        """What the board shows now; what cannot be true is left out (`plausible.judged`)."""
+        """The board's present reading, without implausible values (`plausible.judged`)."""
 
     def limit_mw(self, uuid: str) -> int:
         """The limit in force. Raises DeviceError."""
@@ -90,13 +90,13 @@ class Backend(Protocol):
         """Raises DeviceError."""
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
-        """Keep the clock at or below `mhz`; None lifts the lock. There is no way to read one. Raises DeviceError."""
+        """Keep the clock at or below `mhz`; None lifts the lock. A lock cannot be read. Raises DeviceError."""
 
     def processes(self, uuid: str) -> dict[int, int]:
         """Compute processes and the bytes each holds. Raises DeviceError."""
 
     def kernels(self, uuid: str) -> dict[int, float]:
-        """What each process has run there since the last call, in any one unit. Raises DeviceError."""
+        """How much each process has run there since the last call, in any one unit. Raises DeviceError."""
 
     def close(self) -> None: ...
 
@@ -135,7 +135,7 @@ class SimulatedBackend:
         )
 
     def drive(self, activity: float | None, duty: float) -> None:
-        """What the child does from now on."""
+        """Set the child's activity from now on."""
         self._advance()
         for uuid, board in self._boards.items():
             self._boards[uuid] = structs.replace(board, activity=activity, duty=duty)
@@ -218,7 +218,7 @@ class NoBackend:
 
 
 def measure_caps(look: Look) -> dict[str, Capability]:
-    """What the first look proves about measuring: asked of the device, never concluded from its architecture."""
+    """What the first look shows about measuring: read from the device, never inferred from its architecture."""
     why = look.why()
     if look.lost:
         lost = Capability(
@@ -229,7 +229,7 @@ def measure_caps(look: Look) -> dict[str, Capability]:
     if look.energy_uj is not None:
         caps["energy"] = Capability("yes", "energy counter of the board")
     else:
-        # tests/bench/results/power.md: bursts that keep step with a sensor of 25 of each 100 ms, and wandering ones
+        # tests/bench/results/power.md: bursts in phase with a sensor that is on 25 of each 100 ms, and drifting ones
         rough = ""
         if look.kind == "instant":
             rough = " from moments: with steps under 0.3 s perhaps 20 % off and more, with slower ones 4 %"
@@ -251,7 +251,7 @@ def measure_caps(look: Look) -> dict[str, Capability]:
 
 
 def words(code: int | None) -> str:
-    """NVML's error numbers in words."""
+    """NVML's error numbers as text."""
     table = {
         1: "NVML is not initialised",
         2: "invalid argument",

@@ -1,8 +1,8 @@
-"""Energy counters of all boards at the moment a job starts, written to the file named: long before an agent can look.
+"""Writes the energy counters of all boards at the start of a job to the given file, well before an agent can.
 
-An agent is there a second after its job; of a job of five seconds that would be a fifth. Started as a plain file
-(`python -I -S first_count.py TARGET`) beside the training, it needs nothing but the driver's library and is over in
-some 40 ms. Each row of the array: uuid, time.monotonic(), time.time(), energy in mJ or null, power in mW or null.
+An agent is up a second after its job starts, a fifth of a five-second job. Started as a plain file
+(`python -I -S first_count.py TARGET`) alongside the training, this needs only the driver's library and takes about
+40 ms. Each row of the array: uuid, time.monotonic(), time.time(), energy in mJ or null, power in mW or null.
 """
 
 import ctypes
@@ -13,11 +13,11 @@ import sys
 import time
 
 PATIENCE_S = 20
-"""A driver that has not answered by then is asked by the agent alone."""
+"""A driver that has not answered by then is left to the agent."""
 
 
 def counts() -> "list[list[object]]":
-    """One row per board that answers. Raises OSError where there is no driver library."""
+    """One row per board that answers. Raises OSError if there is no driver library."""
     nvml = ctypes.CDLL("libnvidia-ml.so.1")
     if nvml.nvmlInit_v2() != 0:
         return []

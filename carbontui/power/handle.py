@@ -1,4 +1,4 @@
-"""The supervisor's end of the agent: starts it, replaces it when it dies or hangs, keeps the latest readings.
+"""The supervisor's handle of the agent: starts it, replaces it when it dies or hangs, keeps the latest readings.
 
 Nothing here waits for a driver. While an agent is being replaced the last readings age, and its
 successor is sent the same wish.
@@ -50,7 +50,7 @@ from carbontui.power.simulated import SimulatedSpec
 
 BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 15.0)
 LIVED_S = 30.0
-"""An agent that lived this long died of something new: the back-off starts again."""
+"""An agent that lived this long died of a new cause: the back-off is reset."""
 FIRST_REPORT_S = 20.0
 """Opening the driver takes seconds on a machine with many GPUs and no persistence mode."""
 ANSWER_S = 5.0
@@ -58,7 +58,7 @@ SAMPLES_KEPT = 20_000
 
 
 class AgentHandle:
-    """One agent process and what it last said. `log` takes lines for carbontui.log; `cwd` holds no job data.
+    """One agent process and its last messages. `log` takes lines for carbontui.log; `cwd` contains no job data.
 
     `monitor` never writes a limit (--no-cap, replays on real devices); with `probing` it still asks the driver, by
     writing back the limit in force, whether one could be set (doctor).
@@ -76,14 +76,14 @@ class AgentHandle:
         probing: bool = False,
     ) -> None:
         self._who = "agent"
-        """How carbontui.log names it."""
+        """Its name in carbontui.log."""
         self._silence = "the driver is not answering"
         """What its silence means."""
         self.simulated = simulated
         self._declared = declared
         self.readings = Readings()
         self.outcomes: dict[str, Outcome] = {}
-        """The latest outcome per GPU, unasked ones included (a cap without effect, a limit changed outside)."""
+        """The latest outcome per GPU, including unsolicited ones (a cap without effect, a limit changed outside)."""
         self._log = log
         self._cwd = cwd
         self._job = job
@@ -117,7 +117,7 @@ class AgentHandle:
         self._tasks = [asyncio.create_task(task) for task in (self._keep(), self._beat(), self._bury())]
 
     async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
-        """Restore every limit, then end the agent. Returns what became of limits; empty the second time."""
+        """Restore every limit, then end the agent. Returns the outcomes; empty the second time."""
         if self._closing:
             return ()
         self._closing = True
@@ -141,7 +141,7 @@ class AgentHandle:
         return (*outcomes, *self._left_behind(outcomes))
 
     def _left_behind(self, told: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
-        """Limits of ours that are still set. A process stays behind to restore them once the driver answers."""
+        """Outcomes for our limits that are still set. A process is left to restore them once the driver answers."""
         if self.simulated is not None or self._monitor:
             return ()
         left = leases.left_by(self._job)
@@ -172,18 +172,18 @@ class AgentHandle:
     ) -> None:
         """The child's GPUs as its client names them (None: all visible), and its pids: others there are foreign."""
         if (uuids, own_pids) != (self._wish.watch, self._wish.own_pids):
-            # a new generation: the limit that is wished belongs on these boards now
+            # a new generation: the requested limit applies to these boards now
             self._change(watch=uuids, own_pids=own_pids, gen=self._wish.gen + 1)
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Boards whose limit someone else has set since the last one was wished."""
+        """Boards whose limit another program has changed since the last request."""
         return self._wish.left
 
     async def set_limit(
         self, watts_per_gpu: float | None, *, allow_raise: bool = False, left: tuple[str, ...] = ()
     ) -> tuple[Outcome, ...]:
-        """Cap every watched GPU but those in `left`, or restore what was found (None).
+        """Cap every watched GPU except those in `left`, or restore the original limits (None).
 
         One outcome per GPU; never raises for a device.
         """
@@ -203,7 +203,7 @@ class AgentHandle:
             self._waiting.pop(gen, None)
 
     def drive_simulated(self, activity: float | None, duty: float = 1.0) -> None:
-        """What the child does (1: steps flow, 0: parked, None: it is not there); boards that are read ignore it."""
+        """Set the child's activity (1: training, 0: parked, None: no process); boards that are read ignore it."""
         if (activity, duty) != (self._wish.activity, self._wish.duty):
             self._change(activity=activity, duty=duty)
 
@@ -213,7 +213,7 @@ class AgentHandle:
             self._change(fast=fast)
 
     async def refresh(self, timeout_s: float = 0.3) -> Readings:
-        """Ask for a look now; returns what there is when the time is over."""
+        """Request a fresh reading; returns the latest one on timeout."""
         self._reported.clear()
         self._send(Poke())
         with contextlib.suppress(asyncio.TimeoutError):
@@ -227,7 +227,7 @@ class AgentHandle:
         return samples
 
     def happened(self) -> list[Outcome]:
-        """What happened to limits since the last call without being asked for, oldest first."""
+        """Unsolicited outcomes since the last call, oldest first."""
         happened, self._happened = self._happened, []
         return happened
 
@@ -273,7 +273,7 @@ class AgentHandle:
         return process, *await asyncio.open_unix_connection(sock=ours, limit=LINE_MAX)
 
     async def _keep(self) -> None:
-        """Read until the agent is gone, then start another."""
+        """Read messages until the agent is gone, then start another."""
         tries = 0
         while True:
             await self._read(self._reader)
@@ -299,7 +299,7 @@ class AgentHandle:
                     await asyncio.sleep(BACKOFF_S[-1])
 
     async def _beat(self) -> None:
-        """Repeat the wish, and look whether the agent still speaks."""
+        """Repeat the wish, and check that the agent still reports."""
         while True:
             await asyncio.sleep(BEAT_S)
             self._send(self._wish)
@@ -310,11 +310,11 @@ class AgentHandle:
             if silent > limit and process is not None and process.returncode is None and self._writer is not None:
                 self._log(f"{self._who}: silent for {silent:.0f} s, {self._silence}; replaced")
                 self._kill(process)
-                # a process stuck in the kernel does not die of this yet: let go of it all the same
+                # a process stuck in the kernel does not die of this yet: drop the connection anyway
                 self._hang_up()
 
     async def _bury(self) -> None:
-        """End the agents of earlier supervisors that are still there: stopped, or hanging in the driver."""
+        """Kill agents of earlier supervisors that are still alive: stopped, or hanging in the driver."""
         await asyncio.sleep(orphans.GRACE_S)
         for pid in orphans.end(self._job):
             self._log(f"agent: {pid} has outlived its supervisor; killed")
@@ -345,7 +345,7 @@ class AgentHandle:
             self._reported.set()
         elif isinstance(message, Done):
             self._note(message.outcomes)
-            # the agent answers the newest wish alone, which holds every older one
+            # the agent answers only the newest wish, which includes every older one
             due = [waiting for gen, waiting in self._waiting.items() if gen <= message.gen and not waiting.done()]
             if not message.asked or not due:
                 # when a wish is repeated for a successor or for other boards, report only what changed
@@ -381,7 +381,7 @@ class AgentHandle:
 
     def _hang_up(self) -> None:
         if self._writer is not None:
-            if not self._writer.is_closing():  # a pipe that has closed by itself cannot be aborted any more
+            if not self._writer.is_closing():  # a pipe that is already closing cannot be aborted
                 self._writer.transport.abort()
             self._writer = None
 

@@ -1,7 +1,7 @@
 """Limit leases: the limit a GPU had before carbontui changed it, on disk before the first change.
 
-One file and one lock per GPU UUID in `carbontui.paths.limit_lease_dir()`. Whoever writes a limit holds the lock
-(flock: the kernel frees it at any death) and owns the lease's epoch; before every write the epoch is read again. The
+One file and one lock per GPU UUID in `carbontui.paths.limit_lease_dir()`. A process that writes a limit holds the lock
+(flock: the kernel frees it at any death) and owns the lease's epoch; the epoch is read again before every write. The
 lease of a dead owner is stale: the next agent on the machine takes 'before' from it, never from the device.
 """
 
@@ -35,14 +35,14 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     job: str
     written_s: float
     clocks_mhz: int | None = None
-    """The clock lock used instead of a limit; it can only be lifted, since none can be read."""
+    """The clock lock used instead of a limit; it can only be lifted, since a lock cannot be read."""
     owner_pid: int = 0
     owner_start: int = 0
-    """Whoever started the agent, a supervisor: without it nobody asks for the limit any more. 0: not recorded."""
+    """The supervisor that started the agent: once it is gone the limit is no longer wanted. 0: not recorded."""
 
 
 class LowLimit(Struct, frozen=True):
-    """A limit below the driver's default without a lease, as an agent saw it: for verbs that ask no driver."""
+    """A limit below the driver's default without a lease, as an agent saw it: for commands that query no driver."""
 
     uuid: str
     boot_id: str
@@ -51,7 +51,7 @@ class LowLimit(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What it is, who may have left it and the command that lifts it."""
+        """The limit, who may have left it and the command that lifts it."""
         return (
             f"its limit is {self.limit_mw / 1000:.0f} W, the driver's default {self.default_mw / 1000:.0f} W: set by "
             "an administrator, or left by a job that was killed together with its lease (a container?); to lift it: "
@@ -60,7 +60,7 @@ class LowLimit(Struct, frozen=True):
 
 
 class StaleLease(Struct, frozen=True):
-    """A limit nobody restored: the board is still at `ours_w`; before, it was `before_w`. `text` says so."""
+    """A limit that was never restored: the board is still at `ours_w`; before, it was `before_w`. `text` says so."""
 
     uuid: str
     before_w: float
@@ -71,7 +71,7 @@ class StaleLease(Struct, frozen=True):
 
 
 WAIT_S = 900
-"""How long a process left behind waits for a driver that hangs: stalls that end, end within minutes."""
+"""How long a process left behind waits for a hung driver: temporary stalls end within minutes."""
 DAMAGED = "look whether that GPU's limit is as it should be (nvidia-smi -q -d POWER), then remove the file"
 
 
@@ -83,7 +83,7 @@ def command(lease: LeaseRecord) -> str:
 
 
 def limit_command(uuid: str, before_mw: int) -> str:
-    """Sets a power limit by hand."""
+    """The command that sets a power limit by hand."""
     watts = f"{before_mw / 1000:.3f}".rstrip("0").rstrip(".")
     return f"sudo nvidia-smi -i {uuid} -pl {watts}"
 
@@ -98,7 +98,7 @@ class LeaseStore:
         return self.directory / f"{uuid}.json"
 
     def read(self, uuid: str) -> LeaseRecord | None:
-        """The lease of this GPU; None where there is none, or none that can be read (`damaged` tells which)."""
+        """The lease of this GPU; None if there is none or it cannot be read (`damaged` tells which)."""
         try:
             lease = untrusted.decode(self.path(uuid).read_bytes(), LeaseRecord)
         except (OSError, ValueError):
@@ -116,7 +116,7 @@ class LeaseStore:
         return lease.uuid != uuid
 
     def write(self, lease: LeaseRecord) -> None:
-        """Raises OSError; then nothing may be set."""
+        """Write the lease. Raises OSError; then no limit may be set."""
         paths.private_dir(self.directory)
         temporary = self.path(lease.uuid).with_suffix(f".{os.getpid()}.tmp")
         try:
@@ -135,8 +135,8 @@ class LeaseStore:
         self._sync()
 
     def uuids(self) -> list[str]:
-        """The GPUs that have a lease here, readable or not; none in a directory that another user made: its limits,
-        and the commands it would have root run, are not to be trusted."""
+        """The GPUs that have a lease here, readable or not; none in a directory made by another user: its limits, and
+        the commands it would have root run, cannot be trusted."""
         return [path.stem for path in self._files("*.json")]
 
     def _files(self, pattern: str) -> list[Path]:
@@ -146,7 +146,7 @@ class LeaseStore:
             return []
 
     def note_low(self, uuid: str, low: LowLimit | None) -> None:
-        """Keep, or forget, what was seen of this GPU's limit. A directory that cannot be written keeps nothing."""
+        """Record, or clear, this GPU's low limit. In a directory that cannot be written nothing is recorded."""
         path = self.directory / f"{uuid}.low"
         with contextlib.suppress(OSError):
             if low is not None:
@@ -188,9 +188,9 @@ class LeaseStore:
 
 
 def is_stale(lease: LeaseRecord) -> bool:
-    """Whether its agent or that agent's supervisor is gone while the boot is the same (a reboot restores limits).
+    """Whether its agent or that agent's supervisor is gone in the same boot (a reboot restores limits).
 
-    An agent restores within milliseconds of losing its supervisor: one that still lives then is stopped or hangs.
+    An agent restores within milliseconds of losing its supervisor: one still alive after that is stopped or hangs.
     """
     if lease.boot_id != proc.boot_id():
         return False
@@ -198,18 +198,18 @@ def is_stale(lease: LeaseRecord) -> bool:
 
 
 def is_orphaned(lease: LeaseRecord) -> bool:
-    """Whether its agent is alive although the supervisor it belonged to is gone."""
+    """Whether its agent is alive although its supervisor is gone."""
     alive = proc.same_process(lease.agent_pid, lease.agent_start)
     return alive and bool(lease.owner_pid) and not proc.same_process(lease.owner_pid, lease.owner_start)
 
 
 def left_by(job: str) -> list[LeaseRecord]:
-    """The leases of this job that are still on disk: once it has ended, these limits were not restored."""
+    """The leases of this job still on disk: if the job has ended, these limits were not restored."""
     return [lease for lease in LeaseStore().all() if lease.job == job and lease.boot_id == proc.boot_id()]
 
 
 def damaged_leases(directory: Path | None = None) -> tuple[str, ...]:
-    """What to do about each lease that cannot be read, in words."""
+    """What to do about each unreadable lease, as text."""
     store = LeaseStore(directory)
     return tuple(
         f"{store.path(uuid)} is not a lease that this version can read; {DAMAGED}"
@@ -219,7 +219,7 @@ def damaged_leases(directory: Path | None = None) -> tuple[str, ...]:
 
 
 def stale_leases(directory: Path | None = None) -> tuple[StaleLease, ...]:
-    """The stale leases of this machine; starts and changes nothing."""
+    """The stale leases of this machine; starts no process and changes nothing."""
     return tuple(
         StaleLease(
             lease.uuid,
@@ -243,9 +243,9 @@ def _text(lease: LeaseRecord) -> str:
 
 
 def restore_stale(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
-    """Restore every stale limit, through an agent of its own (NVML is loaded nowhere else).
+    """Restore every stale limit, through a separate agent (NVML is loaded nowhere else).
 
-    Returns one outcome per lease; one that is not ok carries the command for a person to run.
+    Returns one outcome per lease; a failed one carries the command for the user to run.
     """
     stale = stale_leases()
     if not stale:
@@ -267,9 +267,9 @@ def restore_stale(timeout_s: float = 20.0) -> tuple[Outcome, ...]:
 
 
 def wait_for_driver(cwd: Path) -> None:
-    """Leave a process behind that restores stale limits as soon as the driver answers, or gives up after a while.
+    """Start a detached process that restores stale limits as soon as the driver answers, or gives up after a while.
 
-    Raises OSError where no process can be started.
+    Raises OSError if no process can be started.
     """
     subprocess.Popen(
         [sys.executable, "-m", "carbontui.power.agent", "--mend", "--wait", str(WAIT_S)],
@@ -285,7 +285,7 @@ def wait_for_driver(cwd: Path) -> None:
 def new_record(
     uuid: str, epoch: int, before_mw: int, ours_mw: tuple[int, ...], job: str, clocks_mhz: int | None = None
 ) -> LeaseRecord:
-    """A lease of this very process."""
+    """A lease owned by this process."""
     pid, parent = os.getpid(), os.getppid()
     owner_start = proc.start_time(parent) if parent > 1 else None
     return LeaseRecord(

@@ -1,7 +1,7 @@
-"""Limits of GPUs: the power limit first, a clock lock where it does not work; verified by effect, always restored.
+"""GPU limits: the power limit first, a clock lock where that does not work; verified by effect, always restored.
 
-Chooses between the actuators (`power_limit`, `clocks`), takes a GPU before anything is set, and restores it: when
-the wish ends, when this agent exits, and after an agent that died.
+Chooses between the actuators (`power_limit`, `clocks`), takes a GPU's lock and lease before setting anything, and
+restores it: when the wish ends, when this agent exits, and after an agent that died.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Limiter", "restore_stale", "stale_leases"]
 
 
 class Limiter:
-    """All limits of one agent. `say` takes lines for the log, `tell` outcomes that nobody asked for;
+    """All limits of one agent. `say` takes lines for the log, `tell` unsolicited outcomes;
     `store` is None for simulated boards.
 
     `monitor` changes nothing, `probing` (with it) still asks the driver what it would permit.
@@ -47,10 +47,10 @@ class Limiter:
         self._probing = probing
         self._boards: dict[str, BoardLimit] = {}
 
-    # --- knowing ----------------------------------------------------------------------------------------------
+    # --- probing ----------------------------------------------------------------------------------------------
 
     def know(self, info: DeviceInfo) -> None:
-        """A device appeared: its limit is what we 'found', unless a lease records an earlier one."""
+        """A device appeared: its limit is the original one, unless a lease records an earlier one."""
         if info.uuid in self._boards:
             self._boards[info.uuid].info = info
             return
@@ -76,7 +76,7 @@ class Limiter:
             board.cap = Capability("not_supported", "limits are switched off for this job (--no-cap)")
 
     def probe(self, uuid: str) -> None:
-        """Ask the driver by writing back the limit in force, which changes nothing: only on a GPU of the child."""
+        """Probe the driver by writing back the limit in force, which changes nothing: only on a GPU of the child."""
         board = self._boards[uuid]
         if board.cap.support == "unknown" and board.lease.record is None and not board.because:
             board.cap = self._probe(board)
@@ -87,7 +87,7 @@ class Limiter:
         uuid = board.info.uuid
         try:
             if not board.lease.take():
-                # its owner runs as we do, and sets it
+                # its owner has the same permissions as we do, and sets it
                 holder = board.lease.holder()
                 board.passing = Capability("yes", f"{power_limit.span(board.info)}; {holder}")
                 return Capability("unknown", holder)
@@ -115,7 +115,7 @@ class Limiter:
         return BoardLease(self._store, uuid, self._job, self._say)
 
     def cap(self, uuid: str) -> Capability:
-        """Whether watts can be capped here, by whatever actuator."""
+        """Whether watts can be capped here, by any actuator."""
         board = self._boards.get(uuid)
         return board.shown() if board else Capability("unknown", "not seen")
 
@@ -125,7 +125,7 @@ class Limiter:
         return board.limit if board and board.limit else self.cap(uuid)
 
     def clocks_cap(self, uuid: str) -> Capability:
-        """Whether a clock lock can stand in for the limit."""
+        """Whether a clock lock can replace the limit."""
         board = self._boards.get(uuid)
         return board.clocks_cap() if board else Capability("unknown", "not seen")
 
@@ -134,7 +134,7 @@ class Limiter:
         return board.found_mw / 1000 if board and board.found_mw else None
 
     def top_w(self, uuid: str) -> float | None:
-        """The highest limit that is set here without being asked to raise it."""
+        """The highest limit that is set here without an explicit request to raise it."""
         board = self._boards.get(uuid)
         return board.ceiling_mw / 1000 if board and board.ceiling_mw else None
 
@@ -144,7 +144,7 @@ class Limiter:
         return board.steering.wanted_w if board and board.steering else None
 
     def proving(self, uuid: str) -> bool:
-        """Whether a cap is in force whose effect has yet to be seen."""
+        """Whether a cap is in force whose effect has not been seen yet."""
         board = self._boards.get(uuid)
         return board is not None and (board.steering.proving if board.steering else board.binding)
 
@@ -154,12 +154,12 @@ class Limiter:
 
     @property
     def notices(self) -> dict[str, str]:
-        """What a person should know, per GPU."""
+        """Notices for the user, per GPU."""
         low = {uuid: board.left_low.text for uuid, board in self._boards.items() if board.left_low}
         return low | {uuid: board.notice for uuid, board in self._boards.items() if board.notice}
 
     def check_low(self, uuid: str) -> None:
-        """Notice a limit that is below the driver's default without a lease of anybody."""
+        """Detect a limit below the driver's default without any lease."""
         board = self._boards[uuid]
         try:
             current_mw = self._backend.limit_mw(uuid)
@@ -178,7 +178,7 @@ class Limiter:
     # --- setting ----------------------------------------------------------------------------------------------
 
     def apply(self, uuid: str, watts: float, *, allow_raise: bool, power_w: float | None, now_s: float) -> Outcome:
-        """Cap one GPU. Idempotent; `power_w` is what it draws now, by which the effect is judged later."""
+        """Cap one GPU. Idempotent; `power_w` is its present draw, used later to judge the effect."""
         board = self._boards[uuid]
         if self._monitor:
             return board.outcome(False, "not_supported", board.cap.why)
@@ -189,7 +189,7 @@ class Limiter:
                 return board.outcome(False, "held", board.lease.holder())
             lease = board.lease.record
             if lease is not None and lease.clocks_mhz is not None and not board.because:
-                # the agent that left this lease had found so
+                # the agent that left this lease had found that its power limit does not work
                 clocks.switch_to(
                     board, "its power limit did not work", Capability("no_effect", "it did not work before")
                 )
@@ -208,7 +208,7 @@ class Limiter:
     def _limit_refused(
         self, board: BoardLimit, error: DeviceError, watts: float, power_w: float | None, now_s: float
     ) -> Outcome:
-        """The driver refused. Once our limit is gone, a clock lock is tried, once."""
+        """The driver refused. Once our limit is gone, try a clock lock, once."""
         refused = board.refusal(error, watts)
         back = self.release(board.info.uuid)
         if back.code == "given_back" and error.code in (NO_PERMISSION, NOT_SUPPORTED):
@@ -221,7 +221,7 @@ class Limiter:
     def _switch_to_clocks(
         self, board: BoardLimit, because: str, limit: Capability, watts: float, power_w: float | None, now_s: float
     ) -> Outcome | None:
-        """From the limit, already restored, to a clock lock under a lease of its own. None: no clocks here."""
+        """Switch from the limit, already restored, to a clock lock with its own lease. None: no clock lock here."""
         if not board.info.clock_max_mhz:
             return None
         clocks.switch_to(board, because, limit)
@@ -242,7 +242,7 @@ class Limiter:
         return outcome
 
     def begin(self, uuid: str) -> None:
-        """Nobody's limit is set here: the limit in force now is what is found. Raises DeviceError."""
+        """No process has set a limit here: take the limit in force as the original. Raises DeviceError."""
         board = self._boards[uuid]
         if board.lease.record is None and board.lease.on_disk() is None:
             board.found_mw = board.start_mw = self._backend.limit_mw(uuid)
@@ -278,7 +278,7 @@ class Limiter:
             fix = "" if error.code == GPU_IS_LOST else command(lease)
             repair = f"run: {fix}" if fix else "a reset of the GPU or a reboot does that"
             notice = f"limit not restored ({error}); {repair}"
-            if notice != board.notice:  # a stale lease is tried again and again
+            if notice != board.notice:  # a stale lease is retried repeatedly
                 self._say(f"{uuid}: {notice}")
             board.notice = notice
             return board.outcome(False, CODES.get(error.code, "error"), board.notice, fix)
@@ -286,7 +286,7 @@ class Limiter:
         return outcome
 
     def leave(self, uuid: str) -> Outcome:
-        """Someone else has set this limit since ours was asked for: not fought."""
+        """Another program has changed this limit since our request: leave it."""
         self.release(uuid)
         board = self._boards[uuid]
         return board.outcome(False, "outside", board.notice or "the limit was changed outside: left alone")
@@ -321,7 +321,7 @@ class Limiter:
         return tuple(outcomes)
 
     def returned(self, uuid: str) -> None:
-        """A lost board is back. A reset of the board has lifted whatever limit or lock of ours it had."""
+        """A lost board is back. Its reset has lifted any limit or lock of ours."""
         board = self._boards[uuid]
         if board.cap.support == "lost":
             board.cap = Capability("unknown", "not tried yet")
@@ -339,7 +339,7 @@ class Limiter:
     # --- watching ---------------------------------------------------------------------------------------------
 
     def observe(self, uuid: str, look: Look, now_s: float) -> Outcome | None:
-        """Learn from a look: a changed limit is adopted, a cap without effect given up. What happened, if anything."""
+        """Evaluate a look: adopt a changed limit, give up a cap without effect. Returns the outcome, if any."""
         board = self._boards[uuid]
         board.sm_mhz, board.module = look.sm_mhz, look.kind == "module"
         if board.steering is not None:
@@ -348,7 +348,7 @@ class Limiter:
         return self._no_effect(board, found, now_s) if isinstance(found, Ineffective) else found
 
     def _no_effect(self, board: BoardLimit, found: Ineffective, now_s: float) -> Outcome:
-        """Restore the power limit, then try the clock. Where that is refused too, report no effect."""
+        """Restore the power limit, then try the clock. If that is refused too, report no effect."""
         back = self.release(board.info.uuid)
         why = f"accepted, but the board still drew {found.drawn_w:.0f} W under {found.limit_w:.0f} W"
         self._say(f"{board.info.uuid}: {why}")
@@ -364,7 +364,7 @@ class Limiter:
         return board.outcome(False, "no_effect", why, fix)
 
     def _steer(self, board: BoardLimit, look: Look, now_s: float) -> Outcome | None:
-        """Keep a clock lock at its watts; give it up where it does not work."""
+        """Keep a clock lock at its watts; give it up if it does not work."""
         happened = clocks.steer(board, look, now_s)
         if isinstance(happened, Outcome):
             self.release(board.info.uuid)
@@ -372,7 +372,7 @@ class Limiter:
         if happened is None:
             return None
         if happened.code == "outside":
-            # the lock in force is someone else's: not ours to lift
+            # the lock in force belongs to another program: not ours to lift
             board.forget()
             board.notice = why = f"{happened.why}: adopted"
         else:

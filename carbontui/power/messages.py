@@ -1,4 +1,4 @@
-"""What crosses the border between supervisor and agent: JSON lines over a socket pair, level-triggered.
+"""Messages between supervisor and agent: JSON lines over a socket pair, level-triggered.
 
 The supervisor repeats one `Wish` (everything it wants) every two seconds as a heartbeat; the agent sends a `Report`
 (everything it knows) with every sample and a `Done` once per wish generation. Nothing is ever replayed.
@@ -21,14 +21,14 @@ HUNG_S = 5.0
 """Without a report for this long the agent is killed and replaced."""
 
 SILENT_NODE_S = 5.0
-"""A machine of which nothing was heard for this long is said to be silent."""
+"""A machine not heard for this long is reported as silent."""
 
 SENSOR_BOUND = "sensor ±5 %; bursts under 0.3 s may be 20 % off"
-"""What no label of joules can promise: on some boards the counter adds up what a sensor sees in a quarter of the time,
-and nothing in the readings tells (arXiv 2312.02741; bursts of 250 ms on such a simulated board: -16 %)."""
+"""The error bound behind every label of joules: on some boards the counter sums a sensor that is active a quarter of
+the time, invisibly in the readings (arXiv 2312.02741; bursts of 250 ms on such a simulated board: -16 %)."""
 
 NOTHING = "no limit of ours is in force"
-"""The text of a restored limit where there was none to restore."""
+"""The outcome text of a restore when there was no limit to restore."""
 
 Support = Literal["yes", "no_permission", "not_supported", "no_effect", "unknown", "lost"]
 PowerKind = Literal["avg1s", "instant", "unspecified", "module", "model"]
@@ -36,15 +36,15 @@ Method = Literal["counter", "integrated", "gap", "model"]
 How = Literal["measured", "estimated", "simulated"]
 Code = Literal[
     "applied",  # the limit was written and read back
-    "kept",  # it was already so
-    "given_back",  # the limit found before us is in force again
+    "kept",  # it was already in force
+    "given_back",  # the original limit is in force again
     "no_permission",
     "not_supported",
     "no_effect",  # accepted by the driver, ignored by the board
     "out_of_range",
     "foreign",  # a process that is not ours uses this GPU
     "held",  # another carbontui job holds this GPU's limit
-    "outside",  # someone else changed the limit: adopted, not fought
+    "outside",  # another program changed the limit: adopted, not overwritten
     "lost",
     "error",
 ]
@@ -75,13 +75,13 @@ class Sample(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: PowerKind | None = None
     max_w: float | None = None
     share: float | None = None
-    """The part that is the job's of what was drawn since the last sample; None: all of it, as far as is known."""
+    """The job's share of what was drawn since the last sample; None: all of it, as far as is known."""
     lost: bool = False
     errors: tuple[tuple[str, int], ...] = ()
 
 
 class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The latest of one GPU. A field that is None has its reason in `why[field]`."""
+    """The latest reading of one GPU. A field that is None has its reason in `why[field]`."""
 
     uuid: str
     name: str
@@ -92,18 +92,18 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     power_kind: PowerKind | None = None
     limit_w: float | None = None
     limit_found_w: float | None = None
-    """The limit before carbontui wrote anything, or what someone else has set since: the reference, and what is
-    restored."""
+    """The original limit before carbontui wrote anything, or one set since by another program: the reference, and what
+    is restored."""
     limit_top_w: float | None = None
-    """The highest that is set without being asked to raise it: the limit at the start, or less where someone else has
-    lowered it."""
+    """The highest limit set without an explicit request to raise it: the limit at the start, or less if another program
+    has lowered it."""
     limit_min_w: float | None = None
     limit_max_w: float | None = None
     limit_default_w: float | None = None
     clocks_w: float | None = None
     """Watts that a clock lock of ours is steered to, where the power limit does not work."""
     proving: bool = False
-    """A cap of ours is in force whose effect has yet to be seen."""
+    """A cap of ours is in force whose effect has not been seen yet."""
     memory_used_b: int | None = None
     memory_total_b: int | None = None
     util: float | None = None
@@ -112,16 +112,16 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasons: int | None = None
     """NVML clock-event reasons: 0x4 power cap, 0x20 and 0x40 thermal, 0x8 hardware slowdown, 0x80 power brake."""
     pids: tuple[int, ...] | None = None
-    """Compute processes on a watched board, looked at every ten seconds; None where the driver does not say."""
+    """Compute processes on a watched board, listed every ten seconds; None if the driver does not report them."""
     foreign_pids: tuple[int, ...] = ()
     foreign_user: str = ""
-    """Who the first of them is, for people."""
+    """A description of the first of them, as text."""
     share: float | None = None
-    """The part of its watts that is the job's, where others use it too; None: they cannot be split, or nobody does."""
+    """The job's share of its watts if others use it too; None: they cannot be split, or it is not shared."""
 
     @property
     def own_w(self) -> float | None:
-        """Watts that are drawn for the job."""
+        """Watts drawn for the job."""
         return self.power_w if self.share is None or self.power_w is None else self.power_w * self.share
 
     mig: bool = False
@@ -129,17 +129,16 @@ class Reading(Struct, frozen=True, kw_only=True, omit_defaults=True):
     caps: dict[str, Capability] = {}
     why: dict[str, str] = {}
     node: str = ""
-    """The machine it is in, of a job on several."""
+    """Its machine, for a multi-node job."""
 
     @property
     def label(self) -> str:
-        """'GPU 0', or 'n2 GPU 0' of a job on several machines."""
+        """'GPU 0', or 'n2 GPU 0' for a multi-node job."""
         return f"{self.node} GPU {self.index}".strip()
 
 
 class HostReading(Struct, frozen=True, omit_defaults=True):
-    """CPU packages and memory, the job's part of them. `how` is measured (RAPL) or estimated; `source` says by what
-    rule."""
+    """The job's share of CPU packages and memory. `how` is measured (RAPL) or estimated; `source` states the rule."""
 
     cpu_w: float | None = None
     dram_w: float | None = None
@@ -159,9 +158,9 @@ class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     driver: str = ""
     devices: tuple[Reading, ...] = ()
     absent: tuple[tuple[int, str], ...] = ()
-    """Boards the driver counts but lets nobody see: number, and why."""
+    """Boards the driver counts but does not expose: number, and why."""
     by_process: bool = False
-    """The watched boards are those with a process of the job on them: no others are the job's."""
+    """The watched boards are those with a process of the job on them; no others are the job's."""
     host: HostReading = HostReading()
     notices: tuple[str, ...] = ()
 
@@ -171,18 +170,18 @@ class Readings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Node(Struct, frozen=True):
-    """Another machine of the same job: `quiet_s` since anything came from it, or since it was first asked for."""
+    """Another machine of the same job: `quiet_s` since its last message, or since it was first requested."""
 
     name: str
     host: str
-    """What its processes call it; '' before it was heard."""
+    """The host name its processes use; '' before it was heard."""
     quiet_s: float
     unread_s: float
-    """Since its boards were read; infinite before they were."""
+    """Seconds since its boards were read; infinite before."""
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True):
-    """What became of a limit on one GPU; `fix` is an exact command, if one helps.
+    """The outcome of a limit request on one GPU; `fix` is an exact command, if one helps.
 
     `watts` is the limit in force now, or what a clock lock is steered to.
     """
@@ -196,20 +195,20 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
 
 
 class Wish(Struct, tag_field="t", tag="wish", frozen=True, kw_only=True, omit_defaults=True):
-    """supervisor -> agent, at every change and every BEAT_S: what is wanted now."""
+    """supervisor -> agent, at every change and every BEAT_S: everything wanted now."""
 
     gen: int = 0
     limit_w: float | None = None
-    """Watts per GPU; None restores what was found."""
+    """Watts per GPU; None restores the original limit."""
     allow_raise: bool = False
     left: tuple[str, ...] = ()
-    """Boards whose limit someone else has set since this was wished: left alone, by successors too."""
+    """Boards whose limit another program has changed since this request: left alone, by successors too."""
     watch: tuple[str, ...] | None = None
-    """UUIDs (or prefixes, MIG forms) of the child's GPUs; None: all that are visible."""
+    """UUIDs (or prefixes, MIG forms) of the child's GPUs; None: all visible ones."""
     own_pids: tuple[int, ...] = ()
     """Processes of the child; every other compute process on a watched GPU is foreign."""
     activity: float | None = None
-    """What a simulated GPU follows: None no process, 0 parked, 1 steps flow."""
+    """Activity that a simulated GPU follows: None no process, 0 parked, 1 training."""
     duty: float = 1.0
     fast: bool = False
     """Sample at 10 Hz (while calibrating)."""
@@ -231,9 +230,9 @@ class Report(Struct, tag_field="t", tag="report", frozen=True):
 
 
 class Done(Struct, tag_field="t", tag="done", frozen=True, omit_defaults=True):
-    """agent -> supervisor: what became of the wish of this generation, one outcome per watched GPU.
+    """agent -> supervisor: the result of the wish of this generation, one outcome per watched GPU.
 
-    Not `asked`: what happened to limits by itself (changed outside, without effect, left by a dead agent).
+    Not `asked`: unsolicited changes of limits (changed outside, without effect, left by a dead agent).
     """
 
     gen: int

@@ -1,22 +1,22 @@
 """The meter: samples in, labelled joules out. Pure: no clock, no file, no device.
 
-Every joule says how it came about:
+Every joule carries a label of how it was obtained:
 
 - ``counter``     difference of the device's own energy counter (exact over any gap)
 - ``integrated``  power readings over time, where there is no usable counter
-- ``gap``         nothing was read for more than GAP_S: the last power, carried on
+- ``gap``         no reading for more than GAP_S: the last power, extrapolated
 - ``model``       an estimate from utilisation, not a measurement
 
-A counter delta is believed when 0 <= delta <= 1.5 * max power * time (plus one tick of the counter); anything else (a
+A counter delta is trusted when 0 <= delta <= 1.5 * max power * time (plus one tick of the counter); anything else (a
 reset, a driver reload, an absurd jump) starts a new epoch and that interval is counted from power. A counter that shows
 a tenth of what power shows, or less, counts something else and is ignored from then on. The sensor behind
-NVML's numbers is good for about +-5 %, whatever the label.
+NVML's numbers is accurate to about +-5 %, regardless of the label.
 
-Integrated from readings of moments, joules are unbiased and no more: a sensor that looks at 25 of each 100 ms sees
-bursts that keep its step in the same few places for ever. On the simulation bursts of 250 ms are up to 20 % off, those
-of 1.7 s 4 % and those of 100 ms more than 100 %; where each period varies by 2 % it is 4, 1 and 80 % over a minute and
-goes on shrinking. Nothing in the readings shows which it is, so nothing here corrects it. Counters and 1 s averages
-have none of this.
+Integrated from instantaneous readings, joules are only unbiased: a sensor active for 25 of each 100 ms samples bursts
+in phase with it at the same few points for ever. In simulation bursts of 250 ms are up to 20 % off, those of 1.7 s 4 %
+and those of 100 ms more than 100 %; if each period varies by 2 % the errors are 4, 1 and 80 % over a minute and keep
+shrinking. Nothing in the readings shows which case applies, so nothing here corrects it. Counters and 1 s averages
+are not affected.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from carbontui.power.messages import Method, Sample
 GAP_S = 5.0
 BELIEVABLE = 1.5
 TICK_S = 0.25
-"""Slack for the counter's own tick (20..100 ms on known boards) and the jitter of our look at it."""
+"""Tolerance for the counter's own tick (20..100 ms on known boards) and the jitter of our reading."""
 STUCK_S = 5.0
 """A counter that does not move for this long while power is drawn is not used."""
 CHECK_S = 10.0
 TENTH = 0.1
-"""A counter below this share of the power's joules over CHECK_S counts another unit. Part-time sensors, which see
-bursts as much as six times too high, stay far above it."""
+"""A counter below this share of the power's joules over CHECK_S counts another unit. Part-time sensors, which
+overestimate bursts by up to six times, stay far above it."""
 DEFAULT_MAX_W = 1500.0
 
 
@@ -55,14 +55,14 @@ class Increment(Struct, frozen=True):
 
 
 class _Anchor(Struct):
-    """The last good look at a device, and what has been seen since the counter last moved."""
+    """The last good reading of a device, and what was seen since the counter last moved."""
 
     mono_s: float
     wall_s: float
     energy_uj: int | None
     power_w: float | None
     seen_s: float
-    """Monotonic time of the last look, later than mono_s while the counter does not move."""
+    """Monotonic time of the last reading, later than mono_s while the counter does not move."""
     pending_j: float = 0.0
     stuck: bool = False
     absent: bool = False
@@ -70,7 +70,7 @@ class _Anchor(Struct):
 
 
 class _Check(Struct):
-    """What counter and power have counted side by side since `since_s`."""
+    """Joules by counter and by power since `since_s`, for comparison."""
 
     since_s: float
     counter_j: float = 0.0
@@ -98,7 +98,7 @@ class Meter:
         """The joules between this sample and the last one of the same device; none for the first."""
         last = self._anchors.get(sample.uuid)
         if sample.lost:
-            # what was measured stays; a board that comes back with its counter intact fills its absence in
+            # what was measured stays; a board that returns with its counter intact fills the gap
             if last is not None:
                 last.absent = True
             return ()
@@ -114,7 +114,7 @@ class Meter:
             return ()
         joules, method = made
         dt = sample.mono_s - last.mono_s
-        # a stepped wall clock or a suspended host must not place energy where no time was measured
+        # a stepped wall clock or a suspended host must not place energy at times that were not measured
         t0 = last.wall_s if abs((sample.wall_s - last.wall_s) - dt) <= 2.0 else sample.wall_s - dt
         increment = Increment(sample.uuid, joules, method, t0, sample.wall_s, last.mono_s, sample.mono_s)
         self._anchor(sample, stuck=last.stuck)
@@ -123,8 +123,8 @@ class Meter:
         return (increment,)
 
     def carry_on(self, uuids: Iterable[str], mono_s: float, wall_s: float) -> tuple[Increment, ...]:
-        """Up to now by the last power, as a gap, where one of these has not been read for longer than GAP_S: for the
-        end of a job whose driver hangs, which no later sample will fill."""
+        """Extrapolate devices not read for longer than GAP_S up to now from the last power, as a gap: for the end of a
+        job whose driver hangs, where no later sample will come."""
         made: list[Increment] = []
         for uuid in uuids:
             last = self._anchors.get(uuid)
@@ -133,7 +133,7 @@ class Meter:
         return tuple(made)
 
     def _between(self, last: _Anchor, sample: Sample) -> tuple[float, Method] | None:
-        """Joules since `last` and their label; None while a standing counter may still move."""
+        """Joules since `last` and their label; None while a stuck counter may still move."""
         dt = sample.mono_s - last.mono_s
         usable = sample.how != "estimated" and not self._wrong(sample.uuid)
         if sample.energy_uj is not None and last.energy_uj is not None and usable:
@@ -152,7 +152,7 @@ class Meter:
         return self._from_power(last, sample)
 
     def _counted_through(self, last: _Anchor, sample: Sample) -> bool:
-        """Whether the counter went on while the board was lost, rather than starting again or not at all."""
+        """Whether the counter kept counting while the board was lost, instead of restarting or stopping."""
         if sample.energy_uj is None or last.energy_uj is None or self._wrong(sample.uuid):
             return False
         bound = BELIEVABLE * (sample.max_w or DEFAULT_MAX_W) * (sample.mono_s - last.mono_s + TICK_S) * 1e6
@@ -163,7 +163,7 @@ class Meter:
         return uuid in self._checks and self._checks[uuid].wrong
 
     def _check(self, last: _Anchor, sample: Sample, counter_j: float) -> float | None:
-        """Hold the counter against the power; joules it has missed once it is found to count something else."""
+        """Compare the counter with the power; returns the joules it missed once it is found to count something else."""
         check = self._checks.setdefault(sample.uuid, _Check(last.mono_s))
         dt = sample.mono_s - last.mono_s
         if sample.power_w is None or last.power_w is None or dt > GAP_S:
@@ -199,7 +199,7 @@ class Meter:
         before, now = last.power_w, sample.power_w
         if now is None:
             return (before * dt, "gap") if before is not None else (0.0, "gap")
-        # a 1 s average read about once a second describes just the interval that has passed
+        # a 1 s average read about once a second covers exactly the past interval
         if before is None or (sample.kind == "avg1s" and 0.5 <= dt <= 2.0) or sample.kind == "model":
             joules = now * dt
         else:
@@ -211,7 +211,7 @@ class Meter:
             sample.mono_s, sample.wall_s, sample.energy_uj, sample.power_w, sample.mono_s, stuck=stuck
         )
 
-    # --- what was counted ------------------------------------------------------------------------------------
+    # --- totals ----------------------------------------------------------------------------------------------
 
     def joules(self, uuid: str | None = None) -> float:
         """All joules so far, of one device or of all."""
@@ -229,11 +229,11 @@ class Meter:
 
     @property
     def devices(self) -> frozenset[str]:
-        """Everything that has been looked at or counted so far."""
+        """All devices read or counted so far."""
         return frozenset(self._anchors) | frozenset(self._joules)
 
     def drop(self, uuids: Iterable[str]) -> None:
-        """Forget these devices and their joules: seen again, they start anew."""
+        """Forget these devices and their joules: if seen again, they start afresh."""
         for uuid in uuids:
             for table in (self._anchors, self._joules, self._epochs, self._checks):
                 table.pop(uuid, None)
@@ -244,7 +244,7 @@ class Meter:
         return anchor.mono_s if anchor else None
 
     def epochs(self, uuid: str) -> int:
-        """How often the counter of this device was found reset or absurd."""
+        """How often the counter of this device was found reset or implausible."""
         return self._epochs.get(uuid, 0)
 
     # --- across a restart of the supervisor ------------------------------------------------------------------
@@ -256,9 +256,9 @@ class Meter:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], boot_id: str) -> Meter:
-        """The meter as it was: on the same boot the counter fills the time in between exactly.
+        """Restore the meter: within the same boot the counter fills the time in between exactly.
 
-        After a reboot the joules stay and the devices start anew. Raises msgspec.ValidationError on other data.
+        After a reboot the joules stay and the devices start afresh. Raises msgspec.ValidationError on other data.
         """
         state = msgspec.convert(data, _State)
         meter = cls()

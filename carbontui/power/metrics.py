@@ -1,4 +1,4 @@
-"""Boards as families of metrics: as the station sees them, and as capd holds them. Pure."""
+"""Boards as metric families: as the station sees them, and as capd holds them. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Held(NamedTuple):
 
 
 def station(readings: Readings, joules: Mapping[str, float]) -> tuple[Family, ...]:
-    """All boards of a machine and its host; `joules` are those since the station began."""
+    """All boards of a machine and its host; `joules` counts from the station's start."""
     boards = [({"gpu": reading.uuid, "index": str(reading.index)}, reading) for reading in readings.devices]
     host = readings.host
     return (
@@ -55,7 +55,7 @@ def station(readings: Readings, joules: Mapping[str, float]) -> tuple[Family, ..
 
 
 def capd(boards: Iterable[Held], changes: int, refused: int, callers: int) -> tuple[Family, ...]:
-    """What capd holds, and how often it has changed a limit or refused to since it began."""
+    """The boards capd holds, and how often it has changed a limit or refused to since its start."""
     held = list(boards)
     return (
         Family(

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through nvidia-ml-py. Imported by the agent alone; a call may hang, and then the agent is replaced.
+"""NVIDIA GPUs through nvidia-ml-py. Imported only by the agent; a call may hang, and then the agent is replaced.
 
 Power is named for what it is: the 1 s average field where the driver has it, else the instantaneous field, else
 nvmlDeviceGetPowerUsage, which averages over 1 s on Ampere except GA100 and on newer parts, and is instantaneous on
@@ -23,15 +23,15 @@ _UNINITIALIZED = 1
 _FUNCTION_NOT_FOUND = 13
 _UNKNOWN = 999
 _NONE, _NOT_FOUND = 0, 6
-"""What the binding and the driver answer where no process has run anything."""
+"""Answers of the binding and the driver if no process has run anything."""
 SEEK_S = 5.0
-"""How often a lost board is looked for."""
+"""How often to look for a lost board."""
 REINIT_S = (60.0, 120.0, 300.0, 600.0)
-"""After a reset NVML may need to be initialised again to see a board, which can take seconds: done ever more rarely."""
+"""After a reset NVML may need re-initialisation to see a board, which can take seconds: increasing intervals."""
 
 
 class NvmlBackend:
-    """All boards NVML shows, keyed by UUID."""
+    """All boards that NVML shows, keyed by UUID."""
 
     name = "nvml"
 
@@ -39,7 +39,7 @@ class NvmlBackend:
         self._clock = clock
         self.driver = ""
         self.absent: tuple[tuple[int, str], ...] = ()
-        """Boards the driver counts but does not let anybody see: number, and why."""
+        """Boards the driver counts but does not expose: number, and why."""
         self._nvml: Any = None
         self._handles: dict[str, Any] = {}
         self._infos: dict[str, DeviceInfo] = {}
@@ -75,7 +75,7 @@ class NvmlBackend:
                 handle = self._call(pynvml.nvmlDeviceGetHandleByIndex, index)
                 uuid = self._call(pynvml.nvmlDeviceGetUUID, handle)
             except DeviceError as error:
-                # a lost board has no handle; the ones known before keep theirs
+                # a lost board has no handle; boards known before keep theirs
                 self.absent += ((index, str(error)),)
                 continue
             self._handles[uuid] = handle
@@ -126,12 +126,12 @@ class NvmlBackend:
 
     @property
     def broken(self) -> bool:
-        """The driver was reloaded under us: open again."""
+        """The driver was reloaded: reopen."""
         return self._broken
 
     @property
     def incomplete(self) -> bool:
-        """Boards are missing, and it is time to open again in case they are back; not while limits are set."""
+        """Boards are missing, and it is time to reopen in case they are back; not while limits are set."""
         missing = self._open and bool(self.absent or self._lost)
         return missing and self._clock() >= self._reinit_at
 
@@ -140,7 +140,7 @@ class NvmlBackend:
             self._open = False
             self._try(self._nvml.nvmlShutdown)
 
-    # --- looking ----------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------------------
 
     def look(self, uuid: str) -> Look:
         if uuid in self._lost and not self._found_again(uuid):
@@ -183,7 +183,7 @@ class NvmlBackend:
         return judged(self._infos[uuid], seen)
 
     def _found_again(self, uuid: str) -> bool:
-        """Whether a lost board answers again; asked every few seconds, since a dead board may answer slowly."""
+        """Whether a lost board answers again; checked every few seconds, since a dead board may answer slowly."""
         if self._clock() < self._seek_at.get(uuid, 0.0):
             return False
         self._seek_at[uuid] = self._clock() + SEEK_S
@@ -201,7 +201,7 @@ class NvmlBackend:
     def _power(
         self, uuid: str, handle: Any, errors: list[tuple[str, int]]
     ) -> tuple[int | None, int | None, PowerKind | None]:
-        """Energy in mJ, power in mW and what kind of power; one batched call where the driver has it."""
+        """Energy in mJ, power in mW and the kind of power; one batched call if the driver has it."""
         nvml = self._nvml
         energy: int | None = None
         average: int | None = None
@@ -228,7 +228,7 @@ class NvmlBackend:
         return energy, usage, None if usage is None else self._usage_kind[uuid]
 
     def _fields(self, handle: Any, scope: int) -> tuple[int | None, int | None, int | None] | None:
-        """Energy, average and instant power of one scope; None where the call itself is missing or fails."""
+        """Energy, average and instantaneous power of one scope; None if the call itself is missing or fails."""
         wanted = [(_ENERGY, _SCOPE_GPU), (_AVERAGE, scope), (_INSTANT, scope)]
         values = self._try(self._nvml.nvmlDeviceGetFieldValues, handle, wanted)
         if values is None:
@@ -247,7 +247,7 @@ class NvmlBackend:
             errors.append((field, error.code))
             return None
 
-    # --- acting -----------------------------------------------------------------------------------------------
+    # --- setting ----------------------------------------------------------------------------------------------
 
     def limit_mw(self, uuid: str) -> int:
         limit = int(self._call(self._nvml.nvmlDeviceGetPowerManagementLimit, self._handles[uuid]))

@@ -1,4 +1,4 @@
-"""Agents that outlived their supervisor: one leaves by itself within milliseconds unless it is stopped or hangs."""
+"""Agents that outlived their supervisor: they exit by themselves within milliseconds unless stopped or hung."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from carbontui import proc
 
 MODULE = "carbontui.power.agent"
 GRACE_S = 5.0
-"""How long one may take to give limits back and leave."""
+"""How long an agent may take to restore limits and exit."""
 
 
 def owner() -> str:
-    """This process, as an agent of it is told: pid and start time."""
+    """This process's pid and start time, as passed to its agent."""
     return f"{os.getpid()}:{proc.start_time(os.getpid())}"
 
 
 def orphans(job: str) -> list[int]:
-    """Pids of this job's agents whose supervisor is gone. An agent of an older version names none: it is left alone."""
+    """Pids of this job's agents whose supervisor is gone. Agents of older versions name none and are left alone."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         told = proc.arguments(int(entry.name))
@@ -33,7 +33,7 @@ def orphans(job: str) -> list[int]:
 
 
 def end(job: str) -> list[int]:
-    """Kill this job's orphans; their pids. Limits that they held are in their leases."""
+    """Kill this job's orphans and return their pids. Their limits are in their leases."""
     found = orphans(job)
     for pid in found:
         with contextlib.suppress(OSError):

@@ -1,8 +1,8 @@
-"""Which boards a job uses, where neither its script nor its environment says so: those with a process of the job.
+"""Which boards a job uses if neither its script nor its environment says so: those with a process of the job.
 
 The driver lists the processes of each board. Until one of ours appears, every visible board may become the job's; from
-then on only the boards with a process of ours are. In containers the driver may list pids of the host, or none: a board
-with memory or kernels in use and no process of ours to see stays a candidate as long as no other board is known.
+then on only the boards with a process of ours are. In containers the driver may list host pids, or none: a board with
+memory or kernels in use and no visible process of ours stays a candidate as long as no other board is known.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from carbontui.power import visible
 from carbontui.power.devices import DeviceInfo, Look
 
 GRACE_S = 30.0
-"""A training process has opened its boards so long after its start, or will be seen when it does."""
+"""A training process has opened its boards this long after its start, or will be seen when it does."""
 SEEK_FOR_S = 120.0
-"""Boards are opened within this time or late: then the usual pace of listing processes finds them too."""
+"""Boards are usually opened within this time; later the normal rate of listing processes finds them too."""
 BARE_SHARE = 0.01
-"""Memory in use on a board without any process: some hundred MiB of 80 GiB belong to the driver itself."""
+"""Share of memory in use on a board without any process: a few hundred MiB of 80 GiB belong to the driver itself."""
 
 BoardPids = tuple[int, ...] | None
-"""Processes on a board; None where the driver does not say."""
+"""Processes on a board; None if the driver does not report them."""
 
 
 class JobBoards:
@@ -32,9 +32,9 @@ class JobBoards:
         self.certain = True
         """The script named them, the environment left no doubt, or the driver shows a process of the job on each."""
         self.by_process = False
-        """They are the boards with a process of the job."""
+        """The boards are those with a process of the job."""
         self.seeking = False
-        """The job has begun and none of its processes has been seen on a board yet."""
+        """The job has started and none of its processes has been seen on a board yet."""
         self.visible: tuple[str, ...] = ()
         """The boards that may be the job's."""
         self._seen: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class JobBoards:
         self.certain, self.by_process, self.seeking = True, False, False
 
     def every(self, infos: tuple[DeviceInfo, ...]) -> None:
-        """All boards: nobody's job, or simulated ones."""
+        """Use all boards: without a job, or simulated ones."""
         self.uuids = self.visible = tuple(info.uuid for info in infos)
         self.certain, self.by_process, self.seeking = True, False, False
 
@@ -59,9 +59,9 @@ class JobBoards:
         looks: Mapping[str, Look],
         now_s: float,
     ) -> None:
-        """Nobody has named any: those CUDA may use by `environment`, then those with a process of `own` on them.
+        """No boards were named: use those visible to CUDA by `environment`, then those with a process of `own`.
 
-        Boards once seen with one stay the job's while it is on none: it is unloaded, or starts again.
+        Boards once seen with one stay the job's while it is on none: it is unloaded, or restarts.
         """
         order = environment.get("CUDA_DEVICE_ORDER", "")
         self.visible, self.certain = visible.visible(environment.get("CUDA_VISIBLE_DEVICES"), infos, order)
@@ -81,7 +81,7 @@ class JobBoards:
 
 
 def hidden(pids: Mapping[str, BoardPids]) -> frozenset[int]:
-    """Processes that the driver lists under numbers that mean nothing here: those of a host, seen from a container."""
+    """Processes that the driver lists with pids unknown here: those of a host, seen from a container."""
     return frozenset(pid for listed in pids.values() for pid in listed or () if not proc.exists(pid))
 
 
@@ -90,7 +90,7 @@ def _uses(listed: BoardPids, own: tuple[int, ...]) -> bool:
 
 
 def _bare(info: DeviceInfo, pids: Mapping[str, BoardPids], looks: Mapping[str, Look]) -> bool:
-    """Whether nobody at all uses this board."""
+    """Whether no process uses this board."""
     look = looks.get(info.uuid)
     if look is None or pids.get(info.uuid, ()) != () or info.mig:
         return False

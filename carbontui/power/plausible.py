@@ -1,8 +1,8 @@
-"""Which readings of a board can be true: judged once, where they are read, so that nobody else has to.
+"""Which readings of a board are plausible: checked once, where they are read.
 
 Drivers report 0 W for boards that train, thousands of watts for boards of hundreds, and limits outside their own range.
-Counted, such a reading is a wrong account; learned, a wrong plan; compared with a limit, a cap given up for nothing. A
-field that cannot be true is None in the look, with the reason for people in `doubts`.
+Such a reading would corrupt the account, mislead the plan, or make a working cap look ineffective. An implausible
+field is None in the look, with the reason as text in `doubts`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from carbontui.power.messages import PowerKind
 LOWEST_W = 0.5
 """No powered board draws less: the smallest mobile parts idle at 1..2 W while a driver holds them open."""
 EXCESS: dict[PowerKind, float] = {"avg1s": 1.25, "instant": 1.5, "unspecified": 1.5, "module": 2.0, "model": 1.5}
-"""Multiples of the highest limit that a reading may show. Boards overshoot for milliseconds, which a 1 s average hardly
-shows; a module's watts hold those of its CPU, which the board's limit does not cover."""
+"""Highest plausible reading as a multiple of the highest limit. Boards overshoot for milliseconds, which a 1 s average
+hardly shows; a module's watts include its CPU, which the board's limit does not cover."""
 MAX_LIMIT_W = 1500.0
-"""Highest limit assumed of a board that names none; the largest of 2025 take 1,200 W (NVIDIA GB200)."""
+"""Highest limit assumed for a board that names none; the largest of 2025 take 1,200 W (NVIDIA GB200)."""
 LIMIT_SLACK = 1.5
 """A limit in force may lie outside the settable range, in laptops for instance, but not by this factor."""
 HOTTEST_C = 150.0
 
 
 def judged(info: DeviceInfo, look: Look) -> Look:
-    """`look` without the fields that cannot be true of this board; the reasons are in `doubts`, as (field, words)."""
+    """`look` without fields that are implausible for this board; the reasons are in `doubts`, as (field, text)."""
     doubts: list[tuple[str, str]] = []
     changes: dict[str, object] = {}
     if look.power_w is not None and (why := _power_doubt(info, look.power_w, look.kind)):
@@ -51,7 +51,7 @@ def judged(info: DeviceInfo, look: Look) -> Look:
 
 
 def limit_doubt(info: DeviceInfo, limit_mw: int) -> str:
-    """Why this cannot be the board's limit; "" where it can."""
+    """Why this cannot be the board's limit; "" if it can."""
     low, high = info.limit_min_mw or 0, info.limit_max_mw or MAX_LIMIT_W * 1000
     if limit_mw > 0 and low / LIMIT_SLACK <= limit_mw <= high * LIMIT_SLACK:
         return ""

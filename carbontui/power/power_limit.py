@@ -1,7 +1,7 @@
-"""The power limit, the first actuator: read back after each write, judged by the watts that follow.
+"""The power limit, the primary actuator: read back after each write, judged by the watts that follow.
 
-Restoring compares first: only a value of ours is replaced. A limit that someone else changed is adopted as the new
-'found' and never fought. Nothing here ever sets more than the limit found at the start, unless asked to.
+Restoring compares first: only a value of ours is replaced. A limit changed by another program is adopted as the new
+original and never overwritten. Nothing here sets more than the limit at the start, unless asked to.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ SETTLE_S = 3.0
 JUDGE_S = 2.0
 """Settled and still above the limit for this long: it has no effect."""
 NAMED = 1.3
-"""A board that names a cap as the reason for its clock is believed up to here; above, it means another than ours."""
+"""A board that reports a power cap as clock reason is trusted up to this multiple; above, it means another cap."""
 IDLE_SHARE = 0.5
-"""Of the limit: a board that draws less is between two bursts, or parked."""
+"""Share of the limit: a board that draws less is between two bursts, or parked."""
 NO_RANGE = "this GPU names no range for its power limit"
 
 
@@ -31,13 +31,13 @@ class Ineffective(Struct, frozen=True):
 
 
 def apply(board: BoardLimit, watts: float, *, allow_raise: bool, power_w: float | None, now_s: float) -> Outcome:
-    """Set, and read back. Raises DeviceError where the driver refuses, OSError where no lease can be written."""
+    """Set, and read back. Raises DeviceError if the driver refuses, OSError if no lease can be written."""
     info, lease = board.info, board.lease
     if info.limit_min_mw is None or info.limit_max_mw is None or board.ceiling_mw is None or board.found_mw is None:
         return board.outcome(False, "not_supported", NO_RANGE)
     current = board.backend.limit_mw(info.uuid)
     if lease.record is None and not _near(current, (board.found_mw,)):
-        _adopt_aside(board, current)  # someone set it while no limit of ours was in force
+        _adopt_aside(board, current)  # set by another program while no limit of ours was in force
     top = info.limit_max_mw if allow_raise else min(board.ceiling_mw, info.limit_max_mw)
     wanted = round(watts * 1000)
     if wanted < info.limit_min_mw:
@@ -46,7 +46,7 @@ def apply(board: BoardLimit, watts: float, *, allow_raise: bool, power_w: float 
     wanted = min(wanted, top)
     if wanted == board.found_mw and lease.record is None:
         return board.outcome(True, "kept", _lower(watts, wanted) or "this is the limit that was found")
-    # a dead agent may have written its lease and no limit: then 'before' is still in force and nobody changed it
+    # a dead agent may have written its lease but no limit: then 'before' is still in force, unchanged
     unwritten = lease.inherited() and lease.record is not None and _near(current, (lease.record.before_mw,))
     if lease.record is not None and not unwritten and not _near(current, lease.record.ours_mw):
         _adopt_aside(board, current)
@@ -65,7 +65,7 @@ def apply(board: BoardLimit, watts: float, *, allow_raise: bool, power_w: float 
     try:
         lease.write(board.found_mw, (current,))
     except OSError as error:
-        # the one on disk names this value too, beside the one before it
+        # the lease on disk already names this value, along with the previous one
         board.say(f"{info.uuid}: its lease cannot be shortened ({error})")
     board.notice = ""
     board.cap = Capability("yes", span(info))
@@ -75,7 +75,7 @@ def apply(board: BoardLimit, watts: float, *, allow_raise: bool, power_w: float 
 
 
 def restore(board: BoardLimit) -> Outcome:
-    """Restore what was found, where a value of ours is still in force. Raises DeviceError."""
+    """Restore the original limit if a value of ours is still in force. Raises DeviceError."""
     uuid, lease = board.info.uuid, board.lease.record
     assert lease is not None
     current = board.backend.limit_mw(uuid)
@@ -99,7 +99,7 @@ def is_before(board: BoardLimit) -> bool:
 
 
 def judge(board: BoardLimit, look: Look, now_s: float) -> Ineffective | Outcome | None:
-    """Learn from a look: a changed limit is adopted; one that does not hold is for the caller to give up."""
+    """Evaluate a look: adopt a changed limit; one that does not hold is given up by the caller."""
     lease = board.lease.record
     if lease is None or board.set_at_s is None or look.limit_mw is None or now_s - board.set_at_s < 0.5:
         return None
@@ -113,12 +113,12 @@ def judge(board: BoardLimit, look: Look, now_s: float) -> Ineffective | Outcome 
     named = bool((look.reasons or 0) & REASON_POWER_CAP)
     capped = named and look.power_w * 1000 <= look.limit_mw * NAMED
     if look.kind == "module" or (not capped and look.power_w * 1000 < IDLE_SHARE * look.limit_mw):
-        # watts that hold a CPU's too judge no limit of a GPU; and between two bursts any limit seems to hold
+        # watts that include a CPU cannot judge a GPU limit; and between two bursts any limit seems to hold
         board.binding = board.binding and look.kind != "module"
         board.over_since_s = None
         return None
     if capped or look.power_w * 1000 <= look.limit_mw * OVERSHOOT:
-        # watts below a limit that did not have to bind prove nothing: more may be drawn later
+        # watts below a limit that did not bind prove nothing: more may be drawn later
         board.proven = capped or board.binding
         board.binding, board.over_since_s = False, None
         return None
@@ -130,7 +130,7 @@ def judge(board: BoardLimit, look: Look, now_s: float) -> Ineffective | Outcome 
 
 
 def adopt(board: BoardLimit, current_mw: int) -> str:
-    """Someone else changed the limit: from now on that is what was found. Says so."""
+    """Another program changed the limit: adopt it as the original. Returns the notice."""
     board.found_mw = current_mw
     board.lease.record = board.set_at_s = None
     board.notice = f"the limit was changed outside to {current_mw / 1000:.0f} W (nvidia-smi?): adopted"
@@ -138,18 +138,18 @@ def adopt(board: BoardLimit, current_mw: int) -> str:
 
 
 def _adopt_aside(board: BoardLimit, current_mw: int) -> None:
-    """Adopt on the way to something else, which has an outcome of its own."""
+    """Adopt as part of an action that has its own outcome."""
     board.tell(board.outcome(False, "outside", adopt(board, current_mw), watts=current_mw / 1000))
 
 
 def _lower(asked_w: float, set_mw: int) -> str:
-    """What to say of a cap that is lower than what was asked for; '' of one that is not."""
+    """The note for a cap lower than requested; '' otherwise."""
     lower = asked_w * 1000 - set_mw > TOLERANCE_MW
     return f"{asked_w:g} W is above the limit found: {set_mw / 1000:g} W" if lower else ""
 
 
 def span(info: DeviceInfo) -> str:
-    """The range of limits, in words."""
+    """The range of limits, as text."""
     return f"{(info.limit_min_mw or 0) / 1000:.0f}-{(info.limit_max_mw or 0) / 1000:.0f} W"
 
 

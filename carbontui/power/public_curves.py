@@ -1,8 +1,8 @@
-"""What power limits cost other people's trainings: public measurements, for a job that has not been calibrated.
+"""The effect of power limits on other trainings: public measurements, for a job that has not been calibrated.
 
-`data/power-cap-curves.csv` holds six trainings on four boards (Zeus, NSDI 2023). A limit is laid against the watts that
-each draws without one: at 72 % of these, trainings that the board holds back run at 0.78 to 0.94 of full speed. How far
-they differ is the error of a level here; calibrating on the job itself makes it some ten times smaller.
+`data/power-cap-curves.csv` has six trainings on four boards (Zeus, NSDI 2023). A limit is taken relative to the watts
+that each draws without one: at 72 % of these, power-bound trainings run at 0.78 to 0.94 of full speed. Their spread is
+the error of a level here; calibrating on the job itself makes it about ten times smaller.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from carbontui.power.curve import Curve, Point, isotonic, useful
 
 FILE = "power-cap-curves.csv"
 SHARES = (0.86, 0.72, 0.60)
-"""Limits as shares of the watts drawn flat out. Below these lies a cliff, at another place for each training."""
+"""Limits as shares of the watts drawn flat out. Below these speed collapses, at a different point for each training."""
 ROUND_W = 5.0
 LEAST_SE = 0.02
 """Relative; four trainings on one board may agree by chance."""
 MODELS = {"A40": ("A40",), "V100": ("V100",), "Quadro RTX 6000": ("Quadro RTX 6000",), "P100": ("P100",)}
-"""Boards of the table, as its column begins, and what NVML calls them."""
+"""Boards of the table by column prefix, and their names in NVML."""
 
 
 class Shape(NamedTuple):
-    """One training on one board: limits, watts and speeds, each as shares of those without a limit, rising."""
+    """One training on one board: limits, watts and speeds relative to those without a limit, ascending."""
 
     gpu: str
     limits: tuple[float, ...]
@@ -52,7 +52,7 @@ class Shape(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What to expect of a limit: shares of the watts and the speed without one, and their standard errors."""
+    """Expected effect of a limit: watts and speed relative to those without one, and their standard errors."""
 
     share: float
     watts: float
@@ -86,7 +86,7 @@ def shapes() -> tuple[Shape, ...]:
 
 
 def expected(gpu: str = "") -> tuple[Expected, ...]:
-    """Each of SHARES, from trainings on this model where the table has it, else from all."""
+    """Each of SHARES, from trainings on this model if the table has it, else from all."""
     model = next((row for row, names in MODELS.items() if any(name in gpu for name in names)), "")
     known = [shape for shape in shapes() if shape.gpu.startswith(model)]
     found = []
@@ -95,7 +95,7 @@ def expected(gpu: str = "") -> tuple[Expected, ...]:
         if len(levels) < 2:
             continue
         watts, speeds = zip(*levels, strict=True)
-        # energy and time go with the inverse of speed: its mean is what can be expected of them
+        # energy and time scale with the inverse of speed, so the expectation uses its mean
         speed, power = statistics.harmonic_mean(speeds), statistics.fmean(watts)
         errors = (max(statistics.stdev(row), LEAST_SE * mean) for row, mean in ((watts, power), (speeds, speed)))
         watts_se, speed_se = errors
@@ -114,9 +114,9 @@ def simulated(full_w: float) -> tuple[tuple[float, float, float], ...]:
 def curve(
     gpu: str, gpus: int, full_w: float, *, limit_min_w: float, limit_found_w: float, measured_s: float, mark: str
 ) -> Curve | None:
-    """The curve to plan with until this job is calibrated; `full_w` is what its boards draw together flat out.
+    """The curve to plan with until this job is calibrated; `full_w` is the total flat-out draw of its boards.
 
-    None where the boards allow no limit that would bind.
+    None if the boards allow no limit that would bind.
     """
     full = Point(kind="full", cap_w=None, power_w=full_w, power_se=0.0, speed=1.0, speed_se=0.0)
     caps = []

@@ -1,12 +1,12 @@
-"""Watts of CPU packages and memory: RAPL where it may be read, a labelled estimate elsewhere.
+"""Watts of CPU packages and memory: RAPL where it is readable, a labelled estimate elsewhere.
 
 Each RAPL zone has a microjoule counter that wraps at max_energy_range_uj (Linux powercap documentation). Packages are
-added up, dram zones likewise; psys contains the packages and is never added. Since CVE-2020-8694 the counters are for
-root alone; the fix is printed, never run.
+added up, dram zones likewise; psys contains the packages and is never added. Since CVE-2020-8694 the counters are
+readable only by root; the fix is printed, never run.
 
-The estimate: CPU_W_PER_THREAD per logical CPU of ours at full load, a tenth of it at rest, in between by utilisation
+The estimate: CPU_W_PER_THREAD per logical CPU of ours at full load, a tenth of it when idle, in between by utilisation
 (/proc/stat); memory DIMM_W per assumed 32 GB module. Thermal design powers of current parts lie between 2.2 (server)
-and 8 (desktop) watts per thread: good for an order of magnitude, and labelled so.
+and 8 (desktop) watts per thread: right to an order of magnitude, and labelled so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DIMM_B = 32 * 2**30
 SOON_S = 0.2
 """Over less than this, clock ticks of 10 ms say nothing about utilisation."""
 ZONE_MAX_W = 2000.0
-"""More than any package draws for a second."""
+"""More than any package draws over a second."""
 RAPL_ROOT = Path("/sys/class/powercap")
 FIX = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
 
@@ -46,8 +46,8 @@ class RaplZone:
         return int(self.path.read_text())
 
     def advance(self, dt_s: float | None) -> bool:
-        """Add what was counted in the last `dt_s` seconds, unwrapped; False where that is no energy: the counter was
-        set back (a machine that slept), and what it counted until then is not known."""
+        """Add the count of the last `dt_s` seconds, unwrapped; False if that is not an energy: the counter was reset
+        (by a suspend), and what it counted until then is not known."""
         now = self.read()
         delta = now - self.last_uj + (self.wrap_uj if now < self.last_uj else 0)
         self.last_uj = now
@@ -58,7 +58,7 @@ class RaplZone:
 
 
 def find_zones(root: Path) -> tuple[list[RaplZone], str]:
-    """Package and dram zones, where every one of the kind is readable, and why there are none."""
+    """Package and dram zones if all of the kind are readable, and why there are none."""
     zones: list[RaplZone] = []
     broken: set[str] = set()
     why = "no RAPL on this machine"
@@ -76,7 +76,7 @@ def find_zones(root: Path) -> tuple[list[RaplZone], str]:
             broken.add(kind)
         except (OSError, ValueError):
             broken.add(kind)
-    # the packages that can be read are not the machine's
+    # a subset of readable packages is not the whole machine
     return [zone for zone in zones if zone.kind not in broken], why
 
 
@@ -96,9 +96,9 @@ class Host:
         self._dimm_w = DIMM_W * max(1, math.ceil(_memory_b() / DIMM_B))
 
     def sample(self, mono_s: float, wall_s: float, own: tuple[int, ...] = ()) -> tuple[tuple[Sample, ...], HostReading]:
-        """Samples "cpu" and "dram" for the meter, and the watts since the last call; too soon, the last ones again.
+        """Samples "cpu" and "dram" for the meter, and the watts since the last call; if too soon, the last ones again.
 
-        With the processes `own` of a job both are the job's part: by CPU time, memory by equal parts of all jobs.
+        With the processes `own` of a job both are the job's share: CPU by CPU time, memory equally among all jobs.
         """
         if self._reading is not None and self._at is not None and mono_s - self._at < SOON_S:
             return (), self._reading
@@ -115,7 +115,7 @@ class Host:
                 totals[zone.kind] = totals.get(zone.kind, 0) + zone.total_uj
             except (OSError, ValueError):
                 failed.add(zone.kind)
-        # a sum without one of its parts would be a wrong number: from here on it is estimated
+        # a sum that lacks a part would be wrong: estimate from here on
         self._zones = [zone for zone in self._zones if zone.kind not in failed]
         totals = {kind: total for kind, total in totals.items() if kind not in failed}
         self._at = mono_s
@@ -159,7 +159,7 @@ class Host:
         return tuple(samples), self._reading
 
     def _whose(self) -> str:
-        """Other programs on these threads are counted too, which a person should know."""
+        """Names the threads whose utilisation counts, because other programs on them are included."""
         count = len(self._cpus)
         return "the whole machine" if count == os.cpu_count() else f"the {count} threads this job may use"
 
@@ -173,7 +173,7 @@ class Host:
         return CPU_W_PER_THREAD * len(self._busy) * (IDLE_SHARE + (1.0 - IDLE_SHARE) * share)
 
     def _machine_ticks(self) -> tuple[int, int]:
-        """Ticks of the CPUs that watts are told of, and of the busy ones: the machine's packages, or our threads."""
+        """All and busy ticks of the CPUs that the watts refer to: the machine's packages, or our threads."""
         if not self._zones:
             ours = self._ticks().values()
             return sum(all_ for _, all_ in ours), sum(busy for busy, _ in ours)

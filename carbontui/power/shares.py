@@ -1,4 +1,4 @@
-"""Whose watts: a board that several processes use, and a machine that several jobs use, split between them. Pure."""
+"""Attribution of watts: splits a board among its processes, and a machine among its jobs. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 IDLE_OF_LIMIT = 0.15
-"""Watts of a board that holds contexts and runs nothing, as a share of its highest limit, until it was seen so: H100
-118 of 700 W, A100 64 of 300 W (nvidia-smi outputs; arXiv 2605.23918)."""
+"""Watts of a board with contexts but no running kernel, as a share of its highest limit, until observed: H100 118 of
+700 W, A100 64 of 300 W (nvidia-smi outputs; arXiv 2605.23918)."""
 IDLE_CPU = 0.1
-"""What an idle thread draws of what a busy one does: the rule of the estimate in `rapl`."""
+"""Draw of an idle thread relative to a busy one: the rule of the estimate in `rapl`."""
 
 
 class CpuSeconds(NamedTuple):
-    """CPU time that passed: of all threads of the machine, busy or not, of the busy ones, of those busy for the job."""
+    """Elapsed CPU time: of all threads of the machine, of the busy ones, of those busy for the job."""
 
     all: float
     busy: float
@@ -23,10 +23,10 @@ class CpuSeconds(NamedTuple):
 def board_share(
     power_w: float | None, idle_w: float, memory_b: Mapping[int, int], kernels: Mapping[int, float], own: frozenset[int]
 ) -> float:
-    """The part of a board's watts that is drawn for the processes `own`, 0..1.
+    """The share of a board's watts drawn for the processes `own`, 0..1.
 
-    What it draws above `idle_w` goes by the kernels that each process ran (any unit, pid to time), the rest, and all of
-    it while none runs, by the memory that each holds. Parts of all processes add up to 1.
+    The draw above `idle_w` is split by the kernels each process ran (any unit, pid to time); the rest, and all of it
+    while none runs, by the memory each holds. The shares of all processes add up to 1.
     """
     by_memory = _part(memory_b, own) if any(memory_b.values()) else _part(dict.fromkeys(memory_b, 1.0), own)
     if not any(kernels.get(pid) for pid in memory_b):
@@ -44,8 +44,8 @@ def _part(amounts: Mapping[int, float], own: frozenset[int]) -> float:
 
 
 def cpu_share(spent: CpuSeconds, jobs: int) -> float:
-    """The part of the CPUs' watts that is one job's, 0..1: busy threads are paid for by who kept them busy, idle ones
-    by all jobs alike. Parts of all jobs and of the other programs add up to 1."""
+    """One job's share of the CPUs' watts, 0..1: busy threads are attributed to the program that kept them busy, idle
+    ones equally to all jobs. The shares of all jobs and other programs add up to 1."""
     idle, busy = IDLE_CPU * spent.all, (1.0 - IDLE_CPU) * spent.busy
     if idle + busy <= 0:
         return 1.0 / max(1, jobs)

@@ -1,8 +1,8 @@
 """A simulated GPU: a pure model for the demo and for tests, never mixed with real devices.
 
-Shape, not data: the constants resemble an H100-class board (bare idle 70 W, a parked model 118 W, 680 W busy, limits
-200..700 W) so that the screen shows believable proportions. Whatever comes from here is labelled simulated, and no
-saving computed with it is a result.
+A shape, not data: the constants resemble an H100-class board (bare idle 70 W, a parked model 118 W, 680 W busy, limits
+200..700 W) so that the screen shows realistic proportions. All values from here are labelled simulated, and no saving
+computed with them is a result.
 
 Power at relative clock x (1 = full clock) while kernels run:  parked + (full - parked) * (k*x + (1 - k)*x**3)
 Speed at relative clock x with a memory-bound share m:          1 / ((1 - m)/x + m)
@@ -46,8 +46,8 @@ class SimulatedSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Time constant of the power: parked to within 0.2 % one second after the last kernel."""
 
     points: tuple[tuple[float, float, float], ...] = ()
-    """(limit in watts, watts drawn at work, speed) of measured trainings, rising, the last without a limit; they take
-    the place of the formulas above."""
+    """(limit in watts, watts drawn when busy, speed) of measured trainings, ascending, the last without a limit; they
+    replace the formulas above."""
 
     def clock_share(self, limit_w: float) -> float:
         """Relative clock x, 0.1..1, under a limit."""
@@ -75,7 +75,7 @@ class SimulatedSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.parked_w + (self.full_w - self.parked_w) * self._load(x)
 
     def _at(self, limit_w: float, column: int) -> float:
-        """A column of `points` at a limit, interpolated; below the lowest in proportion to it."""
+        """A column of `points` at a limit, interpolated; below the lowest point proportional to the limit."""
         rows = self.points
         if limit_w <= rows[0][0]:
             return rows[0][column] * max(0.0, limit_w) / rows[0][0]
@@ -89,7 +89,7 @@ class SimulatedSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SimulatedState(Struct, frozen=True):
-    """One board at one moment. `activity` is None while no process uses it, else 0 (parked) to 1 (steps flow)."""
+    """One board at one moment. `activity` is None while no process uses it, else 0 (parked) to 1 (training)."""
 
     limit_w: float
     power_w: float

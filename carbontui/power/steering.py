@@ -1,6 +1,6 @@
-"""One clock lock on its way to the watts that are wanted: a pure judge, given each look at its board.
+"""Steers one clock lock to the wanted watts: a pure function of each look at its board.
 
-NVML shows no lock, so a lock is judged by the clock that runs under it, and moved by the watts that are drawn.
+NVML does not report locks, so a lock is judged by the clock that results, and moved by the watts drawn.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Literal
 from msgspec import Struct
 
 SETTLE_S = 3.0
-"""Power readings are 1 s averages: a lock shows in them only after this."""
+"""Power readings are 1 s averages: a lock is visible in them only after this."""
 RAISE_S = 6.0
-"""A lock is lifted a step only when no look in this time came near the wanted watts."""
+"""A lock is raised one step only if no look in this time came near the wanted watts."""
 BLIND = 10
-"""Looks in a row without a reading of watts, which a lock is steered by."""
+"""Consecutive looks without a power reading after which steering gives up."""
 LOOKS = 3
-"""Looks in a row that prove a lock is not in force."""
+"""Consecutive looks that prove a lock is not in force."""
 OVERSHOOT = 1.015
 """About one step of the clock."""
 NEAR = 0.95
 LOWEST = 0.15
-"""Share of the full clock below which no lock is tried."""
+"""Lowest lock, as a share of the full clock."""
 
 
 class LockGivenUp(Struct, frozen=True):
@@ -34,7 +34,7 @@ class LockGivenUp(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Steering:
-    """One clock lock on its way to `wanted_w`; `ran_mhz` is the clock before the first of them."""
+    """One clock lock being steered to `wanted_w`; `ran_mhz` is the clock before the first lock."""
 
     wanted_w: float
     mhz: int
@@ -46,12 +46,12 @@ class Steering:
     above: int = 0
     blind: int = 0
     held: bool = False
-    """The clock has been seen to come down to a lock."""
+    """The clock has been seen to follow a lock."""
     proving: bool = True
     """The wanted watts have not been seen to hold yet."""
 
     def look(self, power_w: float | None, sm_mhz: float | None, now_s: float) -> Steering:
-        """With one more look taken in; before SETTLE_S a look says nothing."""
+        """Updated with one more look; before SETTLE_S a look says nothing."""
         if now_s - self.set_at_s < SETTLE_S:
             return self
         margin = max(30.0, 0.02 * self.mhz)  # drivers round to their own steps
@@ -82,7 +82,7 @@ class Steering:
         return None
 
     def next_mhz(self, power_w: float | None, now_s: float) -> int | None:
-        """The clock to lock now; None: leave it. No more often than an effect can be seen."""
+        """The clock to lock now; None: leave it. Not changed faster than an effect can be seen."""
         since = now_s - self.set_at_s
         if power_w is None or since < SETTLE_S or self.above:
             return None
@@ -96,7 +96,7 @@ class Steering:
         return None
 
     def at(self, mhz: int, now_s: float) -> Steering:
-        """The same aim from another clock."""
+        """The same target from another clock."""
         return replace(self, mhz=mhz, set_at_s=now_s, peak_w=0.0, over=0, above=0, proving=True)
 
     def _lowest(self) -> int:
@@ -106,7 +106,7 @@ class Steering:
 def clocks_for(wanted_w: float, power_w: float, mhz: float, top_mhz: int) -> int:
     """The clock that should give `wanted_w` where `mhz` gives `power_w`.
 
-    Board power lies between linear and cubic in the clock: the square root is a careful middle, in bounded steps.
+    Board power lies between linear and cubic in the clock: the square root is a cautious compromise, in bounded steps.
     """
     share = min(1.25, max(0.6, (wanted_w / max(1.0, power_w)) ** 0.5))
     return int(min(top_mhz, max(LOWEST * top_mhz, share * mhz)))

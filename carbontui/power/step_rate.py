@@ -1,8 +1,8 @@
-"""Steps per second from steps that were timed, and how well they are known.
+"""Steps per second from timed steps, and their uncertainty.
 
-Whole counts sampled once a second are not enough: with steps of about a second they alias, and nothing in the counts
-shows it. Between the ends of two steps there is no rounding; what remains is that step times vary. How much they vary
-is learned over all windows of a job together: one short window by itself may look calm by luck.
+Whole counts sampled once a second are not enough: with steps of about a second they alias, undetectably. Between the
+ends of two steps there is no rounding; what remains is the variation of step times. That is estimated over all windows
+of a job together: one short window alone may look steady by chance.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 BLOCK_S = 5.0
-"""Steps of neighbouring moments are alike, those of neighbouring blocks of this length hardly."""
+"""Neighbouring steps are correlated; neighbouring blocks of this length hardly are."""
 PRIOR_BLOCKS = 30.0
-"""A window of so many blocks counts as much about its own variability as all windows together."""
+"""A window of this many blocks weighs as much for its own variability as all windows together."""
 TIMING_S = 0.02
 """How late the report of a step's end may arrive."""
 MISFIT = 4.0
-"""From this mean squared misfit on (in standard errors) the drift was no line."""
+"""Above this mean squared misfit (in standard errors) the drift was not linear."""
 
 
 class WindowRate(Struct, frozen=True):
@@ -31,11 +31,11 @@ class WindowRate(Struct, frozen=True):
     variability: float
     """Relative variance of one second's steps."""
     blocks: float
-    """From how many independent blocks that is known."""
+    """The number of independent blocks behind it."""
 
 
 class RateEstimate(Struct, frozen=True):
-    """Steps per second at a moment, and the standard error."""
+    """Steps per second at one moment, and the standard error."""
 
     at_s: float
     value: float
@@ -43,7 +43,7 @@ class RateEstimate(Struct, frozen=True):
 
 
 def window_rate(timed: Sequence[tuple[float, int]]) -> WindowRate | None:
-    """The rate of steps timed in a window, as (seconds, count); None while they are too few to show how they vary."""
+    """The rate of steps timed in a window, given as (seconds, count); None while too few to show their variation."""
     marks = sorted({count: at_s for at_s, count in reversed(timed)}.items())
     if len(marks) < 3:
         return None
@@ -53,7 +53,7 @@ def window_rate(timed: Sequence[tuple[float, int]]) -> WindowRate | None:
         return None
     rate = (count1 - count0) / length_s
     spans: list[tuple[float, float]] = []
-    """Overlapping blocks: their seconds, and the seconds that their steps take at the rate."""
+    """Overlapping blocks: their seconds, and the seconds their steps would take at the mean rate."""
     for count, at_s in marks:
         later = next((mark for mark in marks if mark[1] - at_s >= BLOCK_S), None)
         if later is not None:
@@ -61,7 +61,7 @@ def window_rate(timed: Sequence[tuple[float, int]]) -> WindowRate | None:
     if not spans:
         return None
     block_s = sum(seconds for seconds, _ in spans) / len(spans)
-    # the rate is fitted to the same steps, so whose scatter about it is smaller: one block is lost
+    # the rate is fitted to the same steps, so their scatter about it is smaller: one degree of freedom is lost
     blocks = length_s / block_s - 1
     if blocks < 0.5:
         return None
@@ -73,7 +73,7 @@ def estimated(window: WindowRate, windows: Sequence[WindowRate]) -> RateEstimate
     """The rate of one window with its standard error, given all windows of the job (its own among them)."""
     blocks = sum(each.blocks for each in windows)
     usual = sum(each.blocks * each.variability for each in windows) / blocks
-    # n blocks tell a variance to a part of sqrt(2 / n): its upper end, for luck would end a window that looks calm
+    # n blocks give a variance to a relative sqrt(2 / n): use its upper end, so that luck does not end a window early
     usual *= 1 + math.sqrt(2 / blocks)
     own = (window.blocks * window.variability + PRIOR_BLOCKS * usual) / (window.blocks + PRIOR_BLOCKS)
     error = math.hypot(math.sqrt(own / window.length_s), TIMING_S / window.length_s)
@@ -81,7 +81,7 @@ def estimated(window: WindowRate, windows: Sequence[WindowRate]) -> RateEstimate
 
 
 def rate_at(rates: Sequence[RateEstimate], at_s: float) -> RateEstimate:
-    """The rate at a moment: on a line through all of them if one fits, else between the two around it."""
+    """The rate at one moment: on a line through all estimates if one fits, else between the two around it."""
     if len(rates) > 3:
         weights = [rate.se**-2 for rate in rates]
         total = sum(weights)

@@ -1,4 +1,4 @@
-"""From raw looks to what a person and the supervisor read. Pure but for /proc."""
+"""From raw looks to readings for users and the supervisor. Pure except for /proc."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from carbontui.power.messages import Capability, Reading
 def foreign(pids: tuple[int, ...], own: tuple[int, ...], *, hidden_too: bool = False) -> tuple[int, ...]:
     """Compute processes that are not the child's.
 
-    In a container NVML names pids of the host, which cannot be matched: of those only what exceeds the number of our
-    own processes is foreign; all of them, `hidden_too`, where ours may be on other boards.
+    In a container NVML lists host pids, which cannot be matched: only those in excess of the number of our own
+    processes are foreign; with `hidden_too`, all of them, if ours may be on other boards.
     """
     hidden = [pid for pid in pids if not proc.exists(pid)]
     strange = [pid for pid in pids if proc.exists(pid) and not proc.belongs(pid, own)]
@@ -24,13 +24,13 @@ def foreign(pids: tuple[int, ...], own: tuple[int, ...], *, hidden_too: bool = F
 
 
 def user(pid: int) -> str:
-    """Who a foreign process is, for people: a carbontui job by its id, others by pid and name."""
+    """A foreign process as text: a carbontui job by its name, others by pid and name."""
     job = proc.variable(pid, "CARBONTUI_JOB")
     return f"job {_job_name(job)} (pid {pid})" if job else f"another process (pid {pid}, {proc.name(pid)})"
 
 
 def _job_name(job_id: str) -> str:
-    """A job's name, by which people know it; its id where its record is elsewhere or cannot be read."""
+    """A job's name; its id if its record is elsewhere or unreadable."""
     try:
         record = json.loads((paths.job_dir(job_id) / "job.json").read_bytes())
         return str(record["name"])
@@ -54,7 +54,7 @@ def reading(
     foreign: tuple[int, ...],
     share: float | None = None,
 ) -> Reading:
-    """Everything known of one GPU now, with the reason for every field that is missing."""
+    """Everything known of one GPU now, with the reason for every missing field."""
     caps = measure_caps(look)
     caps.setdefault("limit", limit)
     if not look.lost and power_limit != limit:

@@ -1,4 +1,4 @@
-"""Which boards a training process uses: names as its client reports them, or CUDA_VISIBLE_DEVICES before it does.
+"""Which boards a training process uses: names reported by its client, or before that CUDA_VISIBLE_DEVICES.
 
 CUDA takes integers, a GPU UUID or any unique prefix of it, ``MIG-<uuid>`` and ``MIG-GPU-<uuid>/gi/ci``; the first
 invalid entry hides itself and all after it, and an empty value hides everything (CUDA C++ programming guide). Integers
@@ -28,14 +28,14 @@ def board_of(name: str, infos: tuple[DeviceInfo, ...]) -> str | None:
     wanted = name if name.startswith("GPU-") else f"GPU-{name}"
     hits = [info.uuid for info in infos if info.uuid.lower().startswith(wanted.lower())]
     if not hits:
-        # CUDA gives the UUID of a MIG slice bare, and a client cannot tell it from a board's
+        # CUDA gives the UUID of a MIG slice without prefix, and a client cannot tell it from a board's
         part = f"MIG-{name.removeprefix('GPU-')}".lower()
         hits = [info.uuid for info in infos for uuid in info.mig_uuids if uuid.lower() == part]
     return hits[0] if len(hits) == 1 else None
 
 
 def boards_of(names: tuple[str, ...], infos: tuple[DeviceInfo, ...]) -> tuple[str, ...]:
-    """Boards behind the names a client reported, each once, in order; unknown names are left out."""
+    """Boards behind the names a client reported, each once, in order; unknown names are omitted."""
     found = (board_of(name, infos) for name in names)
     return tuple(dict.fromkeys(uuid for uuid in found if uuid is not None))
 

@@ -1,8 +1,8 @@
-"""zeusd, where it runs: it sets limits and clocks for users without root, over HTTP at a Unix socket.
+"""Client of zeusd, which sets limits and clocks for users without root, over HTTP on a Unix socket.
 
-Written from its documentation alone (https://ml.energy/zeus/zeusd/, zeusd 0.5) and tried against a stand-in of
-it. It restores nothing and asks nobody whose board it is: our lease keeps the limit found, our agent restores it and
-leaves boards alone that others use.
+Written from its documentation only (https://ml.energy/zeus/zeusd/, zeusd 0.5) and tested against a stand-in. zeusd
+restores nothing and does not check whose board it is: our lease keeps the original limit, and our agent restores it
+and leaves boards alone that others use.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CODES = {400: INVALID, 401: NO_PERMISSION, 403: NO_PERMISSION, 404: NO_PERMISSIO
 
 
 class _Connection(http.client.HTTPConnection):
-    """HTTP to a Unix socket that root or we ourselves answer at."""
+    """HTTP to a Unix socket whose server runs as root or as us."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=ANSWER_S)
@@ -42,7 +42,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Zeusd:
-    """One zeusd. Boards are numbered as the driver does."""
+    """One zeusd. Boards are numbered as by the driver."""
 
     def __init__(self, path: Path, names: dict[int, str]) -> None:
         self._path = path
@@ -73,7 +73,7 @@ class Zeusd:
 
 
 def find() -> Zeusd | None:
-    """The zeusd of this machine that lets us control boards; None where there is none."""
+    """The zeusd of this machine that lets us control boards; None if there is none."""
     named = os.environ.get("ZEUSD_SOCK_PATH")
     for path in (Path(named),) if named else SOCKETS:
         try:
