@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "job"))
 from states import NOW_S, board, inputs, job_state, rank
 
 from carbontui.job.supervisor.core import site_claim, site_plan
+from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.worker.process import solve_plan
@@ -91,3 +92,15 @@ async def test_prices_that_cannot_be_read_are_said_once_and_planned_without():
     await made.look(1000.0, None)
     assert made.whys == ["start", "slot"]
     assert made.said == ["the cluster's prices are not followed: /shared/prices.json: is none"]
+
+
+async def test_once_the_watts_are_measured_the_assumed_ones_are_planned_with_no_longer():
+    """The grams of a plan on assumed watts stood beside the measured ones until the slot was over."""
+    made = Made()
+    await made.look(0.0, None)
+    assumed_g = made.cell.state.plan.view.gco2_g
+    made.cell.replace(measured=Measured(full_w={"GPU-a": Mean(100.0, 1)}))
+    await made.look(1.0, None)
+    await made.look(2.0, None)
+    assert made.whys == ["start", "the watts flat out are known"]
+    assert made.cell.state.plan.view.gco2_g < assumed_g / 2

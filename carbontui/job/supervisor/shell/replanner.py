@@ -1,8 +1,8 @@
 """Makes plans: decides when one is due, asks the worker, puts the answer into the state.
 
-A new plan is made every slot, on a new forecast, on drift of progress, and on every user command; the old one is
-kept unless the new one gains more than its own uncertainty. When the worker fails, the plan stays in force; without
-one the job runs flat out.
+A new plan is made every slot, on a new forecast, on drift of progress, once the watts flat out are known, and on every
+user command; the old one is kept unless the new one gains more than its own uncertainty. When the worker fails, the
+plan stays in force; without one the job runs flat out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from carbontui.cluster import note
 from carbontui.cluster.slurm import SlurmError
 from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import finish, forbidden, plan, plan_request, problem, site_plan
+from carbontui.job.supervisor.core import finish, forbidden, machine, plan, plan_request, problem, site_plan
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.plan import Spent
 from carbontui.job.supervisor.core.plan_request import PlanRequest
@@ -73,6 +73,8 @@ class Replanner:
         self._others: site_plan.Others | None = None
         self._heard: tuple[object, ...] = ()
         self._turn_mono: float | None = None
+        self._watts_assumed = False
+        """Whether the plan in force was made before the watts flat out were known."""
 
     def request(self, why: str) -> None:
         """Make a new plan at the next opportunity."""
@@ -88,6 +90,10 @@ class Replanner:
         if finish.why_no_shifting(state, seen) is not None:
             return
         self._hear_others(state, seen)
+        if self._watts_assumed and machine.full_wall_w(state, seen) is not None:
+            # else its grams stand beside the measured ones, perhaps ten times as many, until the slot is over
+            self._watts_assumed = False
+            self.request("the watts flat out are known")
         due = seen.now_s >= self._due_s or bool(self._why) or finish.drifted(state, seen.now_s)
         gap = REPLAY_GAP_S if state.clock.replay else FIRST_GAP_S
         if due and seen.mono_s - self._asked_mono >= gap:
@@ -117,6 +123,7 @@ class Replanner:
                 self._recorder.say(f"no own forecast: {failed}")
             seen = self._look()
             self._due_s = self._next_s(seen, problem.SLOT_S)
+            self._watts_assumed = machine.full_wall_w(self._cell.state, seen) is None
             request = plan_request.plan_request(self._cell.state, seen, self._given())
             if request is not None:
                 self._adopt(request, await self._worker.plan(request.ask), why)
