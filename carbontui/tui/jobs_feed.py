@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from carbontui import link, protocol
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.job_list import ListedJob
-from carbontui.tui.loglines import last_error
+from carbontui.tui.loglines import ERROR_WITHIN_B, last_error
 from carbontui.tui.messages import ConnectionChanged, LogArrived, PictureArrived
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 
 LOOK_EVERY_S = 2.0
-ERROR_WITHIN_B = 32 * 1024
-"""How far from the end of its output the traceback of a failed job is looked for."""
 
 
 @dataclass(frozen=True, slots=True)

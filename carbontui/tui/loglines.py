@@ -156,6 +156,10 @@ def after_the_try(told: Sequence[str]) -> int:
     return next((number + 1 for number in reversed(range(len(told))) if _TRY_OVER in told[number]), 0)
 
 
+ERROR_WITHIN_B = 32 * 1024
+"""How far from the end of its output the traceback of a failed job is looked for."""
+
+
 def last_error(text: str) -> str:
     """What a training said last when it failed: the last line of its last traceback, else the last line that speaks of
     an error; '' where there is none."""

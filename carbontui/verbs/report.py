@@ -14,10 +14,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from carbontui import __version__, units
+from carbontui import __version__, protocol, units
 from carbontui.export import codecarbon, sacct
 from carbontui.grid.faults import GridError
-from carbontui.job import spec, store
+from carbontui.job import runlog, spec, store
 from carbontui.job.clock import Clock
 from carbontui.reports import against as comparing
 from carbontui.reports import card, figures, forms, page, prose, story, totals, wording
@@ -171,12 +171,24 @@ def explain(job: str | None, llm: bool, model: str, dry_run: bool) -> None:
     told = _told(job)
     for text in prose.story_of(told):
         click.echo(text)
+    if error := _last_error(told):
+        click.echo(f"The last error that it wrote: {error} (all of it: carbontui log {told.status.job})")
     click.echo()
     for line in prose.decisions(told):
         click.echo(line)
     if llm:
         click.echo()
         _model_wording(told, model, dry_run=dry_run)
+
+
+def _last_error(told: story.RunStory) -> str:
+    """The last line of the traceback of a failed run; '' where it wrote none."""
+    if told.status.state != "failed":
+        return ""
+    from carbontui.tui.loglines import ERROR_WITHIN_B, last_error
+
+    found = runlog.read(Path(told.options.log), protocol.LogRead(0, -ERROR_WITHIN_B))
+    return units.printable(last_error(found.text))
 
 
 def _model_wording(told: story.RunStory, model: str, *, dry_run: bool) -> None:

@@ -6,11 +6,12 @@ import os
 import pty
 import sys
 
+import msgspec
 import pytest
 import runs
 from click.testing import CliRunner
 
-from carbontui.verbs import look, overrule, streams
+from carbontui.verbs import look, overrule, report, streams
 
 
 @pytest.fixture
@@ -42,3 +43,13 @@ def test_a_long_finding_is_folded_between_words_on_a_terminal_and_whole_in_a_pip
         monkeypatch.undo()
     assert " ".join(told.split()) == text and max(map(len, told.splitlines())) < 60
     assert all(line.startswith(" " * 20) for line in told.splitlines()[1:])
+
+
+def test_explain_names_the_error_that_a_failed_run_ended_with(tmp_path, monkeypatch):
+    monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
+    job = runs.make(tmp_path, phases=runs.DAY[:2])
+    status = msgspec.json.decode((job.dir / "snapshot.json").read_bytes())
+    (job.dir / "snapshot.json").write_bytes(msgspec.json.encode({**status, "state": "failed"}))
+    (job.dir / "run.log").write_text("step 60\nTraceback (most recent call last):\nRuntimeError: out of memory\n")
+    told = CliRunner().invoke(report.explain, [])
+    assert "The last error that it wrote: RuntimeError: out of memory (all of it: carbontui log abcdef)" in told.output

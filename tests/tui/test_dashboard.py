@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake import NOW, FakeSupervisor
+from fake import NOW, FakeSupervisor, scene
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.tui.glyphs import ASCII
+from carbontui.tui.glyphs import ASCII, BLOCKS
 from carbontui.tui.keys import check_until
+from carbontui.tui.picture import fold
 from carbontui.tui.screens.log import LogScreen
+from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.prompt import AskStop, AskText, Prompt
 from carbontui.tui.widgets.status_line import StatusLine
@@ -596,3 +599,16 @@ async def test_a_pause_that_waits_for_the_end_of_a_step_says_so(stage: Any) -> N
     async with stage() as s:
         s.fake.push(status=s.fake.status(level="pause"))
         await s.until(lambda: "RUNNING  until its next step ends" in s.text())
+
+
+def test_the_knob_stands_where_the_budget_is_and_not_where_a_plan_that_gains_nothing_by_it_ends() -> None:
+    """'2.00×' beside a knob at the tightest end made two numbers of one."""
+    shown = fold(None, scene("running"))
+    assert shown is not None and shown.frontier is not None and shown.status.budget is not None
+    slider = BudgetSlider(BLOCKS)
+    places = []
+    for chosen in (0, shown.frontier.chosen):
+        picture = replace(shown, frontier=structs.replace(shown.frontier, chosen=chosen))
+        slider.show_choice(picture, None)
+        places.append("".join(text for text, _ in slider.draw(60, 3)[0]).index("●"))
+    assert places[0] == pytest.approx(places[1], abs=2) and places[0] > 10

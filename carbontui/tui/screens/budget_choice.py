@@ -9,7 +9,7 @@ from dataclasses import replace
 from carbontui import link, protocol
 from carbontui.tui import keys
 from carbontui.tui.picture import Choice, Picture
-from carbontui.tui.widgets.budget_slider import nearest_to
+from carbontui.tui.widgets.budget_slider import at_deadline, nearest_to
 
 PREVIEW_PAUSE_S = 0.06
 """A held arrow key asks once it rests, not at every step."""
@@ -25,14 +25,16 @@ class BudgetChoice:
         self._asking: asyncio.Task[None] | None = None
         self.choice: Choice | None = None
 
-    def step(self, frontier: protocol.Frontier, steps: int) -> None:
+    def step(self, picture: Picture, steps: int) -> None:
         """Move along the frontier from where it is looked at, or from the budget in force."""
-        at = self.choice.index if self.choice and self.choice.index is not None else frontier.chosen or 0
-        self.look_at(frontier, max(0, min(len(frontier.points) - 1, at + steps)))
+        at = self.choice.index if self.choice and self.choice.index is not None else at_deadline(picture) or 0
+        last = len(picture.frontier.points) - 1 if picture.frontier else 0
+        self.look_at(picture, max(0, min(last, at + steps)))
 
-    def look_at(self, frontier: protocol.Frontier, index: int) -> None:
-        held = frontier.chosen if self.choice is None else self.choice.index
-        if index < len(frontier.points) and index != held:
+    def look_at(self, picture: Picture, index: int) -> None:
+        frontier = picture.frontier
+        held = at_deadline(picture) if self.choice is None else self.choice.index
+        if frontier is not None and index < len(frontier.points) and index != held:
             point = frontier.points[index]
             self._look(Choice(keys.budget_text(point, frontier), index, point))
 

@@ -277,11 +277,11 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
     # --- the budget ---
 
     async def action_budget(self, steps: int) -> None:
-        frontier = self.picture.frontier if self.picture else None
-        if frontier is None or len(frontier.points) < 2:
+        picture = self.picture
+        if picture is None or picture.frontier is None or len(picture.frontier.points) < 2:
             await self.action_type_budget()
         else:
-            self.budget.step(frontier, steps)
+            self.budget.step(picture, steps)
 
     async def action_type_budget(self) -> None:
         picture = self.picture
@@ -309,8 +309,8 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
 
     @on(FrontierChart.Picked)
     def _picked(self, message: FrontierChart.Picked) -> None:
-        if self.picture is not None and self.picture.frontier is not None:
-            self.budget.look_at(self.picture.frontier, message.index)
+        if self.picture is not None:
+            self.budget.look_at(self.picture, message.index)
 
     def _choice_changed(self) -> None:
         picture = self.picture

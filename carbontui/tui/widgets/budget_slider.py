@@ -24,7 +24,8 @@ class BudgetSlider(FrontierChart):
         if picture is None or frontier is None or len(frontier.points) < 2:
             return [self._fixed(width), *self._looked_at(width)][:height]
         chosen, choice = frontier.chosen, self.choice
-        index = chosen if chosen is not None else 0
+        held = at_deadline(picture)
+        index = held if held is not None else 0
         if choice is not None:
             index = choice.index if choice.index is not None else nearest_to(picture, choice, index)
         word = words.multiple(frontier.points[index].finish_s, frontier)
@@ -123,3 +124,16 @@ def nearest_to(picture: Picture, choice: Choice, otherwise: int) -> int:
         return otherwise
     points = frontier.points
     return min(range(len(points)), key=lambda i: abs(picture.start_s + points[i].finish_s - finish))
+
+
+def at_deadline(picture: Picture) -> int | None:
+    """The point of the frontier that the budget in force allows last; the plan's own where they lie side by side.
+
+    A plan that would gain too little by waiting ends long before.
+    """
+    frontier, budget = picture.frontier, picture.status.budget
+    if frontier is None or frontier.chosen is None or budget is None or not budget.deadline:
+        return frontier.chosen if frontier else None
+    due_s = units.from_iso(budget.deadline) - picture.start_s
+    last = max((i for i, point in enumerate(frontier.points) if point.finish_s <= due_s), default=0)
+    return last if last > frontier.chosen + 1 else frontier.chosen

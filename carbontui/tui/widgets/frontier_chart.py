@@ -36,19 +36,23 @@ class FrontierChart(Cells):
             return isinstance(message, FrontierChart.Picked)
 
     start_s = now_s = 0.0
+    overruled = False
 
     def show(self, picture: Picture, picked: int | None) -> None:
         self.frontier, self.picked = picture.frontier, picked
         self.start_s, self.now_s = picture.start_s, picture.now_s
+        self.overruled = picture.status.override is not None
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         frontier = self.frontier
         rows = [self.heading(width, "frontier", "CO₂ against finish")]
         if frontier is None or len(frontier.points) < 2:
-            why = (
-                "no choice to draw yet" if frontier is None else "a later finish would not emit less (e: type a budget)"
-            )
+            why = "no choice to draw yet"
+            if frontier is not None and self.overruled:
+                why = "what a later finish would give is drawn again once the plan decides (r)"
+            elif frontier is not None:
+                why = "a later finish would not emit less (e: type a budget)"
             rows += [[(f" {line}", "dim")] for line in textwrap.wrap(why, max(8, width - 2))]
             return rows
         lines, columns = height - 2, width - _GUTTER - 1
