@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from msgspec import structs
 
@@ -26,6 +27,10 @@ class Agents(AgentHandle):
     @property
     def pid(self) -> int | None:
         return self._local.pid if self._local else None
+
+    def on_report(self, heard: Callable[[], None]) -> None:
+        """With every report of one of them."""
+        self._all[0].on_report(heard)
 
     async def start(self) -> None:
         for each in self._all:

@@ -75,6 +75,7 @@ class AgentHandle:
         monitor: bool = False,
         probing: bool = False,
     ) -> None:
+        self._on_report: Callable[[], None] = lambda: None
         self._who = "agent"
         """Its name in carbontui.log."""
         self._silence = "the driver is not answering"
@@ -110,6 +111,10 @@ class AgentHandle:
     def nodes(self) -> tuple[Node, ...]:
         """The other machines of the job."""
         return ()
+
+    def on_report(self, heard: Callable[[], None]) -> None:
+        """`heard` is called with every report that has come."""
+        self._on_report = heard
 
     async def start(self) -> None:
         """Start the agent and keep one alive from now on."""
@@ -343,6 +348,7 @@ class AgentHandle:
             self._samples.extend(message.samples)
             self._heard_s = time.monotonic()
             self._reported.set()
+            self._on_report()
         elif isinstance(message, Done):
             self._note(message.outcomes)
             # the agent answers only the newest wish, which includes every older one

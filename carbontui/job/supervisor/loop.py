@@ -43,15 +43,17 @@ from carbontui.job.supervisor.shell.sensors import Sensors, rank_told
 from carbontui.job.supervisor.shell.server import Server
 from carbontui.job.supervisor.shell.site import SiteClaim
 from carbontui.job.supervisor.shell.snapshot import Snapshots
-from carbontui.job.supervisor.shell.ticks import Ticks
+from carbontui.job.supervisor.shell.ticks import NextTick, Ticks
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.job.worker.handle import WorkerHandle
 from carbontui.site.ledger import Ledger
 
 TICK_S = 1.0
 REPLAY_TICK_S = 0.1
-BEAT_S = 1.0
-COMMIT_S = 2.0
+BEAT_S = 0.8
+"""Every tick, but of a replay."""
+COMMIT_S = 1.7
+"""Two ticks, which may come a little sooner than two seconds."""
 CLOCK_SET_S = 30.0
 """If the wall clock deviates from the monotonic one by more than this, it has been set."""
 GONE_GRACE_S = 0.5
@@ -129,7 +131,8 @@ class Supervisor:
             changed=self.wake,
         )
         self.stopping = False
-        self._wake = asyncio.Event()
+        self._next_tick = NextTick(REPLAY_TICK_S if clock.replay else TICK_S)
+        self.agent.on_report(self._next_tick.boards_told)
         self._renewed = self._written = self._beaten = 0.0
         self._ended_mono: float | None = None
         self._starting: asyncio.Future[Any] | None = None
@@ -138,7 +141,7 @@ class Supervisor:
 
     def wake(self) -> None:
         """Something changed: tick now."""
-        self._wake.set()
+        self._next_tick.hurry()
 
     def look(self) -> Inputs:
         """The current inputs, as far as known."""
@@ -185,11 +188,7 @@ class Supervisor:
         self._starting = asyncio.gather(keep_starting(self.agent, fast=clock.replay), self.worker.warm())
         try:
             while not await self.tick():
-                # not by wait_for, whose task takes as long as a third of a tick
-                timer = asyncio.get_running_loop().call_later(REPLAY_TICK_S if clock.replay else TICK_S, self.wake)
-                await self._wake.wait()
-                timer.cancel()
-                self._wake.clear()
+                await self._next_tick.wait()
         finally:
             await self.leave()
 
@@ -345,7 +344,8 @@ class Supervisor:
         now = allowance_rules.judged(state.expire(trying.saw(self.cell.state, seen), seen.now_s), seen)
         asked, decision = control.decide(now.asked, observe(now, seen))
         after = state.enter(now, asked, decision, seen)
-        renew = seen.mono_s - self._renewed >= protocol.RENEW_S
+        # at the tick that is nearest
+        renew = seen.mono_s - self._renewed >= protocol.RENEW_S - TICK_S / 2
         if renew:
             self._renewed = seen.mono_s
         self.cell.state = after

@@ -23,8 +23,8 @@ BAD_LINES_MAX = 100
 QUEUE_MAX_B = 1024 * 1024
 SKIP_ABOVE_B = 128 * 1024
 LINES_PER_TURN = 64
-FIGURES_EVERY_S = 2.0
-"""How often a training is sent its own account."""
+FIGURES_EVERY_S = 1.7
+"""How often a training is sent its own account: at every second tick."""
 LAST_ANSWER_S = 5.0
 """How long to finish pending answers for a peer that has closed its sending end."""
 
@@ -323,8 +323,8 @@ class Server:
         for peer in due:
             if peer.rate_hz is None:
                 continue
-            # 50 ms of tolerance: avoids aliasing between a 1 Hz viewer and the 1 Hz tick
-            peer.next_mono_s = time.monotonic() + 1.0 / peer.rate_hz - 0.05
+            # tolerance: avoids aliasing between a 1 Hz viewer and a 1 Hz tick, which may come a tenth sooner
+            peer.next_mono_s = time.monotonic() + 0.85 / peer.rate_hz
             if peer.queued_b > SKIP_ABOVE_B:
                 peer.shown = None
                 continue

@@ -1,12 +1,42 @@
-"""Lets a request wait for a result of coming ticks."""
+"""When the next tick comes, and how a request waits for a result of coming ticks."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+
+NEAR = 0.1
+"""A tick may come by this share of its period sooner or later where the boards tell something then."""
+
+
+class NextTick:
+    """A period after the last one, together with what the boards tell where that is near: to wake up is much of what a
+    tick costs, and its watts are then of that moment. At once where something changed."""
+
+    def __init__(self, period_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._period_s = period_s
+        self._clock = clock
+        self._began_mono_s = clock()
+        self._due = asyncio.Event()
+
+    def hurry(self) -> None:
+        self._due.set()
+
+    def boards_told(self) -> None:
+        if self._clock() - self._began_mono_s >= (1.0 - NEAR) * self._period_s:
+            self._due.set()
+
+    async def wait(self) -> None:
+        # not by wait_for, whose task takes as long as a third of a tick
+        timer = asyncio.get_running_loop().call_later((1.0 + NEAR) * self._period_s, self._due.set)
+        await self._due.wait()
+        timer.cancel()
+        self._due.clear()
+        self._began_mono_s = self._clock()
 
 
 class Ticks:

@@ -1,0 +1,34 @@
+"""When a tick comes: with what the boards tell where that is near, at once where something changed."""
+
+import asyncio
+
+from carbontui.job.supervisor.shell.ticks import NextTick
+
+
+def test_a_tick_comes_with_what_the_boards_tell_a_tenth_of_its_period_before_it_is_due_at_the_soonest():
+    now = [1000.0]
+
+    async def came_of(what, after_s):
+        waiting = asyncio.ensure_future(tick.wait())
+        await asyncio.sleep(0)
+        now[0] += after_s
+        what()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return waiting.done() or not waiting.cancel()
+
+    async def scenario():
+        assert not await came_of(tick.boards_told, 89.0)
+        assert await came_of(tick.boards_told, 1.0)
+        assert not await came_of(tick.boards_told, 1.0)  # a period is counted from the last one
+        assert await came_of(tick.hurry, 0.0)
+
+    tick = NextTick(100.0, lambda: now[0])
+    asyncio.run(scenario())
+
+
+def test_a_tick_comes_by_itself_where_no_board_tells_anything():
+    async def scenario():
+        await asyncio.wait_for(NextTick(0.01).wait(), 10)
+
+    asyncio.run(scenario())
