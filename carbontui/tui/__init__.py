@@ -27,9 +27,9 @@ def run(
     mouse: bool = True,
     ascii: bool = False,
 ) -> int:
-    """The dashboard until the person leaves it; returns 0. On a pipe or a dumb terminal one line per change instead.
+    """Show the dashboard until the user leaves it; returns 0. On a pipe or a dumb terminal: one line per change.
 
-    `look` gives all jobs of the machine, for the table that is one key away.
+    `look` gives all jobs of the machine, for the table that the `t` key opens.
     """
     from carbontui.tui import terminal
 
@@ -51,7 +51,7 @@ def run(
 
 
 def jobs(look: Callable[[], Seen], *, readonly: bool = False, ascii: bool = False, mouse: bool = True) -> int:
-    """The table of all jobs until the person leaves it; a job is opened from it and returns to it. Returns 0."""
+    """Show the table of all jobs until the user leaves it; a job opened from it returns to it. Returns 0."""
     from carbontui.tui import terminal
 
     terminal.load_first()
@@ -63,7 +63,7 @@ def jobs(look: Callable[[], Seen], *, readonly: bool = False, ascii: bool = Fals
 
 
 def queue(look: Callable[[], QueueSeen], *, readonly: bool = False, ascii: bool = False) -> int:
-    """The queue of a cluster until the person leaves it; a job is opened from it and returns to it. Returns 0."""
+    """Show a cluster's queue until the user leaves it; a job opened from it returns to it. Returns 0."""
     from carbontui.tui import terminal
 
     terminal.load_first()

@@ -1,4 +1,4 @@
-"""What remains to be said when a job is over, for the screen and for plain output."""
+"""A job's account as text: the summary at its end, expected totals, estimates; for the screen and for plain output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from carbontui.tui.picture import Picture
 
 
 def unmetered(status: protocol.Status) -> bool:
-    """Whether a job is over of which no joule was counted: what it drew is not known, and not 0."""
+    """Whether a finished job has no metered energy: its consumption is unknown, not 0."""
     return status.state not in protocol.LIVE_STATES and status.energy_wall_kwh <= 0
 
 
@@ -29,17 +29,17 @@ def at_end(end: protocol.AtEnd) -> str:
 
 
 def estimate(found: protocol.Estimate) -> str:
-    """'22 h 16 flat out (22 h 05 to 22 h 27), 17.0 kWh (16.8 kWh to 17.2 kWh), ...'; a drift is said."""
+    """'22 h 16 flat out (22 h 05 to 22 h 27), 17.0 kWh (16.8 kWh to 17.2 kWh), ...'; a drift is mentioned."""
     parts = dict(estimate_rows(found))
     value, _, between = parts["time"].partition(" (")
     told = [f"{value} flat out ({between}"]
     told += [parts[label] + (" CO2" if label == "CO2" else "") for label in ("energy", "CO2", "cost") if label in parts]
-    drift = f"; drifting: steps took {found.drift:+.0%} over what was seen" if found.drifting else ""
+    drift = f"; drifting: step time changed by {found.drift:+.0%} over the steps seen" if found.drifting else ""
     return ", ".join(told) + drift + (f"; {_busy(found)}" if found.core_wait >= BUSY else "")
 
 
 BUSY = 0.05
-"""A training that waits for a core for less of its time is on a machine of its own."""
+"""Below this share of its time spent waiting for a core, a training counts as alone on its machine."""
 
 
 def _busy(found: protocol.Estimate) -> str:
@@ -47,7 +47,7 @@ def _busy(found: protocol.Estimate) -> str:
 
 
 def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
-    """(label, words) of the whole work flat out: time, energy, CO2 and money, each with its interval."""
+    """(label, text) for the whole work flat out: time, energy, CO2 and money, each with its interval."""
 
     def row(label: str, shown: Callable[[float], str], *values: float | None) -> list[tuple[str, str]]:
         value, lo, hi = values
@@ -62,9 +62,11 @@ def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
     currency = found.currency or ""
     rows += row("cost", lambda value: units.fmt_money(value, currency), found.cost, found.cost_lo, found.cost_hi)
     if found.drifting:
-        rows.append(("drifting", f"steps took {found.drift:+.0%} over what was seen: the interval does not cover more"))
+        rows.append(
+            ("drifting", f"step time changed by {found.drift:+.0%} over the steps seen: no further drift is covered")
+        )
     if found.core_wait >= BUSY:
-        rows.append(("busy", f"{_busy(found)}; the interval holds none and twice as many others"))
+        rows.append(("busy", f"{_busy(found)}; the interval covers no other programs to twice as many"))
     return rows
 
 
@@ -94,8 +96,7 @@ def _minus(value: float | None) -> float | None:
 
 
 def summary(picture: Picture, *, spelt: bool = False) -> list[tuple[str, str]]:
-    """What remains to be said when a job is over: (label, words). `spelt`: provenance in words, where no page explains
-    the marks."""
+    """The summary of a finished job: (label, text). `spelt`: provenance in words, where no page explains the marks."""
     status = picture.status
 
     def of(field: str) -> str:
@@ -127,7 +128,7 @@ def summary(picture: Picture, *, spelt: bool = False) -> list[tuple[str, str]]:
     begun = units.from_iso(status.budget.start) if status.budget else ended
     when = words.clock(ended, begun)
     if status.state != "done":
-        # stopped or failed: it did not finish, and so was neither early nor late
+        # stopped or failed: it did not finish, so it was neither early nor late
         rows.append(("at", when))
         return rows
     if status.budget and status.budget.deadline:

@@ -1,4 +1,4 @@
-"""The application: the guard against a dead terminal, and the first screen. Everything else is in screens."""
+"""The application: exits when its terminal is dead, and opens the first screen. Everything else is in screens."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from carbontui.tui.terminal_diff import TerminalDiff
 
 @runtime_checkable
 class Leaves(Protocol):
-    """A screen with something to say when it is left."""
+    """A screen with a message to print when it is left."""
 
     def farewell(self) -> str: ...
 
 
 class CarbonApp(App[str | None]):
-    """One screen over one job, or the chooser."""
+    """The application: one job's dashboard, the table of jobs, or a cluster's queue."""
 
-    # every page's sheet at once: one that comes with its page is read by reading all of them again
+    # every page's sheet at once: loading one later makes Textual parse all of them again
     CSS_PATH: ClassVar[list[str | PurePath]] = [
         "app.tcss",
         *(f"screens/{page}.tcss" for page in ("dashboard", "jobs", "log", "plan", "queue", "read")),
@@ -49,11 +49,11 @@ class CarbonApp(App[str | None]):
         for theme in inks.THEMES:
             self.register_theme(theme)
         if not os.environ.get("TEXTUAL_THEME"):
-            # sixteen colours leave greys of our own: the terminal's palette then means more
+            # sixteen colours cannot show our greys: use the terminal's palette then
             if self.console.color_system == "standard":
                 self.theme = "ansi-dark"
             else:
-                # before anything is styled: as a change it would have every sheet read once more
+                # before anything is styled: a later change would parse every sheet once more
                 self.set_reactive(CarbonApp.theme, "carbon-dark")
                 self.stylesheet.set_variables(self.get_css_variables())
 
@@ -61,13 +61,13 @@ class CarbonApp(App[str | None]):
         return inks.variables(self.current_theme)
 
     def get_key_display(self, binding: Binding) -> str:
-        """A key's name in the letters this terminal has."""
+        """A key's name in characters this terminal can show."""
         if binding.key == "enter":
             return "enter"
         return plain(super().get_key_display(binding), self.glyphs)
 
     async def action_quit(self) -> None:
-        """ctrl+c leaves like q does, and says as q does that the training goes on."""
+        """ctrl+c leaves as q does, with the same message that the training goes on."""
         words = [screen.farewell() for screen in self.screen_stack if isinstance(screen, Leaves)]
         self.exit(message=words[0] if words else None)
 
@@ -79,28 +79,28 @@ class CarbonApp(App[str | None]):
 
     @property
     def _background_screens(self) -> list[Screen[Any]]:
-        # Textual takes the page beneath for visible even where nothing of it shines through: each change there would
-        # draw the whole page above it again
+        # Textual treats the page beneath as visible even where it is fully covered: each change there would redraw the
+        # whole page above it
         return [] if self.screen.styles.background.a == 1 else super()._background_screens
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         if self._batch_count:
-            return  # Textual drops it and repaints later: it is not on the terminal
+            return  # Textual drops this update and repaints later: it never reaches the terminal
         super()._display(screen, self._terminal.changes(renderable, self.console))
 
     def tell_terminal(self, sequence: str, *, bell: bool) -> None:
-        """Write an escape beside the screen, and ring where it is urgent."""
+        """Write an escape sequence outside the screen's drawing, and ring the bell if it is urgent."""
         if self._driver is not None and not self.is_headless:
             self._driver.write(sequence + ("\a" if bell else ""))
 
     def on_resize(self) -> None:
-        # a terminal may lay out anew what it shows, and another program may have had it
+        # a terminal may reflow its contents, and another program may have written to it
         self._terminal.forget()
 
     def on_mount(self) -> None:
         self.run_worker(self.key_order.run(), name="keys", group="keys")
         first = self._first()
-        # Textual's own lines and scrollbars are drawn in letters, too
+        # Textual's own lines and scrollbars are characters, too
         self.glyphs = getattr(first, "glyphs", BLOCKS)
         self.set_class(not self.glyphs.braille, "-ascii")
         self.push_screen(first, callback=self.exit)
@@ -109,7 +109,7 @@ class CarbonApp(App[str | None]):
             self.set_interval(terminal.GUARD_EVERY_S, terminal.leave_if_dead)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette holds every action of the screen, beside the theme and Textual's own."""
+        """The palette lists every action of the screen, besides the theme and Textual's own commands."""
         for binding in {active.binding.id: active.binding for active in screen.active_bindings.values()}.values():
             if binding.id and binding.tooltip and binding.id != "leave":
                 yield SystemCommand(binding.description, binding.tooltip, self._caller(screen, binding.action))

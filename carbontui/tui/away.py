@@ -1,4 +1,4 @@
-"""What has happened since the screen was last looked at: where the job stood then, kept beside its files."""
+"""What has happened since the screen was last open: the job's state at that time, kept beside its files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from carbontui.tui import words
 from carbontui.tui.picture import Picture
 
 LEAST_S = 300.0
-"""Shorter than this nobody was away."""
+"""A shorter absence is not reported."""
 
 
 class LastLook(msgspec.Struct, frozen=True):
@@ -33,14 +33,14 @@ def of(picture: Picture) -> LastLook:
 
 
 def read(path: Path) -> LastLook | None:
-    """None where nobody has looked before, or it cannot be read."""
+    """None where there was no earlier look, or the file cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return untrusted.decode(path.read_bytes(), LastLook)
     return None
 
 
 def write(path: Path, look: LastLook) -> None:
-    """As well as it can be done: a screen that cannot note it goes on."""
+    """Best effort: a screen that cannot write the file goes on."""
     with contextlib.suppress(OSError):
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         temporary.write_bytes(msgspec.json.encode(look))
@@ -49,7 +49,7 @@ def write(path: Path, look: LastLook) -> None:
 
 def told(last: LastLook, picture: Picture, events: tuple[protocol.Event, ...] = ()) -> str:
     """'away 6 h 10: step 1 204 to 7 182, stood still 5 h 40, loss 2.56 to 1.95, emitted 865 g; ada@pts/3 paused it'; ''
-    where nobody was away for long, or nothing has happened."""
+    after a short absence, or where nothing has happened."""
     try:
         then_s = units.from_iso(last.at)
     except ValueError:

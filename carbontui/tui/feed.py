@@ -1,4 +1,4 @@
-"""The socket's side of the screen: connects, folds, reconnects, and posts messages; it never touches a widget."""
+"""The screen's connection to the socket: connects, folds deltas, reconnects, posts messages; touches no widget."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LOG_EVERY_S = 0.5
 LOG_BEGIN_B = 16 * 1024
 """How much of the log's end an attaching screen reads."""
 LOG_SKIP_B = 256 * 1024
-"""Further behind than this, the tail begins anew: a flood of output is not worth reading through."""
+"""Further behind than this, the tail restarts at the end: a flood of output is not worth reading through."""
 
 REPLAY_HZ = 4.0
-"""In a replay an hour may pass between two looks at 1 Hz: a pause must be seen to begin and to end."""
+"""At 1 Hz an hour of a replay may pass between two updates: the start and end of a pause must be visible."""
 
 ReadLog = Callable[[protocol.LogRead], protocol.LogAnswer]
 WholeRun = Callable[[int], protocol.HistoryAnswer | None]
@@ -26,7 +26,7 @@ Post = Callable[[PictureArrived | ConnectionChanged | LogArrived], object]
 
 
 class JobFeed:
-    """One job's news. `run()` until cancelled; `request()` for everything that has an answer."""
+    """One job's updates. `run()` until cancelled; `request()` for everything that has an answer."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class JobFeed:
         *,
         with_log: bool = True,
     ) -> None:
-        """`read_log` and `whole_run` read the files of a job that is over: nobody answers for it any more. `with_log`
-        False: its output is of no interest."""
+        """`read_log` and `whole_run` read the files of a finished job, which has no supervisor any more. `with_log`
+        False: its output is not read."""
         self._socket = socket
         self._post = post
         self._read_file = read_log
@@ -57,7 +57,7 @@ class JobFeed:
                 return self._read_file(message)
             if isinstance(message, protocol.HistoryAsk) and self._whole_run is not None:
                 return await self._past_of_one_over(self._whole_run, message.buckets)
-            raise link.NoSupervisor("the job is over: nobody answers for it any more")
+            raise link.NoSupervisor("the job is over: it has no supervisor any more")
         if self._link is None:
             raise link.NoSupervisor("not connected just now; the training goes on")
         return await self._link.request(message, timeout_s)
@@ -68,7 +68,7 @@ class JobFeed:
         except RuntimeError as error:
             raise link.RequestRefused(str(error)) from None
         if answer is None:
-            raise link.NoSupervisor("nothing was booked")
+            raise link.NoSupervisor("the account is empty")
         return answer
 
     async def run(self) -> None:
@@ -97,7 +97,7 @@ class JobFeed:
             tries += 1
 
     def read_over(self) -> None:
-        """A job that was over before the screen was opened: post the end of its output."""
+        """For a job that was over before the screen was opened: post the end of its output."""
         self.over = True
         if self._read_file is not None:
             self._post(LogArrived(self._read_file(protocol.LogRead(0, -LOG_BEGIN_B)).text, True))
@@ -121,7 +121,7 @@ class JobFeed:
                 reading.cancel()
 
     async def _read_log(self, wire: link.ViewerLink) -> None:
-        """Follow the end of run.log by offset; after a gap the tail begins anew."""
+        """Follow the end of run.log by offset; after a gap the tail starts over."""
         offset, fresh = -LOG_BEGIN_B, True
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What this terminal can show: one table of shapes, in blocks and in plain ASCII."""
+"""The characters that drawings use: one table of shapes, in Unicode blocks and in plain ASCII."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ ASCII = Glyphs(
 )
 
 _BARS = dict.fromkeys("█▉▊▋▌▓", "#") | dict.fromkeys("▍▎▏▒░", ":") | dict.fromkeys("━─", "-") | dict.fromkeys("┃│", "|")
-"""What the bars of other programs are drawn with."""
+"""Characters that other programs draw their progress bars with."""
 _TO_ASCII = str.maketrans(
     _BARS
     | {"·": "-", "–": "-", "—": "-", "×": "x", "→": ">", "←": "<", "↑": "^", "↓": "v", "…": "~", "₂": "2", "Δ": "d"}
@@ -93,5 +93,5 @@ _TO_ASCII = str.maketrans(
 
 
 def plain(text: str, glyphs: Glyphs) -> str:
-    """Our own words in the letters this terminal has."""
+    """Our own text in characters this terminal can show."""
     return text if glyphs.braille else text.translate(_TO_ASCII).encode("ascii", "replace").decode()

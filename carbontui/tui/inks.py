@@ -104,6 +104,6 @@ THEMES = (
 
 
 def variables(theme: Theme) -> dict[str, str]:
-    """What the sheets call `$ink-...`, as the theme has it."""
+    """The theme's values for the sheets' `$ink-...` variables."""
     inks = _ANSI if theme.ansi else _DARK if theme.dark else _LIGHT
     return {f"ink-{name}": colour for name, colour in inks.items()}

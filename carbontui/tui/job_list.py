@@ -1,4 +1,4 @@
-"""The jobs of the table: what a row tells of one, and what they are sorted by."""
+"""The jobs of the table: what a row shows, and the sort orders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ListedJob:
     status: protocol.Status
     error: str = ""
     lost_touch: bool = False
-    """Its supervisor does not answer just now: the status is the last that was seen."""
+    """Its supervisor does not answer at the moment: the status is the last one received."""
 
     @property
     def id(self) -> str:
@@ -28,7 +28,7 @@ class ListedJob:
 
     @property
     def name(self) -> str:
-        """With the machine before it where that is another one."""
+        """With the host before it, if that is another machine."""
         return f"{self.target.host}:{self.status.name}" if self.target.host else self.status.name
 
     @property
@@ -46,12 +46,12 @@ class ListedJob:
 
     @property
     def grams(self) -> float | None:
-        """Of the whole job where that is expected, else so far."""
+        """The expected total of the whole job if known, else so far."""
         return self.status.gco2_g if self.status.at_end is None else self.status.at_end.gco2_g
 
     @property
     def less(self) -> float | None:
-        """Share saved against run-now, of the whole job, or of one that is over; None while it cannot be said."""
+        """Share saved against run-now, expected or, for a finished job, final; None while unknown."""
         status, end = self.status, self.status.at_end
         if end is not None:
             return end.avoided_g / end.run_now_g if end.avoided_g is not None and end.run_now_g else None
@@ -87,6 +87,6 @@ class JobList(RowList[ListedJob]):
     ORDERS: ClassVar[Orders] = SORTS
 
     def labels(self) -> Callable[[ListedJob], str]:
-        """What names a job: its name, with the id behind it where another one has the same."""
+        """A job's label: its name, with the id added where another job has the same name."""
         named = Counter(job.name for job in self.rows)
         return lambda job: f"{job.name} {job.id}" if named[job.name] > 1 else job.name

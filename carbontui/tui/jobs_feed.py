@@ -1,4 +1,4 @@
-"""All jobs of the machine, live: who there is from disk every two seconds, what each says over its own socket."""
+"""All jobs of the machine, live: the list from disk every two seconds, each job's status over its own socket."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LOOK_EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look at the machine. A fact is (what, in words, whether it is in order); `power_w` is all the machine draws
-    as far as it is metered, `headline` the grid in a few words."""
+    """One look at the machine. A fact is (label, text, whether it is in order); `power_w` is the machine's metered
+    draw, `headline` the grid in a few words."""
 
     facts: tuple[tuple[str, str, bool], ...] = ()
     jobs: tuple[Target, ...] = ()
@@ -30,7 +30,7 @@ class Seen:
 
 
 class JobsFeed:
-    """`run()` until cancelled; calls `changed` when something is new. `look` may block: it is called on a thread."""
+    """`run()` until cancelled; calls `changed` on every update. `look` may block: it is called on a thread."""
 
     def __init__(self, look: Callable[[], Seen], changed: Callable[[], None]) -> None:
         self._look, self._changed = look, changed
@@ -43,13 +43,13 @@ class JobsFeed:
         """Set once the jobs are known."""
 
     def jobs(self) -> tuple[ListedJob, ...]:
-        """Every job with the newest that is known of it."""
+        """Every job with its newest known status."""
         return tuple(self._listed(target) for target in self.seen.jobs) if self.seen else ()
 
     async def request(self, job: str, message: link.Request) -> link.Answer:
         """A live job's answer. Raises LinkError."""
         if job not in self._feeds:
-            raise link.NoSupervisor("the job is over: nobody answers for it any more")
+            raise link.NoSupervisor("the job is over: it has no supervisor any more")
         return await self._feeds[job][0].request(message)
 
     async def run(self) -> None:
@@ -87,7 +87,7 @@ class JobsFeed:
                 self._pictures[job] = message.picture
                 self._changed()
             elif isinstance(message, ConnectionChanged):
-                # told only once it lasts: a supervisor that is replaced comes back within seconds
+                # reported only once it lasts: a supervisor that is being replaced is back within seconds
                 told = self._lost.add if message.connection.kind in ("reconnecting", "refused") else self._lost.discard
                 told(job)
 
@@ -100,7 +100,7 @@ class JobsFeed:
         return ListedJob(target, status, self._errors.get(target.job, ""), target.job in self._lost and not target.over)
 
     async def close(self) -> None:
-        """Hang up on every job."""
+        """Disconnect from every job."""
         tasks = [task for _, task in self._feeds.values()]
         self._follow({})
         for task in tasks:

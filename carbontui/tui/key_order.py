@@ -16,18 +16,18 @@ from textual.message_pump import MessagePump
 from textual.screen import Screen
 
 PATIENCE_S = 2.0
-"""A page that waits for the supervisor longer than this no longer holds up the keys behind it."""
+"""A page that waits for the supervisor longer than this no longer holds up the keys that follow."""
 
 
 @runtime_checkable
 class Settles(Protocol):
-    """A screen that is not ready for the next key when its messages are handled: it is still reading."""
+    """A screen that may still be loading after its messages are handled, and so is not ready for the next key."""
 
     async def settle(self) -> None: ...
 
 
 async def answered(screen: Screen[Any], group: str) -> None:
-    """Until what the screen has asked for in this group of workers is there: the next key moves through it."""
+    """Wait until this group's workers have delivered what the screen asked for: the next key moves through it."""
     reading = [worker.wait() for worker in screen.workers if worker.group == group and worker.node is screen]
     if reading:
         await asyncio.wait([asyncio.ensure_future(one) for one in reading])
@@ -44,7 +44,7 @@ class KeyOrder:
         self._waiting.put_nowait(event)
 
     async def done(self) -> None:
-        """Until every key so far has acted."""
+        """Wait until every key so far has acted."""
         await self._waiting.join()
 
     async def run(self) -> None:
@@ -59,14 +59,14 @@ class KeyOrder:
                 self._waiting.task_done()
 
     async def _settled(self, path: list[MessagePump], before: Screen[Any]) -> None:
-        """Until the key, what it posted and the screen it opened have been handled.
+        """Wait until the key, what it posted and the screen it opened have been handled.
 
-        A key and the messages it gives rise to climb from the focused widget to the app; each is handled once for the
-        key, and once for what that handling posted to the widget itself.
+        A key and the messages it causes bubble from the focused widget to the app; each widget's queue is drained once
+        for the key, and once for what that handling posted to the widget itself.
         """
         await _drained([pump for pump in path for _ in range(2)])
         if self._app.screen is not before:
-            # a page's first focus and its first messages come with its mounting
+            # a page's first focus and first messages come with its mounting
             await _drained([self._app.screen, self._app, *_path(self._app.focused or self._app.screen)])
         if isinstance(self._app.screen, Settles):
             try:
@@ -84,12 +84,12 @@ def _path(widget: MessagePump) -> list[MessagePump]:
 
 
 async def _drained(pumps: Iterable[MessagePump]) -> None:
-    """One after another, until each has handled what was waiting for it; one that is closed has nothing left to do."""
+    """Wait for each in turn until its queue is handled; a closed one has nothing left to do."""
     for pump in pumps:
         handled = asyncio.Event()
         if pump.is_running and pump.call_later(handled.set):
             waited = asyncio.ensure_future(handled.wait())
-            # a loop that is over no longer calls what it was given
+            # a loop that has ended no longer runs callbacks
             over = {pump._task} if pump._task is not None else set()
             await asyncio.wait({waited, *over}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
             waited.cancel()

@@ -27,7 +27,7 @@ BINDINGS: list[BindingType] = [
     Binding("P", "pause_for", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
     Binding("b", "boost", "boost", id="boost", tooltip="Run flat out, whatever the plan says, until cleared"),
     Binding("B", "boost_for", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
-    Binding("r", "resume", "resume", id="resume", tooltip="Resume the plan: clear what a person said"),
+    Binding("r", "resume", "resume", id="resume", tooltip="Resume the plan: clear the override"),
     Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),
     Binding("left", "budget(-1)", "budget", id="tighter", key_display="←→", tooltip="A tighter budget"),
     Binding("right", "budget(1)", "a looser budget", id="looser", show=False, tooltip="A looser budget"),
@@ -40,7 +40,7 @@ BINDINGS: list[BindingType] = [
     ),
     Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget shown the budget in force"),
     Binding("escape", "back", "back", id="back", show=False, tooltip="Return to the budget in force"),
-    Binding("g", "guess", "guess", id="guess", show=False, tooltip="Plan with the total that is guessed"),
+    Binding("g", "guess", "guess", id="guess", show=False, tooltip="Plan with the guessed total"),
     Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
     Binding("t", "table", "all jobs", id="table", tooltip="The table of all jobs of this machine"),
     Binding("w", "plan", "why", id="plan", tooltip="The plan: why each hour is as it is; hours that must not run"),
@@ -53,9 +53,7 @@ BINDINGS: list[BindingType] = [
         show=False,
         tooltip="Boards, and what can be measured and done here",
     ),
-    Binding(
-        "G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, how good forecasts were"
-    ),
+    Binding("G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, forecast accuracy"),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
 ]
 
@@ -94,7 +92,7 @@ _BUDGET = re.compile(r"\d+(\.\d+)?x", re.IGNORECASE)
 
 
 def check_budget(text: str) -> None:
-    """Raises ValueError for text that is no budget; the supervisor checks its size."""
+    """Raises ValueError for text that is not a budget; the supervisor checks its size."""
     said = text.strip()
     if _BUDGET.fullmatch(said) or _CLOCK.fullmatch(said):
         return
@@ -102,22 +100,22 @@ def check_budget(text: str) -> None:
         with contextlib.suppress(ValueError):
             read(said)
             return
-    raise ValueError(f"{said!r} is no budget; use 18h, 1.8x or fri 09:00")
+    raise ValueError(f"{said!r} is not a budget; use 18h, 1.8x or fri 09:00")
 
 
 def why_not(action: str, picture: Picture | None) -> str:
-    """Why a key cannot do anything just now; '' when it can, or where that is not known."""
+    """Why a key has no effect at the moment; '' when it has one, or where that is not known."""
     if picture is None:
         return ""
     if action == "cap" and not picture.status.gpus:
         return "no GPU of this job to cap (d says what can be done here)"
     if action == "guess" and (picture.status.guess is None or picture.status.guess.agreed):
-        return "no guess of the steps in all to agree to"
+        return "no guessed total to agree to"
     return ""
 
 
 def asking(screen: Screen[Any]) -> bool:
-    """Whether a question is open: the keys are its own then. Asked for every key of the page, so no query."""
+    """Whether a prompt is open, which then takes the keys. Called for every key of the page, so no DOM query."""
     return any(child.id == "prompt" for child in screen.children)
 
 

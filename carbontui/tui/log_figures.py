@@ -1,4 +1,4 @@
-"""What a training prints of itself, for figures that it does not report: a loss, and how far a progress bar is."""
+"""Figures read from a training's output where it does not report them: the loss, and the progress bar's position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIZES = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 @dataclass(frozen=True, slots=True)
 class LogFigures:
-    """As last printed; None for what was not."""
+    """As last printed; None where nothing was."""
 
     loss: float | None = None
     done: int | None = None

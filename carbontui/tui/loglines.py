@@ -1,7 +1,7 @@
-"""Lines out of a training's output: progress bars overwrite themselves, colours stay, the rest is dropped.
+"""Rows from a training's output: progress bars overwrite themselves, colours stay, other escapes are dropped.
 
-A newline begins the next row, a carriage return goes back to the left of this one, cursor-up moves among the newest
-rows (nested progress bars), erase-in-line erases, SGR becomes a style, every other escape is dropped.
+A newline begins the next row, a carriage return goes to the start of this one, cursor-up moves among the newest rows
+(nested progress bars), erase-in-line erases, SGR becomes a style, every other escape is dropped.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LogRow = tuple[tuple[str, Style], ...]
 
 
 class LogLines:
-    """Digest text with `feed`; read `rows(n)`. Keeps the newest `keep` rows."""
+    """Pass output to `feed`; read `rows(n)`. Keeps the newest `keep` rows."""
 
     def __init__(self, keep: int = 1000) -> None:
         self._rows: deque[list[tuple[str, Style]]] = deque([[]])
@@ -48,7 +48,7 @@ class LogLines:
         self._rest = ""
 
     def feed(self, text: str) -> None:
-        """Digest the next piece of output; it may be cut anywhere."""
+        """Process the next piece of output; it may be cut anywhere."""
         text = self._rest + text
         cut = _CUT.search(text)
         self._rest = cut[0] if cut else ""
@@ -138,7 +138,7 @@ def _runs(row: list[tuple[str, Style]]) -> LogRow:
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning|Fault)\b.*|[A-Za-z_][\w.]*: \S.*")
 _TRY_OVER = "carbontui: the try was ended here on purpose"
-"""The keeper's line (`job/keeper/trial.py`): what the command said of its interrupt is above."""
+"""The keeper's line (`job/keeper/trial.py`): the command's reaction to its interrupt is above it."""
 _ERROR = re.compile(r"\b(?:error|exception|fatal|killed|out of memory)\b", re.IGNORECASE)
 
 
@@ -152,7 +152,7 @@ def speaks_of_error(text: str) -> bool:
 
 
 def after_the_try(told: Sequence[str]) -> int:
-    """The first row after a try before the start that was ended on purpose: its interrupt is no error."""
+    """The first row after a trial run that was ended on purpose: its interrupt is not an error."""
     return next((number + 1 for number in reversed(range(len(told))) if _TRY_OVER in told[number]), 0)
 
 
@@ -161,15 +161,15 @@ ERROR_WITHIN_B = 32 * 1024
 
 
 def last_error(text: str) -> str:
-    """What a training said last when it failed: the last line of its last traceback, else the last line that speaks of
-    an error; '' where there is none."""
+    """A failed training's error: the last line of its last traceback, else the last line that mentions an error; ''
+    where there is none."""
     lines = LogLines(keep=4000)
     lines.feed(text)
     told = [text_of(row) for row in lines.rows(4000)]
     told = told[after_the_try(told) :]
     starts = [number for number, line in enumerate(told) if _TRACEBACK in line]
     if starts:
-        # ranks prefix their lines: what stands before the word stands before every line of the traceback
+        # ranks prefix their lines: the prefix of the header is on every line of the traceback
         prefix = told[starts[-1]].partition(_TRACEBACK)[0]
         for line in told[starts[-1] + 1 :]:
             body = line.removeprefix(prefix)
@@ -196,7 +196,7 @@ _SWITCHES: dict[int, Style] = {
 
 
 def sgr(style: Style, args: str) -> Style:
-    """The style after one SGR sequence; codes that are not known change nothing."""
+    """The style after one SGR sequence; unknown codes change nothing."""
     codes = [int(part) if part.isdigit() else 0 for part in re.split("[;:]", args)] if args else [0]
     at = 0
     while at < len(codes):

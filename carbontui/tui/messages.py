@@ -1,4 +1,4 @@
-"""The screen's own messages, all events that have happened."""
+"""The screen's own messages; each reports an event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from carbontui.tui.picture import Picture
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Whether the screen is in touch with a supervisor, and a line about it."""
+    """Whether the screen is connected to a supervisor, and a line about it."""
 
     kind: Literal["connecting", "live", "reconnecting", "refused", "over"]
     text: str = ""
@@ -30,7 +30,7 @@ class PictureArrived(Message):
 
 
 class ConnectionChanged(Message):
-    """In touch, or not any more. Never replaced: each one counts."""
+    """Connected, or disconnected. Never replaced by a newer one: each counts."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class ConnectionChanged(Message):
 
 
 class LogArrived(Message):
-    """The next piece of run.log; `fresh` when it does not follow on from the last."""
+    """The next piece of run.log; `fresh` when it does not continue the last one."""
 
     def __init__(self, text: str, fresh: bool) -> None:
         super().__init__()

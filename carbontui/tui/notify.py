@@ -1,4 +1,4 @@
-"""What a person is told who is not looking: the job is done, failed, stands still, or its budget is at risk."""
+"""Notifications for a user who is not watching: the job is done, failed, stands still, or its budget is at risk."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Notification(NamedTuple):
 
 @runtime_checkable
 class TellsTerminal(Protocol):
-    """An app that can write to its terminal beside the screen."""
+    """An app that can write to its terminal outside the screen's drawing."""
 
     def tell_terminal(self, sequence: str, *, bell: bool) -> None: ...
 
 
 def news(before: Picture | None, after: Picture) -> Notification | None:
-    """What has just become so; None for the first picture and where nothing of note has."""
+    """The notification for this change; None for the first picture and for changes of no interest."""
     if before is None:
         return None
     was, now = before.status, after.status
@@ -54,14 +54,14 @@ def at_risk(picture: Picture) -> str:
 
 
 def osc9(text: str) -> str:
-    """The escape by which a terminal shows a notification (iTerm2, kitty, WezTerm, Windows Terminal, foot)."""
+    """The escape sequence that makes a terminal notify (iTerm2, kitty, WezTerm, Windows Terminal, foot)."""
     clean = "".join(char for char in text if char.isprintable())
     return f"\x1b]9;{clean}\x07"
 
 
 def tell(told: Notification, command: str, app: object) -> str:
-    """By the user's own `command`, by the terminal of the `app` without one, not at all where it is OFF; what went
-    wrong, or ''."""
+    """Notify by the user's `command`, without one by the `app`'s terminal, not at all if it is OFF; the error, or
+    ''."""
     if command == OFF:
         return ""
     if command:
@@ -72,7 +72,7 @@ def tell(told: Notification, command: str, app: object) -> str:
 
 
 def run(command: str, text: str) -> str:
-    """The user's own command with the text as its last argument; what went wrong, or ''."""
+    """Run the user's command with the text as its last argument; the error, or ''."""
     try:
         subprocess.Popen(
             [*shlex.split(command), text],

@@ -1,4 +1,4 @@
-"""Whose word holds: the generation the next command must name, and a line for the person whose word was replaced."""
+"""Whose override is in force: the generation the next command must name, and a line for the user who was overruled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HOLDS = {"pause": "paused it", "boost": "boosts it", "cap": "caps it"}
 
 
 class LastWord:
-    """`me` is user@tty as others see it. Compare-and-set: a command names the generation it was given in view of."""
+    """`me` is user@tty as others see it. Compare-and-set: a command names the override generation last seen."""
 
     def __init__(self, me: str) -> None:
         self._me = me
@@ -19,7 +19,7 @@ class LastWord:
         self._mine: tuple[str, int] | None = None
 
     def next_gen(self, verb: protocol.Verb) -> int | None:
-        """What `verb` names now; several in a row build on one another, before any picture shows the first."""
+        """The generation `verb` names now; several commands in a row build on one another before a picture arrives."""
         if verb not in OVERRULES:
             return None
         gen = max(self._seen, self._ahead)
@@ -35,7 +35,7 @@ class LastWord:
             self._mine = None if verb == "resume" else (verb, gen + 1)
 
     def saw(self, status: protocol.Status) -> tuple[bool, str]:
-        """(whether what was said of an override before is out of date, a line about who overruled mine or '')."""
+        """(whether the last answer about an override is out of date, a line about who overruled mine or '')."""
         gen, held = status.override_gen, status.override
         changed, self._seen = gen != self._seen, gen
         if gen >= self._ahead:

@@ -1,4 +1,4 @@
-"""One frozen picture of the job, folded from snaps and deltas; what the widgets draw and what the narrator tells."""
+"""One frozen picture of the job, folded from snaps and deltas; drawn by the widgets, narrated by plain output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from carbontui import protocol, units
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All a screen shows. `seq` is the last message folded in."""
+    """Everything a screen shows. `seq` is the last message folded in."""
 
     seq: int
     status: protocol.Status
@@ -36,7 +36,7 @@ class Picture:
 
 
 def fold(picture: Picture | None, message: protocol.Snap | protocol.Delta) -> Picture | None:
-    """The next picture; None when a delta does not follow on, so that `view` must be sent again."""
+    """The next picture; None when a delta is missing, so that `view` must be sent again."""
     if isinstance(message, protocol.Snap):
         return Picture(message.seq, message.status, message.series, message.plan, message.frontier)
     if picture is None or message.seq != picture.seq + 1:
@@ -73,8 +73,8 @@ def _append(series: protocol.ChartSeries, tail: protocol.SeriesTail) -> protocol
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A budget the person is looking at, as `budget` takes it: a point of the frontier, or typed; and what the
-    supervisor says of it once it has. All that is shown of it comes from one of the two, never from both."""
+    """A budget being considered, in the form `budget` takes: a frontier point or typed text, and the supervisor's
+    preview once it has arrived. What is shown comes from one of the two, never from a mix."""
 
     budget: str
     index: int | None = None
@@ -96,7 +96,7 @@ class Choice:
         return self.found.cost if self.found is not None else self.point.cost if self.point else None
 
     def plan(self, picture: Picture) -> protocol.PlanView | None:
-        """What a chart draws of it; None where nothing is known yet."""
+        """The plan a chart draws for it; None while unknown."""
         if self.found is not None:
             return self.found.plan
         if self.point is None or picture.plan is None:
@@ -106,7 +106,7 @@ class Choice:
 
 
 def offline(status: protocol.Status, run: protocol.HistoryAnswer | None = None) -> Picture:
-    """The picture of a job that is over, from its last status and its journal."""
+    """The picture of a finished job, from its last status and its journal."""
     series = protocol.ChartSeries(now=status.measured_at)
     if run is not None:
         series = structs.replace(series, watts=run.watts, intensity=_realised(status, run))

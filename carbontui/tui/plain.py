@@ -61,7 +61,7 @@ class PlainNarrator:
             self._summary(picture)
 
     def write(self, text: str) -> None:
-        """One line, at once: also for what is in no picture (connection lost, detached)."""
+        """Write one line at once; also for events outside any picture (connection lost, detached)."""
         print(text, file=self._stream, flush=True)
 
     def _say(self, now_s: float, text: str) -> None:

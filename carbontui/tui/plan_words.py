@@ -1,4 +1,4 @@
-"""The plan in words: its stretches and why each is as it is, what a slot or forbidden hours cost, what was planned."""
+"""The plan as text: its stretches and the reason for each, the cost of a slot or of forbidden hours, earlier plans."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from carbontui.tui.widgets.cells import CellRow
 from carbontui.tui.widgets.levels import table
 
 SAME_G_PER_KWH = 0.02
-"""A mean that differs by a smaller share is as clean."""
+"""Means that differ by a smaller share count as equally clean."""
 
 
 def span(start: str, end: str, now_s: float) -> str:
     """'21:24 to Thu 02:00'."""
     first, last = words.clock_iso(start, now_s), words.clock_iso(end, now_s)
     day, _, at = last.rpartition(" ")
-    # the day is said once
+    # the day is written once
     return f"{first} to {at if day and first.startswith(day) else last}"
 
 
 def running_mean(plan: protocol.PlanView) -> float | None:
-    """gCO2/kWh over the energy of the stretches that run; None where none does."""
+    """Energy-weighted gCO2/kWh of the stretches that run; None where none does."""
     infos = table(plan)
     running = [one for one in plan.windows if one.level in infos and infos[one.level].kind not in words.STILL]
     kwh = sum(one.kwh for one in running)
@@ -31,7 +31,7 @@ def running_mean(plan: protocol.PlanView) -> float | None:
 
 
 def why(one: protocol.PlanWindow, picture: Picture) -> str:
-    """Why a stretch is as it is, in a few words."""
+    """Why the plan chose this level for a stretch, in a few words."""
     plan = picture.plan
     assert plan is not None
     kind = table(plan)[one.level].kind if one.level in table(plan) else "full"
@@ -60,7 +60,7 @@ def _meets(hours: protocol.ForbiddenHours, start_s: float, end_s: float) -> bool
 
 
 def course_rows(picture: Picture, width: int) -> list[CellRow]:
-    """A row a stretch: when, level, intensity, grams, what it gains, why."""
+    """A row per stretch: when, level, intensity, grams, what it gains, why."""
     plan = picture.plan
     if plan is None:
         told = textwrap.wrap(f"no plan yet: {picture.status.reason.text}", max(8, width - 2))
@@ -113,7 +113,7 @@ def _total_rows(picture: Picture) -> list[CellRow]:
 
 
 def hours_rows(picture: Picture) -> list[CellRow]:
-    """The hours that must not run, and who said so."""
+    """The forbidden hours, and who set them."""
     held = picture.status.forbidden
     if not held:
         return []
@@ -124,7 +124,7 @@ def hours_rows(picture: Picture) -> list[CellRow]:
 
 
 def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: bool) -> list[CellRow]:
-    """What was planned first beside what is expected now, and what has happened, the newest first."""
+    """The first plan beside what is expected now, then the events, newest first."""
     plans = [one for one in events if one.kind == "plan"]
     rows: list[CellRow] = []
     if plans:
@@ -138,7 +138,7 @@ def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: b
             now = f"done {words.finish(picture.status, picture.now_s)}, {units.fmt_grams(end.gco2_g)} in all"
             rows.append([(f" {'now expected':<16}", "dim"), (now, "text")])
     if events:
-        rows += [[], [(" what happened, the newest first", "title")]]
+        rows += [[], [(" what happened, newest first", "title")]]
     for one in reversed(events[-60:]):
         ink = "text" if one.kind != "plan" else "dim"
         rows.append([(f" {words.clock_iso(one.at, picture.now_s):>12}  ", "dim"), (one.text, ink)])
@@ -146,7 +146,7 @@ def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: b
 
 
 def slot_row(at_s: float, end_s: float, picture: Picture) -> CellRow:
-    """Line 1: what the plan does in a slot, and how dirty it is."""
+    """Line 1: the plan's level in a slot, and its intensity."""
     band, plan = picture.series.intensity, picture.plan
     grams = ""
     if band is not None:

@@ -1,4 +1,4 @@
-"""A cluster's queue as its page shows it: what a row tells of a job or a node, and what they are sorted by."""
+"""A cluster's queue as its page shows it: the rows of jobs and nodes, and the sort orders."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from carbontui.tui.target import Target
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A job or a node. `state` chooses shape and colour, `told` says it in words. Watts without a mark are metered by
-    carbontui there; `~` marks what is only stated or assumed; None: nobody meters it."""
+    """A job or a node. `state` chooses shape and colour, `told` is its text. Watts without a mark are metered by
+    carbontui there; `~` marks stated or assumed watts; None: not metered."""
 
     id: str
     name: str
@@ -29,7 +29,7 @@ class QueueRow:
     ends_s: float | None = None
     deadline_s: float | None = None
     open: Callable[[], Target] | None = None
-    """What its dashboard is opened on; may block. None where carbontui does not run there."""
+    """Gives the target of its dashboard; may block. None where carbontui does not run there."""
 
     @property
     def sought(self) -> str:
@@ -38,14 +38,14 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueSeen:
-    """One look. Slots are from now on: mean watts as far as begins and ends are known; budget, intensity if given."""
+    """One look. Slots start now: mean watts as far as starts and ends are known; budget and intensity if given."""
 
     jobs: tuple[QueueRow, ...] = ()
     nodes: tuple[QueueRow, ...] = ()
     start_s: float = 0.0
     slot_s: float = 1800.0
     now_w: float = 0.0
-    """Of everything that runs, as stated or assumed."""
+    """Watts of everything that runs, as stated or assumed."""
     watts: tuple[float, ...] = ()
     cap_w: tuple[float, ...] = ()
     intensity: tuple[float, ...] = ()

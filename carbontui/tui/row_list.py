@@ -1,6 +1,6 @@
-"""Rows with a cursor, marks, an order and a filter: what the table of jobs and the page of a queue have in common.
+"""Rows with a cursor, marks, an order and a filter, as the table of jobs and the queue page use them.
 
-A value, replaced at every key and every look. Cursor and marks are those of ids: they stay with their rows.
+A value, replaced at every key and every look. Cursor and marks refer to ids, so they stay with their rows.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 
 class ListedRow(Protocol):
-    """What a row must tell."""
+    """What a row must provide."""
 
     @property
     def id(self) -> str: ...
 
     @property
     def sought(self) -> str:
-        """The text that a filter looks through."""
+        """The text that a filter searches."""
 
 
 Row = TypeVar("Row", bound=ListedRow)
@@ -28,11 +28,11 @@ Orders = Mapping[str, Callable[[Any], tuple[object, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class RowList(Generic[Row]):
-    """`rows` are all there are, in the order they came; `shown` those with the word `wanted`, sorted; `place` is the
-    cursor's among them. `cursor` is its id, None while there is no row."""
+    """`rows` are all rows in the order given; `shown` those that contain `wanted`, sorted; `place` is the cursor's
+    index among them. `cursor` is its id, None while there is no row."""
 
     ORDERS: ClassVar[Orders] = {}
-    """What the rows can be sorted by, in the order of the key. Equal ones stay as they came."""
+    """The sort orders, in the order the key cycles through. Equal rows keep their order."""
 
     rows: tuple[Row, ...] = ()
     shown: tuple[Row, ...] = ()
@@ -47,7 +47,7 @@ class RowList(Generic[Row]):
         return self.shown[self.place] if self.shown else None
 
     def meant(self) -> tuple[Row, ...]:
-        """What a command is for: the marked rows that are shown, else the one under the cursor."""
+        """The rows a command applies to: the marked rows that are shown, else the one under the cursor."""
         pointed = self.pointed()
         return tuple(row for row in self.shown if row.id in self.marked) or ((pointed,) if pointed else ())
 
@@ -59,7 +59,7 @@ class RowList(Generic[Row]):
         return self._at(self.place + steps)
 
     def toggled(self: List) -> List:
-        """Mark the row under the cursor, or take its mark away, and go on to the next."""
+        """Mark or unmark the row under the cursor, and move to the next."""
         pointed = self.pointed()
         return replace(self, marked=self.marked ^ {pointed.id}).moved(1) if pointed else self
 
@@ -75,7 +75,7 @@ class RowList(Generic[Row]):
         found = [row for row in self.rows if word in row.sought.lower()] if word else self.rows
         listed = replace(self, shown=tuple(sorted(found, key=self.ORDERS[self.sort])))
         at = next((place for place, row in enumerate(listed.shown) if row.id == self.cursor), None)
-        # the row of one that is gone goes to its neighbour, not to the top
+        # when the cursor's row is gone it moves to the neighbour, not to the top
         return listed._at(self.place if at is None else at)
 
     def _at(self: List, place: int) -> List:

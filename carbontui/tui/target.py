@@ -1,4 +1,4 @@
-"""What a screen is opened on: the socket of one job, and its files."""
+"""The job a screen opens: its socket and its files."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class JobRecord(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One job to look at. `status`, `read_log` and `whole_run` (RuntimeError with a line to show) come from its files:
-    all there is once the job is over."""
+    """One job to show. `status`, `read_log` and `whole_run` (RuntimeError with a line to show) come from its files, the
+    only source once the job is over."""
 
     job: str
     name: str
@@ -43,7 +43,7 @@ class Target:
     """Another machine, as it was named to ssh; '' for this one."""
     whole_run: Callable[[int], protocol.HistoryAnswer | None] | None = None
     last_look: Path | None = None
-    """Where the screen notes how the job stood when it was last looked at."""
+    """Where the screen records the job's state when it was last shown."""
 
     @classmethod
     def of(cls, job: JobRecord) -> Target:

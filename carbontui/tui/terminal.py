@@ -1,4 +1,4 @@
-"""What this terminal can bear: none for a pipe or a dumb one, and an end when it is gone."""
+"""What this terminal supports, and leaving when it is gone."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def why_plain(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def glyphs(ascii: bool) -> Glyphs:
-    """Blocks, unless ASCII is asked for or the terminal's letters are no Unicode."""
+    """Blocks, unless ASCII is requested or the terminal's encoding is not Unicode."""
     encoding = getattr(sys.__stderr__, "encoding", None) or "ascii"
     return ASCII if ascii or "utf" not in encoding.lower() else BLOCKS
 
 
 def prefer_still(environ: dict[str, str] | os._Environ[str] = os.environ) -> None:
-    """No animations and no smooth scrolling: each costs repaints over SSH and says nothing. The user's word wins."""
+    """Turn off animations and smooth scrolling, unless the user set them: they cost repaints over SSH."""
     environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     if environ.get("SSH_CONNECTION"):
         environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
@@ -55,11 +55,11 @@ def leave_if_dead(descriptor: int = 0) -> None:
 
 
 def load_first() -> None:
-    """Look for no garbage while everything is loaded: there is none, and looking takes a fifth of the start."""
+    """Disable garbage collection while loading: there is no garbage, and collecting takes a fifth of the start."""
     gc.disable()
 
 
 def loaded() -> None:
-    """From now on; what was loaded stays, and is not looked through again and again."""
+    """Enable it again; what was loaded is frozen, so it is not scanned repeatedly."""
     gc.freeze()
     gc.enable()

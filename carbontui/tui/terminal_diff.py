@@ -1,7 +1,7 @@
-"""Only what changes on the terminal is sent to it.
+"""Sends the terminal only what changes.
 
-Textual sends every cell of a refreshed region again, with both colours of each piece: a page that opens costs the whole
-screen twice. Here each update is compared, cell by cell, with what the terminal shows, and colours are said when they
+Textual sends every cell of a refreshed region again, with both colours of each piece: opening a page costs the whole
+screen twice. Here each update is compared, cell by cell, with what the terminal shows, and colours are sent when they
 change. Over a slow line that is the difference between a page at once and a page after half a minute.
 """
 
@@ -22,11 +22,11 @@ from textual.strip import Strip
 from carbontui import units
 
 MOST_CHARS = 2048
-"""Kept per look. A cell that was forgotten is another object when it comes again: it is sent once more."""
+"""Cells cached per style. A cell dropped from the cache is a new object when it recurs: it is sent once more."""
 
 
 class CellStyle(NamedTuple):
-    """How a cell is painted, as SGR codes. `front` None: a blank, whose colour nobody sees."""
+    """How a cell is painted, as SGR codes. `front` None: a blank, whose foreground is invisible."""
 
     marks: tuple[str, ...]
     front: str | None
@@ -34,14 +34,14 @@ class CellStyle(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What stands in one cell; '' in the second cell of a wide character."""
+    """The content of one cell; '' in the second cell of a wide character."""
 
     char: str
     look: CellStyle
 
 
 class Changes(CompositorUpdate):
-    """An update as the terminal needs it: bytes made already."""
+    """An update as the terminal needs it, already rendered."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Segment(self.text)
@@ -54,17 +54,17 @@ class Changes(CompositorUpdate):
 
 
 class TerminalDiff:
-    """What the terminal shows, as far as it was sent through `changes`."""
+    """The terminal's contents, as sent through `changes`."""
 
     def __init__(self) -> None:
         self._shown: dict[tuple[int, int], Cell] = {}
 
     def forget(self) -> None:
-        """Nothing is known of the terminal any more: it was resized, or another program wrote on it."""
+        """Forget the terminal's contents: it was resized, or another program wrote to it."""
         self._shown.clear()
 
     def changes(self, update: RenderableType | None, console: Console) -> RenderableType | None:
-        """The update without what the terminal shows already; None where nothing is left of it."""
+        """The update without what the terminal already shows; None if nothing is left."""
         pieces = _pieces(update)
         if pieces is None:
             self.forget()
@@ -97,12 +97,12 @@ class TerminalDiff:
                     codes, pen = _turn(pen, last)
                     out.append(codes)
                 out.append(char)
-                # terminals disagree on the width of some characters: say the place anew after one
+                # terminals disagree on the width of some characters: position the cursor explicitly after one
                 at = (column + 1, y) if (len(char) == 1 and char < "\u1100") or _drawing(char) else None
         return "".join((*out, "\x1b[0m")) if out else ""
 
     def _moved(self, at: tuple[int, int] | None, column: int, y: int, look: CellStyle | None) -> str:
-        """What brings the cursor to a cell: over a few of the pen's look by writing them again, words stay whole."""
+        """The codes that move the cursor to a cell; over a few cells of the same style, rewriting them is shorter."""
         if at is None or at[1] != y or at[0] > column or look is None:
             return f"\x1b[{y + 1};{column + 1}H"
         between = [self._shown.get((x, y)) for x in range(at[0], column)]
@@ -112,7 +112,7 @@ class TerminalDiff:
 
 
 def _pieces(update: RenderableType | None) -> list[tuple[int, int, int, Strip]] | None:
-    """(column, row, column after its last that counts, strip) of an update; None for one of another kind."""
+    """(column, row, column after the last valid one, strip) of an update; None for another kind of update."""
     if update is None:
         return []
     found: list[tuple[int, int, int, Strip]] = []
@@ -145,11 +145,11 @@ def _cells(x: int, strip: Strip, system: ColorSystem) -> Iterator[tuple[int, Cel
 
 
 class _CellsOfLook(dict[str, Cell]):
-    """By character. One object per cell that looks alike, so that two are compared by identity."""
+    """Cells by character. One object per character and style, so that two cells are compared by identity."""
 
     def __init__(self, look: CellStyle) -> None:
         self._look = look
-        # a blank without marks has no colour
+        # a blank without attributes has no foreground
         self._blank = look if look.marks else look._replace(front=None)
 
     def of(self, char: str) -> Cell:
@@ -187,14 +187,14 @@ def _look(style: Style, system: ColorSystem) -> CellStyle:
 
 
 _ENDS = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
-"""What ends a mark alone: a reset would cost both colours again."""
+"""The code that ends one attribute: a full reset would require sending both colours again."""
 
 
 @lru_cache(maxsize=4096)
 def _turn(was: CellStyle | None, now: CellStyle) -> tuple[str, CellStyle]:
-    """The codes that turn the pen from one look to the next, None: a pen at rest; and how it then paints."""
+    """The codes that change the current style to the next (None: the default style); and the resulting style."""
     was = was or CellStyle((), "39", "49")
-    # a blank without marks leaves the colour of letters as it was
+    # a blank without attributes leaves the foreground as it was
     after = now._replace(front=was.front) if now.front is None else now
     codes = list(dict.fromkeys(_ENDS[mark] for mark in was.marks if mark not in now.marks))
     codes += [mark for mark in now.marks if mark not in was.marks or _ENDS[mark] in codes]

@@ -1,4 +1,4 @@
-"""How the screen says things: states, times, levels, marks of provenance. Pure functions on the protocol's structs."""
+"""Screen text for states, times, levels and provenance marks. Pure functions on the protocol's structs."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def next_change(status: protocol.Status, plan: protocol.PlanView | None, now_s: 
 
 
 def way_on(status: protocol.Status) -> str:
-    """The one key a person who does not want the present state would press next, or ''."""
+    """The key a user who does not want the present state would press next, or ''."""
     if status.state not in protocol.LIVE_STATES:
         return ""
     if status.guess is not None and not status.guess.agreed and status.state == "running":
@@ -151,14 +151,14 @@ def age(seconds: float) -> str:
 
 
 def ended_at(status: protocol.Status, now_s: float) -> str:
-    """When a job that is over had ended; '' while it lives, and for a replay, whose clock is not ours."""
+    """When a finished job ended; '' while it lives, and for a replay, whose clock is not ours."""
     if status.state in protocol.LIVE_STATES or status.replayed:
         return ""
     return clock_iso(status.ended_at, now_s)
 
 
 def avoided_share(status: protocol.Status) -> float | None:
-    """What was avoided, of what run-now would have emitted; None where nothing worth a share was."""
+    """Avoided CO2 as a share of what run-now would have emitted; None where it is negligible."""
     avoided, emitted = status.avoided_g, status.gco2_g
     if avoided is None or emitted is None or abs(avoided) < units.LEAST_G or avoided + emitted <= 0:
         return None
@@ -166,8 +166,8 @@ def avoided_share(status: protocol.Status) -> float | None:
 
 
 def why(picture: Picture) -> str:
-    """The sentence under the state: the plan's own where it or a person's word decides, as state and next change are
-    said beside it; else the reason."""
+    """The sentence under the state: the plan's own where the plan or an override decides, as state and next change are
+    shown beside it; else the reason."""
     status, plan = picture.status, picture.plan
     code = status.reason.code
     plain = status.state in ("running", "throttled", "paused", "unloaded")
@@ -177,13 +177,13 @@ def why(picture: Picture) -> str:
 
 
 def last_event(picture: Picture) -> str:
-    """'20:24 ada@pts/3 paused it': the newest word of a person, or ''."""
+    """'20:24 ada@pts/3 paused it': the newest user command, or ''."""
     events = picture.status.events
     return f"{clock_iso(events[-1].at, picture.now_s)} {events[-1].text}" if events else ""
 
 
 def in_force(picture: Picture) -> protocol.FrontierPoint | None:
-    """What the plan in force comes to for the whole job; None where there is none."""
+    """The totals of the plan in force for the whole job; None without a plan."""
     frontier = picture.frontier
     if frontier is None or frontier.chosen is None or frontier.chosen >= len(frontier.points):
         return None
@@ -196,7 +196,7 @@ def signed(value: float, size: Callable[[float], str]) -> str:
 
 
 def count(number: int) -> str:
-    """'12 040': thousands apart by a space."""
+    """'12 040': thousands separated by a space."""
     return f"{number:,}".replace(",", " ")
 
 

@@ -156,7 +156,7 @@ async def test_a_time_that_is_none_is_said_while_the_question_is_open(stage: Any
 async def test_a_guess_is_shown_as_one_and_agreed_to_by_a_key(stage: Any) -> None:
     async with stage() as s:
         await s.pilot.press("g")
-        await s.until(lambda: "no guess of the steps in all" in s.text())
+        await s.until(lambda: "no guessed total to agree to" in s.text())
         s.fake.push(status=s.fake.status(guess=GUESS, steps_total=None))
         await s.until(lambda: "of 5 000? (a guess)" in s.text())
         await s.pilot.press("g")
@@ -427,9 +427,9 @@ async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> 
         assert rows == sorted(rows)
         assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan -316 g, -7%" in side[rows[1]]
         assert "467 g behind run-now" in side[rows[2]]
-        assert "pauses cost first and pay later" in side[rows[2] + 1]
+        assert "pauses cost first and pay off later" in side[rows[2] + 1]
         s.fake.push(status=s.fake.status(at_end=None, gco2_g=1310.0, avoided_g=-12.0))
-        await s.until(lambda: "starting up is counted, too" in s.text())
+        await s.until(lambda: "start-up is counted, too" in s.text())
 
 
 async def test_the_smallest_screen_shows_state_watts_progress_and_grams(stage: Any) -> None:

@@ -120,7 +120,7 @@ async def test_enter_opens_the_dashboard_and_comes_back(tmp_path: Path) -> None:
             await pilot.press("q")
             await shows(app, pilot, "train-13")
             await pilot.press("n")
-            await shows(app, pilot, "nothing waits and nothing runs")
+            await shows(app, pilot, "the queue is empty")
 
 
 async def test_a_controller_that_is_away_leaves_the_queue_as_last_seen() -> None:

@@ -1,4 +1,4 @@
-"""The budget a person looks at before giving it: from the slider or typed, and what the supervisor says of it."""
+"""The budget under consideration before it is committed: from the slider or typed, with the supervisor's preview."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from carbontui.tui.picture import Choice, Picture
 from carbontui.tui.widgets.budget_slider import at_deadline, nearest_to
 
 PREVIEW_PAUSE_S = 0.06
-"""A held arrow key asks once it rests, not at every step."""
+"""A held arrow key asks for a preview once it rests, not at every step."""
 
 AskPreview = Callable[[protocol.Preview], Awaitable[link.Answer]]
 
 
 class BudgetChoice:
-    """`choice` is what is looked at; None: the budget in force. `changed` is called whenever it is another."""
+    """`choice` is the budget considered; None: the budget in force. `changed` is called whenever it changes."""
 
     def __init__(self, request: AskPreview, changed: Callable[[], None]) -> None:
         self._request, self._changed = request, changed
@@ -26,7 +26,7 @@ class BudgetChoice:
         self.choice: Choice | None = None
 
     def step(self, picture: Picture, steps: int) -> None:
-        """Move along the frontier from where it is looked at, or from the budget in force."""
+        """Move along the frontier from the choice, or from the budget in force."""
         at = self.choice.index if self.choice and self.choice.index is not None else at_deadline(picture) or 0
         last = len(picture.frontier.points) - 1 if picture.frontier else 0
         self.look_at(picture, max(0, min(last, at + steps)))
@@ -39,7 +39,7 @@ class BudgetChoice:
             self._look(Choice(keys.budget_text(point, frontier), index, point))
 
     def type(self, text: str) -> None:
-        """Look at a budget as it is typed; an empty one is none."""
+        """Preview a budget as it is typed; empty text clears the choice."""
         if text.strip():
             self._look(Choice(text.strip()))
         else:
@@ -52,9 +52,9 @@ class BudgetChoice:
             self._changed()
 
     def replanned(self, picture: Picture) -> None:
-        """A new plan is in force: the budget looked at stays the same, what it gives is asked anew.
+        """A new plan is in force: the chosen budget stays the same, its preview is requested again.
 
-        What was answered to the old plan is shown until then: in words, on the chart and in what enter commits alike.
+        The preview for the old plan is used until then: in the text, on the chart and in what enter commits alike.
         """
         choice = self.choice
         if choice is None:

@@ -1,6 +1,6 @@
 """The dashboard: one job on one screen, and the keys that overrule it.
 
-Other screens are loaded when a key asks for them: they bring widgets that the first paint need not wait for.
+Other screens are loaded when a key opens them: the first paint need not wait for their widgets.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
 
     @on(ScreenSuspend)
     def _hide(self) -> None:
-        # a page over this one shows nothing of it: what is drawn beneath would be sent all the same
+        # a page on top covers this one completely, but what is drawn here would still be sent
         self._covered = True
 
     @on(ScreenResume)
@@ -191,7 +191,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         self._ask_past(picture)
 
     def _tell_elsewhere(self, before: Picture | None, picture: Picture) -> None:
-        """Who is not looking is told by the terminal, or by a command; who comes back, of what has been."""
+        """Notify a user who is not watching by the terminal or a command; on return, summarise what happened."""
         told = notify.news(before, picture)
         if told is not None and (fault := notify.tell(told, self.notify_command, self.app)):
             self.answer(fault, ok=False)
@@ -239,7 +239,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self.query_one(StateBar).show(self.picture, self.connection, self.age_s())
 
     def age_s(self) -> float:
-        """How old what is shown is."""
+        """Age of the data shown, in seconds."""
         return self._monotonic() - self._arrived_s
 
     def _show_charts(self) -> None:
@@ -253,7 +253,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         self.query_one(BudgetSlider).show_choice(picture, self.choice)
 
     def _lay_out(self) -> None:
-        """Heights that depend on what there is to show; the rest is in the sheet."""
+        """Set the heights that depend on the content; the rest is in the sheet."""
         picture = self.picture
         if picture is None or not self.is_attached:
             return
@@ -268,7 +268,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         forecast.with_axis, forecast.with_legend = width < 64 or height < 21, height >= layout.LEGEND_FROM
         self.query_one(PriceStrip).display = picture.series.price is not None and height >= layout.LEGEND_FROM
         self.set_class(picture.over, "-over")
-        # of a job without a journal there is no series: its output is worth more than two empty charts
+        # a job without a journal has no series: its output is worth more than two empty charts
         self.set_class(picture.over and picture.series.watts is None, "-nocharts")
         summary = self.query_one(Summary)
         summary.display, summary.brief = picture.over, height < 21
@@ -304,7 +304,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
             self.budget.let_go()
             self.send("budget", {"budget": text.strip()})
 
-        hint = "18h, 1.8x or fri 09:00; what it gives is shown above"
+        hint = "18h, 1.8x or fri 09:00; its effect is shown above"
         await self.mount(AskText("finish within", hint, now, keys.check_budget, answered, typed))
 
     @on(FrontierChart.Picked)
@@ -316,7 +316,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         picture = self.picture
         if picture is None:
             return
-        # what moves under the finger first, the charts in the next frame
+        # redraw what the user moves first, the charts in the next frame
         self.query_one(BudgetSlider).show_choice(picture, self.choice)
         self.call_after_refresh(self._show_charts)
         self.refresh_bindings()
@@ -353,7 +353,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
         """A dangerous key does not exist on a read-only screen, nor when the job is over."""
         over = self.picture is not None and self.picture.over
         if keys.asking(self):
-            return False  # the keys are the question's
+            return False  # the prompt takes the keys
         if action in keys.DANGEROUS and (self.readonly or over):
             return False
         if keys.why_not(action, self.picture):
@@ -371,7 +371,7 @@ class Dashboard(PaintsOnce, OpensPages, Overruling):
     # --- the past ---
 
     def _ask_past(self, picture: Picture) -> None:
-        """Levels as they were: asked at the start and whenever the level has changed."""
+        """Request past levels: at the start and whenever the level has changed."""
         status = picture.status
         key = (status.level, status.state)
         if self._asked_past is None or key == self._asked_past or picture.over:

@@ -1,4 +1,4 @@
-"""A page that is painted first with what it was opened for, and not before."""
+"""A page whose first paint waits for its data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FIRST_LOOK_S = 0.3
 
 
 class PaintsOnce(Screen[str | None]):
-    """Nothing of it reaches the terminal until `first_look`, which a timer calls where nothing comes."""
+    """Nothing of it reaches the terminal until `first_look`, which a timer calls if no data arrives."""
 
     _waiting = True
 

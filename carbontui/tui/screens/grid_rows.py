@@ -1,4 +1,4 @@
-"""What stands on the page of the grid: values so far and ahead, price, how good forecasts were, and every source."""
+"""Rows of the grid page: past and forecast values, price, forecast accuracy, and every source."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from carbontui.tui.widgets.cells import CellRow
 from carbontui.tui.widgets.price_strip import trend_words, value_at
 
 CELLS_MOST, LABEL_CELLS = 42, 13
-"""Columns of a row of values, and of what stands before it."""
+"""Columns of a row of values, and of its label."""
 WINDOW_S = 4 * 3600.0
-"""How long a stretch the cleanest hours are looked for."""
+"""Length of the cleanest window that is searched for."""
 TITLE_MOST = 44
 """Cells of a source's title."""
 STATE_INK = {"answers": "running", "fallback": "dim", "not asked": "dim", "needs key": "dim"}
@@ -23,8 +23,8 @@ STATE_INK = {"answers": "running", "fallback": "dim", "not asked": "dim", "needs
 def grid_rows(
     picture: Picture, answer: protocol.GridAnswer | None, fault: str, glyphs: Glyphs, width: int
 ) -> list[CellRow]:
-    """`answer` is None while it is asked, or where it cannot be had: `fault` says why. A row of bars is not folded: it
-    has as many columns as a page this wide has room for."""
+    """`answer` is None until it arrives, or if it is unavailable: `fault` says why. A row of bars is not wrapped:
+    it has as many columns as fit a page this wide."""
     return [
         *_intensity_rows(picture, answer, glyphs, max(8, min(CELLS_MOST, width - LABEL_CELLS - 3))),
         *_price_rows(picture, glyphs),
@@ -72,7 +72,7 @@ def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs
 
 
 def _bars(values: tuple[float | None, ...], top: float, glyphs: Glyphs, cells: int) -> str:
-    """A row of bars from zero to `top`, a mean of equal time each."""
+    """A row of bars from zero to `top`, each the mean of an equal span of time."""
     count = min(cells, len(values))
     told = ""
     for cell in range(count):
@@ -89,7 +89,7 @@ def _spread(values: tuple[float | None, ...]) -> str:
 
 
 def _cleanest(band: protocol.Band, now_s: float) -> str:
-    """'Thu 12:00 to 16:00: 163 g/kWh': the cleanest hours that are expected."""
+    """'Thu 12:00 to 16:00: 163 g/kWh': the cleanest hours in the forecast."""
     slots, start = max(1, round(WINDOW_S / band.step_s)), units.from_iso(band.start)
     found: tuple[float, int] | None = None
     for first in range(band.realised, len(band.mean_g) - slots + 1):
@@ -118,10 +118,10 @@ def _price_rows(picture: Picture, glyphs: Glyphs) -> list[CellRow]:
 
 
 def _error_rows(status: protocol.Status) -> list[CellRow]:
-    """The forecasts of this machine against what came."""
-    rows: list[CellRow] = [[], [("forecasts here against what came", "title")]]
+    """The accuracy of the forecasts seen on this machine."""
+    rows: list[CellRow] = [[], [("forecasts here against realised values", "title")]]
     if not status.forecast_errors:
-        return [*rows, [(" too few have been judged yet", "dim")]]
+        return [*rows, [(" too few hours to judge yet", "dim")]]
     for one in status.forecast_errors:
         naive = "" if one.naive is None else f" (the same hour of the day before: {one.naive:.0%})"
         held = "" if one.coverage is None else f"; the 80 % band held {one.coverage:.0%}"

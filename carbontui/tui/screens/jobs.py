@@ -1,4 +1,4 @@
-"""All jobs on one page: live ones and those that are over, with boards, grid and watts of the machine above them."""
+"""All jobs on one page, live and finished, with boards, grid and watts of the machine above them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from carbontui.tui.widgets.key_line import KeyLine
 from carbontui.tui.widgets.status_line import StatusLine
 
 DRAW_EVERY_S = 1.0
-"""However many jobs there are, the table is drawn this often at most, keys aside."""
+"""The table is redrawn at most this often, whatever the number of jobs; keys redraw it at once."""
 COMMANDS = frozenset({"pause", "boost", "resume", "stop"})
 
 
 class MachineFacts(Cells):
-    """`show(seen, jobs, shown)`: one line of all, then a row per fact, folded where it is long; `shown` says which jobs
-    are in the table, and how."""
+    """`show(seen, jobs, shown)`: one summary line, then a row per fact, wrapped if long; `shown` says which jobs are in
+    the table, and in which order."""
 
     head: tuple[CellRow, CellRow] = ([], [])
     rows: tuple[CellRow, ...] = ()
@@ -76,12 +76,14 @@ class Jobs(ListPage[JobList]):
         Binding("question_mark", "help", "help", id="jobs_help", key_display="?", tooltip="Every key of this page"),
         Binding("q", "leave", "leave", id="jobs_leave", tooltip="Leave; every job goes on"),
         Binding("enter", "open", "open", id="open", tooltip="Open the job under the cursor; q or esc comes back"),
-        Binding("space", "mark", "mark", id="mark", tooltip="Mark the job: p, b, r and S are for all that are marked"),
-        Binding("p", "pause", "pause", id="jobs_pause", tooltip="Hold the jobs meant at their next step"),
-        Binding("b", "boost", "boost", id="jobs_boost", tooltip="Run the jobs meant flat out"),
-        Binding("r", "resume", "resume", id="jobs_resume", tooltip="Resume the plans of the jobs meant"),
-        Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the jobs meant (asks first)"),
-        Binding("slash", "filter", "filter", id="jobs_filter", key_display="/", tooltip="Only the jobs with a word"),
+        Binding("space", "mark", "mark", id="mark", tooltip="Mark the job: p, b, r and S apply to all marked jobs"),
+        Binding("p", "pause", "pause", id="jobs_pause", tooltip="Hold the chosen jobs at their next step"),
+        Binding("b", "boost", "boost", id="jobs_boost", tooltip="Run the chosen jobs flat out"),
+        Binding("r", "resume", "resume", id="jobs_resume", tooltip="Resume the plans of the chosen jobs"),
+        Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the chosen jobs (asks first)"),
+        Binding(
+            "slash", "filter", "filter", id="jobs_filter", key_display="/", tooltip="Show only jobs that contain a word"
+        ),
         Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(SORTS)}"),
         *MOVES,
     ]
@@ -116,11 +118,11 @@ class Jobs(ListPage[JobList]):
 
     @property
     def ready(self) -> bool:
-        """Whether the jobs are known by now."""
+        """Whether the jobs are known yet."""
         return self.feed.seen is not None
 
     async def settle(self) -> None:
-        """The jobs are known: the next key moves among them."""
+        """Wait until the jobs are known: the next key moves among them."""
         await self.feed.looked.wait()
 
     # --- what arrives ---
@@ -204,7 +206,7 @@ class Jobs(ListPage[JobList]):
     def _send(
         self, verb: protocol.Verb, args: dict[str, Any] | None = None, meant: tuple[ListedJob, ...] | None = None
     ) -> None:
-        """Send to every job that is meant; each command names the generation last seen of its job."""
+        """Send to every chosen job; each command names its job's override generation last seen."""
         meant = self._live() if meant is None else meant
         if meant:
             asked = [(job, self._said(job).next_gen(verb)) for job in meant]
@@ -222,7 +224,7 @@ class Jobs(ListPage[JobList]):
     async def _one(
         self, verb: protocol.Verb, args: dict[str, Any], job: ListedJob, gen: int | None
     ) -> tuple[bool, str]:
-        """Whether one job took the command, and a line about it."""
+        """Whether one job accepted the command, and a line about it."""
         try:
             answer = await self.feed.request(job.id, protocol.Cmd(0, verb, args, gen))
         except link.LinkError as error:

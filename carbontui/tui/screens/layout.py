@@ -1,4 +1,4 @@
-"""What the dashboard's layout depends on, and the heights that follow from it; the rest is in its sheet."""
+"""The inputs of the dashboard's layout, and the heights that follow from them; the rest is in its sheet."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from carbontui.tui import words
 from carbontui.tui.picture import Picture
 
 LEGEND_FROM = 34
-"""Rows of a terminal that has room for the legend of the chart and for the price."""
+"""Least rows of a terminal that shows the chart's legend and the price."""
 
 ROOMY_FROM = 38
 """Rows of a terminal on which the reason may take two of them."""
 
 
 def shape(picture: Picture) -> tuple[object, ...]:
-    """While this and the size stay, nothing moves."""
+    """While this and the size are unchanged, the layout is unchanged."""
     return (
         picture.over,
         picture.series.watts is None,

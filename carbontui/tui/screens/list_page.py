@@ -1,4 +1,4 @@
-"""A page of rows that a cursor moves through: what the page of all jobs and that of a queue have in common."""
+"""A page of rows with a cursor: the base of the job table's page and the queue's page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from carbontui.tui.widgets.status_line import StatusLine
 
 ANSWER_SHOWN_S = 10.0
 MOVES: list[BindingType] = [
-    Binding("escape", "back", "back", id="list_back", show=False, tooltip="Take marks and filter away"),
+    Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter"),
     Binding("up,k", "move(-1)", "up", id="list_up", show=False, tooltip="A row up"),
     Binding("down,j", "move(1)", "down", id="list_down", show=False, tooltip="A row down"),
     Binding("pageup", "page(-1)", "page up", id="list_page_up", show=False, tooltip="A page up"),
@@ -33,12 +33,12 @@ Listed = TypeVar("Listed", bound=RowList[Any])
 
 
 class ListPage(Screen[str | None], Generic[Listed]):
-    """`open_job` makes the page of a job; it returns here when it is left. While a page is over this one nothing is
-    asked: that page asks for itself what it shows."""
+    """`open_job` makes the page of a job, which returns here when it is left. While another page is on top this one
+    requests nothing: that page requests what it shows."""
 
     AUTO_FOCUS = None
     SHOWN_WITH: ClassVar[tuple[str, str]]
-    """What the filter asks, and its hint."""
+    """The filter's prompt, and its hint."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class ListPage(Screen[str | None], Generic[Listed]):
         self._covered = False
 
     def follow(self) -> Coroutine[Any, Any, None]:
-        """What keeps the rows up to date for as long as the page is seen."""
+        """Keeps the rows up to date while the page is visible."""
         raise NotImplementedError
 
     def draw_rows(self) -> None:
-        """Draw `listed` and what stands around it."""
+        """Draw `listed` and what surrounds it."""
         raise NotImplementedError
 
     def change(self, listed: Listed) -> None:
@@ -113,7 +113,7 @@ class ListPage(Screen[str | None], Generic[Listed]):
         self.dismiss(None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not keys.asking(self)  # the keys are the question's
+        return not keys.asking(self)  # an open prompt takes the keys
 
     def answer(self, text: str, ok: bool = True) -> None:
         """Say something under the table for a while."""

@@ -26,12 +26,12 @@ FOLLOW_EVERY_S = 1.0
 
 
 class LogPage(Cells):
-    """A window of rows out of the part of the file that was read."""
+    """A window of rows from the part of the file that has been read."""
 
     rows: list[LogRow] = []
     top = 0
     found: int | None = None
-    """The row that was looked for."""
+    """The row that the search found."""
     title = ""
     place = ""
 
@@ -45,7 +45,7 @@ class LogPage(Cells):
 
 
 class LogScreen(Screen[None]):
-    """Scrolls through run.log; at its end it follows."""
+    """Scrolls through run.log; follows it while at the end."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", id="log_up", show=False, tooltip="A line up"),
@@ -56,9 +56,11 @@ class LogScreen(Screen[None]):
         ),
         Binding("home,g", "first", "start", id="log_start", key_display="g", tooltip="The start of the file"),
         Binding("end,G,f", "last", "end", id="log_end", key_display="G", tooltip="The end, and follow it"),
-        Binding("slash", "search", "search", id="log_search", key_display="/", tooltip="Look for a word in all of it"),
-        Binding("n", "next(1)", "next", id="log_next", show=False, tooltip="The next row with the word"),
-        Binding("N", "next(-1)", "previous", id="log_previous", show=False, tooltip="The row with the word before"),
+        Binding(
+            "slash", "search", "search", id="log_search", key_display="/", tooltip="Search the whole output for a word"
+        ),
+        Binding("n", "next(1)", "next", id="log_next", show=False, tooltip="The next match"),
+        Binding("N", "next(-1)", "previous", id="log_previous", show=False, tooltip="The previous match"),
         Binding("exclamation_mark", "error", "first error", id="log_error", key_display="!", tooltip="The first error"),
         Binding("y", "copy", "copy", id="log_copy", show=False, tooltip="Copy the rows shown (OSC 52)"),
         Binding("escape,q,l", "leave", "back", id="log_back", key_display="q", tooltip="Return to the dashboard"),
@@ -84,7 +86,7 @@ class LogScreen(Screen[None]):
         self.set_interval(FOLLOW_EVERY_S, self._tick)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._fit)  # what was said stays said
+        self.call_after_refresh(self._fit)  # the message stays
 
     @property
     def _height(self) -> int:
@@ -121,7 +123,7 @@ class LogScreen(Screen[None]):
             self._show()
 
     def _take(self, answer: protocol.LogAnswer) -> None:
-        """Begin anew with this page; a first row cut in two is left out."""
+        """Start over with this page; a truncated first row is dropped."""
         text = answer.text
         if answer.offset > 0:
             head, newline, rest = text.partition("\n")
@@ -133,7 +135,7 @@ class LogScreen(Screen[None]):
         page.rows, page.found = self._lines.rows(20_000), None
 
     async def settle(self) -> None:
-        """What is being read is on the page: the next key moves through it."""
+        """Wait until what is being read is on the page: the next key moves through it."""
         await answered(self, "log")
 
     def _tick(self) -> None:
@@ -202,7 +204,7 @@ class LogScreen(Screen[None]):
             if self._wanted:
                 self._seek(self._has(self._wanted), -1, from_here=False)
 
-        hint = "a word; n goes to the next one, N to the one before"
+        hint = "a word; n goes to the next match, N to the previous one"
         await self.mount(AskText("look for", hint, self._wanted, str, answered))
 
     async def on_prompt_answered(self, message: Prompt.Answered) -> None:
@@ -210,14 +212,14 @@ class LogScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if keys.asking(self):
-            return False  # the keys are the question's
+            return False  # the prompt takes the keys
         return action != "next" or bool(self._wanted)
 
     def action_next(self, way: int) -> None:
         self._seek(self._has(self._wanted), way, from_here=True)
 
     def action_error(self) -> None:
-        """From the start of the file: what went wrong first is the cause of what follows."""
+        """Search from the start of the file: the first error is the cause of those that follow."""
         self._following = False
         self.run_worker(self._find(speaks_of_error, 0, 1), group="log", exclusive=True)
 
@@ -227,7 +229,7 @@ class LogScreen(Screen[None]):
         return lambda text: lowered in text.lower()
 
     def _seek(self, fits: Callable[[str], bool], way: int, *, from_here: bool) -> None:
-        """The nearest row that fits, on the part that was read, else in the pages of the file beyond it."""
+        """Find the nearest matching row in the part that was read, else in the pages of the file beyond it."""
         page = self.query_one(LogPage)
         self._following = False
         at = page.found if from_here and page.found is not None else page.top if from_here else len(page.rows)
@@ -244,7 +246,7 @@ class LogScreen(Screen[None]):
             self.run_worker(self._find(fits, beyond, way), group="log", exclusive=True)
 
     async def _find(self, fits: Callable[[str], bool], offset: int, way: int) -> None:
-        """Through the file page by page from a byte on, either way, until a row fits; each page is shown only then."""
+        """Search the file page by page from a byte, in either direction, until a row matches; show only that page."""
         at = offset if way > 0 else max(0, offset - PAGE_B)
         while True:
             answer = await self._read(at)
@@ -262,9 +264,9 @@ class LogScreen(Screen[None]):
                 self._point(number)
                 return
             if (way > 0 and answer.next >= answer.size) or (way < 0 and at == 0) or not answer.text:
-                self._say("nothing like that in the output")
+                self._say("not found in the output")
                 return
-            # pages overlap by a row's length: none is cut in two and missed
+            # pages overlap by a row's length, so no row is split and missed
             at = max(answer.offset + 1, answer.next - ROW_MAX) if way > 0 else max(0, at - PAGE_B + ROW_MAX)
 
     def _point(self, number: int) -> None:
@@ -274,11 +276,11 @@ class LogScreen(Screen[None]):
         self._show()
 
     def action_copy(self) -> None:
-        """The rows that are shown, through the terminal: it reaches the clipboard over ssh too, where it is let."""
+        """Copy the rows shown through the terminal (OSC 52), which reaches the clipboard over ssh too, if permitted."""
         page = self.query_one(LogPage)
         shown = page.rows[page.top : page.top + self._height]
         self.app.copy_to_clipboard("\n".join(text_of(row) for row in shown))
-        self._say(f"{len(shown)} rows given to the terminal to copy (OSC 52)")
+        self._say(f"{len(shown)} rows sent to the terminal to copy (OSC 52)")
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -1,4 +1,4 @@
-"""The keys by which a person overrules the plan: what each asks, sends and answers."""
+"""The keys that overrule the plan: what each asks, sends and answers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Overruling(Screen[str | None]):
         self.answer(answer.text or verb if answer.ok else answer.error or "refused", answer.ok)
 
     def _tell_overruled(self, picture: Picture) -> None:
-        """What was said of a word that no longer holds goes; who overruled mine is told."""
+        """Clear a message about an override that no longer holds; say who overruled mine."""
         stale, told = self._overrides.saw(picture.status)
         if told and not picture.over:
             self.answer(told, ok=False)

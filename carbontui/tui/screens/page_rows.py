@@ -1,4 +1,4 @@
-"""What stands on the pages to read: keys and marks, where every number comes from, what can be done here."""
+"""Rows of the help, sources and boards pages: keys and marks, provenance, what can be done here."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def _shapes(glyphs: Glyphs) -> list[tuple[str, str, str]]:
         (glyphs.now, "now", "now: left of it what was, right of it what is forecast and planned"),
         (glyphs.hatch * 3, "hatch", "the training stands still: paused, unloaded or not started"),
         (glyphs.bar[8], "running", "flat out"),
-        (glyphs.bar[8], "capped", "capped, or running a share of the time"),
+        (glyphs.bar[8], "capped", "capped, or running part of the time"),
         (glyphs.bar[8], "beyond", "hours after the work is done"),
         (f"{glyphs.dense}{glyphs.stipple}", "past", "the forecast's 80 % band, within the bar and above it"),
         (glyphs.dotted, "dim", "the deadline"),
         (glyphs.dash * 2, "capped", "watts: the cap"),
         (glyphs.dash * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
         (glyphs.point, "strong", "frontier: the budget in force; leftmost is flat out"),
-        (glyphs.knob, "preview", "the budget looked at; enter commits it, esc returns"),
+        (glyphs.knob, "preview", "the budget previewed; enter commits it, esc returns"),
     ]
 
 
@@ -52,13 +52,13 @@ NUMBERS = {
     "cost": "cost",
     "energy_gpu_kwh": "energy of the boards",
     "energy_wall_kwh": "energy",
-    "estimate": "what the whole takes",
+    "estimate": "the whole run",
     "finish_expected": "finish",
-    "forecast_errors": "forecasts here so far",
+    "forecast_errors": "forecast accuracy here",
     "gco2_g": "emitted",
     "intensity": "carbon intensity",
     "power_w": "power",
-    "steps_total": "steps in all",
+    "steps_total": "total steps",
 }
 OF_A_BOARD = {"power_w": "watts", "parked_w": "parked", "limit_w": "cap"}
 
@@ -82,7 +82,7 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
         rows.append([(f"{number_name(field):<21} ", "text"), (f"{mark} ", "warning"), (f"{found.how:<11}", "strong")])
         rows[-1].append((f"{found.source}{old}", "dim"))
     if not rows:
-        rows.append([("nothing is known of the sources yet", "dim")])
+        rows.append([("no sources known yet", "dim")])
     rows += _plan_rows(picture.plan)
     if status.notices:
         rows += [[], [("notices", "title")]]
@@ -91,7 +91,7 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
 
 
 def board_rows(picture: Picture, glyphs: Glyphs, width: int) -> list[CellRow]:
-    """Each board as it is now, and its watts so far, from 0 to its limit, on a page this wide."""
+    """Each board's state now, and its past watts, from 0 to its limit, on a page this wide."""
     gpus, watts = picture.status.gpus, picture.series.watts
     rows: list[CellRow] = [[("boards", "title")]] if gpus else []
     for place, gpu in enumerate(gpus):
@@ -153,7 +153,7 @@ def _plan_rows(plan: protocol.PlanView | None) -> list[CellRow]:
         gap = f"{plan.certificate.gap:.2%} at most above the best plan of its forecast"
         rows.append([(f"certificate: {gap}", "dim")])
     if plan.baselines:
-        rows += [[], [("the work that is left would emit", "title")]]
+        rows += [[], [("the remaining work would emit", "title")]]
         rows.append([(f"{'by this plan':<20} ", "dim"), (units.fmt_grams(plan.gco2_g), "text")])
     for base in plan.baselines:
         late = "" if base.feasible else ", late"

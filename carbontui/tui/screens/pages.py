@@ -1,4 +1,4 @@
-"""The pages that a dashboard opens. Each is loaded when its key asks for it."""
+"""The pages that a dashboard opens. Each is loaded when its key is pressed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PageQuestion:
-    """A question that is asked again and again while a page shows what is answered."""
+    """A request that is repeated while a page shows its answer."""
 
     def __init__(self, feed: JobFeed, question: link.Request) -> None:
         self._feed, self._question = feed, question
@@ -35,7 +35,7 @@ class PageQuestion:
 
 
 class OpensPages(Screen[str | None]):
-    """What the pages need of the dashboard is named here."""
+    """Names what the pages need of the dashboard."""
 
     target: Target
     feed: JobFeed
@@ -47,7 +47,7 @@ class OpensPages(Screen[str | None]):
     _table: Callable[[], Screen[str | None]] | None
 
     def age_s(self) -> float:
-        """How old what is shown is."""
+        """Age of the data shown, in seconds."""
         raise NotImplementedError
 
     def action_log(self) -> None:
@@ -103,7 +103,7 @@ class OpensPages(Screen[str | None]):
         self._read_live("the grid", rows, asked)
 
     def _read_live(self, title: str, rows: Callable[[], list[CellRow]], asked: PageQuestion | None = None) -> None:
-        """A page that is open before anything is answered, or the next key would still be the dashboard's."""
+        """Open the page before any answer arrives, else the next key would still go to the dashboard."""
         if self.picture is not None:
             page = self._read(title, rows())
             page.renew(rows, asked)

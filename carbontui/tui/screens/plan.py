@@ -1,5 +1,5 @@
-"""The plan: its stretches and why, a cursor that asks what another slot would cost, hours that must not run, and what
-was planned before."""
+"""The plan page: stretches and their reasons, a cursor that previews another choice for a slot, forbidden hours, and
+earlier plans."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from carbontui.tui.widgets.prompt import Prompt
 
 ASK_PAUSE_S = 0.15
-"""A held arrow key asks once it rests."""
+"""A held arrow key asks for a preview once it rests."""
 REFRESH_S = 1.0
 MOVES_EVERY_S = 10.0
-"""Of the job's clock: so often at least the time of now is drawn anew."""
+"""Seconds of the job's clock: the current time is redrawn at least this often."""
 EVENTS_MOST = 200
 
 
 class PlanChart(ForecastChart):
-    """The forecast with a pointer beneath it: `at_s` is where it stands, `marked` the hours about to be forbidden."""
+    """The forecast with a pointer beneath it: `at_s` is its position, `marked` the hours about to be forbidden."""
 
     at_s: float | None = None
     marked: tuple[float, float] | None = None
@@ -61,7 +61,7 @@ class PlanChart(ForecastChart):
 
 
 class SlotWords(Cells):
-    """What the plan does there, and what it would cost otherwise: a row each, two where it is narrow."""
+    """What the plan does in a slot, and what the alternative would cost: a row each, two if narrow."""
 
     rows: list[CellRow] = []
 
@@ -70,7 +70,7 @@ class SlotWords(Cells):
 
 
 class Course(Cells):
-    """The stretches of the plan and all that is told beneath them, of which a window is shown."""
+    """The stretches of the plan and the rows beneath them, of which a window is shown."""
 
     rows: list[CellRow] = []
     top = 0
@@ -84,18 +84,18 @@ class Course(Cells):
 
 
 class PlanPage(Screen[None]):
-    """`picture()` is the newest; `send` gives a command to the supervisor."""
+    """`picture()` is the newest; `send` sends a command to the supervisor."""
 
     AUTO_FOCUS = None
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (96, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (22, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,w", "leave", "back", id="plan_back", key_display="q", tooltip="Return to the dashboard"),
-        Binding("left", "move(-1)", "slot", id="slot_left", key_display="←→", tooltip="The slot before"),
-        Binding("right", "move(1)", "next slot", id="slot_right", show=False, tooltip="The slot after"),
-        Binding("shift+left", "move(-4)", "4 slots", id="slot_left4", show=False, tooltip="Four slots before"),
-        Binding("shift+right", "move(4)", "4 slots on", id="slot_right4", show=False, tooltip="Four slots after"),
-        Binding("home", "move(-100000)", "now", id="slot_now", show=False, tooltip="The slot of now"),
+        Binding("left", "move(-1)", "slot", id="slot_left", key_display="←→", tooltip="The previous slot"),
+        Binding("right", "move(1)", "next slot", id="slot_right", show=False, tooltip="The next slot"),
+        Binding("shift+left", "move(-4)", "4 slots", id="slot_left4", show=False, tooltip="Four slots back"),
+        Binding("shift+right", "move(4)", "4 slots on", id="slot_right4", show=False, tooltip="Four slots on"),
+        Binding("home", "move(-100000)", "now", id="slot_now", show=False, tooltip="The current slot"),
         Binding("end", "move(100000)", "deadline", id="slot_end", show=False, tooltip="The last slot"),
         Binding("space", "mark", "mark hours", id="mark_hours", tooltip="Begin or end marking hours to forbid"),
         Binding("f", "forbid", "type hours", id="forbid", tooltip="Type hours that must not run: 22:00-06:00"),
@@ -119,7 +119,7 @@ class PlanPage(Screen[None]):
         super().__init__()
         self._feed, self._picture, self._past, self.glyphs, self.readonly = feed, picture, past, glyphs, readonly
         self._cursor_s: float | None = None
-        """When the slot under the cursor begins; None: that of now, whichever it is."""
+        """When the slot under the cursor begins; None: the current slot."""
         self._anchor_s: float | None = None
         self._asked_end_s = 0.0
         self._answer = ""
@@ -145,7 +145,7 @@ class PlanPage(Screen[None]):
             self._asking.cancel()
 
     async def settle(self) -> None:
-        """What has happened is on the page: the next key moves through it."""
+        """Wait until the events are on the page: the next key moves through it."""
         await answered(self, "events")
 
     def on_resize(self) -> None:
@@ -154,7 +154,7 @@ class PlanPage(Screen[None]):
     # --- slots ---
 
     def _edges(self) -> list[float]:
-        """Where the slots of the plan begin from now on, and the end of the last."""
+        """Start times of the plan's slots from now on, and the end of the last."""
         plan, now = self._picture().plan, self._picture().now_s
         if plan is None:
             return []
@@ -169,13 +169,13 @@ class PlanPage(Screen[None]):
         return [*edges, end]
 
     def _place(self, at_s: float | None) -> int:
-        """The slot that begins at a time; -1 where there is no plan. Times and not places are held: slots go by."""
+        """Index of the slot that begins at a time; -1 without a plan. Times are stored, not indices: slots go by."""
         edges = self._edges()[:-1]
         return max(0, bisect.bisect_right(edges, at_s + 1.0) - 1) if at_s is not None and edges else len(edges[:1]) - 1
 
     @property
     def slot(self) -> int:
-        """The place of the slot under the cursor."""
+        """Index of the slot under the cursor."""
         return self._place(self._cursor_s)
 
     def _pointed(self) -> tuple[float, float] | None:
@@ -184,7 +184,7 @@ class PlanPage(Screen[None]):
         return (edges[slot], edges[slot + 1]) if slot >= 0 else None
 
     def marked(self) -> tuple[float, float] | None:
-        """The hours that are marked, as far as they are still to come."""
+        """The marked hours, as far as they are still to come."""
         edges, plan = self._edges(), self._picture().plan
         if self._anchor_s is None or not edges or plan is None:
             return None
@@ -237,7 +237,7 @@ class PlanPage(Screen[None]):
             assert isinstance(answer, protocol.Previewed)
             cost = plan_words.difference(answer, self._picture())
             if answer.plan is not None and not answer.text:
-                self._answer = link.OLDER  # it left out what it does not know, and answered another question
+                self._answer = link.OLDER  # it ignored a field it does not know, and answered another question
             elif asked.forbid is not None:
                 self._answer = f"not running {answer.text}: {cost}" if answer.plan else cost
             else:
@@ -259,7 +259,7 @@ class PlanPage(Screen[None]):
         try:
             answer = await self._feed.request(protocol.EventsAsk(0, None, EVENTS_MOST, True))
         except link.LinkError:
-            return  # an older supervisor, or none: the plan is shown all the same
+            return  # an older supervisor, or none: the plan is still shown
         assert isinstance(answer, protocol.EventsAnswer)
         self._events = answer.events
         self._draw()
@@ -322,7 +322,7 @@ class PlanPage(Screen[None]):
         def answered(text: str) -> None:
             self._send("forbid", {"hours": text.strip()})
 
-        hint = "22:00-06:00, fri 09:00-12:00 or daily 17:00-20:00; what they cost is said above"
+        hint = "22:00-06:00, fri 09:00-12:00 or daily 17:00-20:00; what they cost is shown above"
         await self.mount(AskText("hours that must not run", hint, "", _some, answered, typed))
 
     async def on_prompt_answered(self, message: Prompt.Answered) -> None:
@@ -337,7 +337,7 @@ class PlanPage(Screen[None]):
             self._changed()
 
     def action_allow(self) -> None:
-        """Those under the cursor, else all of them."""
+        """Allow the forbidden hours under the cursor, else all of them."""
         pointed = self._pointed()
         at_s = sum(pointed) / 2 if pointed else 0.0
         held = self._picture().status.forbidden
@@ -369,7 +369,7 @@ class PlanPage(Screen[None]):
 
 
 def _shown_of(picture: Picture) -> tuple[object, ...]:
-    """What is drawn of a picture: watts and steps move every second, and nothing here does with them."""
+    """The parts of a picture drawn here: watts and steps change every second, and nothing here depends on them."""
     status, at_s = picture.status, picture.now_s // MOVES_EVERY_S
     held = status.forbidden, status.override, status.state, status.level, status.finish_expected
     return at_s, picture.plan, picture.frontier, picture.series.intensity, held

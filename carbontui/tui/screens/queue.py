@@ -1,4 +1,4 @@
-"""The queue of a cluster: the site's power against its budget, and every job or node; enter opens a job's dashboard."""
+"""A cluster's queue: the site's power against its budget, and every job or node; enter opens a job's dashboard."""
 
 from __future__ import annotations
 
@@ -32,7 +32,14 @@ class Queue(ListPage[QueueList]):
         Binding("q", "leave", "leave", id="queue_leave", tooltip="Leave; every job goes on"),
         Binding("enter", "open", "open", id="queue_open", tooltip="The dashboard of the job, on its node"),
         Binding("n", "nodes", "nodes", id="queue_nodes", tooltip="Nodes instead of jobs, or jobs again"),
-        Binding("slash", "filter", "filter", id="queue_filter", key_display="/", tooltip="Only rows with a word"),
+        Binding(
+            "slash",
+            "filter",
+            "filter",
+            id="queue_filter",
+            key_display="/",
+            tooltip="Show only rows that contain a word",
+        ),
         Binding("s", "sort", "sort", id="queue_sort", tooltip=f"Sort by the next of: {', '.join(SORTS)}"),
         *MOVES,
     ]
@@ -85,7 +92,7 @@ class Queue(ListPage[QueueList]):
             return
         if pointed.open is None:
             self.answer(
-                f"{pointed.id}: carbontui does not run there" if not pointed.ours else f"{pointed.id}: not begun"
+                f"{pointed.id}: carbontui does not run there" if not pointed.ours else f"{pointed.id}: not started"
             )
             return
         opening = pointed.open

@@ -1,4 +1,4 @@
-"""A page to read: the keys and marks, where every number comes from, what can be done here."""
+"""A page of text: keys and marks, provenance of every number, what can be done here."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TEXT_WIDTH_MOST = 100
 
 
 class Asks(Protocol):
-    """A question whose answer the rows of a page are made of."""
+    """A request whose answer makes the rows of a page."""
 
     async def again(self) -> None: ...
 
 
 class Page(Cells):
-    """Rows under a heading, folded to the width, of which a window is shown."""
+    """Rows under a heading, wrapped to the width, of which a window is shown."""
 
     title = ""
     found = ""
@@ -57,7 +57,7 @@ class Page(Cells):
 
 
 def folded(row: CellRow, width: int) -> list[CellRow]:
-    """A row that is too long, on several: its last text goes on below itself, or below the row where that is narrow."""
+    """A long row as several: its last text continues below itself, or below the whole row if that is narrow."""
     if width_of(row) <= width or not row:
         return [row]
     lead, (text, ink) = row[:-1], row[-1]
@@ -69,8 +69,8 @@ def folded(row: CellRow, width: int) -> list[CellRow]:
 
 
 class Read(Screen[None]):
-    """A title and its rows; any of the closing keys returns. Covers the whole terminal: what lies beneath would be
-    composed anew with every change."""
+    """A title and its rows; any of the closing keys returns. Covers the whole terminal: a visible page beneath would be
+    composed again with every change."""
 
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -81,7 +81,14 @@ class Read(Screen[None]):
         Binding("pagedown,space", "page(1)", "page down", id="read_page_down", show=False, tooltip="A page down"),
         Binding("home,g", "move(-100000)", "start", id="read_start", show=False, tooltip="The start of the page"),
         Binding("end,G", "move(100000)", "end", id="read_end", show=False, tooltip="The end of the page"),
-        Binding("slash", "filter", "filter", id="read_filter", key_display="/", tooltip="Only the lines with a word"),
+        Binding(
+            "slash",
+            "filter",
+            "filter",
+            id="read_filter",
+            key_display="/",
+            tooltip="Show only lines that contain a word",
+        ),
     ]
 
     def __init__(self, title: str, rows: list[CellRow], glyphs: Glyphs) -> None:
@@ -98,12 +105,12 @@ class Read(Screen[None]):
         yield page
 
     def fill(self, rows: list[CellRow]) -> None:
-        """What the page says now: it may be opened before its rows are known."""
+        """Set the page's rows: it may be opened before they are known."""
         self._all = rows
         self._narrow(self._wanted)
 
     def renew(self, rows: Callable[[], list[CellRow]], asked: Asks | None = None) -> None:
-        """Show what `rows` gives from now on; `asked` is asked at once and every `ASK_EVERY_S`."""
+        """Show what `rows` returns from now on; `asked` is requested at once and every `ASK_EVERY_S`."""
         self._rows_of_now, self._asked = rows, asked
 
     def _draw_again(self) -> None:
@@ -111,7 +118,7 @@ class Read(Screen[None]):
             self.fill(self._rows_of_now())
 
     async def settle(self) -> None:
-        """What is asked for at the start is on the page: the next key moves through it."""
+        """Wait until the first answer is on the page: the next key moves through it."""
         if self._asked is not None and not self._told:
             await answered(self, "ask")
 

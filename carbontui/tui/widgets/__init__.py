@@ -1,1 +1,1 @@
-"""Drawings, each a widget that repaints only what changed."""
+"""Widgets; each repaints only what changed."""

@@ -1,4 +1,4 @@
-"""The budget: one row to move along, and beneath it what the budget looked at would give against the one in force."""
+"""The budget slider: one row to move along, and beneath it the chosen budget's effect against the one in force."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class BudgetSlider(FrontierChart):
     def _told(self, picture: Picture, width: int) -> list[CellRow]:
         now = picture.now_s
         if self.choice is None:
-            # of the plan in force, which the frontier's own point may differ from: a plan is kept for a small gain
+            # from the plan in force, which may differ from the frontier's point: small gains do not replace a plan
             done: CellRow = [(" finish ", "dim"), (words.finish(picture.status, now), "text")]
             limit = self._deadline()
             if width_of([*done, *limit]) + 2 > width:
@@ -85,7 +85,7 @@ class BudgetSlider(FrontierChart):
         return self._looked_at(width)
 
     def _looked_at(self, width: int) -> list[CellRow]:
-        """What the budget looked at would give, against the one in force; all of it from one answer."""
+        """The chosen budget's effect against the one in force; all of it from one answer."""
         choice, picture = self.choice, self.picture
         if choice is None or picture is None:
             return []
@@ -118,7 +118,7 @@ class BudgetSlider(FrontierChart):
 
 
 def nearest_to(picture: Picture, choice: Choice, otherwise: int) -> int:
-    """The point of the frontier a typed budget comes nearest to."""
+    """The frontier point nearest to a typed budget."""
     finish, frontier = choice.finish_s(picture.start_s), picture.frontier
     if finish is None or frontier is None:
         return otherwise

@@ -1,7 +1,7 @@
 """Rows of cells, repainted only where they changed: the base of every drawing on the screen.
 
 Textual sends every cell of a refreshed region again, so each drawing compares its new rows with the rows on the
-terminal and refreshes the changed span of each. A still chart costs nothing, a filling column one cell.
+terminal and refreshes the changed span of each. An unchanged chart costs nothing, a growing column one cell.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Cells(Widget):
             self._rows, self._drawn = [], Size(0, 0)
             return
         if size != self._drawn:
-            # nothing on the terminal to compare with: the whole drawing is new
+            # nothing on the terminal to compare with: draw everything
             self._fill(size)
             self.refresh()
             return
@@ -76,7 +76,7 @@ class Cells(Widget):
         if size != self._drawn:
             self._fill(size)
         if self._base is None:
-            self._base = self.rich_style  # asked once: it is found anew each time, up to the screen
+            self._base = self.rich_style  # read once: Textual recomputes it up to the screen each time
         base = self._base
         if y >= len(self._rows):
             return Strip.blank(size.width, base)
@@ -84,7 +84,7 @@ class Cells(Widget):
         text, style = "", base
         for ink, run in groupby(self._rows[y], key=lambda cell: cell[1]):
             own = base + self.ink(ink)
-            # two inks may come to one style, and each segment costs its colours on the wire
+            # two inks may give the same style, and each segment costs its colours on the wire
             if own != style and text:
                 segments.append(Segment(text, style))
                 text = ""
@@ -99,7 +99,7 @@ class Cells(Widget):
         if found is None:
             front, _, back = ink.partition("/")
             if back == "cursor" and self.app.current_theme.ansi:
-                # no grey of the terminal's own palette is sure to be seen, reverse is
+                # no grey of the terminal's own palette is sure to be visible; reverse is
                 found = self._inks[ink] = Style(reverse=True, bold=True if front in _BOLD else None)
                 return found
             back = back or _BACK.get(front, "")
@@ -112,11 +112,11 @@ class Cells(Widget):
         return found
 
     def _colour(self, name: str) -> RichColor:
-        # the theme's variables, not component classes: those would be styled for each drawing before the first paint
+        # theme variables, not component classes: those would be styled for each widget before the first paint
         return Color.parse(self.app.theme_variables[f"ink-{name}"]).rich_color
 
     def heading(self, width: int, left: str, right: str | CellRow = "", ink: Ink = "dim") -> CellRow:
-        """A quiet rule with a title on it and a word at its right end."""
+        """A dim rule with a title and text at its right end."""
         told: CellRow = [(right, ink)] if isinstance(right, str) else right
         room = width - len(left) - 3  # beside the title and its blanks
         tail = [(" ", ink), *told, (" ", ink)] if 0 < width_of(told) <= room - 3 else []

@@ -53,7 +53,7 @@ class ForecastChart(Cells):
         return [*rows, self._legend(self.picture, width)] if self.with_legend else rows
 
     def _legend(self, picture: Picture, width: int) -> CellRow:
-        """What the columns mean, of what there is to see."""
+        """The meaning of the columns that are visible."""
         glyphs, block = self.glyphs, self.glyphs.bar[8]
         infos, band = table(picture.plan), picture.series.intensity
         plan = None if picture.over else self.preview or picture.plan
@@ -62,7 +62,7 @@ class ForecastChart(Cells):
         was = {info.kind for name in past if (info := level_named(picture.plan, name)) is not None}
         parts: list[tuple[str, Ink, str]] = [(block, "past", "so far")] if self.past or picture.over else []
         for kind in ("full", "cap", "duty"):
-            shown = was if picture.over else ahead  # behind a job that is over, its watts are in these colours
+            shown = was if picture.over else ahead  # of a finished job, the watts are in these colours
             parts += [(block, words.KIND_STYLE[kind], KIND_WORDS[kind])] if kind in shown else []
         parts += [] if plan or picture.over else [(block, "running", KIND_WORDS["full"])]
         parts += [(glyphs.hatch, "hatch", KIND_WORDS["pause"])] if words.STILL & (ahead | was) else []
@@ -85,7 +85,7 @@ class ForecastChart(Cells):
         future_high = [h for h in high[now:] if h is not None] if now >= 0 else []
         top = top_of([m for m in mean if m is not None] + future_high)
         ahead = planned(self.preview or self.picture.plan, view, self.picture.now_s)
-        # without a plan nothing is held back: the job runs through whatever comes
+        # without a plan nothing is held back: the job runs throughout
         unplanned = "running" if self.picture.plan is None and not self.picture.over else "beyond"
         columns = []
         for x, value in enumerate(mean):

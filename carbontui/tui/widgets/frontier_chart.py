@@ -1,4 +1,4 @@
-"""CO2 against finish time: one braille curve of the best plans, the budget in force on it, and the one looked at."""
+"""CO2 against finish time: a braille curve of the best plans, with the budget in force and the one being chosen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from carbontui.tui.widgets.cells import CellRow, Cells, Ink, spread
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _GUTTER = 8
 _LEAST_SPAN = 0.01
-"""Share of the highest point that the scale spans at least."""
+"""The scale spans at least this share of the highest point."""
 
 
 class FrontierChart(Cells):
@@ -26,7 +26,7 @@ class FrontierChart(Cells):
     picked: int | None = None
 
     class Picked(Message):
-        """A point of the curve was pointed at; a newer one replaces it."""
+        """A point of the curve was picked; a newer one replaces it."""
 
         def __init__(self, index: int) -> None:
             super().__init__()
@@ -59,7 +59,7 @@ class FrontierChart(Cells):
         if lines < 2 or columns < 8:
             return [*rows, *self._ends(frontier, width)][:height]
         high = max(p.gco2_g for p in frontier.points)
-        # a scale of less than this would make a cliff of nothing
+        # a smaller scale would show a negligible difference as a cliff
         low = min(min(p.gco2_g for p in frontier.points), high * (1 - _LEAST_SPAN))
         plotted = self._curve(frontier, columns, lines, low, high)
         for index, glyph, ink in self._marks(frontier):
@@ -97,7 +97,7 @@ class FrontierChart(Cells):
     def _dot(
         self, frontier: protocol.Frontier, index: int, columns: int, lines: int, low: float, high: float
     ) -> tuple[float, float]:
-        """Where a point lies, in braille dots from the top left."""
+        """Position of a point, in braille dots from the top left."""
         points = frontier.points
         first, last = points[0].finish_s, points[-1].finish_s
         x = (points[index].finish_s - first) / ((last - first) or 1.0)

@@ -1,4 +1,4 @@
-"""The table of jobs: one row each, the name and the reason as wide as there is room."""
+"""The table of jobs: one row each, name and reason as wide as space allows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from carbontui.tui.widgets.row_table import RowTable, TableColumn, fitting
 
 NAME_LEAST = 10
 WHY_LEAST = 16
-"""Below this many cells a reason is not worth its place."""
+"""Below this many cells the reason is not shown."""
 
 
 class JobTable(RowTable):
@@ -23,7 +23,7 @@ class JobTable(RowTable):
     def draw(self, width: int, height: int) -> list[CellRow]:
         listed = self.listed
         if not listed.shown:
-            told = "no job has the word" if listed.rows else "no job yet: carbontui run -- python train.py"
+            told = "no job contains the word" if listed.rows else "no job yet: carbontui run -- python train.py"
             return [[(f"  {told}", "dim")]]
         columns, label = fitting(COLUMNS, width), listed.labels()
         name, why = _widths([label(job) for job in listed.shown], width)
@@ -35,7 +35,7 @@ class JobTable(RowTable):
         return rows
 
     def tells_why(self) -> bool:
-        """Whether the table has room for the reasons."""
+        """Whether the table has room for reasons."""
         label, shown = self.listed.labels(), self.listed.shown
         return not shown or _widths([label(job) for job in shown], self.content_size.width)[1] > 0
 
@@ -69,7 +69,7 @@ def _widths(labels: list[str], width: int) -> tuple[int, int]:
     """Cells of the name and of the reason; 0 where there is no room for that."""
     left = width - sum(column.cells for column in fitting(COLUMNS, width)) - 4
     longest = max(cell_len(label) for label in labels)
-    # the name first: the reason can be read beneath the table, a name cut short names nothing
+    # the name first: the reason is also shown beneath the table, but a truncated name is useless
     name = min(longest + 1, left) if left - longest - 2 < WHY_LEAST else longest + 1
     name = max(NAME_LEAST, name) if left >= NAME_LEAST else max(1, left)
     why = left - name - 1
@@ -77,7 +77,7 @@ def _widths(labels: list[str], width: int) -> tuple[int, int]:
 
 
 def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
-    """What stands in a column, and its ink."""
+    """The content of a column, and its ink."""
     status = job.status
     if title == "GPU":
         return (str(len(status.gpus)) if status.gpus else "–"), "text"

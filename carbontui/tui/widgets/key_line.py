@@ -1,5 +1,5 @@
-"""The keys of the page in one row at its foot. Textual's own footer mounts a widget for each key and does so anew
-whenever a key is lit or dimmed, which costs more than all else on the page."""
+"""The keys of the page in one row at its foot. Textual's own footer mounts a widget for each key, again whenever a key
+is enabled or dimmed, which costs more than everything else on the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from carbontui.tui.widgets.cells import CellRow, Cells, width_of
 
 
 class KeyLine(Cells):
-    """Draws what the screen's bindings say; a click does what the key would do."""
+    """Draws the screen's bindings; a click does what the key would do."""
 
     _places: list[tuple[int, int, str]] = []
     """First and last column of each key, and the key."""
@@ -33,7 +33,7 @@ class KeyLine(Cells):
             begin = width_of(row)
             name = self.app.get_key_display(binding)
             if begin + len(name) + len(binding.description) + 1 > width:
-                break  # half a word names no key; the help has all of them
+                break  # half a word is no help; the help page lists all keys
             row += [(name, "strong" if active.enabled else "dim"), (f" {binding.description} ", "dim")]
             if active.enabled:
                 self._places.append((begin, width_of(row), binding.key))

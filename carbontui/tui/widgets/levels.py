@@ -1,4 +1,4 @@
-"""Which level holds in each column of a chart: from the plan ahead, and from the history behind."""
+"""The level in each column of a chart: from the plan ahead, and from the history behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from carbontui.tui.widgets.scale import TimeScale
 
 @dataclass(frozen=True, slots=True)
 class PastLevels:
-    """Levels as they were: one name (or None) per bucket of equal time."""
+    """Past levels: one name (or None) per bucket of equal time."""
 
     start_s: float
     step_s: float
@@ -32,7 +32,7 @@ def table(plan: protocol.PlanView | None) -> dict[str, protocol.LevelInfo]:
 
 
 def level_named(plan: protocol.PlanView | None, name: str | None) -> protocol.LevelInfo | None:
-    """Also of a level that an earlier plan had: its name begins with its kind."""
+    """The level by name, also one from an earlier plan: its name begins with its kind."""
     if not name:
         return None
     kind = name.split()[0]

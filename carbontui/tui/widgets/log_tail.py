@@ -17,7 +17,7 @@ class LogTail(Cells):
         self.lines = LogLines(keep=200)
 
     def begin(self) -> None:
-        """Forget what was read: what comes next does not follow on from it."""
+        """Forget what was read: the next piece does not continue it."""
         self.lines = LogLines(keep=200)
 
     def show(self) -> None:
@@ -27,7 +27,7 @@ class LogTail(Cells):
         rows: list[CellRow] = [self.heading(width, "output", "l: all of it")]
         newest = self.lines.rows(height - 1)
         if not newest:
-            return [*rows, [(" nothing was written" if self.over else " nothing written yet", "dim")]]
+            return [*rows, [(" no output was written" if self.over else " no output yet", "dim")]]
         for row in newest:
             rows.append([(" ", "text"), *row])
         return rows

@@ -1,4 +1,4 @@
-"""The account so far and the training's own figures, in aligned columns, each with the mark of its provenance."""
+"""The account so far and the training's own figures, in aligned columns, each with its provenance mark."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _VALUE = 10
 
 
 class Numbers(Cells):
-    """`show(picture)`; what does not fit the height is left out from the end."""
+    """`show(picture)`; rows that do not fit the height are left out from the end."""
 
     picture: Picture | None = None
     printed = LogFigures()
-    """What the training prints of itself: shown, and said so, where it reports nothing."""
+    """Figures read from the training's output: shown, and marked as such, where it reports none."""
 
     def show(self, picture: Picture) -> None:
         self.picture = picture
@@ -53,7 +53,7 @@ class Numbers(Cells):
     def _line(
         self, label: str, value: str, mark: str = "", note: str = "", ink: str = "text", short: str = ""
     ) -> CellRow:
-        """`short` stands where there is no room for the note."""
+        """`short` is shown where there is no room for the note."""
         room = self._width - _LABEL - _VALUE - 4
         note = note if len(note) <= room else short if len(short) <= room else ""
         return [
@@ -64,7 +64,7 @@ class Numbers(Cells):
         ]
 
     def _account(self, status: protocol.Status) -> list[CellRow]:
-        """Grams first as they will stand at the end: on the way a plan that pauses is behind before it is ahead."""
+        """Grams expected at the end come first: until then a plan that pauses is behind before it is ahead."""
         m, end = words.mark, status.at_end
         rows: list[CellRow] = []
         if end is not None:
@@ -85,7 +85,7 @@ class Numbers(Cells):
                 self._line("so far", grams, mark, told, short=told.removesuffix(" run-now").removesuffix(" of"))
             )
             if not even and avoided < 0 and end.avoided_g is not None and end.avoided_g > 0:
-                rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses cost first and pay later", "dim")])
+                rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses cost first and pay off later", "dim")])
         if end is None:
             said = words.avoided_share(status)
             share = "" if said is None else f"{said:.0%} of run-now"
@@ -93,7 +93,7 @@ class Numbers(Cells):
             shown = "" if avoided is None else m(status, "avoided_g")
             rows.append(self._line("avoided", units.fmt_grams(avoided), shown, share, ink))
             if said is not None and said < 0:
-                rows.append([(f" {'':<{_LABEL}}", "dim"), ("starting up is counted, too", "dim")])
+                rows.append([(f" {'':<{_LABEL}}", "dim"), ("start-up is counted, too", "dim")])
         rows.append(self._line("energy", units.fmt_kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")))
         if status.cost is not None:
             rows.append(self._line("cost", units.fmt_money(status.cost.value, status.cost.currency), m(status, "cost")))
@@ -101,7 +101,7 @@ class Numbers(Cells):
         return rows
 
     def _allowance(self, entry: protocol.Allowance, status: protocol.Status) -> CellRow:
-        """What the job may use, how much of it is gone, and whether it will do."""
+        """The job's allowance, how much of it is used, and whether it will suffice."""
         label = {"carbon": "CO₂ max", "cost": "cost max", "energy": "kWh max"}[entry.kind]
         shown = {"carbon": units.fmt_grams, "energy": units.fmt_kwh}.get(entry.kind)
         value = shown(entry.most) if shown else units.fmt_money(entry.most, entry.unit)
@@ -113,7 +113,7 @@ class Numbers(Cells):
         return self._line(label, value, "F", f"{used}, gone {words.clock_iso(entry.used_up_at, now_s)}", "warning")
 
     def _brief(self, status: protocol.Status) -> CellRow:
-        """Progress and watts on one row, where there is room for no more."""
+        """Progress and watts on one row, where there is no room for more."""
         done_s, total_s = status.work_done_s, status.work_total_s
         if not status.steps_total and done_s is not None and total_s:
             done = f"{min(1.0, done_s / total_s):.0%} of {units.fmt_duration(total_s)}"
@@ -158,7 +158,7 @@ class Numbers(Cells):
         return rows
 
     def _work(self, status: protocol.Status) -> CellRow | None:
-        """How far it is where no steps are told: the work done of all there is, else the bar that it prints."""
+        """Progress where no steps are reported: the share of the work done, else the progress bar it prints."""
         done_s, total_s, printed = status.work_done_s, status.work_total_s, self.printed
         if done_s is not None and total_s:
             share = f"of {units.fmt_duration(total_s)}, {min(1.0, done_s / total_s):.0%}"
@@ -188,7 +188,7 @@ def _band(end: protocol.AtEnd) -> str:
 
 
 def _against(end: protocol.AtEnd) -> tuple[str, str]:
-    """What the plan comes to beside run-now: ('-316 g, -7 %', ink)."""
+    """The plan's total against run-now: ('-316 g, -7 %', ink)."""
     if end.run_now_g is None or end.avoided_g is None:
         return "", "text"
     if abs(end.avoided_g) < units.LEAST_G:

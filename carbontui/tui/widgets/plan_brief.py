@@ -1,4 +1,4 @@
-"""The plan's stretches and the newest words of persons, beside the output where a terminal is wide and tall enough."""
+"""The plan's stretches and the newest user commands, beside the output if the terminal is wide and tall enough."""
 
 from __future__ import annotations
 

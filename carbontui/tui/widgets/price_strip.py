@@ -1,4 +1,4 @@
-"""The price of electricity on the time axis of the charts above and below it: one row, and where it goes from here."""
+"""The price of electricity on the time axis of the neighbouring charts: one row, and its trend."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from carbontui.tui.widgets.cells import CellRow, Cells, Ink
 from carbontui.tui.widgets.scale import GUTTER, means, window
 
 TREND_S = 3 * 3600.0
-"""How far ahead is looked for the trend."""
+"""How far ahead the trend looks."""
 SAME = 0.05
-"""Of the day's spread: a smaller change is none."""
+"""Share of the day's spread below which a change is no trend."""
 
 
 class PriceStrip(Cells):
-    """`show(picture)`; the lowest price of the axis is the lowest bar, zero stands within where prices go below it."""
+    """`show(picture)`; the axis starts at the lowest price, so zero lies within it if prices are negative."""
 
     picture: Picture | None = None
 

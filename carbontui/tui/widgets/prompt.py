@@ -1,6 +1,6 @@
-"""A question at the foot of the page: a value, or whether to stop. Nothing is done by default.
+"""A prompt at the foot of the page: a value, or whether to stop. Nothing is done by default.
 
-Not a dialog over the page: what the question is about stays in sight, and only the rows of the question are repainted.
+Not a dialog over the page: what the question is about stays visible, and only the rows of the prompt are repainted.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from carbontui.tui.glyphs import BLOCKS, plain
 
 
 class Prompt(Vertical):
-    """Posts `Answered` once; its value is None when the person returns without an answer. `then` gets any other;
-    `typed` gets what is typed meanwhile, and '' where the person returns."""
+    """Posts `Answered` once; its value is None when the user returns without an answer. `then` gets any other value;
+    `typed` gets the text while it is typed, and '' when the user returns."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "back", id="prompt_back", tooltip="Return, nothing done")
+        Binding("escape", "leave", "back", id="prompt_back", tooltip="Return without doing anything")
     ]
 
     class Answered(Message):
@@ -38,14 +38,14 @@ class Prompt(Vertical):
         self._title, self._then, self.typed = title, then, typed
 
     def letters(self, text: str) -> str:
-        """Our words in the letters this terminal has."""
+        """Our text in characters this terminal can show."""
         return plain(text, getattr(self.app, "glyphs", BLOCKS))
 
     def answer(self, value: str | None) -> None:
         self.post_message(self.Answered(self, value))
 
     async def close(self, value: str | None) -> None:
-        """Take it off the page and act on the answer: the page calls this, which knows what the keys mean then."""
+        """Remove it and act on the answer; called by the page, which knows what the keys then do."""
         await self.remove()
         if value is None:
             self.typed("")
@@ -98,14 +98,14 @@ class AskText(Prompt):
         self.answer(event.value)
 
     def say(self, text: str, ok: bool = True) -> None:
-        """The row beneath what is typed."""
+        """Set the row beneath the input."""
         line = self.query_one(".hint", Label)
         line.set_class(not ok, "error")
         line.update(self.letters(text))
 
 
 class AskStop(Prompt):
-    """Whether to stop the training ('stop' or 'now'); keeping it running stands first and is chosen."""
+    """Whether to stop the training ('stop' or 'now'); keeping it running comes first and is preselected."""
 
     def __init__(self, name: str, then: Callable[[str], None]) -> None:
         super().__init__(f"Stop {name}? (q, detach, leaves it running)", then)

@@ -1,4 +1,4 @@
-"""The table of a cluster's queue, and above it the site's watts against its budget over the intensity of the hours."""
+"""The table of a cluster's queue, and above it the site's watts against its budget with the hourly intensity."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class QueueTable(RowTable):
         seen = self.listed.seen
         if not (seen.start_s or seen.jobs):
             return "the queue cannot be read" if seen.faults else f"asking Slurm {self.glyphs.ellipsis}"
-        return "nothing has the word" if self.listed.wanted else "nothing waits and nothing runs"
+        return "no row contains the word" if self.listed.wanted else "the queue is empty"
 
     def _row(self, row: QueueRow, columns: list[TableColumn], name: int, told: int, *, pointed: bool) -> CellRow:
         ink = words.STATE_STYLE[row.state]
@@ -85,7 +85,7 @@ def _clock(at_s: float | None, now_s: float) -> str:
 
 
 class SiteChart(Cells):
-    """`show(seen, now_s)`: the site's watts over the hours to come, its budget as a line, and a strip of intensity."""
+    """`show(seen, now_s)`: the site's planned watts, its budget as a line, and a strip of intensity."""
 
     seen = QueueSeen()
     now_s = 0.0

@@ -1,4 +1,4 @@
-"""A table of rows that a cursor moves through: what the tables of jobs and of a queue have in common."""
+"""A table of rows with a cursor: the base of the job table and the queue table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from carbontui.tui.widgets.cells import CellRow, Cells
 
 
 class TableColumn(NamedTuple):
-    """`order` is what the rows are sorted by with it, `least` the width of the table from which it has a place."""
+    """`order` is the sort order the column belongs to, `least` the table width from which it is shown."""
 
     title: str
     cells: int
@@ -20,7 +20,7 @@ class TableColumn(NamedTuple):
 
 
 class RowTable(Cells):
-    """`show(listed, now_s)`; as many rows as there is height, the one under the cursor always among them."""
+    """`show(listed, now_s)`; as many rows as fit, always including the one under the cursor."""
 
     listed: RowList[Any] = RowList()
     now_s = 0.0
@@ -31,18 +31,18 @@ class RowTable(Cells):
         self.redraw()
 
     def seen(self, room: int) -> range:
-        """The rows that have a place."""
+        """The rows that fit."""
         count, place = len(self.listed.shown), self.listed.place
         self._top = max(0, min(self._top, place, count - room), place - room + 1)
         return range(self._top, min(count, self._top + room))
 
     def position(self) -> str:
-        """'3 of 50', where not all rows have a place; else ''."""
+        """'3 of 50' if not all rows fit; else ''."""
         count = len(self.listed.shown)
         return f"{self.listed.place + 1} of {count}" if count > max(1, self.content_size.height - 1) else ""
 
     def head(self, lead: str, columns: list[TableColumn], tail: str) -> CellRow:
-        """Titles; that of the column the rows are sorted by stands out."""
+        """Titles; the column the rows are sorted by is highlighted."""
         row: CellRow = [("    ", "dim"), (lead, "dim")]
         for column in columns:
             chosen = column.order == self.listed.sort
@@ -50,14 +50,14 @@ class RowTable(Cells):
         return [*row, (f"  {tail}", "dim")] if tail else row
 
     def under_cursor(self, row: CellRow, width: int) -> CellRow:
-        """The whole row, so that without colour and from afar the cursor is seen."""
+        """Highlight the whole row, so that the cursor is visible without colour and from a distance."""
         painted: CellRow = [
             (text, f"{how}/cursor" if isinstance(how, str) and "/" not in how else how) for text, how in row
         ]
         return [*painted, (" " * width, "text/cursor")]
 
     def cut(self, text: str, cells: int, *, right: bool = False) -> str:
-        """The text in exactly so many cells, at their right end if wished, with an ellipsis where it was cut."""
+        """The text in exactly this many cells, right-aligned if `right`, with an ellipsis if truncated."""
         if cells < 1 or cell_len(text) > cells:
             return set_cell_size(text, max(0, cells - 1)) + self.glyphs.ellipsis if cells > 0 else ""
         fill = " " * (cells - cell_len(text))

@@ -17,7 +17,7 @@ _LABEL_EVERY_S = (60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 17
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """Columns of equal time: column c covers [start_s + c*span_s, +span_s). It stands still; now moves through it."""
+    """Columns of equal time: column c covers [start_s + c*span_s, +span_s). It stays fixed; now moves through it."""
 
     start_s: float
     span_s: float
@@ -35,7 +35,7 @@ class TimeScale:
 
 
 def window(picture: Picture, columns: int) -> TimeScale:
-    """The whole job from its start to its deadline; without a plan, what is known of the grid."""
+    """The whole job from its start to its deadline; without a plan, the span of the grid data."""
     now = picture.now_s
     band, plan, budget, watts = (
         picture.series.intensity,

@@ -1,5 +1,5 @@
-"""What the job does and why, what comes next, who decided, and whether this screen is in touch: two rows, a third
-where the numbers are not real."""
+"""What the job does and why, what comes next, who decided, and whether this screen is connected: two rows, a third if
+the numbers are not real."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class StateBar(Cells):
         return spread(width, left, [*name, *end])
 
     def _link(self) -> tuple[str, str]:
-        """Whether the screen is in touch, and the age of what it shows."""
+        """Whether the screen is connected, and the age of its data."""
         kind = self.connection.kind
         if kind == "reconnecting":
             return f"reconnecting{', data ' + self.age + ' old' if self.age else ''}", "warning"
@@ -81,7 +81,7 @@ class StateBar(Cells):
         return ("read only" if self.readonly else "live"), "dim"
 
     def _rest(self, width: int, rows: int) -> list[CellRow]:
-        """The reason, and what comes next: side by side on one row, else beneath each other."""
+        """The reason, and what comes next: side by side on one row, else on two."""
         picture = self.picture
         assert picture is not None
         status = picture.status

@@ -1,4 +1,4 @@
-"""One row above the keys: the supervisor's last answer, else what a person should know and who did what last."""
+"""One row above the keys: the supervisor's last answer, else the notices and the last user command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
 
 class StatusLine(Cells):
-    """`answer(text, ok, until_s)` holds the row until then or `clear()`; `show(notices, event)` fills it
+    """`answer(text, ok, until_s)` occupies the row until then or `clear()`; `show(notices, event)` fills it
     otherwise."""
 
     notices: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What stays on the screen when the job is over."""
+"""The summary of a finished job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from carbontui.tui.widgets.cells import CellRow, Cells
 
 _LABEL = 11
 _LEAST_OF_ALL = ("emitted", "avoided", "finish", "at")
-"""What stands where rows are scarce: how it ended is told above, its last words below."""
+"""Rows kept where space is scarce: how it ended is shown above, its last output below."""
 
 
 class Summary(Cells):
@@ -24,7 +24,7 @@ class Summary(Cells):
         self.redraw()
 
     def wanted(self, picture: Picture, width: int) -> int:
-        """Rows that it needs, the heading among them."""
+        """Rows that it needs, heading included."""
         return 1 + sum(len(self._folded(told, width)) for _, told in self._said(picture))
 
     def _said(self, picture: Picture) -> list[tuple[str, str]]:

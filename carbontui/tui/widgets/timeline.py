@@ -1,4 +1,4 @@
-"""Columns over time: what the forecast and the watts have in common, so that one stands exactly under the other."""
+"""Columns over time, shared by the forecast and watt charts, so that one lines up exactly under the other."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _cell(column: Column, row: int, is_now: bool, glyphs: Glyphs) -> tuple[str, 
     elif column.hatched:
         char, ink = glyphs.hatch, "hatch"
     elif column.band > base:
-        # dots, so that the height that is read is that of the mean
+        # dots, so that the visible height is that of the mean
         char, ink = (glyphs.stipple, "past") if column.band >= base + 4 else (" ", "text")
     else:
         char, ink = " ", "text"
@@ -63,7 +63,7 @@ def with_scale(plotted: list[list[tuple[str, Ink]]], top: float) -> list[CellRow
     """The plot with its scale in the gutter, round values only."""
     rows = len(plotted)
     labels = {0: top}
-    # one more where a row's upper edge is a round number, as near to the middle as can be
+    # one more label where a row's upper edge is a round number, as near to the middle as possible
     middle = sorted(range(2, rows - 1), key=lambda y: abs(2 * y - rows))
     round_one = next((y for y in middle if (top * (rows - y) / rows) % 10 == 0), None)
     if round_one is not None:
@@ -82,13 +82,13 @@ def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:
     labels = [(column, label, "dim") for column, label in hours(view)]
     if now is not None and 0 <= now < view.columns:
         left = max(0, min(view.columns - 3, now - 1))
-        # an hour half hidden by it would read as another hour
+        # a partly hidden hour would read as another hour
         labels = [(c, word, ink) for c, word, ink in labels if c + len(word) < left or c > left + 3]
         labels.append((left, "end" if over else "now", "now"))
     for column, word, ink in labels:
         for offset, char in enumerate(word[: view.columns - column]):
             cells[column + offset] = (char, ink)
-    # times without the name of their clock would be anyone's: the box may not live where its user does
+    # name the time zone: the machine may not be in its user's
     return [(f"{units.clock_name(view.start_s):>{GUTTER - 1}} "[:GUTTER], "dim"), *cells]
 
 

@@ -1,4 +1,4 @@
-"""Total watts over the job: drawn as metered up to now, faint as planned after it; cap and parked watts as lines."""
+"""Total watts over the job: solid as metered up to now, faint as planned after it; cap and parked watts as lines."""
 
 from __future__ import annotations
 
@@ -101,6 +101,6 @@ class WattChart(Cells):
 
 
 def _sum(values: list[float | None]) -> float | None:
-    """The sum when every board says it."""
+    """The sum if every board reports it."""
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None

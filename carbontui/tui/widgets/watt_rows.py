@@ -73,7 +73,7 @@ class WattRows(Cells):
         space = width - len(label) - len(numbers) - len(busy) - len(memory)
         still = self.status.state in ("paused", "unloaded", "waiting")
         ink = "paused" if still else words.STATE_STYLE.get(self.status.state, "running")
-        # the numbers stand left of the bar: Textual sends a row from its left edge to the last change
+        # the numbers are left of the bar: Textual sends a row from its left edge to the last change
         return [
             (label, "dim"),
             (numbers, "text"),
