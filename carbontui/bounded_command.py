@@ -1,4 +1,4 @@
-"""What commands say that are not ours (ssh, srun, squeue), to a bound of time and of bytes."""
+"""Runs external commands (ssh, srun, squeue) with bounds on time and output."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def answer(
 ) -> subprocess.CompletedProcess[bytes]:
     """Its exit status, stdout and stderr, each of `most_b` at most.
 
-    Raises OSError, subprocess.TimeoutExpired, or OverflowError where it says more. A command that is given up is
-    killed, and what it has started is not waited for: a wrapper's child may hold its pipes for ever.
+    Raises OSError, subprocess.TimeoutExpired, or OverflowError if it writes more. An abandoned command is killed, and
+    its children are not waited for: a wrapper's child may hold its pipes for ever.
     """
     due = None if within_s is None else time.monotonic() + within_s
     with tempfile.TemporaryFile() as given:

@@ -28,36 +28,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     zone: str | None = None
     """Grid zone, e.g. "DE" or "US-CAL-CISO". Unknown: work is not shifted in time."""
     signal: Literal["average", "marginal"] = "average"
-    """Carbon intensity of all that is generated, or of the next kWh; neither ever stands in for the other."""
+    """Carbon intensity of all generation (average), or of the next kWh (marginal); one never replaces the other."""
     price_zone: str | None = None
-    """Zone of the prices, where that is not the grid zone, e.g. "DK-DK1" for "DK"."""
+    """Zone of the prices, if it is not the grid zone, e.g. "DK-DK1" for "DK"."""
     budget: str = "1.0x"
     """Default budget of `run`."""
     objective: Literal["carbon", "cost", "time"] = "carbon"
     """What a plan minimises; time: within a carbon, cost or energy budget."""
     on_budget: str = "warn,cap,ask"
-    """What is done, in this order, about a carbon, cost or energy budget that will not do: of warn, cap, ask, pause,
+    """Actions, in this order, when a carbon, cost or energy budget will be exceeded: any of warn, cap, ask, pause,
     stop."""
     carbon_price: NonNegative | None = None
-    """Currency per tonne of CO2; with objective cost it sets the balance of the two."""
+    """Currency per tonne of CO2; with objective cost it weighs CO2 against money."""
     gpu_price: NonNegative | None = None
     """Currency per GPU hour held (rent); added to cost."""
     currency: str | None = None
     """ISO code of every price; never guessed."""
     price_per_kwh: float | None = None
-    """A flat electricity price, where no provider gives one."""
+    """A flat electricity price, used if no provider gives one."""
     intensity: Annotated[float, msgspec.Meta(gt=0, le=5000)] | None = None
-    """A carbon intensity of your own for all hours, gCO2/kWh; no source is asked then."""
+    """Your own carbon intensity for all hours, gCO2/kWh; no source is queried then."""
     gpu: str | None = None
-    """Name of the board, where no driver tells it; its published TDP counts where its power cannot be read."""
+    """Name of the board, if no driver reports it; its published TDP is used if its power cannot be read."""
     boards: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
-    """How many of them, where no driver shows any."""
+    """Number of boards, if no driver shows any."""
     board_w: Annotated[float, msgspec.Meta(gt=0, le=10000)] | None = None
-    """TDP of one board in watts, where its power cannot be read."""
+    """TDP of one board in watts, if its power cannot be read."""
     utilisation: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    """The share of that TDP it draws at work; left out: as the driver tells it, else 1."""
+    """The share of that TDP it draws when busy; if omitted: as reported by the driver, else 1."""
     host_w: NonNegative = 0.0
-    """Watts of the machine beside GPU and CPU, counted while the job exists."""
+    """Watts of the machine besides GPU and CPU, counted while the job exists."""
     pue: Annotated[float, msgspec.Meta(ge=1, le=10)] = 1.0
     """Power usage effectiveness of the building: multiplies every joule."""
     max_pause: str = "12h"
@@ -65,13 +65,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     count_idle: bool = False
     """Whether an idle GPU before a delayed start is charged to the job."""
     cap: bool = True
-    """Whether power limits may be set where the machine permits it."""
+    """Whether power limits may be set if the machine permits it."""
     site_cap: str | None = None
-    """One power budget for all jobs of a machine, like "1200W"; `carbontui site --cap` goes before it."""
+    """One power budget for all jobs of a machine, like "1200W"; `carbontui site --cap` takes precedence."""
     site_prices: str | None = None
-    """The file in which `carbontui fleet --prices` sets what a kWh of the cluster's power budget counts."""
+    """The file in which `carbontui fleet --prices` sets the shadow price of the cluster's power budget per kWh."""
     metrics: str | None = None
-    """Where figures are told for Prometheus: node-exporter's textfile folder, or a path ending in .sock."""
+    """Where Prometheus metrics are published: node-exporter's textfile folder, or a path ending in .sock."""
     forecast: Literal["mean", "cautious"] = "mean"
     """Plan on the conditional mean, or shifted by 0.15 of the band's upper half."""
 

@@ -1,7 +1,7 @@
-"""Our own processes and the training's: each with its own environment, limits and umask. Standard library only.
+"""Separates our own processes from the training: environment, limits and umask. Standard library only.
 
-What a user sets for the training (PYTHONPATH by `module load`, ulimits, a locale, PYTHONWARNINGS=error) must not break
-keeper, supervisor, worker or agent; and what we set for those must not reach the training.
+Settings for the training (PYTHONPATH by `module load`, ulimits, a locale, PYTHONWARNINGS=error) must not break keeper,
+supervisor, worker or agent; and our settings for those must not reach the training.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ OF_THE_INSTALLATION = frozenset(
     {"PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONPLATLIBDIR", "PYTHONDONTWRITEBYTECODE"}
     | {"PYTHONPYCACHEPREFIX"}
 )
-"""Variables of Python that say where it and its packages are, which holds for us as for the user."""
+"""Python variables that locate the interpreter and its packages, valid for us as well as for the user."""
 OOM_SHARE = 500
-"""Added to the oom_score_adj of all of ours but the keeper: out of memory, a machine ends them and not the training."""
+"""Added to the oom_score_adj of all our processes except the keeper: out of memory, they die before the training."""
 DESCRIPTORS = 4096
 LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_"))
 
@@ -31,12 +31,12 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
     ours = {name: value for name, value in base.items() if not name.startswith("PYTHON") or name in OF_THE_INSTALLATION}
     if ROOT in _entries(base.get("PYTHONPATH", "")):
         ours["PYTHONPATH"] = ROOT  # carbontui itself was found there
-    # paths and names may be bytes of any encoding, whatever the locale says; the working directory is not searched
+    # paths and names may be bytes of any encoding, regardless of the locale; the working directory is not searched
     return ours | {"PYTHONUTF8": "1", "PYTHONSAFEPATH": "1"}
 
 
 def forget_pythonpath() -> None:
-    """Import nothing more from the user's PYTHONPATH or the working directory in this process."""
+    """Import nothing from the user's PYTHONPATH or the working directory in this process from now on."""
     theirs = {*_entries(os.environ.get("PYTHONPATH", "")), os.getcwd() if os.path.isdir(".") else ""} - {ROOT}  # noqa: PTH109, PTH112
     sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) not in theirs]  # noqa: PTH100
 
@@ -46,7 +46,7 @@ def _entries(path: str) -> set[str]:
 
 
 def surroundings() -> dict[str, Any]:
-    """What a child of this process would inherit beside its environment: umask, limits, oom_score_adj. JSON-able."""
+    """What a child of this process would inherit besides its environment: umask, limits, oom_score_adj. JSON-able."""
     mask = os.umask(0o077)
     os.umask(mask)
     limits = {name: resource.getrlimit(getattr(resource, name)) for name in LIMITS}
@@ -54,7 +54,7 @@ def surroundings() -> dict[str, Any]:
 
 
 def give(found: Mapping[str, Any]) -> None:
-    """Make this process what `surroundings` saw, as far as it may; between fork and exec of the training."""
+    """Apply what `surroundings` recorded, as far as permitted; between fork and exec of the training."""
     with contextlib.suppress(Exception):
         os.umask(int(found["umask"]))
     for name, (soft, hard) in found.get("limits", {}).items():
@@ -65,7 +65,7 @@ def give(found: Mapping[str, Any]) -> None:
 
 
 def relax() -> None:
-    """Lift this process's own limits as far as it may: the training's are not meant for us. No core files."""
+    """Raise this process's own limits as far as permitted: the training's are not meant for us. No core files."""
     os.umask(0o077)
     for name in LIMITS:
         kind = getattr(resource, name)
@@ -76,19 +76,19 @@ def relax() -> None:
             elif name == "RLIMIT_NOFILE":
                 least = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
                 soft = soft if soft == resource.RLIM_INFINITY else max(soft, least)
-            elif name != "RLIMIT_STACK":  # threads take their stacks' size from it
+            elif name != "RLIMIT_STACK":  # it sets the stack size of threads
                 soft = hard
             resource.setrlimit(kind, (soft, hard))
 
 
 def first_to_go() -> None:
-    """Offer this process (and all it starts) to the kernel when memory runs out."""
+    """Make this process (and all it starts) a preferred victim of the OOM killer."""
     with contextlib.suppress(OSError, ValueError):
         _set_oom_score_adj(min(1000, _oom_score_adj() + OOM_SHARE))
 
 
 def keep_oom_score(found: Mapping[str, Any]) -> None:
-    """Have the user's own oom_score_adj again: the keeper, also one that a supervisor has started."""
+    """Restore the user's own oom_score_adj: for the keeper, also one started by a supervisor."""
     with contextlib.suppress(Exception):
         _set_oom_score_adj(int(found["oom_score_adj"]))
 

@@ -1,7 +1,7 @@
-"""One job in a few words, for a status bar that asks every few seconds: from a Status as JSON, standard library alone.
+"""One job in a few words, for a status bar that polls every few seconds: from a Status as JSON, standard library only.
 
-`carbontui line` answers by this page where it can (`quickly`), before the command line is even loaded, and by the verb
-of that name otherwise; both say the same words.
+`carbontui line` is answered by this module if possible (`quickly`), before the command line is even loaded, and by the
+verb of that name otherwise; both give the same text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHAPES = {
     "stopped": "■",
     "lost": "?",
 }
-"""A shape for each state of a job, on the screen too: `tui.glyphs`."""
+"""A symbol for each state of a job, also used on the screen: `tui.glyphs`."""
 OVER = frozenset({"done", "failed", "stopped", "lost"})
 _CHANGES = {"pause": "‖", "off": "‖", "unload": "△", "plan": "▶", "full": "▶"}
 ANSWER_S = 1.0
@@ -60,7 +60,7 @@ def words(status: Mapping[str, Any]) -> str:
 
 
 def quickly(arguments: list[str]) -> str | None:
-    """What `carbontui line` prints for these arguments; None where only the verb itself can say."""
+    """What `carbontui line` prints for these arguments; None if only the verb itself can answer."""
     if arguments:
         return None
     try:
@@ -74,7 +74,7 @@ def quickly(arguments: list[str]) -> str | None:
 
 
 def _live() -> list[str]:
-    """Sockets of the jobs of this machine that live, the newest first."""
+    """Sockets of the live jobs of this machine, newest first."""
     here, boot = socket.gethostname(), proc.boot_id()
     found: list[tuple[float, str]] = []
     jobs = paths.jobs_dir()
@@ -92,7 +92,7 @@ def _live() -> list[str]:
 
 
 def _asked(path: str) -> dict[str, Any]:
-    """The Status that the supervisor at a socket tells. Raises OSError or ValueError."""
+    """The Status from the supervisor at a socket. Raises OSError or ValueError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(ANSWER_S)
         sock.connect(path)

@@ -1,9 +1,9 @@
-"""The viewer's end of job.sock: an asyncio `ViewerLink` for the screen, a blocking `ask` for one question.
+"""The viewer's end of job.sock: an asyncio `ViewerLink` for the screen, a blocking `ask` for a single request.
 
 Both check that the peer runs as this user before a byte is sent, exchange hello and welcome, and bound every line.
 
     LinkError
-    ├── NoSupervisor     nobody listens there (respawning, or the job is over)
+    ├── NoSupervisor     no process listens there (respawning, or the job is over)
     ├── NotOurs          the socket belongs to another user
     ├── VersionMismatch  the supervisor speaks another major version
     ├── RequestRefused   it refused the request
@@ -65,11 +65,11 @@ OLDER = "not known: the job's supervisor is of an older carbontui, which cannot 
 
 
 class LinkError(Exception):
-    """Base class; the text is one line for people."""
+    """Base class; the text is one line for the user."""
 
 
 class NoSupervisor(LinkError):
-    """Nobody listens there: the supervisor is being restarted, or the job is over."""
+    """No process listens there: the supervisor is being restarted, or the job is over."""
 
 
 class NotOurs(LinkError):
@@ -97,7 +97,7 @@ class Broken(LinkError):
 
 
 def whoami() -> str:
-    """user@tty of this process, shown beside its overrides; without a terminal user@address (ssh) or user@script."""
+    """user@tty of this process, shown with its overrides; without a terminal user@address (ssh) or user@script."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -156,7 +156,7 @@ def _decode(line: bytes) -> protocol.ToViewer | None:
 
 
 class ViewerLink:
-    """One connection to a supervisor. Make it with `await ViewerLink.connect(path)`; close it with `close()`."""
+    """One connection to a supervisor. Open it with `await ViewerLink.connect(path)`; close it with `close()`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, welcome: protocol.Welcome) -> None:
         import asyncio
@@ -197,7 +197,7 @@ class ViewerLink:
             raise
 
     async def send(self, message: msgspec.Struct) -> None:
-        """Send without waiting for an answer. Raises Broken when the connection is over."""
+        """Send without waiting for an answer. Raises Broken if the connection is closed."""
         if self._ended is not None:
             raise self._ended
         try:
@@ -317,7 +317,7 @@ def version(path: Path, timeout_s: float = HELLO_TIMEOUT_S) -> str:
 
 
 def snap(path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> protocol.Snap:
-    """Everything a screen would show, once. Raises LinkError."""
+    """One snap: all data of a screen. Raises LinkError."""
     with _conversation(path, timeout_s) as (sock, lines, _welcome):
         sock.sendall(protocol.encode(protocol.View()))
         while True:

@@ -36,7 +36,7 @@ def listen(path: Path) -> tuple[socket.socket, int]:
 
 
 def remove(path: Path, inode: int | None) -> None:
-    """Remove the file of a listener unless another has taken its place."""
+    """Remove the file of a listener unless another has replaced it."""
     with contextlib.suppress(OSError):
         if path.stat().st_ino == inode:
             path.unlink()

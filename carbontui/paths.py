@@ -1,4 +1,4 @@
-"""Where everything lies: state, config, cache, sockets, limit leases. One place for every path.
+"""All paths: state, config, cache, sockets, limit leases.
 
 ``CARBONTUI_HOME`` moves state, config and cache together (tests and demos use it); sockets and limit leases
 never follow it, because they belong to the machine: a socket path must be short, and two state directories must
@@ -25,8 +25,8 @@ def _home() -> Path | None:
 
 
 def known(place: Callable[[], str], *, wanted: str = "HOME or CARBONTUI_HOME") -> Path:
-    """The place as a path. Raises FileNotFoundError, naming what is `wanted`, where a user has no home directory: a
-    container may run as a uid that nobody knows."""
+    """The place as a path. Raises FileNotFoundError, naming what is `wanted`, if the user has no home directory: a
+    container may run as an unknown uid."""
     try:
         found = Path(place())
     except RuntimeError:
@@ -58,9 +58,9 @@ def job_dir(job_id: str) -> Path:
 
 
 def private_dir(path: Path) -> Path:
-    """Make `path` (0700) and prove that it is ours: no symlink, our uid, closed to others.
+    """Make `path` (0700) and verify that it is ours: no symlink, our uid, closed to others.
 
-    Raises PermissionError, naming the repair, when it is not.
+    Raises PermissionError, naming the repair, if it is not.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     info = path.lstat()
@@ -77,9 +77,9 @@ def private_dir(path: Path) -> Path:
 
 def socket_dir(*, every_node: bool = False) -> Path:
     """The first that is ours and short enough: $XDG_RUNTIME_DIR/carbontui, /tmp/carbontui-<uid>, sockets/ in the state
-    directory, /var/tmp/carbontui-<uid>/run. Anybody may have made those of /tmp before us; if all were, the second.
+    directory, /var/tmp/carbontui-<uid>/run. Other users may have made those in /tmp before us; if all were, the second.
 
-    `every_node`: one that each machine of a cluster has and has for itself, which leaves those of /tmp and /var/tmp.
+    `every_node`: one that every machine of a cluster has locally, which leaves those in /tmp and /var/tmp.
     """
     shared = Path("/tmp") / f"carbontui-{os.getuid()}"
     candidates = [shared, state_dir() / "sockets", Path("/var/tmp") / f"carbontui-{os.getuid()}" / "run"]
@@ -93,7 +93,7 @@ def socket_dir(*, every_node: bool = False) -> Path:
 
 
 def _ours(path: Path) -> bool:
-    """Whether `path` is a plain directory of ours, or can be made one."""
+    """Whether `path` is a plain directory of ours, or can be created as one."""
     try:
         info = path.lstat()
     except FileNotFoundError:
@@ -123,9 +123,9 @@ def limit_lease_dir() -> Path:
 
 
 def example(name: str) -> Path:
-    """A script of examples/, from the installed package or from the source tree beside it.
+    """A script of examples/, from the installed package or from the source tree next to it.
 
-    Raises FileNotFoundError when neither holds it.
+    Raises FileNotFoundError if neither has it.
     """
     package = Path(__file__).resolve().parent
     for folder in (package / "examples", package.parent / "examples"):

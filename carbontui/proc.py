@@ -1,4 +1,4 @@
-"""Facts about processes, from /proc: who is alive, and is it still the same one. Standard library only."""
+"""Facts about processes, from /proc: which are alive, whether a pid is still the same one. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 
 def read(path: str) -> bytes:
-    """The first 4 KB of a file of /proc, where a line is all there is: at half the cost of `open`, which counts where
-    every process is looked at. Raises OSError."""
+    """The first 4 KB of a single-line /proc file, at half the cost of `open`, which matters when scanning all
+    processes. Raises OSError."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(file, 4096)
@@ -21,16 +21,16 @@ def read(path: str) -> bytes:
 def _stat(pid: int | str) -> list[bytes]:
     """Fields of /proc/<pid>/stat after the name: state, parent, process group, session, ...; empty: no such process."""
     try:
-        # the name in parentheses may hold spaces, parentheses and bytes of any encoding
+        # the name in parentheses may contain spaces, parentheses and bytes of any encoding
         return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return []
 
 
 def start_time(pid: int) -> int | None:
-    """Field 22 of /proc/<pid>/stat (clock ticks since boot); None when there is no such process.
+    """Field 22 of /proc/<pid>/stat (clock ticks since boot); None if there is no such process.
 
-    A pid alone may have been given to another process since; pid and start time together never are.
+    A pid alone may have been reused by another process; pid and start time together are unique.
     """
     fields = _stat(pid)
     if not fields or fields[0] in (b"Z", b"X"):
@@ -39,7 +39,7 @@ def start_time(pid: int) -> int | None:
 
 
 def parent(pid: int) -> int:
-    """The parent's pid; 0 where there is none."""
+    """The parent's pid; 0 if there is none."""
     fields = _stat(pid)
     return int(fields[1]) if fields else 0
 
@@ -50,7 +50,7 @@ def same_process(pid: int | None, started: int | None) -> bool:
 
 
 def age_s(started: int | None) -> float:
-    """Seconds since a process's start time; 0 when it is not known."""
+    """Seconds since a process's start time; 0 if not known."""
     if started is None:
         return 0.0
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"))
@@ -66,7 +66,7 @@ def boot_id() -> str:
 
 
 def exists(pid: int) -> bool:
-    """Whether this pid is one of ours to see, a zombie's included."""
+    """Whether this pid is visible to us, zombies included."""
     return bool(_stat(pid))
 
 
@@ -76,7 +76,7 @@ def stopped(pid: int) -> bool:
 
 
 def name(pid: int) -> str:
-    """A process's own name for people: whoever chose it may have put anything there, so only what prints is kept."""
+    """A process's own name, for display: it may contain anything, so only printable characters are kept."""
     try:
         with open(f"/proc/{pid}/comm", "rb") as comm:  # noqa: PTH123
             text = comm.read().decode(errors="replace").strip()
@@ -86,18 +86,18 @@ def name(pid: int) -> str:
 
 
 def variable(pid: int, key: str) -> str:
-    """An environment variable that a process was started with; "" where it has none or belongs to another user."""
+    """An environment variable that a process was started with; "" if unset or if it belongs to another user."""
     return environment(pid).get(key, "")
 
 
 def environment(pid: int) -> dict[str, str]:
-    """The variables that a process was started with; none where it belongs to another user."""
+    """The variables that a process was started with; empty if it belongs to another user."""
     pairs = (entry.decode(errors="replace").partition("=") for entry in _listed(pid, "environ"))
     return {name: value for name, mark, value in pairs if mark}
 
 
 def arguments(pid: int) -> list[str]:
-    """The command line of a process; none where it is gone."""
+    """The command line of a process; empty if it is gone."""
     return [argument.decode(errors="replace") for argument in _listed(pid, "cmdline")]
 
 
@@ -111,7 +111,7 @@ def _listed(pid: int, what: str) -> list[bytes]:
 
 
 def mapped_files(pid: int) -> set[str]:
-    """Files that a process has mapped, its libraries among them; none where it belongs to another user."""
+    """Files that a process has mapped, including its libraries; empty if it belongs to another user."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123
             lines = maps.read().splitlines()
@@ -127,8 +127,8 @@ def cpu_s(pid: int) -> float:
 
 
 def open_core_wait(pid: int) -> int | None:
-    """What `core_wait_s` reads of a process: a file that stays that process's own whatever becomes of its pid, so that
-    who reads often opens it but once. None where there is none."""
+    """A descriptor for `core_wait_s`, opened once for repeated reads: it stays bound to this process even if its pid is
+    reused. None if unavailable."""
     try:
         return os.open(f"/proc/{pid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -136,7 +136,7 @@ def open_core_wait(pid: int) -> int | None:
 
 
 def core_wait_s(schedstat: int) -> float | None:
-    """Seconds for which the first thread of a process was ready and waited for a core, since it began: the second field
+    """Seconds that the main thread of a process was runnable and waited for a core, since its start: the second field
     of /proc/<pid>/schedstat, in nanoseconds (Linux, Documentation/scheduler/sched-stats). None once it has ended.
     """
     try:
@@ -146,7 +146,7 @@ def core_wait_s(schedstat: int) -> float | None:
 
 
 def folder(pid: int) -> str:
-    """The folder a process works in; '' where that cannot be seen."""
+    """The working directory of a process; '' if not visible."""
     try:
         return os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115
     except OSError:
@@ -186,12 +186,12 @@ def _stats() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def group_alive(pgid: int) -> bool:
-    """Whether anyone of a process group still runs; one that has ended and is not yet collected does not."""
+    """Whether any process of a group still runs; zombies do not count."""
     return any(int(fields[2]) == pgid and fields[0] not in (b"Z", b"X") for _, fields in _stats())
 
 
 def descendants(pid: int) -> list[int]:
-    """Every live process below `pid`, whatever session it moved to, from /proc."""
+    """Every live descendant of `pid`, in any session, from /proc."""
     children: dict[int, list[int]] = {}
     for other, fields in _stats():
         children.setdefault(int(fields[1]), []).append(other)

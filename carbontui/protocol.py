@@ -1,11 +1,11 @@
 """The wire: every message of job.sock as a struct, one JSON object per line, ``{"t": type, ...}``.
 
-Level-triggered: a message says what is so, never what changed, except `delta`, whose `seq` shows a gap. Unknown
-fields and unknown types are ignored; every known field is validated (finite, in range) before any is applied. A line to
-a viewer holds at most `VIEWER_LINE_MAX` bytes, any other `LINE_MAX`. Times are RFC 3339 with milliseconds and Z.
+Level-triggered: a message states the current situation, never a change, except `delta`, whose `seq` shows a gap.
+Unknown fields and types are ignored; every known field is validated (finite, in range) before any is applied. A line to
+a viewer has at most `VIEWER_LINE_MAX` bytes, any other `LINE_MAX`. Times are RFC 3339 with milliseconds and Z.
 
-The training process speaks the same messages with the standard library's json (carbontui.client); the golden
-files in tests/golden hold both ends to the same form.
+The training process uses the same messages with the standard library's json (carbontui.client); the golden
+files in tests/golden hold both ends to the same format.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ LIVE_STATES: frozenset[str] = frozenset(
 )
 ReasonCode = Literal[
     "starting",  # processes are coming up
-    "plan",  # this is what the plan says for now
+    "plan",  # as planned
     "plan_wait",  # not started yet: the plan begins later
-    "override",  # a person said so
+    "override",  # a user's override
     "no_work",  # the amount of work is unknown: nothing is paused or delayed
     "no_zone",  # the grid zone is unknown or ambiguous: no shifting in time
     "no_grid",  # no source answers and nothing to fall back on: caps only
-    "feed_lost",  # the source fell silent; the plan is kept
+    "feed_lost",  # the source stopped answering; the plan is kept
     "no_boundary",  # asked to pause, and no step has ended since
     "no_client",  # no training loop has connected (no step yet)
     "deadline",  # flat out is needed to finish in time
@@ -64,9 +64,9 @@ ReasonCode = Literal[
     "unguarded",  # the keeper is gone: no restart
     "exited",  # the command ended by itself
     "signalled",  # a signal ended the command
-    "stop",  # a person stopped it
+    "stop",  # a user stopped it
     "budget_stop",  # an energy, carbon or cost budget caps, pauses or stopped it
-    "vanished",  # the child is gone and nobody saw its exit status
+    "vanished",  # the child is gone and its exit status is unknown
 ]
 How = Literal["measured", "integrated", "estimated", "default", "forecast", "simulated", "replay"]
 LevelKind = Literal["off", "unload", "pause", "duty", "cap", "full"]
@@ -80,7 +80,7 @@ def is_level_kind(word: str) -> TypeGuard[LevelKind]:
 
 
 class Reason(Struct, frozen=True):
-    """Why the state is what it is: a code of the closed list, and a sentence for people."""
+    """Why the job is in its state: a code of the closed list, and a sentence for users."""
 
     code: ReasonCode
     text: str
@@ -94,12 +94,12 @@ class Next(Struct, frozen=True):
 
 
 class Override(Struct, frozen=True):
-    """A person's word, around which the rest is planned. `value_w` is watts per GPU for cap."""
+    """A user's override, around which the rest is planned. `value_w` is watts per GPU for cap."""
 
     mode: Literal["pause", "boost", "cap"]
     value_w: NonNegative | None
     until: Time | None
-    """Null: until cleared. Of one set `until next` the time at which the level was planned to change."""
+    """Null: until cleared. If set with `until next`, the time of the next planned change of level."""
     by: str
 
 
@@ -120,7 +120,7 @@ class Pids(Struct, frozen=True):
 
 
 class Gpu(Struct, frozen=True):
-    """One board. `parked_w` is what it draws while paused with the model in VRAM, once learned."""
+    """One board. `parked_w` is its draw while paused with the model in VRAM, once measured."""
 
     uuid: str
     name: str
@@ -131,15 +131,15 @@ class Gpu(Struct, frozen=True):
     util: float | None = None
     """Busy share, 0..1."""
     index: int | None = None
-    """The driver's number of the board, which need not be its place in this list."""
+    """The driver's index of the board, which may differ from its place in this list."""
     own_w: float | None = None
-    """The part of `power_w` that is this job's, where others use the board too; null where nobody does."""
+    """This job's share of `power_w` if others use the board too; null if it is not shared."""
     node: str | None = None
-    """The machine it is in, of a job on several."""
+    """Its machine, for a multi-node job."""
     temp_c: float | None = None
     sm_mhz: float | None = None
     slowed: str = ""
-    """What holds its clock down, in words; '' where nothing does."""
+    """Why its clock is held down, as text; '' if it is not."""
 
 
 class Cost(Struct, frozen=True):
@@ -148,8 +148,8 @@ class Cost(Struct, frozen=True):
 
 
 class Intensity(Struct, frozen=True):
-    """Carbon intensity now. `signal` says average_lifecycle, average_direct, marginal, or given: by a
-    person (`--grid FILE`), who has not said which."""
+    """Carbon intensity now. `signal` says average_lifecycle, average_direct, marginal, or given: by the
+    user (`--grid FILE`), kind unknown."""
 
     value_g_per_kwh: float
     signal: str
@@ -159,8 +159,8 @@ class Intensity(Struct, frozen=True):
 class ForecastError(Struct, frozen=True):
     """How good this machine's forecasts of the zone's intensity have been `lead_h` ahead.
 
-    `error` is a share of the level, as is `naive`, that of the same hour of the last known day; `coverage` is the share
-    of the judged `hours` that lay inside the 80 % band."""
+    `error` is relative to the level, as is `naive`, the error of taking the same hour of the last known day; `coverage`
+    is the share of the judged `hours` inside the 80 % band."""
 
     lead_h: int
     hours: int
@@ -175,7 +175,7 @@ class Exit(Struct, frozen=True):
     code: int | None
     signal: int | None
     at: Time | None = None
-    """When, on the job's clock; null where nobody saw it."""
+    """When, on the job's clock; null if not observed."""
 
 
 class Certificate(Struct, frozen=True):
@@ -195,7 +195,7 @@ class Provenance(Struct, frozen=True):
 
 
 class ForbiddenHours(Struct, frozen=True):
-    """Hours in which the training must not run, as a person said; of daily ones the next. `text` is them in words."""
+    """Hours in which the user forbids training; for daily ones the next occurrence. `text` describes them."""
 
     start: Time
     end: Time
@@ -205,7 +205,7 @@ class ForbiddenHours(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True):
-    """Something that happened to the job, in a line: a person's word, a change of state, a new plan and why."""
+    """An event of the job as one line: a user command, a change of state, a new plan and why."""
 
     at: Time
     kind: str
@@ -214,8 +214,8 @@ class Event(Struct, frozen=True):
 
 
 class AtEnd(Struct, frozen=True, kw_only=True):
-    """What the whole job is expected to come to: what it has used so far, and the rest as planned. `lo` and `hi` bound
-    80 % of the error of the grid's forecast; null where there is no band, or run-now is not known yet."""
+    """Expected totals of the whole job: what it has used so far, and the rest as planned. `lo` and `hi` bound 80 % of
+    the grid forecast's error; null if there is no band, or run-now is not known yet."""
 
     finish: Time
     energy_wall_kwh: float
@@ -225,15 +225,15 @@ class AtEnd(Struct, frozen=True, kw_only=True):
     run_now_g: float | None = None
     """The same work flat out from the start: on realised intensity up to now, on the forecast beyond."""
     avoided_g: float | None = None
-    """`run_now_g` less `gco2_g`: negative where the plan emits more."""
+    """`run_now_g` minus `gco2_g`: negative if the plan emits more."""
     avoided_lo_g: float | None = None
     avoided_hi_g: float | None = None
     cost: Cost | None = None
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """The whole work flat out, from the steps timed so far: `lo` and `hi` are a 95 % interval. Energy is that of the
-    time at the measured watts flat out, null until they are."""
+    """The whole work flat out, from the steps timed so far: `lo` and `hi` are a 95 % interval. Energy is the time at
+    the measured flat-out watts, null until these are measured."""
 
     work_s: float
     work_lo_s: float
@@ -242,37 +242,37 @@ class Estimate(Struct, frozen=True, kw_only=True):
     energy_lo_kwh: float | None = None
     energy_hi_kwh: float | None = None
     gco2_g: float | None = None
-    """Flat out from the job's start on the grid as it was and is expected; its interval holds the forecast's error."""
+    """Flat out from the job's start on the realised and forecast grid; its interval includes the forecast error."""
     gco2_lo_g: float | None = None
     gco2_hi_g: float | None = None
     cost: float | None = None
-    """In the job's currency, rent included; null without one, or where no price is known."""
+    """In the job's currency, rent included; null without a currency or a known price."""
     cost_lo: float | None = None
     cost_hi: float | None = None
     currency: str | None = None
     drifting: bool = False
-    """Steps become slower or faster: the interval does not cover what that will go on to do."""
+    """Steps become slower or faster: the interval does not cover a continued drift."""
     drift: float = 0.0
-    """The change over what was timed, as a share of the mean."""
+    """The change over the timed steps, relative to the mean."""
     steps_seen: int = 0
     core_wait: float = 0.0
-    """Share of that time for which the training was ready and waited for a core. The interval holds that the other
-    programs leave, and that they become twice as many."""
+    """Share of that time in which the training was runnable and waited for a core. The interval covers the cases that
+    the other programs leave, and that they double."""
 
 
 class Guess(Struct, frozen=True):
-    """How many steps the training will make in all, guessed: nothing is planned with it before a person agrees."""
+    """Guessed total number of steps: not used for planning before the user accepts it."""
 
     steps: Count
     source: str
     """Like "CosineAnnealingLR(T_max=)"."""
     agreed: bool = False
-    """A person has agreed: `steps_total` follows it until the script says otherwise."""
+    """The user has accepted it: `steps_total` follows it until the script says otherwise."""
 
 
 class Allowance(Struct, frozen=True, kw_only=True):
-    """A carbon, cost or energy budget of the job: `most`, `used` and `expected` (at the end; null while that is not
-    known) in `unit`. `used_up_at` is when nothing will be left, null where it lasts to the end."""
+    """A carbon, cost or energy budget of the job: `most`, `used` and `expected` (at the end; null while unknown) in
+    `unit`. `used_up_at` is when nothing will be left, null if it lasts to the end."""
 
     kind: Literal["carbon", "cost", "energy"]
     most: float
@@ -281,11 +281,11 @@ class Allowance(Struct, frozen=True, kw_only=True):
     expected: float | None = None
     used_up_at: Time | None = None
     act: str | None = None
-    """What is being done about it: warn, cap, ask, pause or stop."""
+    """The action in force: warn, cap, ask, pause or stop."""
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """The whole truth about one job at `measured_at`; the body of `status --json` and of snapshot.json."""
+    """The complete status of one job at `measured_at`; the body of `status --json` and of snapshot.json."""
 
     schema: str = STATUS_SCHEMA
     job: str
@@ -306,15 +306,15 @@ class Status(Struct, frozen=True, kw_only=True):
     step: int = 0
     steps_total: int | None = None
     work_done_s: float | None = None
-    """Seconds of work done, flat out; null while the whole of it is not known."""
+    """Seconds of work done, flat out; null while the total is unknown."""
     work_total_s: float | None = None
     guess: Guess | None = None
-    """Null where the total is known otherwise, or nothing tells."""
+    """Null if the total is known otherwise, or nothing suggests one."""
     rate_steps_per_s: float | None = None
     loss: float | None = None
     epoch: float | None = None
     metrics: dict[str, float] = {}
-    """What the script reports of its own: carbontui.report(metrics=...)."""
+    """The script's own metrics: carbontui.report(metrics=...)."""
     gpus: tuple[Gpu, ...] = ()
     power_w: float | None = None
     energy_gpu_kwh: float = 0.0
@@ -323,29 +323,29 @@ class Status(Struct, frozen=True, kw_only=True):
     avoided_g: float | None = None
     cost: Cost | None = None
     at_end: AtEnd | None = None
-    """Expected when the work is done; null while that cannot be said, and once the job is over."""
+    """Expected totals at the end of the work; null while unknown, and once the job is over."""
     estimate: Estimate | None = None
-    """Null while the number of steps is not known, or too few were timed."""
+    """Null while the number of steps is unknown, or too few were timed."""
     allowances: tuple[Allowance, ...] = ()
     intensity: Intensity | None = None
     forecast_errors: tuple[ForecastError, ...] = ()
-    """Empty while too few of its forecasts have been judged."""
+    """Empty while too few forecasts have been judged."""
     exit: Exit | None = None
     events: tuple[Event, ...] = ()
-    """The newest words of persons, the oldest first: who did what when."""
+    """The latest user commands, oldest first: who did what when."""
     certificate: Certificate | None = None
     notices: tuple[str, ...] = ()
-    """One line each: what a person should know (simulated device, lost feed, stale lease, unguarded...)."""
+    """Notices for the user, one line each (simulated device, lost feed, stale lease, unguarded...)."""
     provenance: dict[str, Provenance] = {}
 
     @property
     def replayed(self) -> bool:
-        """Whether its clock is a replay's. A grid that was recorded for a job of now makes none of it."""
+        """Whether its clock is a replay's. A recorded grid alone does not make a live job a replay."""
         return any(found.how == "replay" for field, found in self.provenance.items() if field != "intensity")
 
     @property
     def ended_at(self) -> Time:
-        """When a job that is over had ended: a replay goes on for hours while its account is closed."""
+        """When a finished job ended: a replay's clock advances by hours while its account is closed."""
         return self.exit.at if self.exit is not None and self.exit.at is not None else self.measured_at
 
 
@@ -353,7 +353,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class Watts(Struct, frozen=True):
-    """Mean watts per column of time; column i covers [start + i*step_s, +step_s). Null where nothing was read."""
+    """Mean watts per column of time; column i covers [start + i*step_s, +step_s). Null where there was no reading."""
 
     start: Time
     step_s: float
@@ -362,9 +362,9 @@ class Watts(Struct, frozen=True):
 
 
 class Band(Struct, frozen=True):
-    """Carbon intensity per slot, past and future in one row of equal slots.
+    """Carbon intensity per slot, past and future in one series of equal slots.
 
-    `realised` leading slots are what happened, the rest is the forecast with its 80 % band.
+    The first `realised` slots are realised values, the rest is the forecast with its 80 % band.
     """
 
     start: Time
@@ -380,7 +380,7 @@ class Band(Struct, frozen=True):
 
 
 class PriceSlots(Struct, frozen=True):
-    """Electricity price per slot, `currency` per kWh; without `lo` and `hi` where it is published, not expected."""
+    """Electricity price per slot, `currency` per kWh; without `lo` and `hi` where it is published, not forecast."""
 
     start: Time
     step_s: float
@@ -392,16 +392,16 @@ class PriceSlots(Struct, frozen=True):
 
 
 class ChartSeries(Struct, frozen=True):
-    """What the charts draw. `now` is the job's clock, which a replay runs faster than life."""
+    """The data of the charts. `now` is the job's clock, which in a replay runs faster than real time."""
 
     now: Time
     watts: Watts | None = None
     intensity: Band | None = None
     loss: tuple[float, ...] = ()
-    """The loss so far, thinned to at most 240 values."""
+    """The loss so far, downsampled to at most 240 values."""
     replay_speed: float | None = None
     price: PriceSlots | None = None
-    """Null where no price of electricity is known."""
+    """Null if no electricity price is known."""
 
 
 class LevelInfo(Struct, frozen=True):
@@ -416,7 +416,7 @@ class LevelInfo(Struct, frozen=True):
 
 
 class Baseline(Struct, frozen=True):
-    """What another policy would have given on the same forecast."""
+    """The result of another policy on the same forecast."""
 
     name: str
     gco2_g: float
@@ -426,8 +426,8 @@ class Baseline(Struct, frozen=True):
 
 
 class HourLimit(Struct, frozen=True):
-    """Nothing runs above `not_above_g` gCO2/kWh, but after `max_wait_s` of waiting. What that costs against the best
-    plan without it: grams more, and seconds later."""
+    """Nothing runs above `not_above_g` gCO2/kWh, except after `max_wait_s` of waiting. Its cost against the best plan
+    without it: grams more, and seconds later."""
 
     not_above_g: float
     max_wait_s: float
@@ -436,8 +436,8 @@ class HourLimit(Struct, frozen=True):
 
 
 class PlanWindow(Struct, frozen=True):
-    """A stretch of one level as planned. `gain_g`: grams against running flat out there, the work of a stretch that
-    stands still made up at the plan's mean; `gco2_g` of such a one is what the parked boards emit."""
+    """A planned stretch at one level. `gain_g`: grams saved against running flat out there, with the work of a still
+    stretch made up at the plan's mean; `gco2_g` of a still stretch is what the parked boards emit."""
 
     start: Time
     end: Time
@@ -471,7 +471,7 @@ class PlanView(Struct, frozen=True, kw_only=True):
     baselines: tuple[Baseline, ...] = ()
     windows: tuple[PlanWindow, ...] = ()
     curve_note: str = ""
-    """Where the speeds under its caps are from, where they were not measured on this job, and what measuring gives."""
+    """Source of the speeds under its caps if they were not measured on this job, and the benefit of measuring."""
 
 
 class FrontierPoint(Struct, frozen=True):
@@ -497,14 +497,14 @@ class Frontier(Struct, frozen=True):
 
 
 class Hello(Struct, tag_field="t", tag="hello", frozen=True):
-    """First line of every connection, in either role; a major version that differs leaves a rank running free."""
+    """First line of every connection, in either role; with a different major version a rank runs unsteered."""
 
     v: Count
     version: str
     role: Literal["rank", "viewer"]
     pid: Count = 0
     start_time: Count = 0
-    """Field 22 of /proc/<pid>/stat: tells a recycled pid."""
+    """Field 22 of /proc/<pid>/stat: detects a recycled pid."""
     host: str = ""
     rank: Count = 0
     world: Count = 1
@@ -525,7 +525,7 @@ class Welcome(Struct, tag_field="t", tag="welcome", frozen=True):
 
 
 class Obs(Struct, tag_field="t", tag="obs", frozen=True):
-    """rank -> supervisor, about once a second and at every change: what the training loop does."""
+    """rank -> supervisor, about once a second and at every change: the state of the training loop."""
 
     step: Count
     """Optimizer steps done (sum of n over step(n)) by this process."""
@@ -537,35 +537,35 @@ class Obs(Struct, tag_field="t", tag="obs", frozen=True):
     loss: float | None = None
     epoch: float | None = None
     total: Count | None = None
-    """Steps this run is going to make in all, when the script or its framework says so."""
+    """Total steps of this run, if the script or its framework states them."""
     devices: tuple[str, ...] = ()
     """UUIDs of the GPUs this process uses."""
     calls: Count = 0
     """Boundaries seen (calls of step or optimizer steps)."""
     metrics: dict[str, float] = {}
     can_unload: bool = False
-    """A checkpoint function is registered, so the process may be asked to leave and come back."""
+    """A checkpoint function is registered, so the process may be asked to exit and resume later."""
     start_step: Count = 0
     """Steps done before this process started (a resumed run)."""
     timed: tuple[Count, NonNegative] | None = None
-    """A step timed since about the last obs: steps done at its end, and how many seconds ago that was. What `step`
-    alone cannot give, which is a whole count at some moment within the next step; null before the first."""
+    """A step timed since about the last obs: steps done at its end, and how many seconds ago that was. More precise
+    than `step`, a whole count read at some moment within the next step; null before the first."""
     guess: tuple[Count, str] | None = None
-    """Where `total` is not known: a guess and its source, like "CosineAnnealingLR(T_max=)", for a person to confirm."""
+    """If `total` is not known: a guess and its source, like "CosineAnnealingLR(T_max=)", for the user to confirm."""
     cannot_hold: str | None = None
-    """Why a pause that is asked for does not come about: "ranks", which do not come to one step together."""
+    """Why a requested pause cannot take effect: "ranks" if they do not reach a common step."""
     start_known: bool = False
-    """`start_step` is what the script or its framework has said, not what it was given when it was started."""
+    """`start_step` was stated by the script or its framework, not passed to it at its start."""
     saved_b: Count | None = None
-    """Bytes that this process wrote while its checkpoint functions last ran."""
+    """Bytes written by this process during the last run of its checkpoint functions."""
     trial: str | None = None
-    """Of a sweep in one process: the trial under way, like "trial 3 of my-study"."""
+    """Of a sweep in one process: the current trial, like "trial 3 of my-study"."""
     captured: bool = False
-    """A CUDA graph was recorded: what replays it runs no hook, so that steps may not be seen."""
+    """A CUDA graph was recorded: its replay runs no hook, so that steps may not be seen."""
 
 
 class Want(Struct, tag_field="t", tag="want", frozen=True):
-    """supervisor -> rank: what is wanted until the lease ends. No lease, no pause and no duty cycle."""
+    """supervisor -> rank: what is wanted until the lease expires. Without a lease, no pause and no duty cycle."""
 
     mode: Mode
     want_gen: Count
@@ -579,8 +579,8 @@ class Want(Struct, tag_field="t", tag="want", frozen=True):
 
 
 class Figures(Struct, tag_field="t", tag="figures", frozen=True, omit_defaults=True):
-    """supervisor -> rank, every few seconds: the job's account for `carbontui.metrics()`. What is not known is absent;
-    a client of before this message ignores it."""
+    """supervisor -> rank, every few seconds: the job's account for `carbontui.metrics()`. Unknown values are absent;
+    an older client ignores this message."""
 
     measured_at: Time
     state: str
@@ -612,7 +612,7 @@ class View(Struct, tag_field="t", tag="view", frozen=True):
 
 
 class Snap(Struct, tag_field="t", tag="snap", frozen=True):
-    """Everything a screen shows."""
+    """All data of a screen."""
 
     seq: int
     status: Status
@@ -622,7 +622,7 @@ class Snap(Struct, tag_field="t", tag="snap", frozen=True):
 
 
 class SeriesTail(Struct, frozen=True, rename={"from_": "from"}):
-    """Columns of `series.watts` from index `from_` on: cut what you hold there, then append."""
+    """Columns of `series.watts` from index `from_` on: truncate there, then append."""
 
     from_: int
     now: Time
@@ -631,7 +631,7 @@ class SeriesTail(Struct, frozen=True, rename={"from_": "from"}):
 
 
 class Delta(Struct, tag_field="t", tag="delta", frozen=True):
-    """Sections that changed since seq - 1, whole; a gap in seq means: send `view` again."""
+    """Sections that changed since seq - 1, each complete; after a gap in seq send `view` again."""
 
     seq: int
     status: Status | UnsetType = UNSET
@@ -642,10 +642,10 @@ class Delta(Struct, tag_field="t", tag="delta", frozen=True):
 
 
 class Cmd(Struct, tag_field="t", tag="cmd", frozen=True):
-    """viewer -> supervisor. `override_gen` is the one last seen (compare-and-set); null: whatever it is.
+    """viewer -> supervisor. `override_gen` is the one last seen (compare-and-set); null: any.
 
     args by verb: pause, boost: {until?}; cap: {value_w, until?}; budget: {budget}; stop: {now?}; resume: {};
-    calibrate, rehearse: {show?}; forbid: {hours}; allow: {hours?}, all of them where it is left out.
+    calibrate, rehearse: {show?}; forbid: {hours}; allow: {hours?}, all of them if omitted.
     """
 
     id: int
@@ -655,7 +655,7 @@ class Cmd(Struct, tag_field="t", tag="cmd", frozen=True):
 
 
 class Result(Struct, tag_field="t", tag="result", frozen=True):
-    """Answer to cmd. `text` is a line for people ('paused at step 1204', 'asked, no boundary yet')."""
+    """Answer to cmd. `text` is a line for the user ('paused at step 1204', 'asked, no boundary yet')."""
 
     id: int
     ok: bool
@@ -663,12 +663,12 @@ class Result(Struct, tag_field="t", tag="result", frozen=True):
     text: str = ""
     exit_code: int = 0
     data: dict[str, Any] | None = None
-    """What the text says, for scripts: of calibrate --show the curve (carbontui.curve/1)."""
+    """The content of the text in machine-readable form: for calibrate --show the curve (carbontui.curve/1)."""
 
 
 class Preview(Struct, tag_field="t", tag="preview", frozen=True):
-    """viewer -> supervisor: what would this give? Latest wins. `forbid` are hours that must not run besides those that
-    are in force; `slot` a time whose slot is to be otherwise: standing still where the plan runs, else flat out."""
+    """viewer -> supervisor: a what-if request. Latest wins. `forbid` are forbidden hours in addition to those in force;
+    `slot` is a time whose slot is to be changed: still where the plan runs, else flat out."""
 
     id: int
     budget: str | None = None
@@ -686,8 +686,8 @@ class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
     kwh: float | None
     error: str | None = None
     text: str = ""
-    """What was understood: of forbidden hours the times that are meant, of a slot its time. Empty from a supervisor
-    that knows neither: its plan is then no answer to them."""
+    """How the request was read: the times of the forbidden hours, or the slot's time. Empty from a supervisor that
+    supports neither: its plan then does not account for them."""
 
 
 class StatusAsk(Struct, tag_field="t", tag="status", frozen=True):
@@ -746,7 +746,7 @@ class JobsAnswer(Struct, tag_field="t", tag="jobs", frozen=True):
 
 
 class EventsAsk(Struct, tag_field="t", tag="events", frozen=True):
-    """viewer -> supervisor: what has happened, from `since` on, the last `most` of it; new plans only if asked for."""
+    """viewer -> supervisor: the last `most` events from `since` on; new plans only if requested."""
 
     id: int
     since: Time | None = None
@@ -755,7 +755,7 @@ class EventsAsk(Struct, tag_field="t", tag="events", frozen=True):
 
 
 class EventsAnswer(Struct, tag_field="t", tag="events", frozen=True):
-    """The oldest first."""
+    """Oldest first."""
 
     id: int
     events: tuple[Event, ...]
@@ -768,7 +768,7 @@ class AbilitiesAsk(Struct, tag_field="t", tag="abilities", frozen=True):
 
 
 class Ability(Struct, frozen=True):
-    """One line of the capability table: `support` in words ("supported", "no permission", "not supported",
+    """One line of the capability table: `support` as text ("supported", "no permission", "not supported",
     "no effect", "lost"; "unknown" before the first look), `fix` an exact command or ""."""
 
     device: str
@@ -779,7 +779,7 @@ class Ability(Struct, frozen=True):
 
 
 class AbilitiesAnswer(Struct, tag_field="t", tag="abilities", frozen=True):
-    """`curve` is the calibrated speed curve, a line a level; empty until one is known."""
+    """`curve` is the calibrated speed curve, one line per level; empty until one is known."""
 
     id: int
     rows: tuple[Ability, ...]
@@ -804,7 +804,7 @@ class GridSource(Struct, frozen=True):
 
 
 class GridAnswer(Struct, tag_field="t", tag="grid", frozen=True):
-    """`note` is one line on what is wrong; `moved` says which fuels moved the intensity of late, where it is known."""
+    """`note` is one line on what is wrong; `moved` says which fuels recently moved the intensity, if known."""
 
     id: int
     sources: tuple[GridSource, ...]
@@ -813,7 +813,7 @@ class GridAnswer(Struct, tag_field="t", tag="grid", frozen=True):
 
 
 class Refused(Struct, tag_field="t", tag="refused", frozen=True):
-    """supervisor -> peer: a message that could not be used, and why; `id` where it had one."""
+    """supervisor -> peer: a message that could not be used, and why; `id` if it had one."""
 
     error: str
     id: int | None = None
@@ -858,7 +858,7 @@ _KNOWN_TO_VIEWER = {kind.__struct_config__.tag for kind in ToViewer.__args__}
 
 
 class BadMessage(ValueError):
-    """A line that is no valid message; the text says what is wrong with it."""
+    """A line that is not a valid message; the text says what is wrong with it."""
 
 
 def encode(message: Struct) -> bytes:

@@ -1,10 +1,10 @@
-"""Jobs of other machines, over the user's own ssh.
+"""Jobs on other machines, over the user's own ssh.
 
-A remote job gets a socket here, in a folder that is ours alone; behind it `ssh HOST carbontui serve --stdio JOB` speaks
-to the supervisor there. Whoever can speak to job.sock speaks to such a job in the same way. One connection per host is
-shared (OpenSSH's ControlMaster): a password is asked once, before the screen is opened, and never by the screen.
+A remote job gets a local socket, in a private folder; behind it `ssh HOST carbontui serve --stdio JOB` connects to the
+supervisor there. A client of job.sock can use such a job in the same way. One connection per host is shared (OpenSSH's
+ControlMaster): a password is asked once, before the screen is opened, and never by the screen.
 
-    SshError: the host does not answer, or not with what was asked; one line, cleaned of what could move a cursor.
+    SshError: the host does not answer, or not as requested; one line, with control characters removed.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from carbontui import bounded_command, protocol, units
 CHUNK_B = 65536
 ANSWER_S = 20.0
 ANSWER_B = 16 * 2**20
-"""Of one answer; the table of a thousand jobs is a tenth of it."""
+"""Upper bound of one answer in bytes; the table of a thousand jobs is a tenth of it."""
 LINGER_S = 60
 """How long the shared connection outlives a program that could not close it."""
 PLACE = re.compile(r"(?P<host>[^\s:/]+)(?::(?P<job>.+))?")
 
 
 class SshError(Exception):
-    """One line for people."""
+    """The text is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class SshPlace:
-    """`user@host` or a name of ~/.ssh/config, and a job there; None: its only live one."""
+    """`user@host` or a name from ~/.ssh/config, and a job there; None: its only live one."""
 
     host: str
     job: str | None = None
 
 
 def place(text: str) -> SshPlace:
-    """`user@host[:job]`. Raises ValueError for what is none; a host that begins with a dash would be an option."""
+    """Parse `user@host[:job]`. Raises ValueError otherwise; a host that begins with a dash would be an option."""
     match = PLACE.fullmatch(text)
     if match is None or not text.isprintable():
         raise ValueError(f"{units.printable(text)!r} is not user@host or user@host:job")
@@ -56,17 +56,17 @@ def place(text: str) -> SshPlace:
 
 
 def begins_there(host: str, ssh: str = "ssh") -> tuple[str, ...]:
-    """The start of a command whose pipes are to be those of one on another machine, for as long as both live. Nobody
-    is asked for a password: there is no terminal."""
+    """Command prefix that runs a command on another machine with its pipes connected here, for as long as both live.
+    No password can be asked for: there is no terminal."""
     options = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "LogLevel=ERROR")
     return (ssh, "-T", *(word for option in options for word in ("-o", option)), "--", host)
 
 
 class SshHost:
-    """One machine. Use it as a context: leaving it closes the shared connection."""
+    """One machine. Use it as a context manager: leaving it closes the shared connection."""
 
     def __init__(self, name: str, *, carbontui: str = "carbontui", ssh: str = "ssh") -> None:
-        """`carbontui`: the command there, as its login shell would find it."""
+        """`carbontui`: the command there, as found by its login shell."""
         self.name = name
         self._there = carbontui
         self._ssh = ssh
@@ -88,7 +88,7 @@ class SshHost:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def close_shared(self) -> None:
-        """End the connection that all share; the next question opens another."""
+        """Close the shared connection; the next request opens another."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(
                 [self._ssh, "-o", f"ControlPath={self._shared}", "-O", "exit", "--", self.name],
@@ -100,7 +100,7 @@ class SshHost:
             )
 
     def statuses(self, job: str | None = None, *, ask: bool = False) -> tuple[protocol.Status, ...]:
-        """The jobs there, those that are over included; of `job` alone where one is named. Raises SshError.
+        """The jobs there, finished ones included; only `job` if one is named. Raises SshError.
 
         `ask`: ssh may ask for a password on the terminal.
         """
@@ -116,7 +116,7 @@ class SshHost:
         return tuple(live[:1] or named[:1])
 
     def socket(self, job: str) -> Path:
-        """A socket of this machine that speaks to the supervisor of the job there."""
+        """A socket on this machine connected to the supervisor of the job there."""
         if self._thread.ident is None:
             self._thread.start()
         if job not in self._sockets:
@@ -145,7 +145,7 @@ class SshHost:
 
     def _run(self, words: list[str], *, ask: bool) -> str:
         try:
-            # who is asked for a password may take their time
+            # no timeout while a user may be typing a password
             done = bounded_command.answer(
                 self._command(words, ask=ask), within_s=None if ask else ANSWER_S, most_b=ANSWER_B
             )
@@ -221,7 +221,7 @@ def _last_line(said: bytes) -> str:
 
 
 class SlurmNode(SshHost):
-    """A node of a Slurm job, reached as the job's owner always may: a step of the job beside what runs there."""
+    """A node of a Slurm job, reached as its owner is always allowed to: by a job step alongside what runs there."""
 
     def __init__(self, name: str, step: tuple[str, ...], *, carbontui: tuple[str, ...]) -> None:
         """`step`: the srun that begins a command on the node; `carbontui`: the command there."""
@@ -232,4 +232,4 @@ class SlurmNode(SshHost):
         return [*self._step, *words]
 
     def close_shared(self) -> None:
-        """Nothing is shared."""
+        """No shared connection here."""

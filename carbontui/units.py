@@ -15,19 +15,19 @@ J_PER_KWH = 3.6e6
 
 POWER_MAX_W = 1e9
 LONGEST_S = 10 * 366 * 86400.0
-"""No duration a person means is longer; beyond it the calendar ends before the sum does."""
+"""Upper bound of a plausible duration; far beyond it sums would exceed the calendar."""
 
 LATEST_S = 2.5e11
-"""In the year 9892: times up to here can be told in every zone."""
+"""In the year 9892: times up to here can be formatted in every time zone."""
 
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(d|h|min|m|s)", re.IGNORECASE)
 _SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0}
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Text of others as it may be printed: control codes and what turns the direction of text become '?'.
+    """Untrusted text made safe to print: control codes and bidirectional overrides become '?'.
 
-    The letters of `keep` stay, and so do spaces of every width. Everything of ours that prints goes through this.
+    Characters in `keep` stay, and so do spaces of every width. All untrusted text we print goes through this.
     """
     if text.isprintable():
         return text
@@ -54,7 +54,7 @@ def from_iso(text: str) -> float:
     try:
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
         epoch_s = moment.timestamp()
-    except (ValueError, OverflowError):  # overflow: the first and last hours of the calendar, in some zones
+    except (ValueError, OverflowError):  # overflow: the first and last hours of the calendar, in some time zones
         raise ValueError(f"{text[:40]!r} is not a time; write it like 2030-02-11T08:00:00Z") from None
     if moment.tzinfo is None:
         raise ValueError(f"time {text!r} has no zone; write it like 2030-02-11T08:00:00Z")
@@ -95,7 +95,7 @@ def _trim(number: float, digits: int) -> str:
 
 
 def fmt_duration(seconds: float) -> str:
-    """'42 s', '12 min', '3 h 05', '2 d 4 h': two places at most, for people."""
+    """'42 s', '12 min', '3 h 05', '2 d 4 h': at most two units, for display."""
     s = max(0.0, seconds)
     if s < 99.5:
         return f"{s:.0f} s"
@@ -125,11 +125,11 @@ def fmt_kwh(kwh: float | None) -> str:
 
 
 LEAST_G = 0.005
-"""Less than this is shown as none."""
+"""Less than this is shown as zero."""
 
 
 NOT_METERED = "nothing was metered: it ended before the second reading"
-"""In place of the energy of a job that was too short to have any: not 0."""
+"""Shown instead of the energy of a job too short to be metered: not 0."""
 
 
 def fmt_grams(grams: float | None) -> str:
@@ -152,12 +152,12 @@ def fmt_money(value: float, currency: str) -> str:
 
 
 YEAR_IN_DOUBT_S = 180 * 86400.0
-"""A day and a month further away than this may be of two years."""
+"""A date further away than this is ambiguous without its year."""
 
 
 def fmt_clock(epoch_s: float, now_s: float) -> str:
-    """'14:15' today, 'Fri 14:15' within the week, '24 Dec 14:15' later, '24 Dec 2031 14:15' where the year is in doubt:
-    local time, for people."""
+    """'14:15' today, 'Fri 14:15' within the week, '24 Dec 14:15' later, '24 Dec 2031 14:15' if the year is ambiguous:
+    local time, for display."""
     at, now = datetime.fromtimestamp(epoch_s), datetime.fromtimestamp(now_s)
     if at.date() == now.date():
         return f"{at:%H:%M}"
@@ -175,16 +175,16 @@ def fmt_day(epoch_s: float) -> str:
 
 
 def local_offset_s(epoch_s: float) -> float:
-    """Seconds that the local clock is ahead of UTC then."""
+    """Seconds by which local time is ahead of UTC at that time."""
     offset = datetime.fromtimestamp(epoch_s).astimezone().utcoffset()
     return 0.0 if offset is None else offset.total_seconds()
 
 
 def clock_name(epoch_s: float) -> str:
-    """'CET': the name of the local clock then, which is the clock of whoever states a time."""
+    """'CET': the name of the local time zone at that time, which applies to times that users enter."""
     return datetime.fromtimestamp(epoch_s).astimezone().tzname() or ""
 
 
 def fmt_named_clock(epoch_s: float, now_s: float) -> str:
-    """'Fri 14:15 CET': for who may live by another clock than the machine."""
+    """'Fri 14:15 CET': for users who may be in another time zone than the machine."""
     return f"{fmt_clock(epoch_s, now_s)} {clock_name(epoch_s)}"

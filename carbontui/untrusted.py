@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, a file on disk or the other end of a wire, as a struct: or one kind of error."""
+"""Decodes untrusted JSON, from a file or a peer, to a struct, with a single kind of error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 def decode(data: bytes | str, kind: type[T]) -> T:
     """A value of `kind`: a struct, or a union of them. Raises ValueError, and nothing else.
 
-    Nesting without end leaves msgspec as an error of another kind.
+    Excessive nesting makes msgspec raise another kind of error, which is converted.
     """
     try:
         return cast(T, _decoder(cast(Hashable, kind)).decode(data))

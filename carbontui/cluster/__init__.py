@@ -1,1 +1,1 @@
-"""The nodes of one job, and the schedulers and shells through which they are reached."""
+"""The nodes of one job, and access to them through schedulers and ssh."""

@@ -1,4 +1,4 @@
-"""The boards of all nodes of a job behind the one face that those of this machine have."""
+"""The boards of all nodes of a job behind the interface of a single machine's agent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from carbontui.power.messages import SILENT_NODE_S, HostReading, Node, Outcome, 
 
 
 class Agents(AgentHandle):
-    """`local` has the boards of this machine, node `own`; None where it is none of the job's. `others`: the rest."""
+    """`local` has the boards of this machine, node `own`; None if it is not a node of the job. `others`: the rest."""
 
     def __init__(self, local: AgentHandle | None, own: str, others: tuple[NodeHandle, ...]) -> None:
         self._local, self._own, self._others = local, own, others
@@ -46,7 +46,7 @@ class Agents(AgentHandle):
         now = time.monotonic()
         return tuple(node.news(now) for node in self._others)
 
-    # --- what is seen ---
+    # --- readings ---
 
     @property
     def readings(self) -> Readings:  # type: ignore[override]
@@ -71,7 +71,7 @@ class Agents(AgentHandle):
         await asyncio.gather(*(each.refresh(timeout_s) for each in self._all))
         return self.readings
 
-    # --- what is wished ---
+    # --- wishes ---
 
     def watch(
         self,
@@ -103,9 +103,9 @@ class Agents(AgentHandle):
 
 
 def merged(found: list[tuple[str, Readings]], now_mono_s: float) -> Readings:
-    """The readings of all nodes as one, given by name. The newest date counts.
+    """The readings of all nodes, given by name, as one. The newest time stamp applies.
 
-    A board of a node that tells nothing any more stays in the list, and its watts are unknown.
+    A board of a silent node stays in the list, with unknown watts.
     """
     known = [readings for _, readings in found if readings.mono_s]
     if not known:
@@ -135,7 +135,7 @@ def merged(found: list[tuple[str, Readings]], now_mono_s: float) -> Readings:
 
 
 def _hosts(hosts: list[HostReading]) -> HostReading:
-    """CPU and memory of several machines: watts are sums, as good as the worst of them."""
+    """CPU and memory of several machines: watts are sums, with the weakest provenance among them."""
     if not hosts:
         return HostReading()
     cpu, dram = [host.cpu_w for host in hosts], [host.dram_w for host in hosts if host.dram_w is not None]

@@ -1,7 +1,7 @@
-"""The supervisor's end of another node: its agent is started, replaced when it dies or falls silent, and heard.
+"""The supervisor's handle of another node: starts its agent, listens to it, replaces it when it dies or falls silent.
 
-To the supervisor a node's boards look like those of this machine. Its clock is not believed: what it read is dated by
-when that arrived here.
+To the supervisor a node's boards look like those of this machine. Its clock is not trusted: readings are dated by
+their arrival here.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ HOST_PARTS = frozenset({"cpu", "dram"})
 COMPLAINTS_B = 4096
 """Of what one start of a node's command says on stderr, kept in the log."""
 SHIFTS = 60
-"""Reports of which the quickest tells how far the two clocks are apart: about the last half minute."""
+"""Number of recent reports, about half a minute, of which the fastest gives the offset of the two clocks."""
 
 
 class NodeHandle(AgentHandle):
-    """The agent on node `name`, started by `command` with `environment`. Its ranks speak to the socket at `path`."""
+    """The agent on node `name`, started by `command` with `environment`. Its ranks connect to the socket at `path`."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class NodeHandle(AgentHandle):
     # --- boards ---
 
     def _dated(self, report: Report) -> Report:
-        """The report by our clocks, its boards and host named as of this node."""
+        """The report in our clocks, with its boards and host named after this node."""
         now, wall = time.monotonic(), time.time()
         self._shifts.append(now - report.readings.mono_s)
         shift = min(self._shifts)
@@ -156,8 +156,8 @@ class NodeHandle(AgentHandle):
         return Report(readings, samples)
 
     def _named(self, uuid: str) -> str:
-        """A board's own UUID; what other nodes call the same (host, simulated and declared boards) with the node's
-        name."""
+        """A board's own UUID; devices with the same name on every node (host, simulated and declared boards) get the
+        node's name."""
         made_up = self._of_simulated or uuid.startswith(declared.UUID)
         return f"{uuid}@{self.name}" if uuid in HOST_PARTS or made_up else uuid
 
@@ -165,7 +165,7 @@ class NodeHandle(AgentHandle):
         return structs.replace(outcome, uuid=self._named(outcome.uuid))
 
     def _left_behind(self, told: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
-        return ()  # the leases of that node lie on that node
+        return ()  # that node's leases are stored there
 
     # --- connections ---
 

@@ -1,8 +1,8 @@
 """The wire between a supervisor and the agent of another node: lines over that agent's standard input and output.
 
-What the power agent and its handle say to each other (`carbontui.power.messages`) goes as it is; beside it the
-connections to the node's job.sock, a line at a time, numbered by the node. Level-triggered: a lost wire loses nothing
-that is not said again.
+Messages between the power agent and its handle (`carbontui.power.messages`) pass unchanged, together with the
+connections to the node's job.sock, line by line, numbered by the node. Level-triggered: a lost wire loses nothing
+that is not repeated.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ LINE_MAX = 4 * 1024 * 1024
 """A viewer's line of at most 1 MiB, quoted."""
 BEAT_S = 1.0
 DEAF_S = 20.0
-"""A node that hears nothing for this long leaves: the lease of a pause (15 s) is over, its limits are restored."""
+"""A node that hears nothing for this long exits: the lease of a pause (15 s) has expired, its limits are restored."""
 
 
 class Up(Struct, tag_field="t", tag="up", frozen=True):
-    """node -> supervisor, at its start and every BEAT_S: it is there. `host` is what its processes call it."""
+    """node -> supervisor, at its start and every BEAT_S: heartbeat. `host` is the host name its processes use."""
 
     version: str
     host: str
@@ -28,13 +28,13 @@ class Up(Struct, tag_field="t", tag="up", frozen=True):
 
 
 class Open(Struct, tag_field="t", tag="open", frozen=True):
-    """node -> supervisor: a process has connected to the node's job.sock, checked to be of this user."""
+    """node -> supervisor: a process of this user (checked) has connected to the node's job.sock."""
 
     c: int
 
 
 class Line(Struct, tag_field="t", tag="line", frozen=True):
-    """Either way: a line of connection `c`, without its end."""
+    """Either way: a line of connection `c`, without its newline."""
 
     c: int
     text: str

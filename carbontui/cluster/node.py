@@ -1,8 +1,8 @@
 """The agent of one node of a job: `python -m carbontui.cluster.node`, started through srun or ssh by the supervisor.
 
 It opens the node's job.sock for the ranks there and carries their lines to the supervisor, and it runs the node's power
-agent. Its standard input and output are the wire. It decides nothing: when the wire is lost it leaves, limits are
-restored, and the ranks, whose leases nobody renews, train on.
+agent. Its standard input and output are the wire. It decides nothing: when the wire is lost it exits, limits are
+restored, and the ranks, whose leases expire, continue training.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from carbontui.power.simulated import SimulatedSpec
 
 RANK_LINE_MAX = 64 * 1024
 BEHIND_B = 1024 * 1024
-"""More than this unsent: readings are skipped, the next ones say all that these do."""
+"""With more than this unsent, readings are skipped: later ones contain the same information."""
 REBIND_S = 2.0
 REPORT_S = 0.5
 
@@ -51,11 +51,11 @@ class NodeAgent:
         self._limiting: asyncio.Task[None] | None = None
         self._told = 0.0
         self._ending = False
-        """The scheduler has announced the end: limits are restored now, nobody may be there to do it later."""
+        """The scheduler has announced the end: limits are restored now, since later may be too late."""
         self._wish = Wish()
 
     async def run(self) -> None:
-        """Until the wire ends or nothing has come over it for too long."""
+        """Run until the wire ends or has been silent for too long."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._end_announced)
         await self._boards.start()
         chores = [asyncio.ensure_future(part()) for part in (self._beat, self._report, self._keep_open)]
@@ -112,7 +112,7 @@ class NodeAgent:
             return
         first, self._limit = self._limit is None, limit
         if first and watts is None:
-            self._send(Done(wish.gen))  # nothing of ours is in force here
+            self._send(Done(wish.gen))  # no limit of ours is in force here
             return
         if self._limiting is not None:
             self._limiting.cancel()
@@ -129,7 +129,7 @@ class NodeAgent:
             self._writer.write(encode(message))
 
     async def _say(self, message: Line | Shut) -> None:
-        """A line of a connection, which waits where the wire is full."""
+        """Send a line of a connection, waiting while the wire is full."""
         if isinstance(message, Shut):
             self._relays.pop(message.c, None)
         self._send(message)
@@ -157,7 +157,7 @@ class NodeAgent:
     # --- the node's job.sock ---
 
     async def _keep_open(self) -> None:
-        """Bind, again where the socket has vanished or an older agent has taken it along."""
+        """Bind, and rebind if the socket has vanished or an older agent has removed it."""
         while True:
             try:
                 if self._inode is None or self._path.stat().st_ino != self._inode:

@@ -1,4 +1,4 @@
-"""What a job that runs adds to its comment in Slurm, where `carbontui fleet` reads it: its owner may, at any time."""
+"""Adds facts to a running job's comment in Slurm, for `carbontui fleet`; a job's owner may edit it at any time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ NOBODYS = frozenset({"", "(null)", "N/A"})
 
 
 def add(job: str, facts: Mapping[str, object]) -> None:
-    """The comment with these facts beside what it says already. Raises SlurmError, of a comment that is none of ours
-    as well: it is somebody's, and stays."""
+    """Add these facts to the comment. Raises SlurmError, also for a comment that is not ours, which is left
+    unchanged."""
     comment = slurm.ask("squeue", "--noheader", f"--jobs={job}", "--format=%k").strip()
     noted: object = {}
     if comment not in NOBODYS:

@@ -1,4 +1,4 @@
-"""Slurm's queue and machine, read with its commands; what a job of ours says of itself in its comment."""
+"""Slurm's queue and nodes, read with its commands; what a job of ours states in its comment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from carbontui import units
 from carbontui.cluster import slurm
 
 MARK = "carbontui:"
-"""Begins the comment of a job that carbontui submitted."""
+"""Prefix of the comment of a job that carbontui submitted."""
 COLUMNS = ("%i", "%T", "%u", "%D", "%C", "%b", "%S", "%e", "%l", "%Q", "%r", "%N", "%j", "%k")
 RUNS = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
 OUT = ("down", "drain", "fail", "maint", "unknown", "power")
@@ -26,23 +26,23 @@ LEVELS_MOST, SPEED_MOST = 8, 10.0
 
 
 class JobNote(NamedTuple):
-    """What `submit` noted in a job's comment; `fault` says why a comment of ours cannot be used."""
+    """What `submit` wrote into a job's comment; `fault` says why a comment of ours cannot be used."""
 
     work_s: float | None = None
     deadline_s: float | None = None
     watts: float | None = None
-    """Of all its boards and nodes while it runs."""
+    """Total of its boards and nodes while it runs."""
     chain: str | None = None
     levels: tuple[tuple[float, float], ...] = ()
-    """Of one that runs and follows the fleet's prices: watts and speed of each level it can be run at."""
+    """For a running job that follows the fleet's prices: watts and speed of each of its levels."""
     left_s: float = 0.0
-    """What it had left to do at `left_at_s`, in seconds at full speed."""
+    """Its remaining work at `left_at_s`, in seconds at full speed."""
     left_at_s: float = 0.0
     fault: str = ""
 
     @property
     def movable(self) -> bool:
-        """Whether it asked to be begun when that is best."""
+        """Whether it asked to be started when that is best."""
         return self.work_s is not None and self.deadline_s is not None
 
 
@@ -56,7 +56,7 @@ class QueuedJob(NamedTuple):
     cpus: int
     gpus: int
     start_s: float | None
-    """When it began; of one that waits when it is to begin, or is expected to."""
+    """When it started; for a waiting job when it is to start, or is expected to."""
     end_s: float | None
     limit_s: float | None
     priority: float
@@ -72,7 +72,7 @@ class QueuedJob(NamedTuple):
 
 
 class ClusterSize(NamedTuple):
-    """All nodes that can run something."""
+    """All usable nodes."""
 
     nodes: int
     cpus: int
@@ -80,8 +80,8 @@ class ClusterSize(NamedTuple):
 
 
 def queue() -> list[QueuedJob]:
-    """Everything that waits or runs, each task of an array by itself. Raises SlurmError."""
-    # names and comments are their owners' to write: nobody can guess what separates this answer's fields and rows
+    """All waiting and running jobs, each array task separately. Raises SlurmError."""
+    # names and comments are user-supplied: a random separator cannot be forged
     mark = secrets.token_hex(8)
     told = slurm.ask(
         *("squeue", "--noheader", "--array", "--all", "--states=PENDING,RUNNING,COMPLETING,SUSPENDED,CONFIGURING"),
@@ -93,7 +93,7 @@ def queue() -> list[QueuedJob]:
 
 
 def rows(told: str, mark: str) -> list[QueuedJob]:
-    """squeue's answer: `mark` and ':' begin a row, `mark` and ',' separate its fields. No name or comment, whatever
+    """Parse squeue's answer: `mark` and ':' begin a row, `mark` and ',' separate its fields. No name or comment,
     letters and line breaks are in it, can pass for another job's row. Raises SlurmError for what is no such answer,
     which must not pass for an empty queue."""
     found, (_, *parts) = [], told.split(f"{mark}:")
@@ -127,7 +127,7 @@ def rows(told: str, mark: str) -> list[QueuedJob]:
 
 @functools.lru_cache(maxsize=4096)  # the tasks of an array have one comment
 def asked(comment: str) -> JobNote | None:
-    """A comment as it was noted, or may have been edited by its owner."""
+    """Parse a comment, which its owner may have edited."""
     if not comment.startswith(MARK):
         return None
     try:
@@ -150,7 +150,7 @@ def asked(comment: str) -> JobNote | None:
 
 
 def _above_zero(value: object, most: float) -> float:
-    number = float(value)  # type: ignore[arg-type]  # whatever is no number is refused here
+    number = float(value)  # type: ignore[arg-type]  # anything that is not a number is refused here
     if not 0 < number <= most:
         raise ValueError(f"{value!r} is none that a job can have")
     return number
@@ -185,14 +185,14 @@ def _nonsense(command: str, told: str) -> slurm.SlurmError:
 
 
 def size(all_nodes: Iterable[NodeState]) -> ClusterSize:
-    """What can run something at all."""
+    """The size of the usable cluster."""
     up = [node for node in all_nodes if not node.state.startswith(OUT)]
     return ClusterSize(len(up), sum(node.cpus for node in up), sum(node.gpus for node in up))
 
 
 @functools.lru_cache(maxsize=1024)
 def gpus_of(gres: str) -> int:
-    """GPUs named by 'gres:gpu:a100:4', 'gpu:4(S:0-1)', 'gres/gpu=2', ...; 0 of anything else."""
+    """GPUs named by 'gres:gpu:a100:4', 'gpu:4(S:0-1)', 'gres/gpu=2', ...; 0 for anything else."""
     count = 0
     for part in gres.split(","):
         found = re.match(r"(?:gres[:/])?gpu(?::[^:=(]*[^\d:=(][^:=(]*)?(?:[:=](\d{1,9}))?(?:\(|$)", part.strip())
@@ -203,7 +203,7 @@ def gpus_of(gres: str) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def limit_s(text: str) -> float | None:
-    """'2-03:00:00', '3:00:00', '30:00', '30' as seconds; None of no limit."""
+    """'2-03:00:00', '3:00:00', '30:00', '30' as seconds; None for no limit."""
     found = re.fullmatch(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})", text.strip())
     if not found:
         return None
@@ -212,8 +212,8 @@ def limit_s(text: str) -> float | None:
 
 
 def move(starts: Iterable[tuple[str, float]]) -> list[str]:
-    """Set when jobs that wait may begin (epoch seconds), through one scontrol; what it said of those that it refused:
-    they have begun or gone meanwhile, or are another user's. Raises SlurmError."""
+    """Set when waiting jobs may start (epoch seconds), through one scontrol; returns its messages for those refused:
+    started or gone meanwhile, or another user's. Raises SlurmError."""
     lines = [f"update JobId={job} StartTime={_local(at)}" for job, at in starts]
     return slurm.orders(lines) if lines else []
 

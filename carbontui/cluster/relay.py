@@ -12,8 +12,8 @@ QUEUE_MAX_B = 1024 * 1024
 
 
 class Relay:
-    """Connection `c`: lines of its socket are `say`-ed, lines heard are written to it; whoever ends first is told of
-    by a Shut. What is heard before the socket is open waits for it."""
+    """Connection `c`: lines of its socket are passed to `say`, lines received are written to it; a Shut reports which
+    end closed first. Lines received before the socket is open are queued."""
 
     def __init__(self, c: int, say: Callable[[Line | Shut], Awaitable[None]]) -> None:
         self.c = c
@@ -23,13 +23,13 @@ class Relay:
         self._over = False
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until the socket ends, or `end`."""
+        """Run until the socket closes, or `end`."""
         self._writer = writer
         writer.writelines(self._waiting)
         try:
             while not self._over and (line := await reader.readline()):
                 await self._say(Line(self.c, line.rstrip(b"\n").decode("utf-8", "replace")))
-        except (OSError, ValueError):  # reset, or a line beyond every bound
+        except (OSError, ValueError):  # reset, or a line over the limit
             pass
         finally:
             writer.close()
@@ -39,7 +39,7 @@ class Relay:
                     await self._say(Shut(self.c))
 
     def hear(self, text: str) -> None:
-        """A line for the socket; one that lets a megabyte pile up is cut off."""
+        """Write a line to the socket; a peer that lets a megabyte pile up is disconnected."""
         line = text.encode("utf-8", "replace") + b"\n"
         if self._writer is None:
             self._waiting.append(line)

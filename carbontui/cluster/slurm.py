@@ -1,4 +1,4 @@
-"""What a Slurm job's environment says of its nodes, and the commands of Slurm that are used."""
+"""A Slurm job's nodes from its environment, and wrappers of Slurm's commands."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from carbontui import bounded_command, units
 
 ASK_S = 20.0
 NODES_MOST = 100_000
-"""More than any range of nodes has."""
+"""Upper bound of a node range."""
 ANSWER_B = 64 * 2**20
-"""Of one answer; a queue of 200,000 jobs is less."""
+"""Upper bound of one answer in bytes; a queue of 200,000 jobs is smaller."""
 REFUSED_B = 2**20
 """Of what was said of orders that were refused."""
 ERROR_B = 4096
 """Of what a command that failed has said; the rest would only be split into words."""
 KEPT = frozenset({"SLURM_JOB_ID", "SLURM_CONF"})
-"""Of Slurm's variables: every other one is an option for an srun that is started under it."""
+"""Slurm variables kept for our srun; every other one would act as an option of it."""
 
 
 class SlurmError(RuntimeError):
-    """A command of Slurm failed; the text says which, and what it said."""
+    """A Slurm command failed; the text names it and its message."""
 
 
 def ask(*command: str, environment: Mapping[str, str] | None = None) -> str:
-    """The standard output of a command of Slurm. Raises SlurmError."""
+    """The standard output of a Slurm command. Raises SlurmError."""
     done = _run(command, environment=environment)
     if done.returncode:
         said = " ".join(_text(done.stderr[:ERROR_B]).split())[:300] or f"ended with {done.returncode}"
@@ -47,7 +47,7 @@ def submitted(command: Sequence[str], *, environment: Mapping[str, str] | None =
 
 
 def orders(lines: Iterable[str]) -> list[str]:
-    """Give scontrol many orders at once; what it said of those that it refused. Raises SlurmError where none can have
+    """Give scontrol many orders at once; returns its messages for those refused. Raises SlurmError if none can have
     been carried out."""
     done = _run(("scontrol",), stdin="".join(f"{line}\n" for line in lines).encode())
     said = _text(done.stderr[:REFUSED_B])
@@ -77,13 +77,13 @@ def _text(said: bytes) -> str:
 
 
 def in_step(environment: Mapping[str, str]) -> bool:
-    """Whether this process is a task of a job step; in a batch script the step's number is none that exists."""
+    """Whether this process is a task of a job step; in a batch script the step number is a special value."""
     step = environment.get("SLURM_STEP_ID", "")
     return step.isdigit() and int(step) < 2**31
 
 
 def promised_nodes(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of this job's nodes where there are several and this process speaks for all of them, else ().
+    """The names of this job's nodes if there are several and this process represents all of them, else ().
 
     Raises SlurmError.
     """
@@ -99,7 +99,7 @@ def promised_nodes(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=4096)
 def nodes_of(listed: str) -> frozenset[str]:
-    """The names in a list like 'n[1-3,07-09],gpu2', as squeue prints one; one of another form stands for itself."""
+    """The names in a list like 'n[1-3,07-09],gpu2', as printed by squeue; any other form is taken literally."""
     found: set[str] = set()
     for head, ranges in re.findall(r"([^,\[\]]+)(?:\[([\d,-]+)\])?(?=,|$)", listed):
         for part in ranges.split(",") if ranges else ():
@@ -114,7 +114,7 @@ def nodes_of(listed: str) -> frozenset[str]:
 
 
 def own_node(environment: Mapping[str, str], nodes: tuple[str, ...], host: str) -> str:
-    """Which of the nodes this machine is; '' when it is none (salloc on a login node)."""
+    """Which of the nodes this machine is; '' if it is none of them (salloc on a login node)."""
     for name in (environment.get("SLURMD_NODENAME", ""), host, host.partition(".")[0]):
         if name in nodes:
             return name
@@ -122,7 +122,7 @@ def own_node(environment: Mapping[str, str], nodes: tuple[str, ...], host: str) 
 
 
 def step_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """For an srun of ours: none of the job's own options, which would ask for its tasks and CPUs once more."""
+    """The environment for our srun, without the job's own options, which would request its tasks and CPUs again."""
     return {
         name: value
         for name, value in environment.items()
@@ -131,7 +131,7 @@ def step_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def on_node(job: str, node: str) -> tuple[str, ...]:
-    """The start of a command on one node of a job, beside whatever else runs there."""
+    """Command prefix that runs a command on one node of a job, alongside what already runs there."""
     return (
         *("srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={node}", "--cpus-per-task=1"),
         *("--mpi=none", "--kill-on-bad-exit=0", "--input=all", "--chdir=/", "--quiet"),

@@ -1,7 +1,7 @@
-"""The Slurm job that goes on where this one was unloaded: submitted from within it, begun when its hours are clean.
+"""The Slurm job that continues where this one was unloaded: submitted from within it, started when its hours are clean.
 
-No daemon waits: Slurm holds the successor, and the present job ends. A site whose jobs are killed meanwhile has the
-successor all the same, which waits for the end of this one (`--dependency=afterany`).
+No daemon waits: Slurm holds the successor, and the present job ends. If this job is killed meanwhile the successor
+still exists, and waits for the end of this one (`--dependency=afterany`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from carbontui import proc
 from carbontui.cluster import slurm
 
 CHAIN = "CARBONTUI_CHAIN"
-"""In a successor's environment: the id of the first job, and which of the chain this is."""
+"""Variable in a successor's environment: the id of the first job, and this job's number in the chain."""
 UNSET = frozenset({"", "(null)", "N/A", "UNLIMITED", "Unknown"})
 OPTIONS = {
     "Partition": "--partition",
@@ -41,18 +41,18 @@ OPTIONS = {
     "StdOut": "--output",
     "StdErr": "--error",
 }
-"""What `scontrol show job` calls the options of sbatch: those of the command line are in no script."""
+"""sbatch options by their names in `scontrol show job`: those given on the command line are not in the script."""
 
 
 class Chain(NamedTuple):
-    """Where a job stands in a chain of successors; the first is number 0."""
+    """A job's position in a chain of successors; the first is number 0."""
 
     first: str
     number: int
 
 
 def chain(environment: Mapping[str, str]) -> Chain | None:
-    """Of the Slurm job of this environment; None outside one."""
+    """The chain of this environment's Slurm job; None outside one."""
     job = environment.get("SLURM_JOB_ID", "")
     found = re.fullmatch(r"(\d+) (\d+)", environment.get(CHAIN, ""))
     if not job.isdigit():
@@ -61,7 +61,7 @@ def chain(environment: Mapping[str, str]) -> Chain | None:
 
 
 def fields(shown: str) -> dict[str, str]:
-    """The fields of one job of `scontrol -o show job`; a value may hold spaces, a name none."""
+    """The fields of one job of `scontrol -o show job`; values may contain spaces, names do not."""
     found = re.split(r"(?:^|\s)([A-Z][\w/:]*)=", shown.strip())
     return {name: value.strip() for name, value in zip(found[1::2], found[2::2], strict=False)}
 
@@ -69,7 +69,7 @@ def fields(shown: str) -> dict[str, str]:
 def command(
     shown: Mapping[str, str], here: Chain, *, array_task: str, wait_s: float, script: str, arguments: Sequence[str]
 ) -> list[str]:
-    """The sbatch that submits the same script with the same resources, to begin in `wait_s` seconds."""
+    """The sbatch command that submits the same script with the same resources, to start in `wait_s` seconds."""
     options = ["sbatch", "--parsable", f"--dependency=afterany:{shown['JobId']}", "--open-mode=append"]
     if wait_s >= 1.0:
         options.append(f"--begin=now+{math.ceil(wait_s)}seconds")
@@ -85,7 +85,7 @@ def command(
 
 
 def submit(environment: Mapping[str, str], *, not_before_s: float, now_s: float) -> str:
-    """Submit the successor of this batch job; its id. Raises SlurmError."""
+    """Submit the successor of this batch job and return its id. Raises SlurmError."""
     here = chain(environment)
     if here is None:
         raise slurm.SlurmError("not in a Slurm job")
@@ -111,7 +111,7 @@ def submit(environment: Mapping[str, str], *, not_before_s: float, now_s: float)
 
 
 def end_s(environment: Mapping[str, str]) -> float | None:
-    """When Slurm ends this job (epoch seconds); None without a limit, or where it does not say."""
+    """When Slurm ends this job (epoch seconds); None without a limit, or if not reported."""
     job = environment.get("SLURM_JOB_ID", "")
     try:
         left = slurm.ask("squeue", "-h", "-j", job, "-o", "%L") if job.isdigit() else ""
@@ -127,7 +127,7 @@ def end_s(environment: Mapping[str, str]) -> float | None:
 
 
 def _arguments() -> list[str]:
-    """Those of the batch script, as the shell that runs it was given them."""
+    """The batch script's arguments, as given to the shell that runs it."""
     pid = os.getppid()
     while pid > 1:
         try:

@@ -1,1 +1,1 @@
-"""Many jobs of a cluster: when each shall start, told to Slurm, which does the rest."""
+"""Many jobs of a cluster: plans when each should start and tells Slurm, which does the rest."""

@@ -1,7 +1,7 @@
-"""Jobs put into the slots within their watts and GPUs, at the prices of the dual: large ones first, in rounds.
+"""Places jobs into slots within the watts and GPUs available, at the dual prices: large ones first, in rounds.
 
-After each round the rest is priced anew within what is left: what the large ones could not use exactly is then dear or
-cheap as it should be, and the small ones fill it.
+After each round the rest is repriced within the remaining capacity, so that the small jobs fill the gaps that the
+large ones left.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, F
 from carbontui.fleet.shadow_prices import Priced, priced
 
 CANDIDATES = 24
-"""Choices of a job that are tried in their order before all of its choices are looked at."""
+"""How many of a job's cheapest choices are tried in order before all its choices are searched."""
 ROUND_SHARE = 0.3
-"""Of the work that is left, what one round puts in."""
+"""Share of the remaining work that one round places."""
 ROUND_LEAST = 200
-"""Fewer jobs than this are no round of their own: too few for prices to mean much."""
+"""A round has at least this many jobs: fewer are too few for meaningful prices."""
 ROUND_PASSES = 20
 SEVERAL_MOST = 1000
-"""Up to so many jobs are put in in several orders, of which the best is taken."""
+"""Up to this many jobs are placed in several orders, and the best result is taken."""
 AGAIN_ROUNDS, AGAIN_MOST = 600, 6
-"""How often some jobs are put in again, and how many at most at a time: half a second for a hundred jobs."""
+"""Number of re-placement rounds, and jobs per round at most: half a second for a hundred jobs."""
 GAP_ENOUGH = 0.002
 TOLERANCE = 1e-6
 
 
 _NO_CHOICE = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
-"""None is to be tried first: all choices are looked at."""
+"""No preferred choices: search all of them."""
 
 
 class FleetPlan(NamedTuple):
-    """Per job its first slot (NEVER: not within the slots) and its level; `prices` are those of the whole problem, and
-    no plan costs less than their bound."""
+    """Per job its first slot (NEVER: not within the slots) and its level; `prices` are those of the whole problem, with
+    the bound that no plan can beat."""
 
     start: Ints
     level: Ints
     prices: Priced
     total_g: float
-    """What was minimised: grams, and what is left undone at its worth."""
+    """The objective: grams, plus the penalty for undone work."""
     watts: Floats
     gpus: Floats
 
     @property
     def gap(self) -> float:
-        """The share of the total by which a better plan could be better at most."""
+        """Optimality gap: the largest share of the total that a better plan could save."""
         return max(0.0, 1.0 - self.prices.bound_g / self.total_g) if self.total_g > 0 else 0.0
 
     def _with_loads(self, problem: FleetProblem) -> FleetPlan:
@@ -58,8 +58,8 @@ class FleetPlan(NamedTuple):
 
 
 def planned(problem: FleetProblem) -> FleetPlan:
-    """A plan of all jobs. The same problem gives the same plan; few jobs are put in in several orders, and again. What
-    runs already may draw more than there is: the slots are then as large as that, and nothing is begun in them."""
+    """A plan of all jobs. Deterministic; small sets of jobs are placed in several orders, then improved. Running jobs
+    may already draw more than the capacity: the slots are then enlarged to that, and nothing is started in them."""
     jobs, count = problem.jobs, len(problem.jobs)
     runs = np.isinf(jobs.undone_g)
     least = np.argmin(np.where(problem.touched > 0, jobs.watts, np.inf), axis=1)
@@ -73,15 +73,15 @@ def planned(problem: FleetProblem) -> FleetPlan:
     large = np.lexsort((np.arange(count), -jobs.undone_g, -size, -jobs.gpus, ~runs))
     orders = [large]
     if count <= SEVERAL_MOST:
-        # among few jobs it matters more who comes late than who is large
+        # among few jobs deadlines matter more than size
         orders += [np.lexsort((-size, slack, ~runs)), np.lexsort((-size, jobs.end, ~runs))]
     best = min((_in_order(problem, whole, order, size, least) for order in orders), key=lambda plan: plan.total_g)
     return _put_again(problem, best) if count <= SEVERAL_MOST and best.gap > GAP_ENOUGH else best
 
 
 def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
-    """A few jobs at a time are taken out and put in again, kept where that is better (ruin and recreate, Schrimpf et
-    al. 2000, 10.1006/jcph.1999.6413). Among few jobs whole gaps decide, of which prices know nothing."""
+    """Remove a few jobs at a time and place them again, keeping improvements (ruin and recreate, Schrimpf et al. 2000,
+    10.1006/jcph.1999.6413). With few jobs whole gaps decide, which prices do not capture."""
     dice = np.random.default_rng(0)
     placed = _Placed(problem)
     for job in np.nonzero(plan.start != NEVER)[0]:
@@ -93,13 +93,13 @@ def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
         out = dice.choice(movable, min(len(movable), int(dice.integers(1, AGAIN_MOST + 1))), replace=False)
         missing = np.nonzero(placed.start == NEVER)[0]
         if len(missing) and dice.integers(0, 2):
-            # one without room comes first: what had its room looks for another
+            # an unplaced job goes first; the job that occupied its room looks for another place
             first = dice.choice(missing, 1)
             out = np.concatenate([first, out[out != first]])
         before = placed.start.copy(), placed.level.copy(), placed.room_w.copy(), placed.room_gpus.copy()
         for job in out:
             placed.take(int(job))
-        # prices at random, every second time: another place than the best of one may be the best for all
+        # random prices every second time: a job's second-best place may be better for all together
         watt = level * dice.exponential(0.3, len(free)) * dice.integers(0, 2)
         for job in out:
             placed.place(int(job), *_NO_CHOICE, Priced(watt, free, 0.0))
@@ -112,7 +112,7 @@ def _put_again(problem: FleetProblem, plan: FleetPlan) -> FleetPlan:
 
 
 def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats, least: Ints) -> FleetPlan:
-    """All jobs put in, in an order, round by round. `least`: the levels at which what runs is there from the first."""
+    """Place all jobs in a given order, round by round. `least`: the levels at which running jobs are placed first."""
     placed, price, count = _Placed(problem), whole, len(left)
     runs = np.isinf(problem.jobs.undone_g)
     for job in np.nonzero(runs)[0]:
@@ -134,7 +134,7 @@ def _in_order(problem: FleetProblem, whole: Priced, left: Ints, size: Floats, le
 
 
 def _rest(problem: FleetProblem, placed: _Placed, left: Ints) -> FleetProblem:
-    """What is left to plan, within what is left of the slots."""
+    """The remaining problem within the remaining capacity."""
     jobs, site = problem.jobs, problem.site
     return FleetProblem(
         FleetSite(site.weight, np.maximum(placed.room_w, 0.0), np.maximum(placed.room_gpus, 0.0)),
@@ -143,8 +143,8 @@ def _rest(problem: FleetProblem, placed: _Placed, left: Ints) -> FleetProblem:
 
 
 class _Placed:
-    """Who is where by now, and what is left of every slot. A job that runs is there from the beginning, at its lowest
-    level: it draws that whatever fits."""
+    """Placements so far, and the remaining capacity of every slot. A running job is placed from the beginning at its
+    lowest level: it draws that regardless of capacity."""
 
     def __init__(self, problem: FleetProblem) -> None:
         self._problem = problem
@@ -163,7 +163,7 @@ class _Placed:
             self.start[job] = NEVER
 
     def place(self, job: int, starts: Ints, levels: Ints, costs: Floats, price: Priced) -> None:
-        """The cheapest choice that fits; a job that none fits stays where it is, or out."""
+        """Place the job at its cheapest choice that fits; if none fits, leave it where it is."""
         before = int(self.start[job]), int(self.level[job])
         if before[0] >= 0:
             self._occupy(job, *before, -1.0)

@@ -1,7 +1,7 @@
-"""Which jobs of a cluster may begin when, and at which level: what is known of them, and every choice there is.
+"""Which jobs of a cluster may start when, and at which level: their data, and all possible choices.
 
-A job begins once, at the beginning of a slot, and runs in one piece at one level to its end. It occupies its GPUs and
-its watts in every slot that it touches, so that what holds for slots holds at every moment; what it emits is counted to
+A job starts once, at the start of a slot, and runs in one piece at one level to its end. It occupies its GPUs and
+its watts in every slot that it touches, so that limits per slot hold at every moment; its emissions are counted to
 its end. Watts are those of all its boards. Shapes: n jobs, l levels, t slots.
 """
 
@@ -18,12 +18,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 NEVER = -1
-"""The start of a job that is not begun within the slots."""
+"""The start of a job that is not started within the slots."""
 
 
 @dataclass(frozen=True)
 class FleetSite:
-    """What there is per slot; `weight` is the cost of a watt for a slot, in grams."""
+    """Capacity per slot; `weight` is the cost of a watt for one slot, in grams."""
 
     weight: Floats
     power_w: Floats
@@ -36,27 +36,27 @@ class FleetSite:
 
 @dataclass(frozen=True)
 class FleetJobs:
-    """`watts` and `length` (in slots) are n x l; an infinite length is a level that a job does not have. A job that
-    runs has `first` and `last` at slot 0 and an infinite `undone_g`: only its level is open."""
+    """`watts` and `length` (in slots) are n x l; an infinite length is a level that a job does not have. A running job
+    has `first` and `last` at slot 0 and an infinite `undone_g`: only its level is open."""
 
     gpus: Floats
     watts: Floats
     length: Floats
     first: Ints
-    """First slot in which it may begin."""
+    """First slot in which it may start."""
     end: Floats
-    """By when it must be done, in slots from the beginning of the first."""
+    """Its deadline, in slots from the start of the first."""
     undone_g: Floats
-    """What leaving it undone is worth avoiding, in grams."""
+    """Penalty for leaving it undone, in grams."""
     last: Ints
-    """Last slot in which it may begin."""
+    """Last slot in which it may start."""
 
     def __len__(self) -> int:
         return len(self.gpus)
 
 
 class FleetChoice(NamedTuple):
-    """Per job: its first slot (NEVER), its level, and what it costs at the prices it was chosen with."""
+    """Per job: its first slot (or NEVER), its level, and its cost at the prices it was chosen with."""
 
     start: Ints
     level: Ints
@@ -71,7 +71,7 @@ class _OfLength(NamedTuple):
     who: Ints
     factors: Floats
     barred: NDArray[np.bool_]
-    """Starts that the window of a job rules out."""
+    """Starts excluded by a job's time window."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ class FleetProblem:
 
     @cached_property
     def touched(self) -> Ints:
-        """Slots that each level of each job touches, n x l; 0: it does not have it."""
+        """Slots that each level of each job touches, n x l; 0: no such level."""
         length = self.jobs.length
         whole = np.ceil(np.where(np.isfinite(length), length, 0.0) - 1e-9)
         return np.where(np.isfinite(length), np.maximum(1, whole), 0).astype(np.int64)
 
     @cached_property
     def last_start(self) -> Ints:
-        """The last slot in which each level can begin and be in time, n x l; before `first`: none."""
+        """The last slot in which each level can start and be on time, n x l; before `first`: none."""
         length = np.where(np.isfinite(self.jobs.length), self.jobs.length, 0.0)
         in_time = np.floor(np.minimum(self.jobs.end, 1e9)[:, None] - length + 1e-9).astype(np.int64)
         last = np.minimum(np.minimum(in_time, self.site.slots - self.touched), self.jobs.last[:, None])
@@ -111,15 +111,15 @@ class FleetProblem:
         return found
 
     def _cost_rows(self, slots: int, watt_price: Floats, gpu_price: Floats) -> Floats:
-        """Per start of a choice that touches so many slots: of a watt (emitted but for the last slot, and priced), of a
-        watt emitted through the last slot, of a GPU."""
+        """Cost per start of a choice that touches `slots` slots: of a watt (priced, and emitted except in the last
+        slot), of a watt emitted through the last slot, of a GPU."""
         n, weight = slots, self.site.weight
         spent, priced, held = (np.concatenate([[0.0], np.cumsum(of)]) for of in (weight, watt_price, gpu_price))
         watt = spent[n - 1 : -1] - spent[: len(spent) - n] + priced[n:] - priced[:-n]
         return np.stack([watt, weight[n - 1 :], held[n:] - held[:-n]])
 
     def _costs(self, of: _OfLength, watt_price: Floats, gpu_price: Floats) -> Floats:
-        """Cost of every choice of one length at every start; infinite where it is barred."""
+        """Cost of every choice of one length at every start; infinite where excluded."""
         cost: Floats = of.factors @ self._cost_rows(of.slots, watt_price, gpu_price)
         np.copyto(cost, np.inf, where=of.barred)
         return cost
@@ -134,7 +134,7 @@ class FleetProblem:
         return cost
 
     def best(self, watt_price: Floats, gpu_price: Floats) -> FleetChoice:
-        """The cheapest choice of every job for itself, at a price per watt and slot and per GPU and slot."""
+        """The cheapest choice of every job individually, at a price per watt and slot and per GPU and slot."""
         shape = self.jobs.watts.shape
         cost, start = np.full(shape, np.inf), np.full(shape, NEVER)
         for of in self._by_length:
@@ -168,7 +168,7 @@ class FleetProblem:
         return begin, order // count, taken
 
     def loads(self, start: Ints, level: Ints) -> tuple[Floats, Floats]:
-        """Watts and GPUs in every slot of what is begun."""
+        """Watts and GPUs of the started jobs in every slot."""
         on = np.nonzero(start >= 0)[0]
         begin, n = start[on], self.touched[on, level[on]]
         edges = np.zeros((2, self.site.slots + 1))
@@ -179,7 +179,7 @@ class FleetProblem:
         return watts, gpus
 
     def grams(self, start: Ints, level: Ints) -> Floats:
-        """What every job emits; 0 of one that is not begun."""
+        """Grams of every job; 0 if it is not started."""
         spent = np.concatenate([[0.0], np.cumsum(self.site.weight)])
         rows = np.arange(len(self.jobs))
         length, begin = self.jobs.length[rows, level], np.maximum(start, 0)
@@ -190,5 +190,5 @@ class FleetProblem:
         return np.where(start >= 0, self.jobs.watts[rows, level] * (done - spent[begin]), 0.0)
 
     def total_g(self, start: Ints, level: Ints) -> float:
-        """What is minimised: grams, and what is left undone at its worth."""
+        """The objective: grams, plus the penalty for undone work."""
         return float(self.grams(start, level).sum() + self.jobs.undone_g[start < 0].sum())

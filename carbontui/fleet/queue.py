@@ -1,4 +1,4 @@
-"""Slurm's queue as a problem of the fleet, and its plan as the starts that are moved: pure functions."""
+"""Slurm's queue as a fleet problem, and its plan as changed start times: pure functions."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, F
 SLOTS = 96
 SLOT_S = 1800.0
 UNDONE = 20.0
-"""Leaving a job undone counts as so many times its own CO2: it is done wherever it can be."""
+"""Leaving a job undone costs this multiple of its own CO2: it is done whenever possible."""
 EARLIER = 1e-6
-"""Each later slot counts as this much dirtier: of equals the earliest is taken."""
+"""Each later slot counts as this much dirtier: among equals the earliest is taken."""
 LEAD_S = 60.0
-"""So long before a slot begins it is planned and told to Slurm."""
+"""How long before its start a slot is planned and sent to Slurm."""
 
 
 class Assumed(NamedTuple):
-    """Watts of what no comment states: per GPU and per node that runs."""
+    """Watts assumed where no comment states them: per GPU and per node of a running job."""
 
     gpu_w: float
     node_w: float
 
 
 class Move(NamedTuple):
-    """A job that is to begin at another time."""
+    """A job whose start is to be changed."""
 
     job: QueuedJob
     at_s: float
 
 
 class QueueProblem(NamedTuple):
-    """The problem, the jobs that it moves in its order, then those that run and follow its prices, and what runs or
-    waits beside them."""
+    """The problem, the jobs that it moves in its order, then the running ones that follow its prices, and the other
+    running or waiting jobs."""
 
     problem: FleetProblem
     jobs: tuple[QueuedJob, ...]
@@ -47,21 +47,21 @@ class QueueProblem(NamedTuple):
     start_s: float
     slot_s: float
     cap_w: Floats
-    """The budget per slot; infinite where there is none."""
+    """The budget per slot; infinite without one."""
     fixed_w: Floats
     """Watts per slot of everything else that runs."""
     others: int
-    """Jobs that wait without having asked: Slurm begins them when it likes, and nobody knows when."""
+    """Waiting jobs that did not ask to be moved: Slurm starts them at a time not known here."""
     faults: tuple[str, ...]
 
     def price_g_per_kwh(self, plan: FleetPlan) -> list[float]:
-        """What a kWh counts for beside its own CO2, slot by slot: the price of the budget."""
+        """Shadow price of the budget per slot: the cost of a kWh on top of its own CO2."""
         prices: list[float] = (plan.prices.watt * 3.6e6 / self.slot_s).tolist()
         return prices
 
 
 def watts(job: QueuedJob, assumed: Assumed) -> float:
-    """What a job draws while it runs: as its comment says, else as assumed."""
+    """A job's draw while it runs: from its comment, else as assumed."""
     if job.asked is not None and job.asked.watts is not None:
         return job.asked.watts
     return job.gpus * assumed.gpu_w + job.nodes * assumed.node_w
@@ -78,9 +78,9 @@ def problem(
     slot_s: float = SLOT_S,
     due: frozenset[str] = frozenset(),
 ) -> QueueProblem:
-    """All that waits and has asked, within what the rest leaves. `intensity` (g/kWh) and `cap_w` are per slot from
-    `start_s` on. Jobs that are `due` were to begin by now: Slurm is about to, and they count as running. Of two jobs
-    that cannot both be done, that with the higher priority in Slurm (its fair share) is."""
+    """The waiting jobs that asked to be moved, within the capacity left by the others. `intensity` (g/kWh) and `cap_w`
+    are per slot from `start_s` on. Jobs that are `due` should have started by now: they count as running. Of two jobs
+    that cannot both be done, the one with the higher Slurm priority (its fair share) is done."""
     slots = len(cap_w)
     by_gpu = machine.gpus > 0
     room = np.full(slots, float(machine.gpus if by_gpu else machine.cpus))
@@ -110,7 +110,7 @@ def problem(
     drawn, length = _table(rows_of, slots)
     work = length.min(axis=1, initial=np.inf)
     by = np.array([_deadline_s(job, slots, start_s, slot_s) - start_s for job in (*mine, *running)]) / slot_s
-    # what is late whenever it begins has no deadline to keep: it is begun where there is room
+    # a job that is late at any start has no deadline to keep: it is started where there is room
     by = np.where(by < work, slots, np.minimum(by, slots))
     most = max((job.priority for job in mine), default=0.0) or 1.0
     urgency = np.array([1.0 + job.priority / most for job in mine])
@@ -141,8 +141,8 @@ class _LevelRow(NamedTuple):
 
 
 def _table(levels: Sequence[Sequence[_LevelRow]], slots: int) -> tuple[Floats, Floats]:
-    """Watts and lengths, a row per job; infinitely long where it has no such level. None is longer than there are
-    slots: what is beyond is planned another time."""
+    """Watts and lengths, one row per job; infinitely long if it has no such level. Lengths are cut at the number of
+    slots: the rest is planned later."""
     most = max(map(len, levels), default=1)
     drawn, length = np.zeros((len(levels), most)), np.full((len(levels), most), np.inf)
     for number, rows in enumerate(levels):
@@ -158,7 +158,7 @@ def _levels(job: QueuedJob) -> tuple[tuple[float, float], ...]:
 
 
 def _left_s(job: QueuedJob, now_s: float) -> float:
-    """What a job that runs will have left, at full speed from when it said so on; a second at least."""
+    """A running job's remaining work, assuming full speed since its last statement; at least a second."""
     assert job.asked is not None
     return max(1.0, job.asked.left_s - max(0.0, now_s - job.asked.left_at_s))
 
@@ -174,7 +174,7 @@ def _work_s(job: QueuedJob) -> float:
 
 
 def _end_s(job: QueuedJob, now_s: float) -> float:
-    """When a job that runs is over: as it said, else at its time limit."""
+    """When a running job ends: as it stated, else at its time limit."""
     end = math.inf if job.end_s is None else job.end_s
     if job.asked is not None and job.asked.work_s is not None:
         begun = job.start_s if job.runs and job.start_s is not None else now_s
@@ -185,7 +185,7 @@ def _end_s(job: QueuedJob, now_s: float) -> float:
 def expected_w(
     queue: Sequence[QueuedJob], assumed: Assumed, *, now_s: float, start_s: float, slot_s: float, slots: int
 ) -> tuple[float, ...]:
-    """Mean watts per slot of what runs, and of what waits from when it is to begin, as far as that is known."""
+    """Mean watts per slot of running jobs, and of waiting ones from their planned start, as far as known."""
     known = [(job, now_s if job.runs else job.start_s) for job in queue]
     spans = [
         (
@@ -205,24 +205,24 @@ def expected_w(
 
 
 def next_slot_s(now_s: float, slot_s: float) -> float:
-    """When the slots of a plan that is made now begin."""
+    """When the slots of a plan made now begin."""
     lead = min(LEAD_S, slot_s / 4)
     return math.ceil((now_s + lead) / slot_s) * slot_s
 
 
 def next_plan_s(start_s: float, slot_s: float) -> float:
-    """When to plan again after the plan whose slots begin at `start_s`: once its first jobs have begun."""
+    """When to plan again after the plan whose slots begin at `start_s`: once its first jobs have started."""
     return start_s + slot_s - 2 * min(LEAD_S, slot_s / 4)
 
 
 def starts_s(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
-    """When each job begins that has a place in the plan."""
-    placed = zip(made.jobs, plan.start.tolist(), strict=False)  # those that run come behind
+    """The start of each job that has a place in the plan."""
+    placed = zip(made.jobs, plan.start.tolist(), strict=False)  # the running ones come after these
     return {job.id: made.start_s + start * made.slot_s for job, start in placed if start != NEVER}
 
 
 def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
-    """The starts that differ from what Slurm has. A job without room within the slots is put behind them."""
+    """The starts that differ from Slurm's. A job without room within the slots is put after them."""
     found = []
     for job, start in zip(made.jobs, plan.start.tolist(), strict=False):
         slot = made.problem.site.slots if start == NEVER else start
@@ -234,7 +234,7 @@ def moves(made: QueueProblem, plan: FleetPlan) -> list[Move]:
 
 
 def running_w(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
-    """Watts at which jobs that run and follow the prices are expected by this plan."""
+    """Planned watts of the running jobs that follow the prices."""
     first = len(made.jobs)
     levels = plan.level[first:].tolist()
     return {
@@ -244,9 +244,9 @@ def running_w(made: QueueProblem, plan: FleetPlan) -> dict[str, float]:
 
 
 def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
-    """What is planned, in lines."""
+    """The plan as text, in lines."""
     jobs = len(made.jobs)
-    start = np.where(np.arange(len(plan.start)) < jobs, plan.start, NEVER)  # of those that wait
+    start = np.where(np.arange(len(plan.start)) < jobs, plan.start, NEVER)  # of the waiting jobs
     begun = int((start != NEVER).sum())
     drawn = plan.watts + made.fixed_w
     budgeted = np.isfinite(made.cap_w).any()

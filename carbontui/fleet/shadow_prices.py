@@ -1,6 +1,6 @@
-"""Prices per watt and per GPU, slot by slot, under which jobs that each choose for themselves fit together.
+"""Shadow prices per watt and per GPU and slot, under which the jobs' individual choices fit together.
 
-Every pair of prices gives a lower bound on what any schedule costs; the best (`plan.ascent`) is the certificate.
+Every pair of prices gives a lower bound on the cost of any schedule; the best (`plan.ascent`) is the certificate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Priced(NamedTuple):
 
 
 def bound_g(problem: FleetProblem, watt: Floats, gpu: Floats) -> float:
-    """The lower bound that any prices of zero and above give."""
+    """The lower bound given by any non-negative prices."""
     cost = float(problem.best(watt, gpu).cost.sum())
     return cost - float(watt @ problem.site.power_w) - float(gpu @ problem.site.gpus)
 
@@ -32,7 +32,7 @@ def bound_g(problem: FleetProblem, watt: Floats, gpu: Floats) -> float:
 def priced(problem: FleetProblem, *, passes: int = PASSES_MOST, start: Priced | None = None) -> Priced:
     """The prices with the highest bound found; `start` are those of an earlier plan of the same slots."""
     site, t = problem.site, problem.site.slots
-    # a slot's budget is priced as a whole: watts and GPUs are then of one size
+    # prices are per whole slot budget, so that watts and GPUs have the same scale
     whole = np.maximum(np.concatenate([site.power_w, site.gpus]), 1e-9)
 
     def answer(worth: Floats) -> Response:

@@ -1,4 +1,4 @@
-"""The cleanest time to start work that runs in one piece: what a queue can be told before the job exists."""
+"""The cleanest start for work that runs in one piece: usable for a queue before the job exists."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 STEP_S = 900.0
-"""Starts are looked at every quarter of an hour: no forecast is finer."""
+"""Starts are considered every quarter of an hour: no forecast is finer."""
 GAIN_LEAST = 0.01
-"""A start is put off for at least this share of the CO2 of a start now."""
+"""A start is delayed only to save at least this share of the CO2 of a start now."""
 
 
 class StartWindow(NamedTuple):
-    """The start that is chosen. Intensities are means in g/kWh over the whole work; `known_s` is how much of the time
-    up to the deadline the forecast reaches."""
+    """The chosen start. Intensities are means in g/kWh over the whole work; `known_s` is how much of the time up to the
+    deadline the forecast covers."""
 
     begin_s: float
     mean_g: float
@@ -23,7 +23,7 @@ class StartWindow(NamedTuple):
 
     @property
     def saved(self) -> float:
-        """Share of the CO2 of a start now that is saved; 0 of a start now."""
+        """Share of CO2 saved against a start now; 0 for a start now."""
         return 1.0 - self.mean_g / self.now_g if self.now_g > 0 else 0.0
 
 
@@ -31,8 +31,8 @@ def best(
     mean_g: Sequence[float | None], start_s: float, step_s: float, *, now_s: float, work_s: float, deadline_s: float
 ) -> StartWindow | None:
     """The start from `now_s` on with the lowest mean intensity, so that `work_s` seconds end by `deadline_s`; the
-    earliest of equals. `mean_g` are slots of `step_s` from `start_s`, of which gaps and the time beyond the end count
-    as the last value known. None where nothing is known."""
+    earliest among equals. `mean_g` are slots of `step_s` from `start_s`; gaps and the time beyond the end count as the
+    last known value. None if nothing is known."""
     known = [value for value in mean_g if value is not None]
     if not known:
         return None

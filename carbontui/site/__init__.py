@@ -1,1 +1,1 @@
-"""One power budget for all jobs of a machine, kept by their supervisors together, without a master."""
+"""One power budget for all jobs of a machine, kept cooperatively by their supervisors, without a master."""

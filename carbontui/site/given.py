@@ -1,4 +1,4 @@
-"""Prices that `carbontui fleet` sets for the jobs that run: a file that it writes and their supervisors read."""
+"""Shadow prices that `carbontui fleet` sets for running jobs: a file that it writes and their supervisors read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from carbontui.site.sharing import GivenPrices
 
 SCHEMA = "carbontui.site_prices/1"
 STALE_S = 7200.0
-"""Prices that nobody has renewed for this long are nobody's: whoever set them is gone."""
+"""Prices not renewed for this long are ignored: their writer is gone."""
 FILE_MOST_B = 1 << 20
 PRICE_MOST = 1e6
 """g/kWh; a larger one is a mistake."""
@@ -36,7 +36,7 @@ class _File(Struct, frozen=True, kw_only=True):
 
 
 def write(path: Path, first_slot_s: float, slot_s: float, g_per_kwh: Sequence[float], *, now_s: float) -> None:
-    """Replace the file; everybody may read it, and a reader sees the old or the new one. Raises PricesError."""
+    """Replace the file, readable by all, atomically: a reader sees the old or the new one. Raises PricesError."""
     told = _File(
         schema=SCHEMA,
         made_at=units.iso(now_s),
@@ -56,7 +56,7 @@ def write(path: Path, first_slot_s: float, slot_s: float, g_per_kwh: Sequence[fl
 
 
 def read(path: Path, now_s: float) -> GivenPrices | None:
-    """What is in force; None without a file, and of one that nobody has renewed. Raises PricesError."""
+    """The prices in force; None without a file, or if it is stale. Raises PricesError."""
     try:
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
@@ -79,7 +79,7 @@ def read(path: Path, now_s: float) -> GivenPrices | None:
 
 
 def configured(now_s: float) -> GivenPrices | None:
-    """Those of the settings' `site_prices`. Raises PricesError."""
+    """The prices in the file named by the setting `site_prices`. Raises PricesError."""
     try:
         path = config.load().settings.site_prices
     except config.ConfigError as error:

@@ -1,7 +1,7 @@
 """The shared ledger of a machine's jobs: a directory of this user on local disk, one file per job, one lock.
 
-Whoever changes its claim holds the lock (flock: the kernel frees it at any death), so that of two jobs that rise at the
-same moment the second sees the first. A claim outlives its supervisor until the job's processes have ended.
+A job holds the lock while it changes its claim (flock: the kernel frees it at any death), so that of two jobs that
+rise at the same moment the second sees the first. A claim outlives its supervisor until the job's processes end.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from carbontui import config, paths, proc, units, untrusted
 from carbontui.site.sharing import Claim, Ramp, Share, SiteBudget, settle
 
 LOCK_S = 0.5
-"""Whoever holds the lock is done within milliseconds."""
+"""How long to wait for the lock; a holder is done within milliseconds."""
 SILENT_S = 6.0
-"""A supervisor that has not renewed its claim for this long steers nothing."""
+"""A supervisor that has not renewed its claim for this long counts as gone."""
 ADMINISTRATOR = Path("/etc/carbontui/site.toml")
 
 
@@ -34,7 +34,7 @@ class LedgerError(RuntimeError):
 
 
 class LedgerEntry(Struct, frozen=True, kw_only=True):
-    """A claim on disk, and who stands behind it: (pid, start time) of supervisor, keeper and training."""
+    """A claim on disk, and its processes: (pid, start time) of supervisor, keeper and training."""
 
     claim: Claim
     boot_id: str
@@ -45,22 +45,22 @@ class LedgerEntry(Struct, frozen=True, kw_only=True):
 
 
 class OfAdministrator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """/etc/carbontui/site.toml: the budget of every user's jobs together with what is left to each user."""
+    """/etc/carbontui/site.toml: the budgets that the administrator sets for users."""
 
     cap_w: float | None = None
-    """Of a user who is not named below."""
+    """The budget of a user not named below."""
     ramp_w_per_s: float | None = None
     users: dict[str, float] = {}
     """Watts by user name."""
 
 
 def ledger_dir() -> Path:
-    """Beside the leases of power limits: it belongs to the machine, not to a state directory."""
+    """The ledger's directory, next to the power-limit leases: it belongs to the machine, not to a state directory."""
     return paths.limit_lease_dir().parent / "site"
 
 
 class Ledger:
-    """One user's ledger. `alive` tells whether a process (pid, start time) is there."""
+    """One user's ledger. `alive` tells whether a process (pid, start time) is alive."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Ledger:
     # --- the budget ---
 
     def budget(self, now_s: float) -> SiteBudget | None:
-        """The budget in force: the lower of this user's own (as set, else as configured) and the administrator's.
+        """The budget in force: the lower of the user's own (as set, else as configured) and the administrator's.
         Raises LedgerError."""
         own = self._own()
         if own is None or (own.until_s is not None and own.until_s <= now_s):
@@ -89,7 +89,7 @@ class Ledger:
         return own
 
     def set_budget(self, budget: SiteBudget | None) -> None:
-        """Set, or lift, this user's own. Raises LedgerError."""
+        """Set, or remove, the user's own budget. Raises LedgerError."""
         try:
             paths.private_dir(self.directory)
             with self._locked():
@@ -113,7 +113,7 @@ class Ledger:
             raise LedgerError(f"{self._budget_file}: {error}; set the budget again: carbontui site --cap") from None
 
     def _configured(self) -> SiteBudget | None:
-        """That of config.toml or the environment."""
+        """The budget from config.toml or the environment."""
         try:
             text = config.load().settings.site_cap
             return SiteBudget(cap_w=units.parse_power(text), by="site_cap of the settings") if text else None
@@ -123,7 +123,7 @@ class Ledger:
             raise LedgerError(f"{paths.config_file()} or CARBONTUI_SITE_CAP: site_cap: {error}") from None
 
     def _of_administrator(self) -> SiteBudget | None:
-        """Counted where nobody but root can have written it."""
+        """The administrator's budget, valid only if no one but root can have written it."""
         try:
             info = self._administrator.lstat()
             if not stat.S_ISREG(info.st_mode) or info.st_uid != 0 or info.st_mode & 0o022:
@@ -142,11 +142,11 @@ class Ledger:
     # --- claims ---
 
     def claims(self, now_mono_s: float) -> list[Claim]:
-        """All that count, those of jobs that nobody steers marked as gone."""
+        """All valid claims; those of jobs without a supervisor are marked as gone."""
         return [entry.claim for entry in self._entries(now_mono_s)]
 
     def exchange(self, mine: LedgerEntry, now_s: float) -> Share | None:
-        """Renew a claim; what it gives, or None where there is no budget. Raises LedgerError."""
+        """Renew a claim; returns the share, or None if there is no budget. Raises LedgerError."""
         budget = self.budget(now_s)
         if budget is None:
             self.forget(mine.claim.job)
@@ -165,14 +165,14 @@ class Ledger:
         return share
 
     def held_w(self, job: str) -> float:
-        """What a job holds, as its supervisor (or a predecessor) last wrote it."""
+        """The watts a job holds, as last written by its supervisor (or a predecessor)."""
         try:
             return untrusted.decode(_read_private(self._file(job)), LedgerEntry).claim.held_w
         except (OSError, ValueError):
             return 0.0
 
     def forget(self, job: str) -> None:
-        """The job is over, or there is no budget any more."""
+        """Remove a claim: the job is over, or there is no budget any more."""
         with contextlib.suppress(OSError):
             self._file(job).unlink(missing_ok=True)
 
@@ -183,7 +183,7 @@ class Ledger:
         except (OSError, ValueError):
             known = Ramp(mine.beat_mono_s, math.inf)
         if known.at_s > mine.beat_mono_s:
-            known = Ramp(mine.beat_mono_s, 0.0)  # of before a reboot
+            known = Ramp(mine.beat_mono_s, 0.0)  # from before a reboot
         return known.at(mine.beat_mono_s, budget, burst)
 
     def _entries(self, now_mono_s: float) -> Iterator[LedgerEntry]:
@@ -234,7 +234,7 @@ class Ledger:
 
 
 def _take(fd: int) -> None:
-    """The lock. Raises LedgerError where somebody keeps it: one that was stopped with it must not stop all others."""
+    """Take the lock. Raises LedgerError on timeout: a process stopped while holding it must not block all others."""
     due = time.monotonic() + LOCK_S
     while True:
         try:
@@ -247,7 +247,7 @@ def _take(fd: int) -> None:
 
 
 def _read_private(path: Path) -> bytes:
-    """A file of ours alone. Raises OSError."""
+    """Read a file that only we can write. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     with os.fdopen(fd, "rb") as file:
         if os.fstat(file.fileno()).st_uid != os.getuid():

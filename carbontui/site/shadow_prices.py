@@ -1,9 +1,9 @@
-"""What a watt of a shared power budget is worth, slot by slot, and what it makes the levels of a plan count.
+"""Shadow price of a shared power budget per slot, and the resulting cost of a plan's levels.
 
-Two parts. The *price* is the dual of "all jobs together within the budget", of their work spread over slots and levels
-as if nothing had to be whole: it makes a job that can wait leave a scarce hour to one that cannot. The *excess* is what
-a job would draw beyond the room that the plans of the others leave: of two that price alone leaves undecided, the one
-that plans later looks for another hour. Every job computes both from the same ledger; nobody collects anything.
+Two parts. The *price* is the dual of "all jobs together within the budget" in the relaxation that spreads their work
+over slots and levels: it makes a job that can wait leave a scarce hour to one that cannot. The *excess* is what a job
+would draw beyond the room that the plans of the others leave: if the price alone leaves two jobs undecided, the one
+that plans later looks for another hour. Every job computes both from the same ledger; there is no coordinator.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from carbontui.site.sharing import Ahead, LevelAhead, SharedWatts
 
 PASSES = 60
 SHARE = 0.9
-"""Of the price, in a plan: at all of it a job would as soon not use the scarce hour that it was made for."""
+"""Share of the price applied in a plan: at the full price a job would be indifferent to the hour meant for it."""
 EXCESS = 10.0
-"""Watts beyond the room count as so many times the dirtiest slot and the highest price: where a deadline leaves no
-other way they are planned all the same, and the others make room."""
+"""Watts beyond the room cost this multiple of the dirtiest slot and the highest price: if a deadline leaves no other
+choice they are still planned, and the others make room."""
 UNDONE = 20.0
-"""Work that does not fit counts as so many times its grams flat out in the dirtiest slot: prices stay finite."""
+"""Work that does not fit costs this multiple of its grams flat out in the dirtiest slot: prices stay finite."""
 HALVINGS = 24
 
 
 class _Spread(NamedTuple):
     """n jobs over t slots and l levels, padded: seconds in each slot before the deadline (n x t), watts claimed, watts
-    at the wall and speed (n x l), work and the worth of a second of it undone (n)."""
+    at the wall and speed (n x l), work and the penalty per second of undone work (n)."""
 
     seconds: Floats
     claimed_w: Floats
@@ -42,11 +42,11 @@ class _Spread(NamedTuple):
 
 
 def prices(jobs: Sequence[Ahead], start_s: float, dur_s: Floats, ci: Floats, room_w: Floats) -> Floats:
-    """g/kWh of claimed energy per slot. `room_w`: watts for these jobs, infinite where there is no budget. What is due
-    later than the slots reach may be done there, at their mean intensity."""
+    """g/kWh of claimed energy per slot. `room_w`: watts for these jobs, infinite without a budget. Work due after the
+    last slot may be done there, at the slots' mean intensity."""
     if not jobs or not np.isfinite(room_w).any():
         return np.zeros(len(dur_s))
-    # one slot more: the time behind the others, without a budget
+    # one extra slot: the time after the others, without a budget
     weight = np.append(ci, ci @ dur_s / dur_s.sum()) / 3.6e6
     spread = _spread(jobs, start_s, dur_s, float(weight.max()))
     limited = np.isfinite(room_w)
@@ -65,7 +65,7 @@ def _spread(jobs: Sequence[Ahead], start_s: float, dur_s: Floats, dirtiest: floa
     ends = np.array([job.deadline_s for job in jobs])
     seconds = np.clip(ends[:, None] - edges[None, :-1], 0.0, dur_s[None, :])
     beyond = np.maximum(0.0, ends - edges[-1])
-    # padded with the last level again: it changes nothing
+    # padded by repeating the last level, which changes nothing
     rows = [[*job.levels, *[job.levels[-1]] * (most - len(job.levels))] for job in jobs]
     claimed, drawn, speed = (
         np.array([[getattr(level, name) for level in row] for row in rows])
@@ -78,8 +78,8 @@ def _spread(jobs: Sequence[Ahead], start_s: float, dur_s: Floats, dirtiest: floa
 
 
 def _best(jobs: _Spread, weight: Floats, price: Floats) -> tuple[float, Floats]:
-    """Cost of every job's cheapest way for itself together, and watt-seconds claimed per slot. A job's work is a limit
-    of its own: its price is found by halving, and the two schedules on its either side are mixed to meet it."""
+    """Total cost of each job's own cheapest schedule, and watt-seconds claimed per slot. The work constraint of a job
+    has its own dual, found by bisection; the schedules on either side of it are mixed to meet the constraint."""
     cost = weight[None, :, None] * jobs.drawn_w[:, None, :] + price[None, :, None] * jobs.claimed_w[:, None, :]
     speed = np.broadcast_to(jobs.speed[:, None, :], cost.shape)
 
@@ -120,8 +120,8 @@ class PricedSlots(NamedTuple):
 
 
 def shadow(problem: Problem, shared: SharedWatts, deadline_s: float | None = None) -> PricedSlots:
-    """What the levels of a problem count in each slot. `deadline_s`: seconds from slot 0, where the problem goes on
-    beyond the job's own."""
+    """The cost of a problem's levels in each slot. `deadline_s`: seconds from slot 0, if the problem extends beyond the
+    job's own deadline."""
     count = len(problem.dur_s)
     dur, ci = np.array(problem.dur_s), np.array(problem.ci_g_per_kwh)
     room = np.array([np.inf if watts is None else max(0.0, watts) for watts in shared.room_w[:count]])
@@ -144,7 +144,7 @@ def shadow(problem: Problem, shared: SharedWatts, deadline_s: float | None = Non
 
 
 def _per_gram(problem: Problem) -> float:
-    """What a gram of the mean kWh counts in the problem's own objective, which may be money."""
+    """The weight of a gram of the mean kWh in the problem's own objective, which may be money."""
     ci = sum(g * s for g, s in zip(problem.ci_g_per_kwh, problem.dur_s, strict=True))
     money = sum(p * s for p, s in zip(problem.price_per_kwh or (), problem.dur_s, strict=False))
     return max(0.0, problem.beta + problem.alpha * money / ci) if ci > 0 else problem.beta

@@ -1,6 +1,6 @@
-"""Who of a machine's jobs may draw how much: one pure function of all their claims, so that all supervisors agree.
+"""How much each of a machine's jobs may draw: one pure function of all their claims, so that all supervisors agree.
 
-Watts are those of a job's boards, which power limits govern; what the machine draws beside them is not in the budget.
+Watts are those of a job's boards, which power limits govern; the machine's other draw is not in the budget.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 SLACK_STEP_S = 900.0
-"""Of jobs whose slack differs by less, those that run go on: turns are taken by the slot, not by the second."""
+"""Among jobs whose slack differs by less, running ones continue: turns change by the slot, not by the second."""
 RAMP_W_PER_S = 100.0
 BURST_S = 5.0
-"""Rises that were not used add up to at most this many seconds' worth; a single step that is larger waits for it."""
+"""Unused increases accumulate to at most this many seconds' worth; a larger single step waits for it."""
 TOLERANCE_W = 1.0
 
 
@@ -28,7 +28,7 @@ class SiteBudget(Struct, frozen=True, kw_only=True):
 
 
 class LevelAhead(Struct, frozen=True, kw_only=True):
-    """A level of a job: watts of its boards as the budget counts them, watts at the wall, speed against flat out."""
+    """A level of a job: watts of its boards as the budget counts them, watts at the wall, relative speed."""
 
     claimed_w: float
     drawn_w: float
@@ -36,25 +36,25 @@ class LevelAhead(Struct, frozen=True, kw_only=True):
 
 
 class Ahead(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a job has before it: for the plans of the others. Times are epoch seconds."""
+    """A job's remaining work and plan, for the plans of the others. Times are epoch seconds."""
 
     levels: tuple[LevelAhead, ...]
     work_s: float
-    """Left to do, in seconds at full speed."""
+    """Remaining work, in seconds at full speed."""
     deadline_s: float
     planned: tuple[tuple[float, float], ...] = ()
-    """Its plan: watts claimed until when, one after the other; none after the last."""
+    """Its plan as successive (watts claimed, until); no watts after the last."""
 
 
 class GivenPrices(Struct, frozen=True, kw_only=True):
-    """What a kWh counts beside its own grams, slot by slot from `start_s` (epoch seconds) on; nothing outside."""
+    """Shadow price of a kWh on top of its own grams, per slot from `start_s` (epoch seconds) on; zero outside."""
 
     start_s: float
     slot_s: float
     g_per_kwh: tuple[float, ...]
 
     def over(self, begin_s: float, end_s: float) -> float:
-        """The mean of a span."""
+        """The mean over a span."""
         total = 0.0
         for slot, price in enumerate(self.g_per_kwh):
             first = self.start_s + slot * self.slot_s
@@ -63,58 +63,58 @@ class GivenPrices(Struct, frozen=True, kw_only=True):
 
 
 class SharedWatts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A power budget as one job's plan sees it; lists have an entry per slot, `start_s` (epoch seconds) is slot 0."""
+    """A power budget as seen by one job's plan; lists have one entry per slot, slot 0 starts at `start_s` (epoch s)."""
 
     start_s: float
     room_w: tuple[float | None, ...]
     """Watts for this job and `others`; None: no budget."""
     planned_w: tuple[float, ...]
-    """What the plans of the others claim of it."""
+    """Watts of it claimed by the plans of the others."""
     claimed_w: tuple[float, ...]
-    """By each level of this job."""
+    """Watts claimed by each level of this job."""
     others: tuple[Ahead, ...] = ()
     given_g_per_kwh: tuple[float, ...] = ()
-    """A price that somebody else has set (`carbontui fleet`)."""
+    """An external shadow price (`carbontui fleet`)."""
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """What one job can draw, wants and holds; all in watts of all its boards."""
+    """What one job can draw, wants and holds; all in total watts of its boards."""
 
     job: str
     name: str = ""
     boards: int = 1
     full_w: float
-    """At the limits found: what it draws when nobody holds it."""
+    """At the original limits: what it draws when unrestricted."""
     least_w: float
-    """Running at the lowest limits; `full_w` where none can be set."""
+    """Running at the lowest limits; `full_w` if none can be set."""
     floor_w: float
-    """As little as it can be brought to: parked where it may be paused, else `least_w`."""
+    """Its minimum: parked if it may be paused, else `least_w`."""
     wants_w: float
-    """What its plan, or a person, asks for now."""
+    """What its plan or a user asks for now."""
     held_w: float = 0.0
-    """What it may draw: never less than what it can be drawing."""
+    """What it may draw: never less than it could be drawing now."""
     boost_s: float | None = None
-    """Since when a person has boosted it."""
+    """Since when a user has boosted it."""
     slack_s: float | None = None
-    """Seconds it can wait and still be in time; None: it has no deadline."""
+    """Seconds it can wait and still be on time; None: it has no deadline."""
     gone: bool = False
-    """Nobody steers it: it may go up to `full_w` at any moment."""
+    """It has no supervisor: it may go up to `full_w` at any moment."""
     ahead: Ahead | None = None
-    """None: it has no plan, and may draw `full_w` for as long as nobody knows."""
+    """None: it has no plan, and may draw `full_w` for an unknown time."""
 
     @property
     def counts_w(self) -> float:
-        """What others must leave to it."""
+        """The watts others must leave to it."""
         return self.full_w if self.gone else max(self.held_w, 0.0)
 
 
 class Share(NamedTuple):
-    """What a job may draw now, of which budget, and why not more; `boost_w` is what a boost could have."""
+    """What a job may draw now, of which budget, and why not more; `boost_w` is the maximum for a boost."""
 
     allowed_w: float
     cap_w: float
     kept: bool
-    """False: the least that all jobs can be brought to is above the budget."""
+    """False: even the sum of all jobs' minimums exceeds the budget."""
     least_sum_w: float
     boost_w: float
     others: tuple[Claim, ...] = ()
@@ -144,7 +144,7 @@ def _urgency(claim: Claim) -> tuple[float, bool, str]:
 
 
 def _raise(gets: dict[str, float], claim: Claim, to_w: float, room_w: float, *, least_w: float) -> float:
-    """Give a job up to `to_w`, at least its lowest running level, or nothing; what was given."""
+    """Give a job up to `to_w`, at least its lowest running level, or nothing; returns the watts given."""
     has = gets[claim.job]
     given = min(to_w - has, room_w)
     if given <= 0 or has + given < min(least_w, to_w) - 1e-6:
@@ -154,7 +154,7 @@ def _raise(gets: dict[str, float], claim: Claim, to_w: float, room_w: float, *, 
 
 
 def _fill(gets: dict[str, float], running: Sequence[Claim], room_w: float) -> None:
-    """The same watts per board for all that run, but to none more than it wants."""
+    """Give all running jobs the same watts per board, but none more than it wants."""
     if room_w <= 0 or not running:
         return
     low, high = 0.0, max(claim.wants_w / claim.boards for claim in running)
@@ -170,10 +170,10 @@ def _fill(gets: dict[str, float], running: Sequence[Claim], room_w: float) -> No
 
 
 def settle(mine: Claim, others: Sequence[Claim], budget: SiteBudget, rise_w: float) -> tuple[Claim, Share]:
-    """The claim as it stands from now on, and the share it gives. `mine.held_w` is what the job can be drawing.
+    """The claim from now on, and the resulting share. `mine.held_w` is what the job could be drawing.
 
-    What is given up counts at once for nobody: `held_w` stays until the job can no longer draw it. What is taken is
-    taken out of what others do not hold, and at most `rise_w` at a time.
+    Released watts are not available at once: `held_w` stays until the job can no longer draw them. Increases come
+    from what others do not hold, at most `rise_w` at a time.
     """
     everyone = [mine, *others]
     target = allot(everyone, budget.cap_w)[mine.job]
@@ -183,7 +183,7 @@ def settle(mine: Claim, others: Sequence[Claim], budget: SiteBudget, rise_w: flo
     else:
         allowed = held = max(mine.held_w, min(target, free, mine.held_w + rise_w))
         if mine.held_w < mine.least_w - TOLERANCE_W and allowed < min(mine.least_w, target) - TOLERANCE_W:
-            allowed = held = mine.held_w  # what lies between parked and the lowest limit cannot be drawn
+            allowed = held = mine.held_w  # no power level exists between parked and the lowest limit
     least = sum(claim.full_w if claim.gone else min(claim.floor_w, claim.wants_w) for claim in everyone)
     others_least = sum(claim.full_w if claim.gone else min(claim.floor_w, claim.wants_w) for claim in others)
     kept = least <= budget.cap_w + TOLERANCE_W
@@ -192,12 +192,12 @@ def settle(mine: Claim, others: Sequence[Claim], budget: SiteBudget, rise_w: flo
 
 
 class Ramp(Struct, frozen=True):
-    """How much the machine may still rise at `at_s`; shared by all its jobs."""
+    """How much the machine's draw may still rise at `at_s`; shared by all its jobs."""
 
     at_s: float
     left_w: float
 
     def at(self, now_s: float, budget: SiteBudget, burst_w: float) -> Ramp:
-        """At a later moment. `burst_w`: the largest single step that somebody waits for."""
+        """The ramp at a later time. `burst_w`: the largest single step that a job waits for."""
         most = max(budget.ramp_w_per_s * BURST_S, burst_w)
         return Ramp(now_s, min(most, self.left_w + budget.ramp_w_per_s * max(0.0, now_s - self.at_s)))
