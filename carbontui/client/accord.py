@@ -1,6 +1,6 @@
-"""What a rank of a distributed job does at a boundary: nothing by itself, only what all ranks have agreed on.
+"""What a rank of a distributed job does at a boundary: only what all ranks have agreed on, nothing by itself.
 
-The data that the ranks thread (ranks.py) and the training thread share, under the gate's lock.
+Holds the data shared by the ranks thread (ranks.py) and the training thread, under the gate's lock.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from carbontui.client.gate import GO, Act, Lease
 from carbontui.client.wire import Want
 
 UNDECIDED_S = 65.0
-"""Longest wait of a rank for a decision; before that its thread has turned the question into an abort."""
+"""Longest wait of a rank for a decision; its thread aborts the proposal before that."""
 FAIL_OPEN_S = 20.0
-"""A committed hold ends when the coordinator has not been heard of for this long (the lease and five seconds)."""
+"""A committed hold ends when the coordinator has been silent for this long (the lease plus five seconds)."""
 NOBODY = Want("unload", 0, 0.0)
 """Stands for the want of a rank without a supervisor of its own; its lease of 0 s is never acknowledged."""
 
 
 class StopAt:
-    """All ranks stop when `at` steps are done: to hold, to rest for a moment, or to save and perhaps leave.
+    """All ranks stop when `at` steps are done: to hold, to rest briefly, or to save and perhaps exit.
 
-    state: asked -> commit -> run (over), or leave. `until` is when this rank gives up waiting by itself.
+    state: asked -> commit -> run (over), or leave. `until` is when this rank stops waiting by itself.
     """
 
     def __init__(self, epoch: int, at: int, kind: str, not_before: Optional[str], until: float) -> None:
@@ -42,7 +42,7 @@ class StopAt:
 
 
 class Accord:
-    """The authority of a rank. Its own supervisor's want is kept in `lease`; only rank 0's is ever acted on."""
+    """The authority of a rank. Its own supervisor's want is kept in `lease`; only rank 0's is acted on."""
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
@@ -51,7 +51,7 @@ class Accord:
 
     @property
     def marks_early(self) -> bool:
-        """A marker that cannot be written must count as a checkpoint that failed, while all ranks can still stay."""
+        """An unwritable marker must count as a failed checkpoint while all ranks can still stay."""
         return self.order is not None and self.order.kind == "leave"
 
     @property
@@ -86,14 +86,14 @@ class Accord:
                 return Act("leave", want=meant)
             if order.saved is None:
                 return Act("save", want=meant)
-            return Act("wait", order.until)  # for what came of the others' saving
+            return Act("wait", order.until)  # for the result of the other ranks' saving
         if order.kind == "hold" and want is not None and not self._held(want, can_save):
             want = None
         return Act("idle" if order.kind == "rest" else "hold", order.until, want)
 
     def _held(self, want: Want, can_save: bool) -> bool:
-        """True when being held is what this want comes to: not for an unload that is still to be tried, nor for what
-        the supervisor of this host did not ask."""
+        """True if being held fulfils this want: not for an unload that is still to be tried, nor if the supervisor of
+        this host did not ask for it."""
         return want.mode == "pause" or (want.mode == "unload" and (not can_save or self.lease.saved == want.want_gen))
 
     def outcome(self, want: Want, well: bool) -> None:

@@ -17,7 +17,7 @@ from carbontui.client.link import Link, start_time
 _METRICS_MAX = 32
 _COUNT_MAX = 2**53
 GOODBYE_S = 0.5
-"""The longest that a supervisor which has stopped reading can delay the end of a training."""
+"""The longest delay at the end of a training by a supervisor that has stopped reading."""
 gate = Gate()
 _link: Optional[Link] = None
 _ranks: List[Any] = []
@@ -25,10 +25,10 @@ _ranks: List[Any] = []
 if TYPE_CHECKING:
 
     def step(n: int = 1, /) -> None:
-        """Say that `n` optimizer steps are done; call it once per step, where the loop could stop for a while.
+        """Report that `n` optimizer steps are done; call it once per step, at a point where the loop may pause.
 
-        Costs about as much as two empty calls. Blocks here while the supervisor pauses the training, and raises
-        SystemExit(0) where it was asked to unload and a checkpoint has been written. From its first call on the
+        Costs about as much as two empty calls. Blocks while the supervisor pauses the training, and raises
+        SystemExit(0) if an unload was requested and a checkpoint has been written. From its first call on the
         steps of the optimizer hook are no longer counted.
         """
 
@@ -43,17 +43,17 @@ def report(
     total: Optional[int] = None,
     metrics: Optional[Mapping[str, float]] = None,
 ) -> None:
-    """Tell what only the script knows; sent about once a second, the latest values win.
+    """Report values that only the script knows; sent about once a second, the latest values win.
 
-    loss: of the last step; epoch: may be a fraction; total: steps this run is going to make in all (from step 0, also
-    in a resumed run), > 0; metrics: up to 32 named numbers. Values that are no finite numbers are left out; nothing is
-    raised. A tensor is read with float(), which waits for its device.
+    loss: of the last step; epoch: may be fractional; total: the total steps of this run (from step 0, also in a resumed
+    run), > 0; metrics: up to 32 named numbers. Values that are not finite numbers are ignored; nothing is raised.
+    A tensor is read with float(), which waits for its device.
     """
     told: Dict[str, Any] = {"loss": _number(loss), "epoch": _number(epoch)}
     whole = _number(total)
     told["total"] = int(whole) if whole is not None and 0 < whole <= _COUNT_MAX else None
     if metrics is not None:
-        with contextlib.suppress(Exception):  # whatever it is, it is no reason to end a training
+        with contextlib.suppress(Exception):  # no exception here may end a training
             pairs = ((_word(key), _number(value)) for key, value in list(metrics.items())[:_METRICS_MAX])
             told["metrics"] = {key: value for key, value in pairs if value is not None}
     with gate.cond:
@@ -65,8 +65,8 @@ def on_checkpoint(fn: Callable[[], Any]) -> Callable[[], Any]:
     """Register the function that writes a checkpoint; usable as a decorator.
 
     It is called without arguments, in the training thread, at a boundary, before the process unloads or when a
-    checkpoint is asked for; on every rank of a distributed job. When it raises, training goes on. Several are called
-    in the order of their registration. The command must resume from what it wrote when it is started again.
+    checkpoint is requested; on every rank of a distributed job. If it raises, training continues. Several are called
+    in the order of their registration. When restarted, the command must resume from what it wrote.
 
     A script with a checkpoint function should call step() at the very end of the loop's body: the optimizer hook's
     boundary lies inside optimizer.step(), before a scheduler's or a scaler's own update.
@@ -79,7 +79,7 @@ def on_checkpoint(fn: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def savers_changed() -> None:
-    """A checkpoint function has come or gone."""
+    """A checkpoint function was added or removed."""
     gate.on_change()
     if _link is not None:
         _link.guard()
@@ -96,10 +96,10 @@ def level() -> Optional[str]:
 
 
 def metrics() -> Dict[str, Any]:
-    """The job's account as the supervisor last told it, a few seconds old: the same numbers as `carbontui status`.
+    """The job's account as last sent by the supervisor, a few seconds old: the same numbers as `carbontui status`.
 
     power_w, energy_wall_kwh, energy_gpu_kwh, gco2_g, avoided_g, intensity_g_per_kwh, cost, currency, level, state,
-    measured_at; what is not known is not there. Empty without a supervisor, and before it has told anything.
+    measured_at; unknown values are absent. Empty without a supervisor, and before its first message.
     """
     return dict(gate.figures)
 
@@ -107,13 +107,13 @@ def metrics() -> Dict[str, Any]:
 def _number(value: Any) -> Optional[float]:
     try:
         number = float(value)
-    except Exception:  # of any class: a value may be anything, and so may a warning that is an error
+    except Exception:  # any class: a value may be anything, and warnings may be errors
         return None
     return number if math.isfinite(number) else None
 
 
 def _word(key: Any) -> str:
-    """A name that any reader of the wire takes: a lone surrogate would cost the whole message."""
+    """A name that every reader of the wire accepts: a lone surrogate would invalidate the whole message."""
     return str(key)[:64].encode(errors="replace").decode()
 
 
@@ -123,7 +123,7 @@ def _env_count(name: str, default: int = 0) -> int:
 
 
 def _first_step() -> None:
-    """Start the link, if a supervisor is named. Runs once, in the training thread."""
+    """Start the link, if a supervisor's socket is named. Runs once, in the training thread."""
     global _link
     path = os.environ.get("CARBONTUI_SOCKET")
     if not path or os.name != "posix":
@@ -161,9 +161,9 @@ def _first_step() -> None:
 
 
 def _distribute() -> None:
-    """A rank of a distributed job never stops alone: from here on all ranks agree first.
+    """A rank of a distributed job never stops alone: from now on all ranks agree first.
 
-    Looked at again before anything is obeyed, for process groups that come up late or without torchrun's variables.
+    Checked again before any want is obeyed, for process groups that come up late or without torchrun's variables.
     """
     if _link is None or _ranks:
         return
@@ -178,10 +178,10 @@ def _distribute() -> None:
 
 
 def _unloaded_before() -> bool:
-    """A shell takes exit code 0 for an end, and goes on to the next training on what is only half done.
+    """A shell takes exit code 0 as completion, and would start the next training on a half-finished one.
 
-    The marker tells: the keeper removes it before it starts the command again. Ranks of other hosts see none of it, and
-    all must leave together.
+    The marker detects this: the keeper removes it before it restarts the command. Ranks on other hosts do not see it,
+    and all must exit together.
     """
     path = os.environ.get("CARBONTUI_MARKER", "")
     here = _env_count("LOCAL_WORLD_SIZE", 1) == _env_count("WORLD_SIZE", 1)
@@ -201,7 +201,7 @@ def _unmark() -> None:
 
 
 def _goodbye(pid: int) -> None:
-    """The last steps count too; the ranks thread must not outlive the interpreter."""
+    """Report the last steps; stop the ranks thread, which must not outlive the interpreter."""
     if _link is not None and pid == os.getpid():
         _link.flush(GOODBYE_S)
         for ranks in _ranks:
@@ -209,7 +209,7 @@ def _goodbye(pid: int) -> None:
 
 
 def _forked() -> None:
-    """In the child of a fork: nothing of the parent's link is ours. Before the first step there is nothing to undo."""
+    """In the child of a fork: drop the parent's link. Before the first step there is nothing to undo."""
     if _link is not None:
         gate.enabled = False
         _link.abandon()
@@ -218,7 +218,7 @@ def _forked() -> None:
 
 gate.on_first = _first_step
 if hasattr(os, "register_at_fork"):
-    # the lock is taken over the fork, so that the child never finds it held by a thread it does not have
+    # the lock is held across the fork, so that the child never finds it held by a thread that does not exist there
     os.register_at_fork(
         before=lambda: gate.cond.acquire(),
         after_in_parent=lambda: gate.cond.release(),

@@ -1,4 +1,4 @@
-"""The wrapper around a step: alone in its file, because torch.compile must look at it and at nothing else of ours."""
+"""The wrapper around a step: alone in its file, because torch.compile must examine it and nothing else of ours."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Callable
 
 class _Local(threading.local):
     depth = 0
-    """Steps under way in this thread."""
+    """Nesting depth of steps in this thread."""
 
 
 _local = _Local()
 
 
 def around(inner: Callable[..., Any], ended: Callable[..., None]) -> Callable[..., Any]:
-    """`inner`, and then `ended` with its positional arguments, unless the step was a part of another one.
+    """Call `inner`, then `ended` with its positional arguments, unless the step was nested in another one.
 
-    The finally matters to more than errors: torch.compile leaves a frame alone that it must interrupt inside one, so
-    this is never traced, and what it wraps is compiled as it would be without it.
+    The finally is not only for errors: torch.compile does not trace a frame with a graph break inside one, so this
+    wrapper is never traced, and what it wraps is compiled as it would be without it.
     """
 
     @functools.wraps(inner)

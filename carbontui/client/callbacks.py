@@ -1,4 +1,4 @@
-"""Callbacks to give by hand to the Trainer of transformers and of Lightning; injected ones add themselves."""
+"""Callbacks to pass manually to the Trainer of transformers or Lightning; the hook adds them automatically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making a plain loop resumable: everything that decides its next step, saved whole or not at all.
+"""Makes a plain loop resumable: everything that determines its next step, saved atomically.
 
     saved = Checkpoint("run.pt", model=model, optimizer=optimizer, scheduler=scheduler, scaler=scaler)
     order = ShuffledIndices(len(data), batch=32, seed=1)
@@ -8,9 +8,9 @@
         optimizer.step()
         carbontui.step()
 
-A kill at any moment leaves the last complete checkpoint: it is written beside, synced, then renamed over. The one
-before is kept as run.pt.before: where the newest cannot be resumed from, and that is of the last ten minutes of work,
-the keeper goes on from there. So in a long run call saved.save() every few minutes (on every rank).
+A kill at any moment leaves the last complete checkpoint: it is written next to it, synced, then renamed over it. The
+previous one is kept as run.pt.before: if the newest cannot be resumed from, and the previous one is at most ten minutes
+of work older, the keeper uses that. So in a long run call saved.save() every few minutes (on every rank).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ FORMAT = 1
 
 
 class Checkpoint:
-    """A file that holds the state_dict of every named part, the random states, and the steps done.
+    """A file with the state_dict of every named part, the random states, and the steps done.
 
-    Parts need state_dict() and load_state_dict(); None is left out. In a distributed job rank 0 writes the parts, every
-    rank its own random states, and save() is a collective: all ranks must call it at the same step, which is so when
-    the supervisor asks. Registers itself with carbontui.on_checkpoint.
+    Parts need state_dict() and load_state_dict(); None is ignored. In a distributed job rank 0 writes the parts, every
+    rank its own random states, and save() is a collective: all ranks must call it at the same step, as they do when
+    the supervisor requests it. Registers itself with carbontui.on_checkpoint.
     """
 
     def __init__(self, path: Union[str, "os.PathLike[str]"], **parts: Any) -> None:
@@ -44,14 +44,14 @@ class Checkpoint:
         api.on_checkpoint(self.save)
 
     def resume(self) -> int:
-        """Load the checkpoint if there is one; returns the steps of the whole training done, 0 for a fresh start.
+        """Load the checkpoint if there is one; returns the steps done of the whole training, 0 for a fresh start.
 
-        Raises what torch.load raises for a file that is no checkpoint, ValueError for one of another make-up.
+        Raises what torch.load raises for an invalid file, ValueError for a checkpoint with other parts.
         """
         _sweep(self.path)
         step = self.kept.load(self._read)
         if step is None:
-            with api.gate.cond:  # nothing is resumed here, whatever another script of the command was resumed from
+            with api.gate.cond:  # a fresh start here, even if another script of the command was resumed
                 api.gate.facts["start_step"], api.gate.facts["start_known"] = 0, True
             return 0
         with api.gate.cond:
@@ -80,7 +80,7 @@ class Checkpoint:
         if rank:
             _write(self._beside(step, rank), state)
         if dist is not None:
-            dist.barrier()  # every rank's part lies on the disk before the file that names the step
+            dist.barrier()  # every rank's part is on disk before the file that names the step
         if not rank:
             state["parts"] = {name: part.state_dict() for name, part in self.parts.items()}
             self.kept.place(lambda: _write(self.path, state))
@@ -98,9 +98,9 @@ class Checkpoint:
 
 
 class ShuffledIndices:
-    """Batches of indices 0..size-1 in an order that only seed and step decide, endlessly, reshuffled every epoch.
+    """Batches of indices 0..size-1 in an order determined only by seed and step, endless, reshuffled every epoch.
 
-    Where to go on follows from the step alone, so batches that a DataLoader has fetched ahead are not lost. With
+    The position follows from the step alone, so batches that a DataLoader has prefetched are not lost. With
     `world` ranks every rank takes its share of each batch of `batch * world` indices.
     """
 
@@ -110,7 +110,7 @@ class ShuffledIndices:
         self.size, self.batch, self.seed, self.rank, self.world = size, batch, seed, rank, world
 
     def batches(self, step: int = 0) -> Iterator[List[int]]:
-        """The batches from `step` on; the remainder of an epoch that fills no batch is left out."""
+        """The batches from `step` on; an incomplete last batch of an epoch is dropped."""
         whole = self.batch * self.world
         per_epoch = self.size // whole
         while True:
@@ -141,14 +141,14 @@ def _write(path: str, state: Dict[str, Any]) -> None:
 
 
 def _sweep(path: str) -> None:
-    """Remove what a killed save left behind."""
+    """Remove files left by a killed save."""
     for part in glob.glob(glob.escape(path) + ".*.part"):
         with contextlib.suppress(OSError):
             os.unlink(part)
 
 
 def random_states() -> Dict[str, Any]:
-    """States of the generators of Python, torch and numpy (its global one) where loaded; plain data and tensors."""
+    """States of the random generators of Python, torch and numpy (global), if loaded; plain data and tensors."""
     state: Dict[str, Any] = {"python": random.getstate()}
     torch = sys.modules.get("torch")
     if torch is not None:

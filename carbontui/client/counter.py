@@ -1,4 +1,4 @@
-"""Counting steps: one subtraction and one comparison in the training thread, and nothing else."""
+"""Counts steps: one subtraction and one comparison in the training thread, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MOST = 1 << 40
 
 
 class Counter:
-    """Steps done, and a limit from which on every step turns off into `slow`.
+    """Steps done, and a limit from which on every step calls `slow`.
 
-    `step` is a closure, not a method: its cells are read and written in a few nanoseconds. Until CPython lets another
-    thread in (a call or a backward jump; there is none in its body) the subtraction is atomic, so concurrent callers
-    lose nothing from 3.10 on. `lock` guards everything but `step` itself.
+    `step` is a closure, not a method: its cells are read and written in a few nanoseconds. CPython switches threads
+    only at a call or a backward jump (its body has none), so the subtraction is atomic and concurrent callers lose
+    nothing from 3.10 on. `lock` guards everything except `step` itself.
     """
 
     step: Callable[..., None]
@@ -29,7 +29,7 @@ class Counter:
     arm: Callable[[int], None]
     """From `limit` steps on (0: at the very next step; FAR: never) a step calls `slow`."""
     watch: Callable[[], Optional[Tuple[int, float]]]
-    """The last step that was timed, as steps done and the clock's time at its end; the next step will be."""
+    """The last timed step, as (steps done, clock time at its end); also requests timing of the next step."""
 
     def __init__(
         self, slow: Callable[[], None], lock: ContextManager[Any], clock: Callable[[], float] = time.monotonic
@@ -41,7 +41,7 @@ class Counter:
         def step(n: int = 1) -> None:
             nonlocal left
             left -= n
-            if not left > floor:  # written so that a NaN handed in gets here too and is thrown away
+            if not left > floor:  # written so that a NaN argument gets here too and is discarded
                 turn()
 
         def turn() -> None:
@@ -60,7 +60,7 @@ class Counter:
                     left = SPAN
                 elif left < -MOST:
                     left = SPAN - 1
-                # no call between the next two lines: no other thread's step falls in between
+                # no call between the next two lines: no other thread's step can intervene
                 base += SPAN - left
                 left = SPAN
                 ahead = limit - base
@@ -80,14 +80,14 @@ class Counter:
         def watch() -> Optional[Tuple[int, float]]:
             nonlocal floor
             with lock:
-                floor = SPAN  # the next step turns off, and settles the floor anew
+                floor = SPAN  # the next step takes the slow path, and resets the floor
                 return timed
 
         self.step, self.settle, self.done, self.arm, self.watch = step, settle, done, arm, watch
 
 
 def _whole(left: Any) -> int:
-    """What a numpy integer or a float left behind, as an int; a NaN or an infinity counts as one step."""
+    """The rest after a numpy integer or float argument, as an int; a NaN or infinity counts as one step."""
     try:
         return int(left)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""What the client asks of torch, and only of a torch that the script has loaded itself."""
+"""The client's calls into torch, only if the script itself has loaded it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def _cuda() -> Optional[Any]:
 
 
 def _used(cuda: Any) -> Tuple[int, ...]:
-    """Devices this process holds memory on; asking any other to synchronise would open a context there."""
+    """Devices on which this process has memory; synchronising any other would open a context there."""
     used = tuple(i for i in range(cuda.device_count()) if cuda.memory_reserved(i) > 0)
     return used or (cuda.current_device(),)
 
 
 def written() -> Optional[int]:
-    """Bytes that this process has handed to write() so far; None where there is no /proc."""
+    """Bytes that this process has passed to write() so far; None without /proc."""
     try:
         with open("/proc/self/io") as file:
             return next(int(line[6:]) for line in file if line.startswith("wchar:"))
@@ -33,7 +33,7 @@ def written() -> Optional[int]:
 
 
 def quiesce() -> None:
-    """Wait until the devices this process uses have done what was launched. An error is left for the script to meet."""
+    """Wait until the devices this process uses have finished all launched work. Errors are left to the script."""
     try:
         jax = sys.modules.get("jax")
         if jax is not None:
@@ -53,7 +53,7 @@ def capturing() -> bool:
 
 
 def devices() -> Tuple[str, ...]:
-    """NVML UUIDs of the GPUs in use, as far as this torch tells them; empty without a GPU."""
+    """NVML UUIDs of the GPUs in use, as far as this torch reports them; empty without a GPU."""
     try:
         cuda = _cuda()
         if cuda is not None:

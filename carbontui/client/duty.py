@@ -11,8 +11,8 @@ PERIOD_S = 2.0
 class Duty:
     """Rest owed for time run: `off = on * (1 - share) / share`, taken in one piece once a period is full.
 
-    What is owed outlives a change of the share, so many short stretches at different shares add up right;
-    it is forgotten when the duty cycle ends. Times are seconds of one monotonic clock, handed in.
+    The rest owed survives a change of the share, so that many short stretches at different shares add up correctly;
+    it is dropped when the duty cycle ends. Times are seconds of one monotonic clock, passed in.
     """
 
     def __init__(self, period_s: float = PERIOD_S) -> None:
@@ -34,12 +34,12 @@ class Duty:
         return self._owed if self._on + self._owed >= self.period_s and self._owed > 0 else 0.0
 
     def rest(self, now: float) -> None:
-        """The training thread rests from now on."""
+        """The training thread starts to rest."""
         self._settle(now)
         self._resting, self._on = True, 0.0
 
     def wake(self, now: float) -> None:
-        """It goes on; what it overslept counts as paid ahead."""
+        """It continues; oversleeping counts as rest paid in advance."""
         self._settle(now)
         self._resting = False
 

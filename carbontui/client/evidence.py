@@ -1,7 +1,7 @@
-"""What a process has met before its first step, in a file beside the marker: the tool tells by it why none is seen.
+"""Evidence of a training before its first step, in a file next to the marker: used to explain why no step is seen.
 
-Lines of `PID WORD`, appended by every process of the job in which something of a training is imported. Words: the name
-of a module the hook waits for, and OPTIMIZER, BACKWARD, CAPTURED.
+Lines of `PID WORD`, appended by every process of the job that imports a training library. Words: the name of a module
+the hook waits for, and OPTIMIZER, BACKWARD, CAPTURED.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import sys
 from typing import Any, Set
 
 OPTIMIZER = "optimizer"
-"""An optimizer of torch's has been made."""
+"""A torch optimizer was created."""
 BACKWARD = "backward"
-"""Gradients were computed several times, and there was no optimizer of torch's."""
+"""Gradients were computed several times without a torch optimizer."""
 CAPTURED = "captured"
 """A CUDA graph was recorded."""
 BACKWARDS = 3
 SIZE_MAX = 64 * 1024
-"""Bytes of the file: a job that starts thousands of processes writes no more."""
+"""Maximum bytes of the file, for jobs that start thousands of processes."""
 _noted: Set[str] = set()
 
 
@@ -41,7 +41,7 @@ def note(word: str) -> None:
 
 
 def on_gradients() -> None:
-    """torch.optim is being imported: look whether gradients are made without an optimizer, and then look no more."""
+    """torch.optim is being imported: check once whether gradients are computed without an optimizer."""
     autograd = sys.modules.get("torch.autograd")
     inner = getattr(autograd, "_engine_run_backward", None)
     if inner is None:

@@ -1,8 +1,8 @@
-"""The gate between the training thread and what is wanted of it: where a step turns off, waits, saves or leaves.
+"""The gate at which the training thread waits, saves or exits on behalf of the supervisor.
 
-The training thread comes here only when its counter sends it (see counter.py). The link thread brings wants, the
-authority says what follows from them at a boundary: `Lease` (one process obeys its own supervisor) or, in a
-distributed job, `ranks.Accord` (all ranks agree on a step first).
+The training thread comes here only when its counter sends it (see counter.py). The link thread delivers wants; the
+authority decides what they mean at a boundary: `Lease` (one process obeys its own supervisor) or, in a
+distributed job, `accord.Accord` (all ranks agree on a step first).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GO = Act("go")
 
 
 class Lease:
-    """The authority of a single process: a want is in force until its lease ends, and no longer."""
+    """The authority of a single process: a want is in force until its lease expires."""
 
     marks_early = False
     """The marker is written when the process leaves, not when it saves."""
@@ -46,11 +46,11 @@ class Lease:
         self.until = 0.0
         self.duty = Duty()
         self.saved: Optional[int] = None
-        """want_gen of the last checkpoint that was asked for and tried."""
+        """want_gen of the last requested checkpoint that was tried."""
         self.saved_well = False
 
     def accept(self, want: Want, now: float) -> bool:
-        """Take a want; True when it asks for something else than the one in force."""
+        """Take a want; True if it differs from the one in force."""
         before = self.in_force(now)
         self.want, self.until = want, now + want.lease_s
         share = want.duty if want.mode == "run" else None
@@ -69,14 +69,14 @@ class Lease:
         return self.in_force(now)
 
     def asks_boundary(self, now: float, can_save: bool) -> bool:
-        """True while the want in force needs the training thread at a boundary for more than a moment."""
+        """True while the want in force needs the training thread to stop at a boundary."""
         want = self.in_force(now)
         return want is not None and (
             want.mode != "run" or (want.checkpoint and can_save and self.saved != want.want_gen)
         )
 
     def act(self, now: float, done: int, can_save: bool) -> Act:
-        """What follows at a boundary."""
+        """The action at a boundary."""
         want = self.in_force(now)
         if want is None:
             return GO
@@ -84,7 +84,7 @@ class Lease:
             return Act("save", want=want)
         if want.mode == "unload" and can_save and self.saved_well:
             return Act("leave", want=want)
-        if want.mode != "run":  # an unload that cannot be: hold the model instead
+        if want.mode != "run":  # an unload that is not possible: hold the model instead
             return Act("hold", self.until, want)
         rest_s = self.duty.due(now)
         return Act("rest", min(now + rest_s, self.until), want) if rest_s > 0 else GO
@@ -94,12 +94,12 @@ class Lease:
         self.saved, self.saved_well = want.want_gen, well
 
     def limit(self, now: float, can_save: bool) -> int:
-        """From how many steps on the training thread must come to the gate."""
+        """The step count from which on the training thread must come to the gate."""
         due = self.duty.next_at() if self.in_force(now) else None
         return 0 if self.asks_boundary(now, can_save) or (due is not None and now >= due) else FAR
 
     def wakes_at(self, now: float) -> Optional[float]:
-        """When `limit` or `act` may change by time alone."""
+        """When `limit` or `act` may change through the passage of time."""
         if self.in_force(now) is None:
             return None
         due = self.duty.next_at()
@@ -119,43 +119,43 @@ class Gate:
         self.authority: Any = Lease()
         self.savers: List[Callable[[], Any]] = []
         self.facts: Dict[str, Any] = {}
-        """What report() told: loss, epoch, total, metrics, and start_step."""
+        """Values from report(): loss, epoch, total, metrics, and start_step."""
         self.figures: Dict[str, Any] = {}
-        """What the supervisor last told of the job's own account; replaced, never changed."""
+        """The job's account as last sent by the supervisor; replaced, never mutated."""
         self.state = "running"
         self.held_s = 0.0
-        """Seconds spent held so far, so that a rate can leave them out."""
+        """Seconds spent held so far, excluded from the step rate."""
         self.asides = 0
-        """Boundaries that are no steps: the second optimizer of a pair, say."""
+        """Boundaries that are not steps, such as those of a second optimizer."""
         self.framework = 0
-        """Framework loops under way that say by themselves where a step ends: the optimizer hook steps aside."""
+        """Running framework loops that report the end of a step themselves: the optimizer hook is inactive."""
         self.told_total = False
-        """The script has said how many steps it makes; a framework's word does not replace that."""
+        """The script has stated its total steps; a framework's figure does not replace it."""
         self.acked: Optional[Want] = None  # without its lease
         self.seen_gen = 0
         self.connected = False
         self.on_first: Optional[Callable[[], None]] = None
         """Called once, in the training thread, at the first step."""
         self.on_boundary: Optional[Callable[[], None]] = None
-        """Called whenever the counter sends the training thread here, before anything else is looked at."""
+        """Called whenever the counter sends the training thread here, before anything else."""
         self.on_change: Callable[[], None] = lambda: None
-        """Called after every change a supervisor should hear of at once."""
+        """Called after every change that should be sent to the supervisor at once."""
         self.on_ack: Callable[[int, int], None] = lambda gen, step: None
         self.on_mark: Callable[[Optional[str], int], None] = lambda not_before, step: None
-        """Writes the resume marker; an OSError cancels the leaving."""
+        """Writes the resume marker; an OSError cancels the exit."""
         self.on_unmark: Callable[[], None] = lambda: None
         self.on_leave: Callable[[], None] = lambda: None
-        """Sees that the last words reach the supervisor."""
+        """Makes sure that the last message reaches the supervisor."""
         self.quiesce: Callable[[], None] = lambda: None
         """Waits for work in flight on the device."""
         self.capturing: Callable[[], bool] = lambda: False
-        """True while a CUDA graph is recorded, where nobody may wait for the device."""
+        """True while a CUDA graph is recorded: waiting for the device is not allowed then."""
         self.written: Callable[[], Optional[int]] = lambda: None
-        """Bytes that this process has written so far, to whatever; None where that is not known."""
+        """Bytes that this process has written so far, to any file; None if not known."""
         self.enabled = True
         self.leaving = False
         self.dying = 0
-        """The signal that ends this process once its checkpoint is written; 0: none has come."""
+        """The signal that ends this process once its checkpoint is written; 0: none received."""
         self.die: Callable[[int], None] = lambda number: None
         self._held_since: Optional[float] = None
         self._busy = False
@@ -164,7 +164,7 @@ class Gate:
     # --- the training thread ---------------------------------------------------------------------------------
 
     def _explicit(self) -> None:
-        """The script calls step() itself: from its first call on that count is the count, the hook's is dropped."""
+        """The script calls step() itself: from its first call on only these count, and the hook's count is dropped."""
         if self.counter is not self.explicit:
             with self.cond:
                 self.counter = self.explicit
@@ -174,7 +174,7 @@ class Gate:
     def _boundary(self) -> None:
         try:
             self._meet()
-        except Exception:  # a fault of ours is not the training's: let it run, the next want comes here again
+        except Exception:  # a fault of ours must not affect the training: let it run, the next want comes here again
             self.counter.arm(FAR)
 
     def _meet(self) -> None:
@@ -185,7 +185,7 @@ class Gate:
         first, self.on_first = self.on_first, None
         if first is not None:
             first()
-        if self._busy or self.capturing():  # a step inside a checkpoint function is no boundary
+        if self._busy or self.capturing():  # a step inside a checkpoint function is not a boundary
             return
         if self.on_boundary is not None:
             self.on_boundary()
@@ -208,7 +208,7 @@ class Gate:
                     return
                 fresh = self.state != "paused"
             if fresh and act.kind in ("hold", "rest", "idle"):
-                self.quiesce()  # launches run ahead of the device: off is not off before they are done
+                self.quiesce()  # launches run ahead of the device: it is idle only once they are done
             if act.kind in ("hold", "idle", "wait"):
                 self._hold(act)
             elif act.kind == "rest":
@@ -282,11 +282,11 @@ class Gate:
         self.depart()
 
     def depart(self) -> None:
-        """Leave with exit code 0, from whatever thread trains."""
+        """Exit with code 0, from any training thread."""
         self.leaving = True
         if self.dying:
             self.die(self.dying)
-        if threading.current_thread() is not threading.main_thread():  # SystemExit would end this thread alone
+        if threading.current_thread() is not threading.main_thread():  # SystemExit would end only this thread
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0)
@@ -307,25 +307,25 @@ class Gate:
                 self.authority.duty.away(now)
             self._held_since = None if state == "running" else now
             if self.state == "paused":
-                self.acked = None  # a pause that begins again is acknowledged again
+                self.acked = None  # a new pause is acknowledged anew
             self.state = state
         self.on_change()
 
     # --- the link thread --------------------------------------------------------------------------------------
 
     def welcomed(self) -> None:
-        """Connected: what is so is said again."""
+        """Connected: the present state is sent again."""
         self._new_peer = True
 
     def accept(self, want: Want) -> None:
-        """A want has come."""
+        """A want has arrived."""
         with self.cond:
             if self.dying:
                 return
             changed = self.authority.accept(want, self.clock())
             self.seen_gen = want.want_gen
             if self._new_peer and want.asked == self.acked:
-                self.on_ack(want.want_gen, self.step_total())  # told to another supervisor, or never arrived
+                self.on_ack(want.want_gen, self.step_total())  # was sent to another supervisor, or never arrived
             self._new_peer = False
             if changed:
                 self.counter.arm(0)  # even a plain run: it is acknowledged at the next boundary
@@ -334,7 +334,7 @@ class Gate:
             self.on_change()
 
     def tick(self) -> Optional[float]:
-        """Let time do its work; returns the clock's time of the next tick, or None."""
+        """Apply the passage of time; returns the clock time of the next tick, or None."""
         with self.cond:
             now = self.clock()
             had = self.authority.want is not None
@@ -346,14 +346,14 @@ class Gate:
             return at
 
     def shown_state(self) -> str:
-        """The state for the wire: asked while a boundary is wanted and none has come."""
+        """The state for the wire: `asked` while a boundary is wanted and has not been reached."""
         with self.cond:
             if self.state == "running" and self.authority.asks_boundary(self.clock(), self.can_save()):
                 return "asked"
             return self.state
 
     def running_s(self) -> float:
-        """The gate's clock without the time spent held."""
+        """The gate's clock minus the time spent held."""
         with self.cond:
             now = self.clock()
             return now - self.held_s - (now - self._held_since if self._held_since is not None else 0.0)
@@ -361,22 +361,22 @@ class Gate:
     # --- any thread -------------------------------------------------------------------------------------------
 
     def boundaries(self) -> int:
-        """Places where this process could have been held: its steps and those of its other optimizers."""
+        """Points where this process could have been held: its steps and those of its other optimizers."""
         return self.counter.done() + self.asides
 
     def can_save(self) -> bool:
-        """A checkpoint may be taken. Not at the hook's first boundary: it lies inside optimizer.step(), and a script
-        that is about to call step() itself should be met where it says."""
+        """Whether a checkpoint may be taken. Not at the hook's first boundary: it lies inside optimizer.step(), and a
+        script that calls step() itself should be stopped there instead."""
         where = self.counter is self.explicit or self.framework or self.counter.done() > 1
         return bool(self.savers) and bool(where)
 
     def step_total(self) -> int:
-        """Steps of the whole training: those before this process started and its own."""
+        """Steps of the whole training: those before this process started plus its own."""
         start: Union[int, Any] = self.facts.get("start_step", 0)
         return int(start) + self.counter.done()
 
     def level(self) -> Optional[str]:
-        """run, duty, pause or unload as asked; None without a supervisor."""
+        """run, duty, pause or unload as requested; None without a supervisor."""
         with self.cond:
             want = self.authority.in_force(self.clock()) if self.enabled else None
             if want is None:

@@ -1,7 +1,7 @@
-"""How many steps a training will make, guessed from what lies about: a person confirms it before a plan counts on it.
+"""Guesses how many steps a training will make from the script's objects; the user confirms it before a plan uses it.
 
-Looked at by the link's thread, never by the training's, and never at the variables of a function that runs: to read
-those would keep its tensors alive.
+Runs in the link's thread, never in the training's, and never reads the variables of a running function: that would
+keep its tensors alive.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ NAMES = (
     *("max_iters", "max_steps", "total_steps", "num_steps", "n_steps", "num_iters", "n_iters", "num_iterations"),
     *("total_iters", "train_iters", "num_training_steps", "num_train_steps", "max_train_steps", "iterations"),
 )
-"""What scripts call the steps of a whole run."""
+"""Names that scripts use for the total steps of a run."""
 EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
 SETTINGS = ("args", "config", "cfg", "conf", "opt", "options", "hparams", "params", "FLAGS")
 FROM_STEPS = 3
-"""Earlier it does not show whether a schedule or a bar moves with the steps."""
+"""Steps needed to see whether a schedule or a progress bar advances with the steps."""
 _schedules: List[Callable[[], Any]] = []
 
 Guess = Tuple[int, str]
@@ -39,13 +39,13 @@ def on_schedules(module: Any) -> None:
 
 
 def total(steps: int) -> Optional[Guess]:
-    """The steps of the whole run and where the number comes from; None while nothing tells. `steps` are done so far."""
+    """The total steps and the source of the number; None without a clue. `steps` are done so far."""
     if steps < FROM_STEPS:
         return None
     for source in (_by_schedule, _by_bar, _by_name, _by_epochs):
         try:
             found = source(steps)
-        except Exception:  # whatever lies about in a script
+        except Exception:  # a script's objects may raise anything
             continue
         if found is not None and _count(found[0]) and found[0] >= steps:
             return found
@@ -53,7 +53,7 @@ def total(steps: int) -> Optional[Guess]:
 
 
 def _by_schedule(steps: int) -> Optional[Guess]:
-    """A learning rate schedule that moves with the steps; one that moves with the epochs says nothing of steps."""
+    """From a learning rate schedule that advances with the steps; one that advances with epochs says nothing."""
     for ref in _schedules:
         schedule = ref()
         if schedule is None or abs(int(schedule.last_epoch) - steps) > 1:
@@ -71,7 +71,7 @@ def _by_schedule(steps: int) -> Optional[Guess]:
 
 
 def _by_bar(steps: int) -> Optional[Guess]:
-    """A progress bar of tqdm that moves with the steps: not one of an epoch, which begins anew."""
+    """From a tqdm progress bar that advances with the steps; not one of a single epoch, which restarts."""
     tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
     for bar in list(getattr(tqdm, "_instances", ())):
         if _count(bar.total) and bar.pos in (0, None) and bar.n > 0 and abs(bar.n - steps) <= max(2, steps // 10):
@@ -88,7 +88,7 @@ def _by_name(steps: int) -> Optional[Guess]:
 
 
 def _by_epochs(steps: int) -> Optional[Guess]:
-    """Epochs times the length of the only DataLoader the script has at its top level."""
+    """Epochs times the length of the only DataLoader at the script's top level."""
     torch_data = sys.modules.get("torch.utils.data")
     kind = getattr(torch_data, "DataLoader", None)
     main = vars(sys.modules["__main__"])
@@ -105,7 +105,7 @@ def _by_epochs(steps: int) -> Optional[Guess]:
 
 
 def _settings() -> Iterable[Tuple[str, Any]]:
-    """The script's top level, and what it keeps its settings in there."""
+    """The script's top-level variables, and those inside its settings objects."""
     main = vars(sys.modules["__main__"])
     yield "", main
     for name in SETTINGS:

@@ -1,8 +1,8 @@
-"""Boundaries of scripts that were never changed: the end of an optimizer step.
+"""Boundaries of unmodified scripts: the end of an optimizer step.
 
 A boundary is the end of an outermost optimizer step, never inside backward. One optimizer counts the steps (leader.py);
-the others are boundaries that count none. An explicit carbontui.step() switches all of this off, and a framework whose
-own loop says where a step ends (frameworks/) does so while it trains.
+those of others are boundaries but not steps. An explicit carbontui.step() switches all of this off, and so does a
+framework whose own loop reports the end of a step (frameworks/) while it trains.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _leader = Leader()
 
 
 def _boundary(stepper: Any, *_args: Any) -> None:
-    """A step of this optimizer has ended. In one piece, since it is run at every step."""
+    """A step of this optimizer has ended. One function, since it runs at every step."""
     try:
         if gate.counter is not gate.hooked or gate.framework:
             return
@@ -31,19 +31,19 @@ def _boundary(stepper: Any, *_args: Any) -> None:
             return  # inside backward every parameter steps alone: such a script must call carbontui.step() itself
         if device.capturing():
             evidence.note(evidence.CAPTURED)
-            gate.facts["captured"] = True  # this step is recorded, not done; what replays it runs no Python
+            gate.facts["captured"] = True  # this step is recorded, not executed; its replay runs no Python
             return
         worth = _leader.worth(stepper)
         if worth != 1:
             gate.asides += 1 - worth
         gate.hooked.step(worth)
-    except Exception:  # SystemExit and KeyboardInterrupt pass: they are meant
+    except Exception:  # SystemExit and KeyboardInterrupt pass: they are intended
         return
 
 
 def on_optimizer(module: Any) -> None:
-    """torch.optim.optimizer has been imported: every class of optimizer gets the boundary with its first object, where
-    torch wraps its step(). Not a hook of torch's: torch.compile would trace that, with breaks and warnings."""
+    """torch.optim.optimizer has been imported: every optimizer class gets the boundary with its first instance, where
+    torch wraps its step(). Not a torch hook: torch.compile would trace that, with graph breaks and warnings."""
     plain = module.Optimizer.profile_hook_step
     if hasattr(plain, "_carbontui"):
         return
@@ -59,16 +59,16 @@ def on_optimizer(module: Any) -> None:
 
 
 def on_grad_scaler(module: Any) -> None:
-    """A module with a GradScaler has been imported: a step it skips is a boundary too, once per call. The step is the
-    optimizer's, so that one without a scaler before it goes on leading."""
+    """A module with a GradScaler has been imported: a step it skips is a boundary too, once per call. The step counts
+    as the optimizer's, so that an optimizer that led before the scaler continues to lead."""
     inner = module.GradScaler.__dict__.get("step")
     if inner is not None and not hasattr(inner, "_carbontui"):
         module.GradScaler.step = around(inner, lambda scaler, optimizer, *args: _boundary(optimizer))
 
 
 def on_trace_rules(module: Any) -> None:
-    """torch._dynamo has been imported: what runs at a boundary inside a compiled function is not its to compile.
-    All but the wrapper (around.py): that it must try, and give up by itself."""
+    """torch._dynamo has been imported: code that runs at a boundary inside a compiled function must not be compiled.
+    Except the wrapper (around.py): dynamo must try that one, and skip it by itself."""
     for name in os.listdir(os.path.dirname(__file__)):
         stem, _, ending = name.partition(".")
         if ending in ("", "py") and stem not in ("around", "__init__", "__pycache__"):
@@ -76,7 +76,7 @@ def on_trace_rules(module: Any) -> None:
 
 
 def _later(name: str, what: str = "install") -> Callable[[Any], None]:
-    """A function of a file in frameworks/, which is loaded only where its framework is."""
+    """A function of a file in frameworks/, loaded only together with its framework."""
 
     def call(module: Any) -> None:
         getattr(importlib.import_module("carbontui.client.frameworks." + name), what)(module)
@@ -85,7 +85,7 @@ def _later(name: str, what: str = "install") -> Callable[[Any], None]:
 
 
 def _tracker(function: str) -> Callable[[Any], None]:
-    """An experiment tracker of the script's, once it is there."""
+    """Hook the script's experiment tracker once it is imported."""
 
     def found(module: Any) -> None:
         from carbontui.client import trackers
@@ -98,7 +98,7 @@ def _tracker(function: str) -> Callable[[Any], None]:
 
 def imported(module: Any, name: str) -> None:
     """A module of WATCHED has been imported."""
-    if name not in TRACKERS and name not in SWEEPS:  # those say nothing of a training to come
+    if name not in TRACKERS and name not in SWEEPS:  # those do not indicate a training
         evidence.note(name)
     WATCHED[name](module)
 

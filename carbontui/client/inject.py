@@ -1,7 +1,7 @@
-"""Making an unchanged script meet the client: a directory for PYTHONPATH, and the environment of the child.
+"""Injects the client into an unmodified script: a directory for PYTHONPATH, and the environment of the child.
 
-The directory holds carbontui/__init__.py, the client and a sitecustomize.py, nothing else: a training environment never
-sees the packages of the tool's own. Used by the keeper's side, never inside the training process.
+The directory contains carbontui/__init__.py, the client and a sitecustomize.py, nothing else: a training environment
+never sees the tool's own packages. Used by the keeper's side, never inside the training process.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Dict, Mapping, Union
 
 _LEFT_OUT = {"inject.py", "probe.py", "pth.py", "sitecustomize.py", "unseen.py"}
-"""The tool's side."""
+"""Files used only by the tool itself."""
 
 
 def build(hook_dir: Union[str, Path]) -> Path:
-    """Write the directory (0700), replacing files of an older one; returns it. Raises OSError."""
+    """Write the directory (0700), replacing files of an older version; returns it. Raises OSError."""
     source = Path(__file__).resolve().parent
     target = Path(hook_dir)
     package = target / "carbontui"
@@ -43,10 +43,10 @@ def environment(
 ) -> Dict[str, str]:
     """The child's environment: `base` with the hook in front of its PYTHONPATH and what the client needs to know.
 
-    Output goes to a file, where Python would hold it back for kilobytes: unbuffered unless `base` says otherwise.
+    Output goes to a file, which Python would buffer by kilobytes: unbuffered unless `base` says otherwise.
     """
     env = dict(base)
-    # a job that is started from within another: two hooks would count every step twice
+    # a job started from within another: two hooks would count every step twice
     hooks = {str(hook_dir), base.get("CARBONTUI_HOOK")}
     paths = [p for p in base.get("PYTHONPATH", "").split(os.pathsep) if p and p not in hooks]
     env["PYTHONPATH"] = os.pathsep.join([str(hook_dir), *paths])
@@ -57,7 +57,7 @@ def environment(
     env.pop("CARBONTUI_RUN_LOG", None)
     if log is not None:
         env["CARBONTUI_RUN_LOG"] = str(log)
-    for name in ("CARBONTUI_RESUME", "CARBONTUI_START_STEP"):  # of a job that this one is started from
+    for name in ("CARBONTUI_RESUME", "CARBONTUI_START_STEP"):  # from a job that started this one
         env.pop(name, None)
     if resume:
         env["CARBONTUI_RESUME"] = "1"
@@ -66,10 +66,10 @@ def environment(
 
 
 def as_on_a_terminal(base: Mapping[str, str], columns: int) -> Dict[str, str]:
-    """For a job started on a terminal: its output goes to a file, and looks all the same as it would have there.
+    """For a job started on a terminal: its output goes to a file, but looks as it would on the terminal.
 
     In colour and as wide as the terminal, unless `base` says otherwise. Elsewhere (Slurm, cron, a pipe) a program must
-    see what it would see without us.
+    see the same environment as without us.
     """
     env = dict(base)
     if "NO_COLOR" not in base:

@@ -1,8 +1,8 @@
-"""The two newest checkpoints of a script: the newest in its place, and beside it the one before.
+"""The two newest checkpoints of a script: the newest in its place, and next to it the previous one.
 
-Two, because the newest may turn out to be none: then the keeper starts the command again from the one before, where
-that is of the last ten minutes of work (`pointer.py`). Only a checkpoint that this process has written or gone on from
-is kept as the one before; what did not load never takes the place of what did.
+Two, because the newest may prove unusable: then the keeper restarts the command from the previous one, if that is at
+most ten minutes of work older (`pointer.py`). Only a checkpoint that this process has written or resumed from is kept
+as the previous one; a checkpoint that did not load never replaces one that did.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ KIND = "script"
 
 
 class Kept:
-    """The newest checkpoint at `path`, a file or a folder, and the one before it at `path`.before."""
+    """The newest checkpoint at `path`, a file or a folder, and the previous one at `path`.before."""
 
     def __init__(self, path: str) -> None:
         self.path, self.before, self.part = path, path + ".before", path + ".part"
         self.good_step: Optional[int] = None
-        """Of the checkpoint that this process has last written, or gone on from."""
+        """Step of the checkpoint that this process last wrote or resumed from."""
         self._good = path
         self._worked_s = 0.0
-        """The running seconds of the process when that was."""
+        """Running seconds of the process at that time."""
 
     def load(self, read: Callable[[str], int]) -> Optional[int]:
-        """Have `read` resume from the newest checkpoint, or from the one before it where the keeper says so: the step
-        that it returns; None where there is no checkpoint. Raises what it raises."""
+        """Have `read` resume from the newest checkpoint, or from the previous one if the keeper says so. Returns its
+        step; None if there is no checkpoint. Raises what `read` raises."""
         path = self._chosen()
         if not os.path.exists(path):
             return None
@@ -47,25 +47,25 @@ class Kept:
         return step
 
     def place(self, put: Callable[[], Any]) -> None:
-        """Keep the newest as the one before, and have `put` put a new one in its place. Raises OSError."""
+        """Keep the newest as the previous one, and have `put` write a new one in its place. Raises OSError."""
         good = self.good_step is not None and self._good == self.path and os.path.exists(self.path)
         if os.path.isdir(self.path):
             shutil.rmtree(self.before if good else self.path, ignore_errors=True)
-            if good:  # a kill between here and the end of `put` leaves .before and .part: see _chosen
+            if good:  # a kill between here and the end of `put` leaves .before and .part; see _chosen
                 os.replace(self.path, self.before)
         elif good:
             self._link()
         put()
 
     def saved(self, step: int) -> None:
-        """The new one is in its place: where to resume from is written down. On every rank."""
+        """The new one is in place: record where to resume from. On every rank."""
         earlier: List[Dict[str, Any]] = []
         repeated_s = api.gate.running_s() - self._worked_s
-        # one of several checkpoint functions that went back alone would not fit the others
+        # with several checkpoint functions, going back with only one would be inconsistent
         if self.good_step is not None and repeated_s <= pointer.REPEAT_MOST_S and len(api.gate.savers) == 1:
             earlier = [{"path": os.path.abspath(self.before), "step": self.good_step}]
         self._hold(self.path, step)
-        with contextlib.suppress(OSError):  # a job's directory that is full or gone is no reason to end a training
+        with contextlib.suppress(OSError):  # a full or missing job directory must not end a training
             pointer.write(KIND, os.path.abspath(self.path), step, earlier)
 
     def _chosen(self) -> str:
@@ -80,7 +80,7 @@ class Kept:
         self._good, self.good_step, self._worked_s = path, step, api.gate.running_s()
 
     def _link(self) -> None:
-        """A second name, so that there is a file of the first at every moment; where there can be none, none before."""
+        """Hard-link the newest to the second name, so that the first always exists; if impossible, keep no previous."""
         part = self.before + ".part"
         with contextlib.suppress(OSError):
             os.unlink(part)

@@ -1,8 +1,8 @@
-"""A signal that would end the training: its checkpoint is written first, where the script has no handler of its own.
+"""Writes a checkpoint before a signal ends the training, if the script has no handler of its own.
 
-A scheduler's time limit, a preemption and scancel send TERM, and KILL some seconds later. A checkpoint function that is
-known runs at the next boundary, as for an unload, with the marker of one, and then the process dies of the signal as it
-would have died without us. A handler of the script's, set before ours or after it, is left alone.
+A scheduler's time limit, a preemption and scancel send TERM, and KILL some seconds later. A registered checkpoint
+function runs at the next boundary, as for an unload, including its marker, and then the process dies of the signal as
+it would have without us. A handler of the script, set before ours or after it, is left alone.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from carbontui.client.wire import Want
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 BOUNDARY_S = 20.0
-"""Without a boundary for so long it dies unsaved: Slurm kills after 30 s by default, and nobody waits for ever."""
+"""Without a boundary for this long it dies unsaved: Slurm kills after 30 s by default."""
 SAVING_S = 600.0
-"""How long the want to leave is in force once the signal has come: a checkpoint may take minutes."""
+"""How long the exit request is in force once the signal has arrived: a checkpoint may take minutes."""
 
 
 class LastSave:
-    """One per process. Signals come to the main thread; where that is busy in C, the link's thread keeps the time."""
+    """One per process. Signals arrive in the main thread; if that is busy in C, the link's thread keeps the time."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -36,7 +36,7 @@ class LastSave:
         gate.die = die
 
     def arm(self, wake_fd: int) -> None:
-        """Take the signals that nobody handles. `wake_fd` gets a byte for each, whatever the main thread does."""
+        """Handle the signals without a handler. `wake_fd` gets a byte for each, whatever the main thread does."""
         if threading.current_thread() is not threading.main_thread():
             return
         mine = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
@@ -50,7 +50,7 @@ class LastSave:
                 self._fd = wake_fd
 
     def disarm(self) -> None:
-        """Nothing can be saved any more: the signals are as they were found."""
+        """Nothing can be saved any more: restore the signal handlers."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in SIGNALS:
@@ -74,7 +74,7 @@ class LastSave:
                 die(number)
             gate.dying = number
             self._begin(number)
-            # every rank takes it; that of rank 0 makes all of them save at one step
+            # every rank accepts it; rank 0's makes all of them save at the same step
             gate.authority.accept(Want("unload", gate.seen_gen + 1, SAVING_S), gate.clock())
             gate.counter.arm(0)
             gate.cond.notify_all()
@@ -85,7 +85,7 @@ class LastSave:
             self._number, self._due = number, time.monotonic() + BOUNDARY_S
 
     def heard(self, data: bytes) -> None:
-        """In the link's thread: what has come through `wake_fd`."""
+        """In the link's thread: handle bytes from `wake_fd`."""
         for number in SIGNALS:
             if number in data and self._ours(number):
                 self._begin(number)
@@ -100,7 +100,7 @@ class LastSave:
 
 
 def die(number: int) -> None:
-    """Of this signal, as nobody had handled it; from any thread."""
+    """Die of this signal with its default action; from any thread."""
     import ctypes
 
     for stream in (sys.stdout, sys.stderr):

@@ -6,15 +6,15 @@ import weakref
 from typing import Any, Callable, List
 
 STALE_AFTER = 64
-"""Boundaries of others without one of the leading optimizer, after which another one leads."""
+"""After this many boundaries of others without one of the leading optimizer, another one leads."""
 
 
 class Leader:
-    """The first optimizer that steps leads: its steps are the training's, those of a GAN's second one are none.
+    """The first optimizer that steps leads: its steps are the training's, those of a GAN's second one do not count.
 
-    Trainings in turn (trials, folds, pretraining and tuning) may keep their optimizers alive, so a stranger's steps
-    count at once. When the leader comes back after all, the stranger was its companion: what was counted for it is
-    made good by as many of the leader's own steps that do not count, and from then on it counts none.
+    Successive trainings (trials, folds, pretraining and tuning) may keep their optimizers alive, so a stranger's steps
+    count at once. If the leader steps again, the stranger was its companion: the steps counted for it are compensated
+    by not counting as many of the leader's, and from then on the companion's steps do not count.
     """
 
     def __init__(self) -> None:
@@ -24,14 +24,14 @@ class Leader:
         self._lent = 0
         """Strangers' steps counted since the leader's last."""
         self._owed = 0
-        """Steps that the leader is ahead by, from strangers that were companions."""
+        """Steps to be compensated by the leader, counted for strangers that were companions."""
         self._held_back = 0
         """Companions' steps not counted since the leader's last."""
         self._others = 0
 
     def worth(self, stepper: Any) -> int:
-        """Steps that a boundary of this stepper is: 0 for one beside the leader, more than 1 where some were held
-        back until it was clear that they count."""
+        """How many steps a boundary of this stepper counts: 0 for a companion of the leader, more than 1 if some were
+        held back until it was clear that they count."""
         leader = self._ref()
         if leader is stepper:
             return self._returned() if self._others or self._owed else 1

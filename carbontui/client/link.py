@@ -1,8 +1,8 @@
 """The link to the supervisor: one background thread, started at the first step, that owns the socket.
 
-It sends what the loop does about once a second and at every change, and brings what is wanted to the gate. Without a
-supervisor it knocks once a second. Nothing it does can block the training thread, and nothing that comes over the
-socket can end it.
+It sends the state of the loop about once a second and at every change, and delivers wants to the gate. Without a
+supervisor it tries to connect once a second. Nothing it does can block the training thread, and nothing that arrives
+on the socket can end it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from carbontui.client.last_save import LastSave
 
 BEAT_S = 1.0
 KNOCK_MAX_S = 1.0
-"""The longest pause between two attempts to connect: a new supervisor should find its job within a second."""
+"""The longest interval between two attempts to connect: a new supervisor should find its job within a second."""
 SENTENCE_S = 2.0
 """The longest wait for our own thread to finish a message; it needs microseconds once it runs."""
 FLOOD_LINES = 16
@@ -33,7 +33,7 @@ RATE_WINDOW_S = 10.0
 
 
 def start_time() -> int:
-    """Field 22 of /proc/self/stat in clock ticks since boot (tells a recycled pid); 0 where there is no /proc."""
+    """Field 22 of /proc/self/stat in clock ticks since boot (detects a recycled pid); 0 without /proc."""
     try:
         with open("/proc/self/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -42,13 +42,13 @@ def start_time() -> int:
 
 
 class Untrusted(Exception):
-    """The socket or its peer is not to be trusted."""
+    """The socket or its peer cannot be trusted."""
 
 
 def connect(path: str) -> socket.socket:
-    """A non-blocking connection to the socket at `path`. Raises OSError or Refused.
+    """A non-blocking connection to the socket at `path`. Raises OSError or Untrusted.
 
-    Its directory must be ours (or root's) and closed to others, and so must the process that listens.
+    Its directory must be ours (or root's) and closed to others, and the listening process must be ours (or root's).
     """
     ours = (os.getuid(), 0)
     folder = os.lstat(os.path.dirname(path) or ".")
@@ -56,7 +56,7 @@ def connect(path: str) -> socket.socket:
         raise Untrusted("the socket's directory is not private")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # never settimeout: with one, send() waits for room even under MSG_DONTWAIT
+        # never settimeout: with a timeout, send() waits for buffer space even under MSG_DONTWAIT
         sock.setblocking(False)
         sock.connect(path)
         if hasattr(socket, "SO_PEERCRED"):
@@ -70,7 +70,7 @@ def connect(path: str) -> socket.socket:
 
 
 class Link:
-    """Talks for `gate` over the socket at `path`; `hello` holds the fields of the first message."""
+    """Communicates for `gate` over the socket at `path`; `hello` has the fields of the first message."""
 
     def __init__(self, gate: Gate, path: str, hello: Dict[str, Any]) -> None:
         self.gate = gate
@@ -94,9 +94,9 @@ class Link:
         self._rate_for: Tuple[Any, ...] = ()
         self._left_at = last_count.path() if hello.get("rank") == 0 else None  # steps are those of rank 0
         self._left: Optional[int] = None
-        """The count that lies in the file."""
+        """The count in the file."""
         self._talk = threading.Lock()
-        """Held by whoever talks: this thread, never while it waits, or the training thread with its last words."""
+        """Held by the sender: this thread, never while it waits, or the training thread for its last message."""
         gate.on_change = self.changed
         gate.on_ack = self.ack
         self.thread = threading.Thread(target=self._run, name="carbontui-link", daemon=True)
@@ -107,9 +107,9 @@ class Link:
     # --- for the training thread ------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """Something a supervisor should hear of at once."""
+        """A change that should be sent to the supervisor at once."""
         self._changed = True
-        with contextlib.suppress(OSError):  # full: it is awake anyway
+        with contextlib.suppress(OSError):  # full: the thread is awake anyway
             os.write(self._wake_w, b"!")
 
     def ack(self, want_gen: int, step: int) -> None:
@@ -117,10 +117,10 @@ class Link:
         self.changed()
 
     def flush(self, timeout_s: float) -> None:
-        """Say the last words from the calling thread: on a busy machine ours may not run again before the process ends.
+        """Send the last message from the calling thread: on a busy machine ours may not run again before the exit.
 
-        They are safe once they lie in the socket, read or not, so this takes a moment; `timeout_s` is for a peer that
-        has let its socket fill up.
+        It is safe once it is in the socket buffer, read or not, so this is quick; `timeout_s` is for a peer that has
+        let its socket fill up.
         """
         if not self._talk.acquire(timeout=SENTENCE_S):
             return
@@ -137,7 +137,7 @@ class Link:
                 left_s = end - time.monotonic()
                 if not (self._out or self._changed) or left_s <= 0 or not room.poll(left_s * 1000):
                     return
-        except Exception:  # nobody there, or no more: the training ends all the same
+        except Exception:  # no supervisor, or it is gone: the training ends regardless
             self._drop()
         finally:
             self._talk.release()
@@ -153,7 +153,7 @@ class Link:
                 os.close(self._sock.detach())
 
     def guard(self) -> None:
-        """In the main thread: save before a signal ends the process, where anything can be saved."""
+        """In the main thread: save before a signal ends the process, if anything can be saved."""
         if self.gate.savers:
             self.last_save.arm(self._wake_w)
         else:
@@ -169,7 +169,7 @@ class Link:
                 with self._talk:
                     self._drop()
                     self._leave_count()
-            except Exception:  # whatever it is, training goes on and so does the link
+            except Exception:  # after any exception training continues and so does the link
                 with self._talk:
                     self._drop()
                 time.sleep(KNOCK_MAX_S)
@@ -203,7 +203,7 @@ class Link:
         self._beat_at = 0.0
 
     def _drop(self) -> None:
-        """The connection is over; the lease of a pause is not."""
+        """Close the connection; the lease of a pause stays in force."""
         self._welcome = self.gate.connected = False
         self._in = self._out = b""
         self._beat_at = 0.0
@@ -215,7 +215,7 @@ class Link:
             self._sock = None
 
     def _leave_count(self) -> None:
-        """The count into the file, where it is not there yet: nobody may come to hear it before this process ends."""
+        """Write the count to the file if it has changed: no supervisor may read the socket before this process ends."""
         done = self.gate.counter.done()
         if self._left_at is None or done == self._left:
             return
@@ -227,7 +227,7 @@ class Link:
         return wire.encode("hello", {**self.hello, "v": wire.VERSION, "role": "rank"})
 
     def _say(self, now: float) -> None:
-        """At most one message is under way; what it did not say the next one does."""
+        """Send, with at most one message in flight; anything newer goes into the next one."""
         assert self._sock is not None
         while True:
             if not self._out:
@@ -300,7 +300,7 @@ class Link:
             with contextlib.suppress(wire.BadMessage):
                 self._take(wire.decode(line))
         if len(lines) > FLOOD_LINES:
-            time.sleep(0.005)  # a flood waits in the socket, not in the interpreter
+            time.sleep(0.005)  # a flood of messages waits in the socket, not in the interpreter
 
     def _take(self, message: Any) -> None:
         if isinstance(message, wire.Welcome):

@@ -1,6 +1,6 @@
 """The resume marker: how an unloaded training tells its keeper to start the command again.
 
-The process (every rank of it) leaves with exit code 0; the marker makes that 'unloaded' instead of 'done'.
+The process (on every rank) exits with code 0; the marker makes that 'unloaded' instead of 'done'.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Optional
 
 
 def write_atomic(path: str, data: bytes) -> None:
-    """Replace the file at `path` by `data`: whole or not at all, and on the disk when this returns. Raises OSError."""
+    """Atomically replace the file at `path` by `data`, which is on disk when this returns. Raises OSError."""
     part = f"{path}.{os.getpid()}.part"
     try:
         with open(part, "wb") as file:
@@ -29,7 +29,7 @@ def write_atomic(path: str, data: bytes) -> None:
 
 
 def sync_dir(path: str) -> None:
-    """Make a rename last; file systems that cannot are left alone."""
+    """Make a rename durable; errors of file systems that cannot are ignored."""
     with contextlib.suppress(OSError):
         fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -46,6 +46,6 @@ def write(path: str, step: int, not_before: Optional[str]) -> None:
 
 
 def remove(path: str) -> None:
-    """No marker: the process stays after all."""
+    """Remove the marker: the process does not exit after all."""
     with contextlib.suppress(OSError):
         os.unlink(path)

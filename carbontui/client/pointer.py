@@ -1,7 +1,7 @@
-"""Which checkpoint the training has left: for the next life of the command, and for its keeper.
+"""Records which checkpoint the training has left, for the next start of the command and for its keeper.
 
-A file beside the marker. It names the newest checkpoint, and those before it that the keeper goes back to where the
-newest cannot be resumed from (`carbontui/job/keeper/resume.py`).
+A file next to the marker. It names the newest checkpoint, and earlier ones that the keeper falls back to if the newest
+cannot be resumed from (`carbontui/job/keeper/resume.py`).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, Dict, Optional, Sequence
 from carbontui.client import marker
 
 REPEAT_MOST_S = 600.0
-"""So much work at most is done twice where the checkpoint of an unload turns out to be none."""
+"""At most this much work is repeated if the checkpoint of an unload proves unusable."""
 
 
 def write(kind: str, path: str, step: int, earlier: Sequence[Dict[str, Any]]) -> None:
-    """Point to `path`, of step `step`; `earlier`: path and step each, newest first. `kind`: whose they are, who reads
-    them. Nothing outside of a job, and on ranks that are not the first of their host. Raises OSError."""
+    """Point to `path`, of step `step`; `earlier`: path and step each, newest first. `kind`: which framework reads
+    them. Does nothing outside a job, or on ranks that are not the first of their host. Raises OSError."""
     if os.environ.get("CARBONTUI_MARKER") and os.environ.get("LOCAL_RANK", "0") in ("", "0"):
         body = {"framework": kind, "path": path, "step": step, "earlier": list(earlier)}
         marker.write_atomic(_file(), json.dumps(body).encode())
 
 
 def read(kind: Optional[str] = None) -> Optional[str]:
-    """The path that it points to, of this kind if one is named. Raises OSError, ValueError."""
+    """The path it points to, of this kind if one is given. Raises OSError, ValueError."""
     with open(_file()) as file:
         body = json.load(file)
     mine = isinstance(body, dict) and kind in (None, body.get("framework"))

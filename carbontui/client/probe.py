@@ -1,7 +1,7 @@
-"""What would be seen of a command, found out without running it: its interpreter is asked, its script is read.
+"""Predicts what would be seen of a command without running it: queries its interpreter and reads its script.
 
-Wrappers that only change the environment (env, nice, nohup ...) are run for the question too; what a shell script or
-another launcher does is not run, but read. Used by the tool, never inside a training.
+Wrappers that only change the environment (env, nice, nohup ...) are run for the query too; a shell script or another
+launcher is read, not run. Used by the tool, never inside a training.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from carbontui.client import inject, unseen
 
 ANSWER_S = 30.0
 HARMLESS = frozenset({"env", "nice", "nohup", "ionice", "taskset", "numactl", "stdbuf", "setsid"})
-"""Wrappers that start what follows them, and do nothing else."""
+"""Wrappers that only start the command that follows them."""
 LAUNCHERS = {"torchrun": "torch.distributed.run", "accelerate": "accelerate", "deepspeed": "deepspeed"}
 """Programs that start a Python script, and the module of their environment's Python."""
 SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
@@ -58,7 +58,7 @@ _TRAPS = {
 
 
 class ProbeLine(NamedTuple):
-    """One line for people. ok: as it should be; `fix` is a command that helps, or ''."""
+    """One line of the result. ok: no problem; `fix` is a command that helps, or ''."""
 
     ok: bool
     text: str
@@ -66,18 +66,18 @@ class ProbeLine(NamedTuple):
 
 
 class InterpreterFacts(NamedTuple):
-    """What an interpreter said of itself."""
+    """What an interpreter reported about itself."""
 
     python: str
     version: Tuple[int, int]
     hook: bool
     installed: Tuple[str, ...]
     cause: Optional[unseen.Cause]
-    """Why the hook does not arrive; None where it does."""
+    """Why the hook is not loaded; None if it is."""
 
 
 class NotAsked(Exception):
-    """Why the command cannot be looked at, in one line."""
+    """Why the command cannot be examined, in one line."""
 
 
 def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[ProbeLine]:
@@ -106,7 +106,7 @@ def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[P
 
 
 def ask(before: Sequence[str], python: str, flags: frozenset[str], base: Mapping[str, str]) -> InterpreterFacts:
-    """Put the question to `python`, started as the command starts it, behind the wrappers `before`. Raises NotAsked."""
+    """Query `python`, started as the command starts it, behind the wrappers `before`. Raises NotAsked."""
     with tempfile.TemporaryDirectory(prefix="carbontui-") as name:
         hook = inject.build(Path(name, "hook"))
         env = inject.environment(base, hook_dir=hook, socket=Path(name, "none"), job="doctor", marker=Path(name, "m"))
@@ -138,7 +138,7 @@ def _arrival(answer: InterpreterFacts) -> ProbeLine:
 
 
 def _seen(script: Optional[str], answer: InterpreterFacts, folder: str) -> List[ProbeLine]:
-    """What the script's own text tells of its steps."""
+    """What the script's text reveals about its steps."""
     if script is None:
         return [ProbeLine(True, "no script to read (-c or -m): what it imports decides what is seen")]
     try:
@@ -160,7 +160,7 @@ def _seen(script: Optional[str], answer: InterpreterFacts, folder: str) -> List[
 
 
 def _steps(names: "set[str]", text: str) -> ProbeLine:
-    """Where a step will be seen to end."""
+    """How the end of a step will be recognised."""
     alone = "total and unloading come by themselves"
     told = "the total is guessed, or told by carbontui.report(total=); docs/frameworks.md says how to unload"
     if re.search(r"\bcarbontui\.step\(", text):
@@ -208,14 +208,14 @@ def _shell(words: Sequence[str], base: Mapping[str, str], folder: str) -> List[P
 def _launched(
     before: Sequence[str], python: str, words: Sequence[str], base: Mapping[str, str], folder: str
 ) -> List[ProbeLine]:
-    """torchrun and the like: the Python beside it, and the first script on its line."""
+    """torchrun and the like: the Python of the same environment, and the first script on the command line."""
     answer = ask(before, python, frozenset(), base)
     script = next((word for word in words if word.endswith(".py")), None)
     return [_arrival(answer), *_seen(script, answer, folder)]
 
 
 def _starter_of(program: str) -> List[str]:
-    """The shell or Python that a script names in its first line, with its flags; none of anything else."""
+    """The shell or Python named in a script's first line, with its flags; empty for anything else."""
     try:
         with open(program, "rb") as file:
             first = file.readline(500).decode(errors="replace")
@@ -229,7 +229,7 @@ def _starter_of(program: str) -> List[str]:
 
 
 def _program(words: Sequence[str]) -> Optional[int]:
-    """Where the program stands behind wrappers that do nothing but start it."""
+    """Index of the program behind wrappers that only start it."""
     at = 0
     while at < len(words):
         if Path(words[at]).name not in HARMLESS:

@@ -1,7 +1,7 @@
 """The hook through a .pth file: for launch scripts that reset PYTHONPATH, and for `python -I`.
 
-The environment gets a copy of the client, which no job directory is read for; without CARBONTUI_SOCKET the .pth line
-looks at one variable and does nothing. Used by the tool, never inside a training.
+The environment gets its own copy of the client, so no job directory is read; without CARBONTUI_SOCKET the .pth line
+checks one variable and does nothing. Used by the tool, never inside a training.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _ASK = "import os, sys, sysconfig; print(sysconfig.get_path('purelib')); print(s
 
 
 class HookRefused(Exception):
-    """Why the hook is not put into this environment, in one line with the repair."""
+    """Why the hook is not installed into this environment, in one line with the repair."""
 
 
 class PackagePlace(NamedTuple):
-    """Where a Python of one environment looks for packages."""
+    """Where the Python of one environment looks for packages."""
 
     python: str
     site: Path
     prefix: Path
     own: bool
-    """A virtual or conda environment, not the Python that others share."""
+    """A virtual or conda environment, not a shared Python."""
 
     @property
     def pth(self) -> Path:
@@ -49,7 +49,7 @@ class PackagePlace(NamedTuple):
 
 
 def place(python: str) -> PackagePlace:
-    """The environment of a `python` on the path or by its path. Raises Refused when it cannot be asked."""
+    """The environment of a `python` on PATH or by its path. Raises HookRefused if it cannot be queried."""
     found = shutil.which(python)
     if found is None:
         raise HookRefused(f"{python}: no such Python; name one with --python")
@@ -66,7 +66,7 @@ def place(python: str) -> PackagePlace:
 
 
 def install(where: PackagePlace) -> None:
-    """Put the hook there, or renew it. Raises Refused, OSError."""
+    """Install the hook there, or renew it. Raises HookRefused, OSError."""
     if not where.own:
         raise HookRefused(
             f"{where.prefix} is a Python that others share; activate a virtual environment, or name its Python"
@@ -81,7 +81,7 @@ def install(where: PackagePlace) -> None:
 
 
 def remove(where: PackagePlace) -> bool:
-    """Take it away; False when there was none. Raises OSError."""
+    """Remove the hook; False if there was none. Raises OSError."""
     there = where.pth.exists() or where.package.exists()
     where.pth.unlink() if where.pth.exists() else None
     shutil.rmtree(where.package, ignore_errors=True)

@@ -1,16 +1,16 @@
 """All ranks stop at the same step: a two-phase commit on a step number, over torch.distributed's own store.
 
 Rank 0 proposes a step a little ahead; every rank arms its counter and votes whether it is still before it; only if all
-are does the step become the boundary. Nothing is added to a step, and no collective. Each rank's thread has a
-connection of its own, because a blocking get() holds the connection against every other thread.
+are does the step become the boundary. This adds no cost to a step, and no collective. Each rank's thread has its own
+connection, because a blocking get() blocks the connection for every other thread.
 
-Ranks may count differently: one searched for a learning rate or warmed up a head alone. Where some stand at the step
-and the others stand before it, waiting for them inside a collective, all are at the same step of the training: that
-shows by how much their counts differ, and the next proposal names each rank's own number.
+Ranks may count differently: one may have searched for a learning rate or warmed up a head alone. If some have stopped
+at the step and the others wait for them inside a collective before it, all are at the same step of the training: that
+gives the difference of their counts, and the next proposal names each rank's own number.
 
 Keys below `carbontui/<run id>/<restart>/`, e the number of the proposal, r a rank: prop/e/r, vote/e/r, dec/e, at/e/r,
-far/e/r, saved/e/r, go/e, bye/e/r, beat/e, run/e. Decisions are written by compare_set alone, so the first writer is
-right.
+far/e/r, saved/e/r, go/e, bye/e/r, beat/e, run/e. Decisions are written only with compare_set, so the first writer
+wins.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from carbontui.client.gate import Gate
 from carbontui.client.store import Lost, Store, open_store
 
 LEAD_S = 0.02
-"""A proposal lies at least this far ahead: the time the votes need to come in."""
+"""A proposal lies at least this far ahead: the time the votes need to arrive."""
 VOTE_S = 2.0
 DECISION_S = 60.0
 ARRIVE_S = 30.0
 ARRIVE_STEPS = 10
 STALL_S = 2.0
 STALL_STEPS = 4
-"""Some ranks stand at the step and the others have not moved for so long (seconds, steps): they wait for them."""
+"""If some ranks are at the step and the others have not moved for this long (seconds, steps), these wait for them."""
 LOOK_S = 0.5
 LATE_MAX = 3
-"""After so many proposals in a row that not every rank came to, it is said, and tried again only now and then."""
+"""After this many consecutive failed proposals it is reported, and retried only occasionally."""
 SAVE_S = 3600.0
 BEAT_S = 3.0
 BYE_S = 5.0
 NAP_S = (0.002, 0.05)
-"""First and longest nap between two looks at a key that is about to come."""
+"""First and longest sleep between two polls for a key that is about to appear."""
 STOP_S = 5.0
 REST_PERIOD_S = 10.0
 RETRY_S = (5.0, 60.0)
-"""First and longest wait after a proposal that some rank did not answer at all."""
+"""First and longest wait after a proposal that some rank did not answer."""
 
 
 class Ranks:
-    """The thread of one rank: it follows proposals, and on rank 0 makes them."""
+    """The thread of one rank: follows proposals, and on rank 0 makes them."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class Ranks:
         self.margin = 1
         self.retry_s = RETRY_S[0]
         self.offsets: Dict[int, int] = {}
-        """What a rank has counted more than rank 0 at the same step of the training."""
+        """A rank's count minus rank 0's at the same step of the training."""
         self.lates = 0
         self.stopping = False
         self.awaited = ""
-        """The key this thread waits for in C++; ours alone, so that stop() may ring with it."""
+        """The key this thread waits for in C++; private, so that stop() may use it to wake the thread."""
         self.store: Store
         self.bell: Store
         self.thread = threading.Thread(target=self._run, name="carbontui-ranks", daemon=True)
@@ -81,7 +81,7 @@ class Ranks:
         self.thread.start()
 
     def stop(self) -> None:
-        """Before the interpreter ends: a thread that comes back from C++ after that aborts the process."""
+        """Call before the interpreter exits: a thread that returns from C++ after that aborts the process."""
         with self.gate.cond:
             self.stopping = True
             self.gate.cond.notify_all()
@@ -111,13 +111,13 @@ class Ranks:
                 else:
                     self._follow(epoch)
                 epoch += 1
-        except Exception:  # no store, no pause: let the training thread go and stay out of its way
+        except Exception:  # no store, no pause: release the training thread and stay inactive
             self._clear()
 
     # --- every rank --------------------------------------------------------------------------------------------
 
     def _arm(self, order: StopAt) -> bool:
-        """Set the boundary first, then look: True when this rank is still before it."""
+        """Set the boundary first, then check: True if this rank is still before it."""
         with self.gate.cond:
             self.accord.order = order
             self.gate.counter.arm(order.at)
@@ -144,7 +144,7 @@ class Ranks:
             order.until = self.gate.clock() + FAIL_OPEN_S
 
     def _until(self, true: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait for it at most this long; raises Lost when the process ends."""
+        """Wait for the condition at most this long; raises Lost when the process ends."""
         with self.gate.cond:
             self.gate.cond.wait_for(lambda: self.stopping or true(), timeout_s)
             if self.stopping:
@@ -156,7 +156,7 @@ class Ranks:
             self.gate.cond.wait_for(lambda: self.stopping, timeout_s)
 
     def _get(self, key: str, timeout_s: float) -> Optional[str]:
-        """The value, looked for more and more slowly; None when it has not come within the time."""
+        """The value, polled at increasing intervals; None on timeout."""
         end, nap_s = self.gate.clock() + timeout_s, NAP_S[0]
         while True:
             value = self.store.get(key)
@@ -184,7 +184,7 @@ class Ranks:
         self._clear()
 
     def _obey(self, e: int, order: StopAt) -> None:
-        """Committed: say when this rank is there, and what came of saving; wait for the word to go on."""
+        """Committed: report when this rank has arrived, and the result of saving; wait for permission to continue."""
         said_at = said_saved = False
         said_far = -1
         beat, heard = None, self.gate.clock()
@@ -275,16 +275,16 @@ class Ranks:
         else:
             self._clear()
             self.margin = min(1 << 20, self.margin * 2)
-            if None in votes:  # a rank that does not answer: do not stop the others for nothing again and again
+            if None in votes:  # a rank does not answer: do not stop the others repeatedly for nothing
                 self._pause(self.retry_s)
                 self.retry_s = min(RETRY_S[1], self.retry_s * 2)
-        if e > 0 and None not in votes:  # every rank has gone past the proposal before this one
+        if e > 0 and None not in votes:  # every rank is past the previous proposal
             names = ("prop", "vote", "at", "far", "saved", "bye")
             old = [f"{name}/{e - 1}" for name in ("dec", "go", "beat", "run")]
             self.store.forget(*old, *(f"{name}/{e - 1}/{r}" for name in names for r in others))
 
     def _hold(self, e: int, order: StopAt, others: range) -> bool:
-        """Committed: until the want ends, the lease is lost, or somebody does not arrive, which is False."""
+        """Committed: hold until the want ends or the lease is lost; False if a rank does not arrive."""
         steps_s = ARRIVE_STEPS / (self.speed() or math.inf)
         word = "late"
         arrived = self._gather(e, order, lambda: order.arrived, others, "at", max(ARRIVE_S, steps_s))
@@ -307,7 +307,7 @@ class Ranks:
         return arrived or not wanted
 
     def _late(self) -> None:
-        """Not every rank came. With their counts known the next proposal may fit; if this goes on, say so."""
+        """Not every rank arrived. With their counts known the next proposal may fit; if this repeats, report it."""
         self.lates += 1
         if self.lates < LATE_MAX:
             return
@@ -327,7 +327,7 @@ class Ranks:
     def _gather(
         self, e: int, order: StopAt, mine: Callable[[], bool], others: range, key: str, timeout_s: float
     ) -> bool:
-        """Wait for this rank and the keys of the others; False when they do not come or nobody wants it any more."""
+        """Wait for this rank and the keys of the others; False on timeout or if the stop is no longer wanted."""
         end, nap_s, pulse_at = self.gate.clock() + timeout_s, NAP_S[0], 0.0
         keys = [f"{key}/{e}/{r}" for r in others]
         stands: List[int] = []
@@ -352,7 +352,7 @@ class Ranks:
         return True
 
     def _counts(self, e: int, order: StopAt, others: range) -> List[int]:
-        """What every rank has counted: its own step where it stands at it; -1 where it has not said."""
+        """Every rank's count: its own step if it has arrived there; -1 if it has not reported."""
         theirs = [
             order.at + self.offsets.get(r, 0)
             if self.store.has(f"at/{e}/{r}")
@@ -362,7 +362,7 @@ class Ranks:
         return [self.gate.counter.done(), *theirs]
 
     def _learn(self, e: int, order: StopAt, others: range, counts: List[int]) -> bool:
-        """Nobody moves: by how much the counts differ, if somebody stands at the step and the others wait for it."""
+        """No rank moves: learn the count differences, if some rank is at the step and the others wait for it."""
         if not (order.arrived or any(self.store.has(f"at/{e}/{r}") for r in others)):
             return False
         self.offsets.update((r, counts[r] - counts[0]) for r in others if counts[r] >= 0)
@@ -387,7 +387,7 @@ class Ranks:
         self.duty.wake(self.gate.clock())
 
     def _leave(self, e: int, order: StopAt, others: range) -> None:
-        """Everybody has saved: tell them, hear that they know it, then let go of the store by leaving."""
+        """All ranks have saved: tell them, wait for their confirmations, then exit, which releases the store."""
         self.store.set(f"go/{e}", "leave")
         end = self.gate.clock() + BYE_S
         for r in others:

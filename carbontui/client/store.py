@@ -1,4 +1,4 @@
-"""torch.distributed's own key-value store, on a connection of ours: what the ranks agree over."""
+"""torch.distributed's own key-value store, on a separate connection: the medium for agreement among ranks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from carbontui.client import device
 
 
 class Lost(Exception):
-    """The store does not answer any more; a process without it never holds."""
+    """The store no longer answers; a process without it never holds."""
 
 
 class Store:
@@ -20,9 +20,9 @@ class Store:
         self.store, self.prefix = store, prefix
 
     def take(self, key: str) -> str:
-        """Wait for a value without an end. Raises Lost.
+        """Wait indefinitely for a value. Raises Lost.
 
-        Only for the long wait: one that runs out writes a warning into the log of the training.
+        Only for the long wait: a wait that times out writes a warning into the training's log.
         """
         self._try(lambda: self.store.wait([self.prefix + key], timedelta(days=3650)))
         return self._try(lambda: self.store.get(self.prefix + key)).decode()  # type: ignore[no-any-return]
@@ -40,7 +40,7 @@ class Store:
         return bool(self._try(lambda: self.store.check([self.prefix + key for key in keys])))
 
     def first(self, key: str, value: str) -> str:
-        """Write unless somebody has; returns what stands."""
+        """Write unless already written; returns the stored value."""
         return self._try(lambda: self.store.compare_set(self.prefix + key, "", value)).decode()  # type: ignore[no-any-return]
 
     def forget(self, *keys: str) -> None:

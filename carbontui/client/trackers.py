@@ -1,8 +1,8 @@
-"""The job's figures in the script's own experiment tracker, where it uses one: W&B, MLflow, TensorBoard.
+"""The job's figures in the script's own experiment tracker, if it uses one: W&B, MLflow, TensorBoard.
 
-Nothing is opened and nothing is sent by ourselves: where the script logs, what the supervisor last told is logged
-with it, at most every ten seconds and at the script's own step. CARBONTUI_TRACKERS=0 leaves them alone. A fault of ours
-never reaches the script.
+We open and send nothing ourselves: when the script logs, the supervisor's latest figures are logged with it, at most
+every ten seconds and at the script's own step. CARBONTUI_TRACKERS=0 disables this. A fault of ours never reaches the
+script.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _within = threading.local()
 
 
 class Due:
-    """Whether this tracker should be given the figures now; each has its own pace."""
+    """Whether to log the figures to this tracker now; each tracker has its own interval."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._next = 0.0
 
     def take(self) -> Dict[str, float]:
-        """The figures by name, {} when there are none or it is too soon."""
+        """The figures by name, {} if there are none or it is too soon."""
         now = self._clock()
         figures = api.metrics() if now >= self._next else {}
         found = {PREFIX + name: figures[name] for name in LOGGED if isinstance(figures.get(name), (int, float))}
@@ -44,7 +44,7 @@ def wanted() -> bool:
 
 
 def _beside(inner: Callable[..., Any], add: Callable[..., None]) -> Callable[..., Any]:
-    """`inner`, with `add` called before it with the same arguments; a call within a call adds nothing."""
+    """`inner`, with `add` called before it with the same arguments, except in nested calls."""
     if hasattr(inner, "_carbontui"):
         return inner
 
@@ -79,7 +79,7 @@ def on_wandb(module: Any) -> None:
 
 
 def on_mlflow(module: Any) -> None:
-    """mlflow.tracking.fluent: beside log_metric and log_metrics, our figures at the same step of the same run."""
+    """mlflow.tracking.fluent: with log_metric and log_metrics, our figures at the same step of the same run."""
     due, plain = Due(), module.log_metrics
 
     def add_many(metrics: Any = None, step: Optional[int] = None, *rest: Any, **kwargs: Any) -> None:
@@ -97,7 +97,7 @@ def on_mlflow(module: Any) -> None:
 
 
 def on_tensorboard(module: Any) -> None:
-    """torch.utils.tensorboard.writer (or tensorboardX's): beside add_scalar, ours at the same global step."""
+    """torch.utils.tensorboard.writer (or tensorboardX's): with add_scalar, ours at the same global step."""
     due, plain = Due(), module.SummaryWriter.add_scalar
 
     def add(

@@ -1,6 +1,6 @@
-"""Why a process that computes shows no training step: read from its environment, command line, libraries and evidence.
+"""Why a busy process shows no training step: from its environment, command line, libraries and evidence.
 
-Pure: what /proc and the file of evidence say is handed in. Used by the tool, never inside a training.
+Pure: the data of /proc and the evidence file is passed in. Used by the tool, never inside a training.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ CAPTURED = f"a replayed CUDA graph runs no Python; {STEP}"
 
 class Cause(NamedTuple):
     """code: no-environment, no-site, isolated, pythonpath, cuda-graph, framework, own-update, no-loop, no-python, or
-    preparing, where the hook is there and nothing speaks against a first step that is still to come."""
+    preparing if the hook is loaded and a first step may still come."""
 
     code: str
     text: str
 
 
 class Process(NamedTuple):
-    """One process of the job. Only its own words, cleaned of what does not print, may stand in `name`."""
+    """One process of the job. `name` is the process's own name, without unprintable characters."""
 
     name: str
     argv: Sequence[str]
@@ -34,9 +34,9 @@ class Process(NamedTuple):
     cpu_s: float = 0.0
     evidence: FrozenSet[str] = frozenset()
     hooked: bool = False
-    """Its environment holds the .pth hook, which PYTHONPATH and -I do not switch off."""
+    """Its environment has the .pth hook, which PYTHONPATH and -I do not disable."""
     script: str = ""
-    """The beginning of the script it runs; '' where that is not known."""
+    """The beginning of the script it runs; '' if not known."""
 
     @property
     def python(self) -> bool:
@@ -66,9 +66,9 @@ def loaded(path: str) -> Optional[str]:
 
 
 def judge(processes: Sequence[Process], hook_dir: str) -> Optional[Cause]:
-    """The likeliest cause for the processes of one job; None where there is no process.
+    """The likeliest cause for the processes of one job; None if there is no process.
 
-    Of several the one that computes most is meant, and one with a training library before one without.
+    Among several, the one with the most CPU time is judged, those with a training library first.
     """
     pythons = [one for one in processes if one.python]
     if not pythons:
@@ -103,12 +103,12 @@ def cause(one: Process, hook_dir: str) -> Cause:
 
 
 def flags_of(argv: Sequence[str]) -> FrozenSet[str]:
-    """One-letter flags of a python command line, as far as the script, -m or -c."""
+    """One-letter flags of a python command line, up to the script, -m or -c."""
     return _read(argv)[0]
 
 
 def script_of(argv: Sequence[str]) -> Optional[str]:
-    """The script of a python command line; None for -c, -m, and a program that was given none."""
+    """The script of a python command line; None for -c, -m, or without a script."""
     return _read(argv)[1]
 
 

@@ -1,3 +1,3 @@
-"""The version, beside the client: a training environment holds nothing else of the package that could tell it."""
+"""The version, stored with the client: a training environment has nothing else of the package that could state it."""
 
 __version__ = "0.1.0"

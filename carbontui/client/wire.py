@@ -1,7 +1,7 @@
-"""The rank's end of the wire: what carbontui.protocol defines, with the standard library's json.
+"""The rank's end of the wire: the messages of carbontui.protocol, with the standard library's json.
 
-Every field is checked before any is applied: a lease of NaN once meant an eternal pause, because no comparison with
-it is true, and deep nesting ends in a RecursionError, which is no ValueError.
+Every field is checked before any is applied: a lease of NaN would mean an endless pause, because no comparison with
+it is true, and deep nesting raises RecursionError, which is not a ValueError.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from typing import Any, Dict, NamedTuple, Optional, Union
 
 VERSION = 1
 LINE_MAX = 4096
-"""Bytes of a line from the supervisor; its messages to a rank are far below."""
+"""Maximum bytes of a line from the supervisor; its messages to a rank are far shorter."""
 NESTING_MAX = 64
 LEASE_MAX_S = 60.0
-"""A supervisor gives 15 s: whoever answers in its place holds a training for a minute at most."""
+"""Upper bound of a lease: a supervisor gives 15 s, an impostor can hold a training for at most a minute."""
 _COUNT_MAX = 2**53
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z", re.IGNORECASE)
 
 
 class BadMessage(ValueError):
-    """A line that is no valid message."""
+    """A line that is not a valid message."""
 
 
 class Welcome(NamedTuple):
-    """The answer to hello; another major version leaves this process running free."""
+    """The answer to hello; with another major version this process runs unsteered."""
 
     v: int
 
 
 class Want(NamedTuple):
-    """What is wanted until the lease ends; see carbontui.protocol.Want."""
+    """What is wanted until the lease expires; see carbontui.protocol.Want."""
 
     mode: str
     want_gen: int
@@ -43,18 +43,18 @@ class Want(NamedTuple):
 
     @property
     def asked(self) -> Want:
-        """Without the lease: two wants of which only the lease differs ask for the same."""
+        """The want without its lease: two wants that differ only in the lease ask for the same."""
         return self._replace(lease_s=0.0)
 
 
 def encode(kind: str, fields: Dict[str, Any]) -> bytes:
-    """One line; fields that are None are left out."""
+    """One line; fields that are None are omitted."""
     body = {"t": kind, **{key: value for key, value in fields.items() if value is not None}}
     return json.dumps(body, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 class Figures(NamedTuple):
-    """What the supervisor tells of the job: numbers and words by name."""
+    """The supervisor's figures of the job: numbers and texts by name."""
 
     values: Dict[str, Union[float, str]]
 

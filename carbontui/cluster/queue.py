@@ -94,8 +94,8 @@ def queue() -> list[QueuedJob]:
 
 def rows(told: str, mark: str) -> list[QueuedJob]:
     """Parse squeue's answer: `mark` and ':' begin a row, `mark` and ',' separate its fields. No name or comment,
-    letters and line breaks are in it, can pass for another job's row. Raises SlurmError for what is no such answer,
-    which must not pass for an empty queue."""
+    whatever characters it contains, can imitate another job's row. Raises SlurmError for any other answer, which must
+    not be taken for an empty queue."""
     found, (_, *parts) = [], told.split(f"{mark}:")
     if told.strip() and not parts:
         raise _nonsense("squeue", told)

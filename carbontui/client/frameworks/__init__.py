@@ -1,1 +1,1 @@
-"""What a framework's own loop says that a hook cannot see. One file each, loaded only where its framework has been."""
+"""Integrations with frameworks whose loops a hook cannot see. One file each, loaded only after its framework."""

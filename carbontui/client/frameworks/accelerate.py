@@ -1,4 +1,4 @@
-"""accelerate: the loop is the script's own, so the script says where it goes on; what to save is the Accelerator's.
+"""accelerate: the loop is the script's own, so the script resumes it; the Accelerator does the saving.
 
 saved = Resumable(accelerator, "state")
 step = saved.resume()                          # after accelerator.prepare(); optimizer steps already done
@@ -8,7 +8,7 @@ for epoch in range(epochs):
             ...
         saved.batch_ended()                     # at the very end of the body
 
-The one before is kept as state.before, to go back to where the newest cannot be resumed from: see client/checkpoint.py.
+The previous one is kept as state.before, in case the newest cannot be resumed from: see client/checkpoint.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Resumable:
         self.epoch, self.batch, self.steps = state["epoch"], state["batch"], state["steps"]
 
     def resume(self) -> int:
-        """Load what was saved, if anything was; returns the optimizer steps done."""
+        """Load the saved state, if any; returns the optimizer steps done."""
         self.kept.load(self._read)
         self._skip = (self.epoch, self.batch)
         with api.gate.cond:
@@ -53,9 +53,9 @@ class Resumable:
         return self.steps
 
     def rest_of(self, loader: Any, epoch: int) -> Iterator[Any]:
-        """The batches of this epoch that are still to be done: none of one that is over.
+        """The batches of this epoch still to be done: none if the epoch is over.
 
-        Their order is that of an undisturbed run where the sampler's follows from a seed and the epoch
+        Their order is that of an undisturbed run if the sampler's follows from a seed and the epoch
         (DataLoaderConfiguration(use_seedable_sampler=True)).
         """
         first, done = self._skip
@@ -75,14 +75,14 @@ class Resumable:
             yield from rest
 
     def batch_ended(self) -> None:
-        """A batch is done; where the gradients were applied it is a step, and a pause may hold here."""
+        """A batch is done; if the gradients were applied it is a step, and a pause may hold here."""
         self.batch += 1
         if self.accelerator.sync_gradients:
             self.steps += 1
             api.step()
 
     def save(self) -> None:
-        """Write beside, then rename: a kill at any moment leaves a whole one. In a long run call it now and then."""
+        """Save atomically (write, then rename): a kill leaves a complete one. In a long run call it regularly."""
         self.accelerator.save_state(self.kept.part)
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:

@@ -1,4 +1,4 @@
-"""A framework's training loop, as carbontui sees it: where a step ends, how many there are, what it left behind."""
+"""A framework's training loop as carbontui sees it: the end of a step, the total steps, the checkpoint it left."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ gate = api.gate
 
 
 class Loop:
-    """One training loop under way. While it lasts it says where a step ends, and the optimizer hook steps aside.
+    """One running training loop. Meanwhile it reports the end of each step, and the optimizer hook is inactive.
 
     A loop inside another (two callbacks for one trainer, a framework that trains with another) counts nothing.
     """
 
     loops = 0
-    """Loops of this process so far: only its first can be resumed, those before it would run again."""
+    """Number of loops in this process so far: only the first can be resumed, since earlier ones would run again."""
 
     def __init__(self) -> None:
         self.began_at = 0.0
@@ -29,7 +29,7 @@ class Loop:
         self._saver: Optional[Callable[[], Any]] = None
 
     def begin(self, done: int = 0, steps: Optional[int] = None) -> None:
-        """Training starts; the framework has `done` steps behind it (a resumed run) of `steps` in all."""
+        """Training starts, with `done` of a total of `steps` steps already done (a resumed run)."""
         if self.under_way:
             return
         with gate.cond:
@@ -45,15 +45,15 @@ class Loop:
                 gate.facts["total"] = gate.step_total() + max(0, int(steps) - done)
 
     def ended(self, steps: int = 1) -> None:
-        """So many steps have ended, and the framework has done all that belongs to them."""
+        """`steps` steps have ended, including all the framework does after them."""
         if self.counts and steps > 0 and gate.counter is gate.hooked:
             gate.hooked.step(steps)
 
     def saves_with(
         self, save: Callable[[], str], framework: str, others: Callable[[], Iterable[Tuple[str, Optional[int]]]] = tuple
     ) -> None:
-        """The loop can be left here: `save` writes a checkpoint and returns its path; `others` are paths and steps of
-        those that the script itself has written. A script that has a checkpoint function of its own knows better."""
+        """The loop can be unloaded: `save` writes a checkpoint and returns its path; `others` are paths and steps of
+        checkpoints written by the script itself. A script's own checkpoint function takes precedence."""
         if not self.counts or Loop.loops != 1 or gate.savers or not os.environ.get("CARBONTUI_MARKER"):
             return
 
@@ -69,22 +69,22 @@ class Loop:
         self._saver = api.on_checkpoint(saver)
 
     def _earlier(self, others: Iterable[Tuple[str, Optional[int]]]) -> List[Dict[str, Any]]:
-        """What the keeper goes back to where that of the unload cannot be resumed from: newest first, and none so old
-        that much would be done twice."""
+        """Checkpoints that the keeper falls back to if that of the unload cannot be resumed from: newest first, none so
+        old that much work would be repeated."""
         oldest = max(self.began_at, time.time() - pointer.REPEAT_MOST_S)
         found = [(_saved_at(path), os.path.abspath(path), step) for path, step in others if os.path.exists(path)]
         newest_first = sorted((one for one in found if one[0] >= oldest), key=lambda one: one[0], reverse=True)
         return [{"path": path, "step": step} for _, path, step in newest_first]
 
     def stays(self) -> None:
-        """From here on it is not left any more: what comes after its last step could not be resumed."""
+        """No unload from here on: what follows the last step could not be resumed."""
         with gate.cond:
             if self._saver in gate.savers:
                 gate.savers.remove(self._saver)
         api.savers_changed()
 
     def end(self) -> None:
-        """Training is over, or was given up."""
+        """Training has finished or was aborted."""
         if not self.under_way:
             return
         with gate.cond:
@@ -94,11 +94,11 @@ class Loop:
 
 
 def left_behind(framework: str, given: Any = None) -> Optional[str]:
-    """The checkpoint that an earlier life of this command was unloaded with; None for a fresh start, or for a loop
+    """The checkpoint with which an earlier start of this command was unloaded; None for a fresh start, or for a loop
     that is not the first of its process.
 
-    It stands before a path `given` by the script, which was meant for the first start: going back to that would lose
-    what was trained since. Unless that is newer: a run that was lost after its resume may have saved more by itself.
+    It takes precedence over a path `given` by the script, which was meant for the first start: going back to that would
+    lose later training. Unless that is newer: a run lost after its resume may have saved again by itself.
     """
     if not os.environ.get("CARBONTUI_RESUME") or Loop.loops:
         return None
@@ -118,7 +118,7 @@ def _saved_at(path: Any) -> float:
 
 
 def quietly(call: Callable[[], Any]) -> Any:
-    """What is only told may not hurt what is trained."""
+    """Call and ignore any exception: reporting must never affect the training."""
     try:
         return call()
     except Exception:
@@ -126,13 +126,13 @@ def quietly(call: Callable[[], Any]) -> Any:
 
 
 def in_job_directory(name: str) -> str:
-    """Where a checkpoint lies that has no better place: beside the job's journal."""
+    """The default place of a checkpoint: next to the job's journal."""
     return os.path.join(os.path.dirname(os.environ["CARBONTUI_MARKER"]), name)
 
 
 def wrap_train(module: Any, prepared: Callable[[Any, Any, Any], Any]) -> None:
-    """A boosting library's train() with our callback: `prepared` gives that and the bound arguments of a call, or None
-    where the call is left as it is."""
+    """Wrap a boosting library's train() with our callback: `prepared` returns that and the bound arguments of a call,
+    or None to leave the call unchanged."""
     inner = module.train
 
     @functools.wraps(inner)

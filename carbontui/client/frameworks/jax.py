@@ -3,7 +3,7 @@
 saved = Checkpoint("run.npz", lambda: {"params": params, "opt": opt_state, "key": key})
 step, state = saved.resume()      # (0, None), or what was saved
 
-The one before is kept as run.npz.before, to go back to where the newest cannot be resumed from (client/checkpoint.py).
+The previous one is kept as run.npz.before, in case the newest cannot be resumed from (client/checkpoint.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from carbontui.client.kept import Kept
 
 
 class Checkpoint:
-    """Saves the pytree that `state()` returns, as arrays in the order of its leaves; whole or not at all."""
+    """Saves the pytree that `state()` returns, as arrays in the order of its leaves, atomically."""
 
     def __init__(self, path: Union[str, "os.PathLike[str]"], state: Callable[[], Any]) -> None:
         self.path, self.state = os.fspath(path), state
@@ -25,9 +25,9 @@ class Checkpoint:
         api.on_checkpoint(self.save)
 
     def resume(self, like: Any = None) -> Tuple[int, Any]:
-        """The steps done and the pytree saved, of the structure of `like` (None: of what `state()` gives now).
+        """The steps done and the saved pytree, in the structure of `like` (None: of the present `state()`).
 
-        Raises ValueError where the file holds another number of leaves.
+        Raises ValueError if the file has another number of leaves.
         """
         import jax  # type: ignore[import-not-found,unused-ignore]
         import numpy

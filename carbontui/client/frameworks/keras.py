@@ -1,7 +1,7 @@
-"""Keras 3, on every backend: its optimizers are its own, so that only fit() knows where a step ends.
+"""Keras 3, on every backend: it has its own optimizers, so that only fit() knows where a step ends.
 
-fit() itself resumes at the beginning of an epoch only. Unloading therefore keeps the whole of it (keras_fit.py), and
-the next life of the command draws the epoch's data anew and passes over the batches that are done.
+fit() itself resumes only at the start of an epoch. Unloading therefore saves its complete state (keras_fit.py), and
+the next start of the command draws the epoch's data again and skips the batches already done.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from carbontui.client.frameworks import keras_fit
 from carbontui.client.frameworks.base import Loop, left_behind, quietly
 
 _entering: Any = None
-"""The callback whose fit() begins an epoch: the next data that is gone through is its training data."""
+"""The callback whose fit() begins an epoch: the next data iterated over is its training data."""
 
 
 def callback() -> Any:
-    """A keras.callbacks.Callback that says where a step ends, and reports total, epoch and loss."""
+    """A keras.callbacks.Callback that reports the end of each step, total, epoch and loss."""
     import keras  # type: ignore[import-not-found,unused-ignore]
 
     class Reporter(keras.callbacks.Callback):  # type: ignore[misc,unused-ignore]
@@ -32,7 +32,7 @@ def callback() -> Any:
             self.first_epoch = 0
             self.seen = -1
             self.due = 0
-            """Steps that have ended, but for what belongs to the end of their epoch."""
+            """Steps that have ended, except for work at the end of their epoch."""
             self.fit: Optional[keras_fit.Fit] = None
 
         def on_train_begin(self, logs: Any = None) -> None:
@@ -67,7 +67,7 @@ def callback() -> Any:
             self.seen = batch
             if self.fit is not None:
                 self.fit.batch = batch + 1
-            if batch + 1 != self.params.get("steps"):  # to an epoch's last step belongs what the epoch's end brings
+            if batch + 1 != self.params.get("steps"):  # the end of an epoch belongs to its last step
                 self._settle()
 
         def _settle(self) -> None:

@@ -1,7 +1,7 @@
-"""What a fit() of Keras is made of at one batch of one epoch: kept in a file, and brought back.
+"""Saves and restores the complete state of a Keras fit() at one batch of one epoch.
 
-The order of an epoch's data follows from the random states at its beginning, where it comes from arrays or a plain
-DataLoader; everything else is in variables of the model, in Keras' own callbacks and in the random states of now.
+The order of an epoch's data follows from the random states at its start, if it comes from arrays or a plain
+DataLoader; everything else is in variables of the model, in Keras' own callbacks and in the present random states.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from carbontui.client.checkpoint import random_states, set_random_states
 from carbontui.client.frameworks.base import in_job_directory
 
 BACKENDS = ("torch", "jax")
-"""tensorflow draws the order of its data from states that cannot be set."""
+"""Not tensorflow, which draws the order of its data from states that cannot be set."""
 CALLBACKS = (
     "EarlyStopping",
     "LearningRateScheduler",
@@ -26,11 +26,11 @@ CALLBACKS = (
     "TensorBoard",
     "TerminateOnNaN",
 )
-"""Keras' own that are what their attributes say; of a script's own callback nobody knows what it remembers where."""
+"""Keras callbacks whose state is in their attributes; where a script's own callback keeps its state is unknown."""
 
 
 def can_be_kept(callbacks: Sequence[Any]) -> bool:
-    """Whether a fit() with these callbacks is known whole."""
+    """Whether the state of a fit() with these callbacks is completely known."""
     import keras  # type: ignore[import-not-found,unused-ignore]
 
     if keras.backend.backend() not in BACKENDS or os.environ.get("WORLD_SIZE", "1") != "1":
@@ -40,9 +40,9 @@ def can_be_kept(callbacks: Sequence[Any]) -> bool:
 
 
 def is_exact(data: Any) -> bool:
-    """Whether the epoch's data comes in the same order again from the same random states."""
+    """Whether the same random states give the epoch's data in the same order again."""
     if data.steps_per_epoch is not None or not data.num_batches:
-        return False  # one pass over the data spans several epochs, or nobody knows where it ends
+        return False  # one pass over the data spans several epochs, or has no known end
     adapter = data.data_adapter
     if type(adapter).__name__ == "ArrayDataAdapter":
         return True
@@ -61,25 +61,25 @@ def load(path: str) -> Dict[str, Any]:
 
 
 class Fit:
-    """One fit() under way; `left` is what an earlier life of it has left, until that is in force."""
+    """One running fit(); `left` is the state left by an earlier start, until it is restored."""
 
     def __init__(self, callbacks: Sequence[Any]) -> None:
         self.callbacks = callbacks
         self.left: Optional[Dict[str, Any]] = None
         self.model: Any = None
         self.epoch = self.batch = 0
-        """Where it is: `batch` batches of `epoch` are done."""
+        """Position: `batch` batches of `epoch` are done."""
         self._begun: Any = None
         """The random states when the epoch's data began."""
 
     def begin(self, model: Any, epochs: Optional[int]) -> None:
-        """on_train_begin: a training that was left after its last epoch has none to come back in."""
+        """on_train_begin: a training unloaded after its last epoch has none to resume in."""
         self.model = model
         if self.left is not None and epochs is not None and self.left["epoch"] >= epochs:
             self._bring_back()
 
     def batches(self, rest: Iterator[Any]) -> Iterator[Any]:
-        """The batches of this epoch, without those that were done before."""
+        """The batches of this epoch, without those already done."""
         if self.left is None:
             self._begun = random_states()
             return rest
@@ -100,7 +100,7 @@ class Fit:
                 self._bring_back()
 
     def save(self) -> str:
-        """Write it all; the path."""
+        """Write the complete state; returns the path."""
         now = random_states()
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()
@@ -119,7 +119,7 @@ class Fit:
         return path
 
     def _bring_back(self) -> None:
-        """Everything is as it was left. Raises ValueError where this is another model."""
+        """Restore everything. Raises ValueError if this is another model."""
         left, self.left = self.left or {}, None
         variables = _variables(self.model)
         there = [tuple(variable.shape) for variable in variables]
@@ -140,8 +140,8 @@ def _variables(model: Any) -> List[Any]:
 
 
 def _plain(attributes: Dict[str, Any]) -> Dict[str, Any]:
-    """What a callback remembers: numbers, words, arrays and which function of Keras it compares with (chosen once, the
-    sign of min_delta with it); not the model and its functions."""
+    """The state of a callback: numbers, texts, arrays and its Keras comparison function (chosen once, together with
+    the sign of min_delta); not the model and its functions."""
     return {name: value for name, value in attributes.items() if name not in ("params", "_params") and _is_plain(value)}
 
 

@@ -1,7 +1,7 @@
-"""LightGBM: a step is a boosting round. Unloading saves the trees, and train() goes on from them.
+"""LightGBM: a step is a boosting round. Unloading saves the trees, and train() continues from them.
 
-That is offered where they are all that decides the next round: nothing is drawn by chance, nothing is stopped early, no
-callback remembers anything.
+This is offered only if the trees alone determine the next round: no randomness, no early stopping, no callback with
+state.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ EXACT = {
     "cegb_penalty_feature_coupled": "",
     "num_machines": "1",
 }
-"""Parameters, as a model tells them, with which train(init_model=) gives the trees of an undisturbed run bit for bit;
-with others a round needs what no model file holds (the state of a generator, which trees were dropped)."""
+"""Parameters, as reported by a model, with which train(init_model=) gives the trees of an undisturbed run bit for bit;
+with others a round needs state that no model file has (a random generator's, which trees were dropped)."""
 
 
 def callback(rounds: Any = None, done: int = 0, *, plain: bool = False) -> Any:
-    """A callback for lightgbm.train that says where a round ends; of `rounds`, `done` lie behind. `plain`: nothing but
-    the trees is to be kept at an unload."""
+    """A callback for lightgbm.train that reports the end of each round; `done` of `rounds` are already done. `plain`:
+    an unload needs to save only the trees."""
     loop = Loop()
     state: Dict[str, Any] = {}
 
@@ -48,7 +48,7 @@ def callback(rounds: Any = None, done: int = 0, *, plain: bool = False) -> Any:
                 loop.saves_with(save, "lightgbm")
         state["model"], state["done"] = env.model, done + env.iteration - env.begin_iteration + 1
         if env.iteration + 1 >= env.end_iteration:
-            loop.stays()  # train() makes no model of no further round
+            loop.stays()  # train() cannot make a model with no further round
         loop.ended(1)
 
     round_ended.order = 100  # type: ignore[attr-defined]
@@ -57,12 +57,12 @@ def callback(rounds: Any = None, done: int = 0, *, plain: bool = False) -> Any:
 
 
 def install(module: Any) -> None:
-    """lightgbm.engine has been imported, before lightgbm hands its train() on."""
+    """lightgbm.engine has been imported, before lightgbm re-exports its train()."""
     wrap_train(module, _prepared)
 
 
 def _prepared(inner: Any, args: Any, kwargs: Any) -> Any:
-    """The callback and train()'s arguments, with it and with what an unloaded life has left."""
+    """The callback and train()'s arguments, extended by it and by the checkpoint of an earlier unload."""
     bound = inspect.signature(inner).bind(*args, **kwargs)
     bound.apply_defaults()
     told = bound.arguments
@@ -82,7 +82,7 @@ def _prepared(inner: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _names() -> Any:
-    """What the number of rounds may be called among the parameters, where it stands before the argument."""
+    """Parameter names for the number of rounds, which take precedence over the argument."""
     from lightgbm.basic import _ConfigAliases  # type: ignore[import-not-found,unused-ignore]
 
     return _ConfigAliases.get("num_iterations")
@@ -93,7 +93,7 @@ def _rounds(told: Any) -> int:
 
 
 def _is_plain(told: Any, callbacks: Any) -> bool:
-    """Nothing but the trees is to be kept, and the data can be put behind them."""
+    """Only the trees need to be saved, and the data can be applied to them."""
     data = told["train_set"]
     watched = bool(told["valid_sets"])
     idle = ("_LogEvaluationCallback",) if watched else ("_LogEvaluationCallback", "_RecordEvaluationCallback")

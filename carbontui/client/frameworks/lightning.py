@@ -1,7 +1,7 @@
 """The Trainer of Lightning: a step ends at on_train_batch_end, when Lightning itself may save a checkpoint.
 
-Unloading writes one of Lightning's own checkpoints below default_root_dir, and the next life of the command is fitted
-from it, not from a ckpt_path of its own that is older: that was for the first.
+Unloading writes one of Lightning's own checkpoints below default_root_dir, and the next start of the command resumes
+from it, not from an older ckpt_path of the script, which was meant for the first start.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from carbontui.client import api
 from carbontui.client.frameworks.base import Loop, left_behind, quietly
 
 LOSS_EVERY = 50
-"""Batches between two looks at the loss: reading it waits for the device."""
+"""Batches between two readings of the loss: reading it waits for the device."""
 FOLDER = "carbontui"
 
 
 def callback(base: Any) -> Any:
-    """A Lightning callback that says where a step ends, and reports total, epoch and loss; `base` is the Callback class
+    """A Lightning callback that reports the end of each step, total, epoch and loss; `base` is the Callback class
     of the package in use. With manual optimization and several optimizers a batch is one step."""
 
     class Reporter(base):  # type: ignore[misc,unused-ignore]
@@ -55,8 +55,8 @@ def callback(base: Any) -> Any:
 
 
 def install(module: Any) -> None:
-    """A Lightning trainer module has been imported: fit() adds the callback to a trainer that has none, and goes on
-    from what an unloaded life has left."""
+    """A Lightning trainer module has been imported: fit() adds the callback to a trainer that has none, and resumes
+    from the checkpoint of an earlier unload."""
     package = module.__name__.rsplit(".trainer.", 1)[0]
     inner = module.Trainer.fit
 
@@ -79,7 +79,7 @@ def install(module: Any) -> None:
 
 
 def save_with(trainer: Any, path: str) -> Callable[[], Any]:
-    """Let a Lightning trainer be unloaded by a checkpoint at `path`; the script resumes with fit(ckpt_path=path).
+    """Let a Lightning trainer be unloaded with a checkpoint at `path`; the script resumes with fit(ckpt_path=path).
 
     A collective in a distributed job, as trainer.save_checkpoint is.
     """
@@ -92,7 +92,7 @@ def _add(trainer: Any, package: str) -> None:
 
 
 def _optimizers(trainer: Any, module: Any) -> int:
-    """Lightning's global_step counts the step of every optimizer where the module steps them by hand."""
+    """Lightning's global_step counts the steps of every optimizer if the module steps them manually."""
     return 1 if getattr(module, "automatic_optimization", True) else max(1, len(trainer.optimizers))
 
 
@@ -101,7 +101,7 @@ def _steps(trainer: Any, module: Any) -> int:
 
 
 def _total(trainer: Any, module: Any) -> Any:
-    """Lightning says infinity, or -1, for a training without an end."""
+    """Lightning reports infinity, or -1, for a training without an end."""
     total, most = trainer.estimated_stepping_batches, getattr(trainer, "max_steps", -1)
     if not isinstance(total, int) or total <= 0:
         return None
@@ -109,7 +109,7 @@ def _total(trainer: Any, module: Any) -> Any:
 
 
 def _others(trainer: Any) -> Iterator[Tuple[str, None]]:
-    """The checkpoints that the script's ModelCheckpoint has kept; Lightning itself says at which step they are."""
+    """The checkpoints kept by the script's ModelCheckpoint; Lightning itself knows their steps."""
     for one in trainer.checkpoint_callbacks:
         kept = {
             getattr(one, "best_model_path", ""),
@@ -120,7 +120,7 @@ def _others(trainer: Any) -> Iterator[Tuple[str, None]]:
 
 
 def _save(trainer: Any) -> str:
-    """One checkpoint at a time; written under a name of its own, so that a kill leaves the older one whole."""
+    """Keep one checkpoint; written under a new name, so that a kill leaves the older one intact."""
     folder = os.path.join(trainer.default_root_dir, FOLDER)
     name = f"step-{trainer.global_step}.ckpt"
     trainer.save_checkpoint(os.path.join(folder, name))

@@ -1,5 +1,5 @@
-"""Sweeps in one process: an Optuna study, Hydra's multirun. Their trials are one job, whose steps add up; the journal
-names the trial under way."""
+"""Sweeps in one process: an Optuna study, Hydra's multirun. Their trials form one job, whose steps add up; the journal
+names the current trial."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME_MAX = 120
 
 
 def on_optuna(module: Any) -> None:
-    """optuna.study.study has been imported: optimize() and a script's own loop both ask for a trial."""
+    """optuna.study.study has been imported: optimize() and a script's own loop both call ask() for a trial."""
     inner = module.Study.ask
 
     @functools.wraps(inner)
@@ -26,8 +26,8 @@ def on_optuna(module: Any) -> None:
 
 
 def on_hydra(module: Any) -> None:
-    """hydra.core.utils has been imported: every job of a multirun goes through run_job(), in this process with Hydra's
-    own launcher."""
+    """hydra.core.utils has been imported: every job of a multirun goes through run_job(), with Hydra's own launcher in
+    this process."""
     inner = module.run_job
 
     @functools.wraps(inner)

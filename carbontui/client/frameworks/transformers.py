@@ -1,8 +1,8 @@
 """The Trainer of transformers: a step ends when its log, evaluation and checkpoint are done, too.
 
-Unloading writes one of the Trainer's own checkpoints, in a folder beside those that save_total_limit counts, and the
-next life of the command is resumed from it, not from a resume_from_checkpoint of its own that is older: that was for
-the first.
+Unloading writes one of the Trainer's own checkpoints, in a folder not counted by save_total_limit, and the next start
+of the command resumes from it, not from an older resume_from_checkpoint of the script, which was meant for the first
+start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOLDER = "carbontui"
 
 
 def callback() -> Any:
-    """A transformers.TrainerCallback that says where a step ends, and reports total, epoch and loss."""
+    """A transformers.TrainerCallback that reports the end of each step, total, epoch and loss."""
     from transformers import TrainerCallback  # type: ignore[import-not-found,unused-ignore]
 
     class Reporter(TrainerCallback):  # type: ignore[misc,unused-ignore]
@@ -28,7 +28,7 @@ def callback() -> Any:
             self.loop = Loop()
             self.trainer: Any = None
             self.due = 0
-            """Steps that have ended, but for what the Trainer does after on_step_end."""
+            """Steps that have ended, except for what the Trainer does after on_step_end."""
             self.epoch_over = False
 
         def __reduce__(self) -> Any:
@@ -49,7 +49,7 @@ def callback() -> Any:
             self.epoch_over = True
 
         def settle(self, state: Any, whole: bool = False) -> None:
-            """What belongs to a step is done; to the last one of an epoch belongs what the epoch's end brings."""
+            """All work of a step is done; the end of an epoch belongs to its last step."""
             if self.due and (whole or self.epoch_over or not float(state.epoch).is_integer()):
                 due, self.due = self.due, 0
                 self.loop.ended(due)
@@ -70,7 +70,7 @@ def install(module: Any) -> None:
     trainer = getattr(module, "Trainer", None)
     after = getattr(trainer, "_maybe_log_save_evaluate", None)
     if trainer is None or after is None or not hasattr(trainer, "_save_checkpoint"):
-        return  # another version: the step then ends at on_step_end, and cannot be left there
+        return  # another version: the step then ends at on_step_end, and cannot be unloaded there
     train = trainer.train
 
     def _maybe_log_save_evaluate(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -103,7 +103,7 @@ def _mine(trainer: Any) -> Optional[Any]:
 
 
 def _others(trainer: Any) -> Iterator[Tuple[str, int]]:
-    """The Trainer's own checkpoints, whole ones: the state is written last."""
+    """The Trainer's own checkpoints, only complete ones: the state is written last."""
     for name in os.listdir(trainer.args.output_dir):
         path, step = os.path.join(trainer.args.output_dir, name), name.rpartition("-")[2]
         whole = name.startswith("checkpoint-") and os.path.exists(os.path.join(path, "trainer_state.json"))
@@ -112,7 +112,7 @@ def _others(trainer: Any) -> Iterator[Tuple[str, int]]:
 
 
 def _save(trainer: Any) -> str:
-    """A whole checkpoint of the Trainer's in its output directory, one at a time; a collective, as the Trainer's is."""
+    """Write a complete Trainer checkpoint into its output directory, keeping one; a collective, as the Trainer's is."""
     args = trainer.args
     told = args.output_dir, args.push_to_hub, args.save_total_limit
     folder = os.path.join(args.output_dir, FOLDER)

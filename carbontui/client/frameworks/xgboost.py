@@ -1,4 +1,4 @@
-"""XGBoost: a step is a boosting round. Unloading saves the booster, and train() goes on from it."""
+"""XGBoost: a step is a boosting round. Unloading saves the booster, and train() continues from it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind
 
 
 def callback(rounds: Any = None, done: int = 0) -> Any:
-    """An xgboost.callback.TrainingCallback that says where a round ends; of `rounds`, `done` lie behind."""
+    """An xgboost.callback.TrainingCallback that reports the end of each round; `done` of `rounds` are already done."""
     import xgboost  # type: ignore[import-not-found,unused-ignore]
 
     class Reporter(xgboost.callback.TrainingCallback):  # type: ignore[misc,unused-ignore]
@@ -36,12 +36,12 @@ def callback(rounds: Any = None, done: int = 0) -> Any:
 
 
 def install(module: Any) -> None:
-    """xgboost.training has been imported, before xgboost hands its train() on."""
+    """xgboost.training has been imported, before xgboost re-exports its train()."""
     wrap_train(module, _prepared)
 
 
 def _prepared(inner: Any, args: Any, kwargs: Any) -> Any:
-    """The callback and train()'s arguments, with it and with what an unloaded life has left."""
+    """The callback and train()'s arguments, extended by it and by the checkpoint of an earlier unload."""
     bound = inspect.signature(inner).bind(*args, **kwargs)
     bound.apply_defaults()
     told = bound.arguments

@@ -1,4 +1,4 @@
-"""carbontui.train: a kit for plain PyTorch loops. Nothing of it needs a supervisor; torch is loaded when it is used.
+"""carbontui.train: a toolkit for plain PyTorch loops. It needs no supervisor; torch is loaded on first use.
 
     from carbontui import train
 
@@ -9,8 +9,8 @@
         loss = train.step(model, optimizer, criterion, batch, micro=16, precision=precision)
 
 `estimate` leaves model, optimizer and every random state as they were; `step` computes a batch in parts with the
-loss and gradient of the whole one; `Precision` is mixed where that helps and plain elsewhere; `on_device` copies the
-next batch while this one is computed; `ResumableBatches` goes on at any step.
+loss and gradient of the whole batch; `Precision` uses mixed precision where that helps and full elsewhere; `on_device`
+copies the next batch while this one is computed; `ResumableBatches` resumes at any step.
 """
 
 from carbontui.client.train.batches import accumulate, micro_batches, step

@@ -1,4 +1,4 @@
-"""A large batch in small parts: the loss and the gradient of the whole one, in the memory of a part.
+"""Gradient accumulation: loss and gradient of a large batch, in the memory of a small part.
 
 The gradient of a mean over n samples is the sum over the parts of their own means, each weighted by its share of
 n. That holds for a ragged last part as well, and for every loss that is a mean over samples. It does not hold where
@@ -32,7 +32,7 @@ def accumulate(
     precision: Optional[Precision] = None,
 ) -> Any:
     """Add the gradient of the mean loss of `batch` to the parameters, `micro` samples at a time; returns that loss,
-    detached. `batch` is (inputs, targets). Of a DistributedDataParallel model the ranks meet at the last part alone."""
+    detached. `batch` is (inputs, targets). With DistributedDataParallel the ranks synchronise only at the last part."""
     inputs, targets = batch
     size = _samples(batch) if micro is None else micro
     precision = precision or Precision("cpu")
@@ -58,7 +58,7 @@ def step(
     precision: Optional[Precision] = None,
 ) -> Any:
     """One optimizer step on the batch (inputs, targets), computed in parts of `micro` samples; returns the mean loss,
-    detached: read it with float() rarely, for that waits for the device."""
+    detached: read it with float() rarely, because that waits for the device."""
     optimizer.zero_grad(set_to_none=True)
     precision = precision or Precision("cpu")
     loss = accumulate(model, criterion, batch, micro, precision)

@@ -1,4 +1,4 @@
-"""All that a trial changes, put back bit for bit: weights, buffers, gradients, optimizer, modes, random states."""
+"""Restores all that a trial changes, bit for bit: weights, buffers, gradients, optimizer, modes, random states."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from carbontui.client.checkpoint import random_states, set_random_states
 
 @contextlib.contextmanager
 def kept(model: Any, optimizer: Any) -> Iterator[None]:
-    """Whatever happens inside, the model and the optimizer are afterwards what they were, and so are Python's, numpy's
-    and torch's generators. Copies lie in the machine's own memory: a board holds nothing twice."""
+    """Restore model, optimizer and Python's, numpy's and torch's random generators afterwards, whatever happens inside.
+    Copies are in host memory: nothing is duplicated on a board."""
     import torch
 
     tensors = [*model.parameters(), *model.buffers()]
@@ -42,7 +42,7 @@ def kept(model: Any, optimizer: Any) -> Iterator[None]:
 
 
 class _Away:
-    """A tensor's value in the machine's memory, and the device it belongs to."""
+    """A tensor's value in host memory, and the device it belongs to."""
 
     def __init__(self, tensor: Any) -> None:
         self.value, self.device = tensor.detach().to("cpu", copy=True), tensor.device

@@ -1,4 +1,4 @@
-"""Data on time: the next batch is copied while this one is computed, and an order that can be resumed at any step."""
+"""Data loading: the next batch is copied while this one is computed, and the order can be resumed at any step."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from carbontui.client.checkpoint import ShuffledIndices
 
 
 class ResumableBatches:
-    """A batch_sampler for torch's DataLoader: `batches` batches from `step` on, in the order of ShuffledIndices, which
-    only the seed and the step decide. Batches fetched ahead by workers are not lost by stopping."""
+    """A batch_sampler for torch's DataLoader: `batches` batches from `step` on, in the order of ShuffledIndices,
+    determined only by seed and step. Batches prefetched by workers are not lost by stopping."""
 
     def __init__(self, size: int, batch: int, batches: int, seed: int = 0, step: int = 0) -> None:
         self.order = ShuffledIndices(size, batch, seed)
@@ -25,8 +25,8 @@ class ResumableBatches:
 
 
 def on_device(loader: Iterable[Any], device: Any) -> Iterator[Any]:
-    """The loader's batches on the device. For CUDA each is pinned (a DataLoader's pin_memory=True does it sooner, in
-    its own thread) and copied on a stream of its own while the batch before it is computed; elsewhere a plain copy."""
+    """The loader's batches on the device. For CUDA each is pinned (a DataLoader's pin_memory=True does it earlier, in
+    its own thread) and copied on a separate stream while the previous batch is computed; elsewhere a plain copy."""
     import torch
 
     if not str(device).startswith("cuda"):
@@ -51,7 +51,7 @@ def on_device(loader: Iterable[Any], device: Any) -> Iterator[Any]:
 
 
 def _awaited(batch: Any, stream: Any, device: Any) -> Any:
-    """The batch, once its copy is done; its memory is not reused before the computing stream is through with it."""
+    """The batch, once its copy is done; its memory is not reused before the computing stream has finished with it."""
     import torch
 
     now = torch.cuda.current_stream(device)

@@ -1,4 +1,4 @@
-"""Mixed precision where the device gains by it, plain precision elsewhere; one interface for both."""
+"""Mixed precision where the device benefits from it, full precision elsewhere; one interface for both."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 class Precision:
     """`with precision.autocast()` around forward and loss, then `backward(loss)` and `step(optimizer)`.
 
-    On CUDA bfloat16 where the board has it, else float16 with a scaled loss; on everything else nothing changes, since
-    a CPU that lacks the units for it is slower in 16 bit than in 32. `name` says which it is; `state_dict` goes into a
+    On CUDA bfloat16 if the board supports it, else float16 with a scaled loss; elsewhere nothing changes, since a CPU
+    without native support is slower in 16 bit than in 32. `name` says which is used; `state_dict` belongs into a
     checkpoint.
     """
 
@@ -38,7 +38,7 @@ class Precision:
         (loss if self._scaler is None else self._scaler.scale(loss)).backward()
 
     def step(self, optimizer: Any) -> None:
-        """optimizer.step(); with a scaled loss a step whose gradients overflowed is left out."""
+        """optimizer.step(); with a scaled loss a step whose gradients overflowed is skipped."""
         if self._scaler is None:
             optimizer.step()
             return

@@ -1,13 +1,13 @@
-"""How long the rest of a training takes, from times of equal amounts of its work: a number and an interval that holds.
+"""How long the rest of a training takes, from times of equal amounts of its work: an estimate with an interval.
 
-Times of equal amounts of work (epochs, or blocks of steps) are taken as a series. What is to come is their mean times
-the amount left. Its error has two parts, as for any prediction of a sum: the noise of what is to come, and the error of
+Times of equal amounts of work (epochs, or blocks of steps) form a series. The prediction is their mean times the
+amount left. Its error has two parts, as for any prediction of a sum: the noise of the remaining work, and the error of
 the mean, multiplied by all that is left. Steps are not independent (a busy machine is busy for a while), so the noise
 is measured between batches of consecutive times: with m batches of k each, whose means deviate by s, the variance of a
 sum over B is s^2 (k B + B^2 / m), and Student's t with m - 1 degrees gives the interval (batch means: Law and Kelton,
-Simulation Modeling and Analysis). Batches that are still alike their neighbours widen it by (1 + r) / (1 - r), r being
-their lag-1 correlation, freed of its bias in short series (Kendall 1954). Where a few times are far above the rest, the
-upper end follows Johnson's skewness-corrected t (1978): a checkpoint or a neighbour's burst comes again.
+Simulation Modeling and Analysis). Batches still correlated with their neighbours widen it by (1 + r) / (1 - r), r being
+their lag-1 correlation, bias-corrected for short series (Kendall 1954). If a few times are far above the rest, the
+upper end follows Johnson's skewness-corrected t (1978): a checkpoint or another program's burst recurs.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from functools import lru_cache
 from typing import List, Optional, Sequence, Tuple
 
 BATCHES = 10
-"""Of more, each is too short to outlast the correlation; of fewer, the deviation itself is ill known."""
+"""With more, each is too short to outlast the correlation; with fewer, the deviation itself is poorly known."""
 LEAST = 5
-"""So many times are needed before anything is said."""
+"""Minimum number of times for a prediction."""
 WARMUP_SHARE = 0.25
 """Warm-up is looked for in the first quarter only."""
 WARMUP_MADS = 6.0
 """A first time this many deviations (1.4826 x median absolute deviation) above the median of the rest is warm-up."""
 DRIFT_ALPHA = 0.03
-"""How often a training without drift may be called drifting."""
+"""False-positive rate of the drift test."""
 DRIFT_LEAST = 1e-3
-"""A change by less than this share is nobody's concern."""
+"""A smaller relative change is not reported as drift."""
 HALF_MOST = 0.95
-"""The end of a line through noise may lie below zero, where no time can: it is held at this share of the mean."""
+"""The end of a line fitted to noise may be negative, which no time can be: it is limited to this share of the mean."""
 CORRELATED_ABOVE = 1.0
-"""A correlation below so many standard errors (1 / sqrt(m)) of itself is taken for chance."""
+"""A correlation below this many of its standard errors (1 / sqrt(m)) is treated as chance."""
 CORRELATION_MOST = 0.9
 SKEWED_ABOVE = 1.0
 """Skewness from which the upper end is corrected; independent normal times of ten batches rarely reach it."""
@@ -45,8 +45,8 @@ NORMAL_80 = 1.2815515655446004
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds (or whatever unit the times had) for the amount left. `drift` is the change over what was seen, as a
-    share of its beginning; where `drifting` is true the interval does not cover what the drift will go on to do."""
+    """Seconds (or the unit of the times) for the amount left. `drift` is the change over the observed times relative to
+    their beginning; if `drifting` is true the interval does not cover a continued drift."""
 
     value: float
     lo: float
@@ -59,8 +59,8 @@ class Prediction:
 
 
 def remaining(times: Sequence[float], left: float) -> Optional[Prediction]:
-    """What `left` more of the same amount take; None before LEAST times were seen. A drifting training is predicted by
-    the last half of what was seen. Raises ValueError for a time that is not finite or negative."""
+    """What `left` more of the same amount take; None before LEAST times are known. A drifting training is predicted
+    from the last half of the times. Raises ValueError for a time that is not finite or negative."""
     if any(not math.isfinite(time) or time < 0 for time in times):
         raise ValueError("times must be finite and not negative")
     warm = warmup(times)
@@ -81,8 +81,8 @@ def remaining(times: Sequence[float], left: float) -> Optional[Prediction]:
 
 
 def mean_error(values: Sequence[float]) -> Optional[float]:
-    """Standard error of the mean of a series that is not independent, as a share of it; wider where few batches tell it
-    (by Student's t over the normal quantile of 80 %). None of fewer than LEAST values, or a mean of nothing."""
+    """Relative standard error of the mean of a correlated series; wider with few batches (by Student's t over the
+    normal quantile of 80 %). None for fewer than LEAST values, or a mean of zero."""
     if len(values) < LEAST:
         return None
     means, _ = batches(values)
@@ -95,7 +95,7 @@ def mean_error(values: Sequence[float]) -> Optional[float]:
 
 
 def _skewed(means: Sequence[float], mean: float, deviation: float, t: float) -> float:
-    """How much further the upper end of a mean lies, in deviations, where the times are skewed to the right."""
+    """Extra distance of a mean's upper end, in deviations, for right-skewed times."""
     count = len(means)
     if deviation <= 0 or count < 3:
         return 0.0
@@ -107,7 +107,7 @@ def _skewed(means: Sequence[float], mean: float, deviation: float, t: float) -> 
 
 
 def correlation(deviations: Sequence[float]) -> float:
-    """Lag-1 correlation of deviations from a mean or a line, not negative, freed of its bias; 0 where it is chance."""
+    """Bias-corrected, non-negative lag-1 correlation of deviations from a mean or a line; 0 if not significant."""
     count = len(deviations)
     power = math.fsum(value * value for value in deviations)
     if power <= 0 or count < LEAST:
@@ -122,7 +122,7 @@ def _widening(found: float) -> float:
 
 
 def warmup(times: Sequence[float]) -> int:
-    """How many of the first times are warm-up (compilation, caches, clocks): slower than what follows ever explains."""
+    """How many of the first times are warm-up (compilation, caches, clocks): far slower than the times that follow."""
     most = int(len(times) * WARMUP_SHARE)
     if not most:
         return 0
@@ -133,8 +133,8 @@ def warmup(times: Sequence[float]) -> int:
 
 
 def batches(times: Sequence[float]) -> Tuple[List[float], int]:
-    """Means of BATCHES to 2 x BATCHES - 1 equal batches, and their size; of fewer times each is a batch of its own. The
-    oldest that fill no batch are left out."""
+    """Means of BATCHES to 2 x BATCHES - 1 equal batches, and their size; with fewer times each is its own batch. The
+    oldest that do not fill a batch are dropped."""
     size = max(1, len(times) // BATCHES)
     count = len(times) // size
     first = len(times) - count * size
@@ -160,7 +160,7 @@ def trend(means: Sequence[float]) -> Tuple[float, bool]:
 
 
 REFITS = 4
-"""The weights have settled after so many."""
+"""Iterations until the weights have converged."""
 
 
 def fixed_and_rate(sizes: Sequence[float], times: Sequence[float]) -> Tuple[float, float]:

@@ -1,8 +1,8 @@
-"""How long a plain PyTorch training would take, from a short trial that leaves nothing behind.
+"""How long a plain PyTorch training would take, from a short trial without side effects.
 
-Short epochs of several sizes are timed whole, data loading included, after a warm-up. Time on size gives the fixed part
-of an epoch and the rate (a + b n): multiplying a short epoch by the ratio of sizes would multiply the fixed part as
-well. The interval holds the noise of the steps (batch means, as they are not independent) and the doubt about both.
+Complete short epochs of several sizes are timed, data loading included, after a warm-up. Regressing time on size gives
+the fixed part of an epoch and the rate (a + b n): scaling a short epoch by the ratio of sizes would scale the fixed
+part as well. The interval covers the noise of the steps (batch means, as they are correlated) and the error of both.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ SIZES = (2, 4, 8, 16)
 """Batches of the short epochs; more rounds of them, and larger ones, follow while there is time."""
 ROUNDS_LEAST = 2
 BUSY = 0.05
-"""A thread that waits for a core for less of its time is on a machine of its own."""
+"""A thread that waits for a core for less than this share of its time counts as undisturbed."""
 NOT_LINEAR = 0.1
-"""Rates of the smaller and of the larger half that differ by more: the time does not grow with the size alone."""
+"""If the rates of the smaller and larger half differ by more, time does not grow linearly with size."""
 
 
 class TrainEstimate(NamedTuple):
-    """Seconds of the whole training with a 95 % interval. `fixed_s` is what an epoch takes whatever its size,
-    `validation_s` what one run of `validate` took. `linear`: time grew with size as it should; else `note` says so."""
+    """Seconds of the whole training with a 95 % interval. `fixed_s` is the part of an epoch independent of its size,
+    `validation_s` the time of one run of `validate`. `linear`: time grew linearly with size; else `note` says so."""
 
     seconds: float
     lo_s: float
@@ -64,8 +64,8 @@ def estimate(
     watts: Optional[float] = None,
     seconds: float = 20.0,
 ) -> TrainEstimate:
-    """Time `epochs` epochs of `dataset` from a trial of about `seconds`; model, optimizer, modes and every random state
-    are afterwards bit for bit what they were, and no step is counted.
+    """Estimate the time of `epochs` epochs of `dataset` from a trial of about `seconds`; model, optimizer, modes and
+    every random state are restored bit for bit, and no step is counted.
 
     `train_step(model, optimizer, criterion, batch)` does one step (default: `criterion(model(inputs), targets)`);
     `loader(subset)` makes the batches of a part of the data set (default: a shuffling DataLoader of `batch_size`, no
@@ -76,7 +76,7 @@ def estimate(
         raise ValueError(f"nothing to time: {epochs} epochs, batches of {batch_size}, {total} samples")
     began = time.perf_counter()
     due, waited_s = began + seconds, core_wait_s()
-    gate.framework += 1  # what the optimizer does here is no step of the training
+    gate.framework += 1  # optimizer steps here are not steps of the training
     try:
         with kept(model, optimizer):
             sizes, times, steps = _timed(
@@ -150,8 +150,8 @@ def _made(
     watts: Optional[float],
     core_wait: float = 0.0,
 ) -> TrainEstimate:
-    """`core_wait` is the share of the trial for which its thread was ready and waited for a core: without the others
-    all takes 1 - core_wait of its time, beside twice as many 1 + core_wait, and the interval holds both."""
+    """`core_wait` is the share of the trial in which its thread was runnable and waited for a core: without the other
+    programs everything takes 1 - core_wait of its time, with twice as many 1 + core_wait; the interval covers both."""
     note, linear = "", True
     if len(set(sizes)) < 2:
         # one batch is the whole epoch: it was timed as it is
@@ -194,8 +194,8 @@ def _made(
 
 
 def _doubt(sizes: List[int], times: List[float], fixed: float, rate: float, total: int) -> float:
-    """95 % half-width of the expected seconds of one whole epoch, from the spread of the short ones about their line
-    (weights as in `fixed_and_rate`: a deviation counts as a share of the expected time)."""
+    """95 % half-width of the expected seconds of one whole epoch, from the scatter of the short ones about their line
+    (weights as in `fixed_and_rate`: a deviation counts relative to the expected time)."""
     expected = [max(min(times), fixed + rate * size) for size in sizes]
     weights = [1.0 / (value * value) for value in expected]
     mass = math.fsum(weights)
@@ -220,7 +220,7 @@ def _linear(sizes: List[int], times: List[float]) -> bool:
 
 
 def _share(sizes: List[int], times: List[float]) -> float:
-    """How much two epochs of one size differ, as a share: a bend must be more than that."""
+    """Relative difference between epochs of the same size: a non-linearity must exceed it."""
     groups = [[t for n, t in zip(sizes, times) if n == size] for size in set(sizes)]
     return max((max(group) / min(group) - 1 for group in groups if len(group) > 1), default=0.0)
 
@@ -248,8 +248,8 @@ def _loader(batch_size: int) -> Callable[[Any], Any]:
 
 
 def core_wait_s() -> float:
-    """Seconds for which this thread was ready and waited for a core, since it began: the second field of
-    /proc/thread-self/schedstat, in nanoseconds (Linux). 0 where that is not told."""
+    """Seconds that this thread was runnable and waited for a core, since its start: the second field of
+    /proc/thread-self/schedstat, in nanoseconds (Linux). 0 if not available."""
     try:
         with open("/proc/thread-self/schedstat", "rb") as told:
             return int(told.read().split()[1]) / 1e9
