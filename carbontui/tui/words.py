@@ -190,6 +190,16 @@ def in_force(picture: Picture) -> protocol.FrontierPoint | None:
     return frontier.points[frontier.chosen]
 
 
+def same_course(one: protocol.PlanView | None, other: protocol.PlanView | None) -> bool:
+    """Whether two plans are the same levels at the same times, half a slot apart at most: made minutes apart from other
+    watts, they differ in grams all the same, and that is nothing that a change of plan would give."""
+    if one is None or other is None or not one.windows:
+        return False
+    pairs = list(zip(one.windows, other.windows, strict=False))
+    near = all(abs(units.from_iso(a.end) - units.from_iso(b.end)) <= one.slot_s / 2 for a, b in pairs)
+    return len(one.windows) == len(other.windows) and near and all(a.level == b.level for a, b in pairs)
+
+
 def signed(value: float, size: Callable[[float], str]) -> str:
     """'-1.2 kg' or '+3 h 05': the sign beside the size in its unit."""
     return ("-" if value < 0 else "+") + size(abs(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui import link, protocol, units
 from carbontui.job import store
-from carbontui.tui.words import signed
+from carbontui.tui.words import same_course, signed
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
 
@@ -31,6 +31,8 @@ def words(snap: protocol.Snap, found: protocol.Previewed) -> str:
     frontier, cost = snap.frontier, snap.status.cost
     if frontier is None or frontier.chosen is None or snap.status.budget is None or found.finish is None:
         return "what it costs is not known: no plan is in force"
+    if same_course(found.plan, snap.plan):
+        return "it changes nothing: the plan stays as it is"
     held = frontier.points[frontier.chosen]
     more_g = (found.gco2_g or 0.0) - held.gco2_g
     later_s = units.from_iso(found.finish) - units.from_iso(snap.status.budget.start) - held.finish_s

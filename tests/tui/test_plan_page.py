@@ -13,6 +13,7 @@ from carbontui.tui import plan_words
 from carbontui.tui.picture import fold
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.plan import PlanPage
+from carbontui.verbs import forbidding
 
 HOURS = protocol.ForbiddenHours(
     "2020-04-16T02:00:00Z", "2020-04-16T04:15:00Z", False, "ada@pts/3", "Thu 02:00 to Thu 04:15"
@@ -123,3 +124,17 @@ def test_a_plan_that_runs_flat_out_to_its_end_does_not_call_its_hours_clean() ->
     shown = fold(None, structs.replace(scene("running"), plan=structs.replace(shown.plan, windows=flat)))
     assert shown is not None and shown.plan is not None
     assert {plan_words.why(one, shown) for one in shown.plan.windows} == {"no cleaner hours worth a wait"}
+
+
+def test_a_change_that_leaves_the_plan_as_it_is_costs_nothing() -> None:
+    """Planned a minute later from other watts the same course has other grams; that is not what the hours cost."""
+    snap = scene("running")
+    shown = fold(None, snap)
+    assert shown is not None and shown.plan is not None
+    same = protocol.Previewed(1, shown.plan, shown.plan.finish, 9e9, None, 1.0, text="22:00 to 06:00")
+    assert plan_words.difference(same, shown) == "it changes nothing: the plan stays as it is"
+    assert forbidding.words(snap, same) == "it changes nothing: the plan stays as it is"
+    other = tuple(structs.replace(one, level="full") for one in shown.plan.windows)
+    changed = structs.replace(same, plan=structs.replace(shown.plan, windows=other))
+    assert plan_words.difference(changed, shown).startswith("CO₂ +")
+    assert forbidding.words(snap, changed).startswith("CO2 +")

@@ -94,6 +94,9 @@ class BudgetSlider(FrontierChart):
         finish = choice.finish_s(picture.start_s)
         if finish is None:
             return [[(f" {choice.budget}: asking …", "dim")]]
+        if choice.found is not None and words.same_course(choice.found.plan, picture.plan):
+            ends: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
+            return [[(" the same plan", "text")], ends]
         told: CellRow = []
         held = words.in_force(picture)
         grams, money = choice.gco2_g(), choice.cost()
