@@ -1,4 +1,4 @@
-"""From joules and realised intensity to grams and money: sums that follow what is booked late or revised.
+"""From joules and realised intensity to grams and money: sums that follow late and revised values.
 
 Energy is kept in bins of five minutes of the job's clock, the finest step any provider gives, so that every joule
 meets the intensity of its own slot even when that intensity is only published (or revised) hours later.
@@ -30,7 +30,7 @@ def split(t0: float, t1: float, bin_s: float = BIN_S) -> Iterator[tuple[float, f
 
 def mean_per_bin(spans: Iterable[tuple[float, float, float]]) -> dict[float, float]:
     """Time-weighted mean per bin of (start, seconds, value): finer spans are averaged, coarser ones hold. A bin that is
-    known in part counts at what is known of it. Where spans overlap, the one that begins later is meant."""
+    partly known counts at the known part. Where spans overlap, the one that begins later counts."""
     parts: dict[float, list[tuple[float, float]]] = {}
     following = math.inf
     for start, dur, value in sorted(spans, reverse=True):
@@ -48,7 +48,7 @@ def _mean(parts: list[tuple[float, float]]) -> float:
 
 
 class Bins(dict[float, float]):
-    """A number per bin, by the start of the bin in epoch seconds; knows since when numbers have changed."""
+    """A number per bin, by the start of the bin in epoch seconds; tracks the first changed bin."""
 
     _last_s = -math.inf
     _changed_s = -math.inf
@@ -63,7 +63,7 @@ class Bins(dict[float, float]):
             super().__setitem__(start, number)
 
     def update_all(self, spans: Iterable[tuple[float, float, float]]) -> bool:
-        """Put (start, seconds, value) into every bin they touch, at its mean; True when that changed one."""
+        """Put (start, seconds, value) into every bin they touch, as means; True if one changed."""
         means = mean_per_bin(spans)
         changed = any(self.get(at) != value for at, value in means.items())
         for at, value in means.items():
@@ -75,7 +75,7 @@ class Bins(dict[float, float]):
         self._last_s = self._changed_s = -math.inf
 
     def take_changed(self) -> float:
-        """Start of the first bin that has changed since the last call; infinite when none has."""
+        """Start of the first bin changed since the last call; infinite if none was."""
         changed, self._changed_s = self._changed_s, math.inf
         return changed
 
@@ -93,7 +93,7 @@ class Bins(dict[float, float]):
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """Sum of weight x value, and of the weights; `unknown` weights met no value and count at the mean of the others."""
+    """Sum of weight x value, and of the weights; `unknown` weights have no value and count at the others' mean."""
 
     value: float
     weight: float
@@ -101,7 +101,7 @@ class Total:
 
 
 class Running:
-    """Sums over bins in order of time, kept after every bin: asking again costs what changed and what follows it."""
+    """Prefix sums over bins in order of time: a new total costs only the changed bins and those after them."""
 
     def __init__(self) -> None:
         self._starts = array("d")
@@ -125,7 +125,7 @@ class Running:
             self._unknown.append(unknown)
 
     def total(self, otherwise: float | None) -> Total:
-        """Over all bins; `otherwise` stands for values nobody knows, None: they count at the mean of the known ones."""
+        """Over all bins; `otherwise` replaces unknown values, None: they count at the mean of the known ones."""
         return _total(self._sums(-1), otherwise)
 
     def total_with(self, start: float, weight: float, value: float | None, otherwise: float | None) -> Total:
@@ -154,7 +154,7 @@ def _total(sums: tuple[float, float, float], otherwise: float | None) -> Total:
 
 
 class RunNow:
-    """What the work done would have met flat out from `start_s` on: seconds x value, to be multiplied by watts."""
+    """Seconds x value of the work done, run flat out from `start_s` on; to be multiplied by watts."""
 
     def __init__(self, start_s: float) -> None:
         self.start_s = start_s

@@ -2,7 +2,7 @@
 
 Speed against the board at hand is 0.7 x the ratio of TFLOPS + 0.3 x the ratio of memory bandwidth. That is a rule of
 thumb: what a training gains depends on whether it computes, moves memory or waits. Watts keep the share of the limit
-(TDP) that the job was measured at. Nothing is moved by carbontui.
+(TDP) that the job was measured at. carbontui moves no job.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Work(NamedTuple):
 
 
 class Elsewhere(NamedTuple):
-    """The work on another board or grid. `speed` is against the board at hand; `how` is what the figures rest on."""
+    """The work on another board or grid. `speed` is against the board at hand; `how` is the basis of the figures."""
 
     name: str
     speed: float
@@ -74,7 +74,7 @@ class Rented(NamedTuple):
 
 
 def known(name: str, boards: Iterable[BoardSpec]) -> BoardSpec | None:
-    """The board of a driver's name or a short one; older drivers leave out the maker."""
+    """The board with this driver name or short name; older drivers leave out the maker."""
     wanted = _plain(name)
     every = list(boards)
     exact = [board for board in every if wanted in (_plain(board.name), _plain(board.short))]
@@ -131,8 +131,8 @@ def on_boards(
     told: Mapping[str, float],
     measured: Mapping[str, tuple[float, str]] | None = None,
 ) -> list[Elsewhere]:
-    """The same work on as many of each board that holds it in memory, least energy first. `told` are speeds a person
-    gave, by short name; `measured` what was published of a like task."""
+    """The same work on as many of each board with enough memory, least energy first. `told` are speeds the user gave,
+    by short name; `measured` published ones of a similar task."""
     found = []
     for board in boards:
         given = next((factor for name, factor in told.items() if known(name, [board])), None)
@@ -158,7 +158,7 @@ def on_boards(
 
 
 def on_grids(work: Work, grids: Mapping[str, tuple[float, str]]) -> list[Elsewhere]:
-    """The same work on each grid, by its (g/kWh, what that is), least grams first."""
+    """The same work on each grid, by its (g/kWh, description), least grams first."""
     kwh = joules_to_kwh((work.boards_w + work.rest_w) * work.work_s)
     found = [Elsewhere(name, 1.0, work.work_s, kwh, kwh * value, how) for name, (value, how) in grids.items()]
     return sorted(found, key=lambda other: other.gco2_g or 0.0)

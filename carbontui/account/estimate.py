@@ -1,4 +1,4 @@
-"""How long the whole of a training takes, from the steps it has made: blocks of steps, and what they predict.
+"""How long a whole training takes, predicted from the steps made so far in blocks.
 
 The statistics are client/train/prediction.py's, which serves training scripts as well.
 """
@@ -15,18 +15,18 @@ from msgspec import Meta
 from carbontui.client.train.prediction import Prediction, mean_error, remaining, warmup
 
 BLOCKS_MOST = 200
-"""Blocks kept; of more, two become one."""
+"""Most blocks kept; beyond that, pairs are merged."""
 NonNegative = Annotated[float, Meta(ge=0)]
 
 
 def error_of_mean(values: Sequence[float]) -> float | None:
-    """Relative standard error of the mean of what was timed or read one after the other, its warm-up left out."""
+    """Relative standard error of the mean of consecutive timings or readings, warm-up left out."""
     return mean_error(values[warmup(values) :])
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Times of equal blocks of steps, of a training of any length: when there are too many, two become one."""
+    """Times of equal blocks of steps, for a training of any length: when there are too many, pairs are merged."""
 
     size: Annotated[int, Meta(ge=1)] = 1
     """Steps of a block."""
@@ -60,7 +60,7 @@ class Blocks:
         return Blocks(2 * self.size, pairs, held_steps, held_s)
 
     def whole(self, steps: int, core_wait: float = 0.0) -> Prediction | None:
-        """What `steps` steps take: an interval for all of them, those seen included as seen.
+        """The time of `steps` steps, as an interval; the steps already made count as measured.
 
         `core_wait` is the share of the time for which the training was ready and waited for a core. What the other
         programs will do, no timing tells. Were they gone, the rest would take 1 - core_wait of what is expected; were
@@ -73,6 +73,6 @@ class Blocks:
         spent = math.fsum(self.times)
         others = core_wait * found.value
         down, up = math.hypot(found.value - found.lo, others), math.hypot(found.hi - found.value, others)
-        # what the warm-up cost is not made again, and is told as it was
+        # the warm-up is not repeated, so it counts as measured
         whole = spent + found.value
         return replace(found, value=whole, lo=max(spent, whole - down), hi=whole + up)

@@ -1,7 +1,7 @@
-"""What a job will have come to when its work is done, and what run-now would have by then.
+"""Expected totals of a job at its end, and those of run-now.
 
-A shifted job has waited through hours in which run-now would have worked, so what it has avoided so far says little
-until its end. The end is what has been emitted, and the planned watts of the rest at the forecast.
+A shifted job has waited through hours in which run-now would have worked, so its avoided CO2 so far says little until
+its end. The total is what has been emitted, plus the planned watts of the rest at the forecast.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ BAND_SHARE = 0.8
 BAND_SIGMAS = 1.2815515655446004
 """Half the width of an 80 % interval of a normal distribution, in standard deviations."""
 ERROR_MEMORY_S = 6 * 3600.0
-"""How fast the errors of two slots of one forecast become strangers (e-folding): the time in which the departures of
-intensity from a typical day fade. Errors that were taken to be independent would give a band far too narrow."""
+"""How fast the errors of two slots of one forecast decorrelate (e-folding): the time in which the departures of
+intensity from a typical day fade. Assuming independent errors would give a band far too narrow."""
 
 
 class Stretch(NamedTuple):
@@ -29,14 +29,14 @@ class Stretch(NamedTuple):
     end_s: float
     watts: float
     held: bool = True
-    """The boards are the job's meanwhile, so their rent is due."""
+    """The job holds the boards meanwhile, so their rent is due."""
     error: float = 0.0
     """Relative standard error of its energy, where speeds are not measured on this job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """A forecast in equal slots: gCO2/kWh each, and an 80 % band. None: nobody knows."""
+    """A forecast in equal slots: gCO2/kWh each, and an 80 % band. None: unknown."""
 
     start_s: float
     step_s: float
@@ -112,8 +112,8 @@ def to_come(
     *,
     rent_per_h: float = 0.0,
 ) -> float | None:
-    """What the `rest` comes to at a value per kWh of each slot (a price, gCO2/kWh, 1 for kWh), rent while boards are
-    held added; None where no slot has a value."""
+    """The total of the `rest` at a value per kWh of each slot (a price, gCO2/kWh, 1 for kWh), plus rent while boards
+    are held; None where no slot has a value."""
     known = _held(per_kwh)
     if not known:
         return None
@@ -130,7 +130,7 @@ def used_up_at(
     *,
     rent_per_h: float = 0.0,
 ) -> float | None:
-    """When the `rest` has used `left` of what `to_come` counts, epoch seconds; None where it is enough to the end."""
+    """When the `rest` has used up `left` of the total of `to_come`, epoch seconds; None if it lasts to the end."""
     known = _held(per_kwh)
     if not known:
         return None
@@ -161,7 +161,7 @@ def _held(values: Sequence[float | None]) -> list[float]:
 
 
 def _kwh(stretches: Iterable[Stretch], start_s: float, step_s: float, slots: int) -> list[float]:
-    """kWh per slot; what lies before the first or beyond the last slot counts there."""
+    """kWh per slot; energy before the first or after the last slot counts in that slot."""
     kwh = [0.0] * slots
     for part in stretches:
         at, whole = part.start_s, joules_to_kwh(part.watts * step_s)
@@ -176,7 +176,7 @@ def _kwh(stretches: Iterable[Stretch], start_s: float, step_s: float, slots: int
 
 
 def _slot(at_s: float, end_s: float, start_s: float, step_s: float, slots: int) -> tuple[int, float]:
-    """The slot that counts at a moment, and until when, at most to `end_s`; the first and last go on for ever."""
+    """The slot that counts at a moment, and until when, at most to `end_s`; the first and last extend without end."""
     index = min(slots - 1, max(0, math.floor((at_s - start_s) / step_s + 1e-9)))
     return index, end_s if index == slots - 1 else min(end_s, max(start_s + (index + 1) * step_s, at_s + 1e-3))
 

@@ -1,4 +1,4 @@
-"""What a source of the grid has changed of values that were booked as realised, and what that does to the account."""
+"""Revisions by a grid source of values already booked as realised, and their effect on the account."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from carbontui import units
 from carbontui.account.accounts import BIN_S
 
 LEAST_SHARE = 0.005
-"""A smaller change of the values is booked without a word, unless grams change that are printed."""
+"""A smaller change of the values is booked without a notice, unless it changes the printed grams."""
 
 
 class Revision(NamedTuple):
@@ -33,7 +33,7 @@ class Revision(NamedTuple):
 
 
 def signed(grams: float) -> str:
-    """'+1.20 g', '−340 mg'; without a sign where nothing is left of it."""
+    """'+1.20 g', '−340 mg'; without a sign where it rounds to zero."""
     if abs(grams) < units.LEAST_G:
         return units.fmt_grams(0.0)
     return f"{'+' if grams > 0 else '−'}{units.fmt_grams(abs(grams))}"
@@ -46,8 +46,8 @@ def revision(
     wall_j: Mapping[float, float],
     source: str,
 ) -> Revision | None:
-    """Of the `bins` that a source spoke of again: their values in gCO2/kWh before and after, and the joules at the wall
-    in them. None where nothing worth a word has changed."""
+    """From the `bins` that a source has revised: their values in gCO2/kWh before and after, and the joules at the wall
+    in them. None where the change is negligible."""
     changed = sorted(at for at in bins if at in before and at in after and before[at] != after[at])
     if not changed:
         return None

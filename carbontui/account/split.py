@@ -1,4 +1,4 @@
-"""What each of carbontui's means gave: the avoided grams of one job, split without a rest that nobody explains.
+"""Avoided CO2 by lever: the avoided grams of one job, split without an unexplained remainder.
 
 Run-now does the same work flat out from the start. Between it and what was emitted stand, in this order:
 
@@ -10,8 +10,8 @@ Run-now does the same work flat out from the start. Between it and what was emit
 - rest: starting, switching and reloading, and the watts flat out of each moment beside their mean.
 
 Each is a difference of two of these lines, so they add up to the avoided grams whatever the numbers are. All are sums
-of kWh x g/kWh over bins, so the error of a grid value counts by the kWh that a part lays there: what both lines share
-falls out, and a part may be better known than the grams that were emitted.
+of kWh x g/kWh over bins, so the error of a grid value counts by the kWh that a part has there: what both lines share
+cancels, and a part may be better known than the grams that were emitted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Worked(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """What of the split is not exactly known. `spread` gives the standard deviation of a bin's g/kWh; `watts` and
+    """The uncertain inputs of the split. `spread` gives the standard deviation of a bin's g/kWh; `watts` and
     `time` are the relative standard errors of the watts flat out and of the time of the work flat out, `parked` that of
     the watts parked."""
 
@@ -99,7 +99,7 @@ class Split:
 
     @property
     def shifting_g(self) -> float:
-        """What shifting in time gave: the work moved, less what waiting drew."""
+        """Avoided by shifting in time: the work moved, less the energy of waiting."""
         return self.moved_g + self.parked_g
 
 
@@ -118,7 +118,7 @@ def split_avoided(
 ) -> Split:
     """`intensity` gives g/kWh of a bin; `steps` are (time, steps done) as reported, rising; `full_w` and `parked_w` are
     watts at the wall. `before_g` was emitted before the rows begin (a lost journal) and counts to the rest. Where
-    parked watts are not known, unloading is not told apart: what was drawn meanwhile counts as parked."""
+    parked watts are not known, unloading is not separated: energy drawn meanwhile counts as parked."""
     drawn: dict[str, Kwh] = {}
     for cell in cells:
         _add(drawn.setdefault(cell.state, {}), cell.bin_s, joules_to_kwh(cell.joules))
@@ -149,7 +149,7 @@ def split_avoided(
     found = Split(run_now_g, emitted, moved, parked, unloaded, capped, rest)
     if doubt is None:
         return found
-    # watts and time of the work flat out are wrong alike wherever that work is laid; of run-now, more time is more of
+    # errors of flat-out watts and time are the same wherever that work is placed; for run-now, more time means more of
     # the hours at its end
     capped_g, worked_g = grams(flat_capped), grams(_sum(*flat.values()))
     at_end_g = joules_to_kwh(full_w * done_s) * intensity(start_s + done_s) if done_s > 0 else 0.0
@@ -233,7 +233,7 @@ def work_of(spans: Sequence[StateSpan], steps: Sequence[tuple[float, float]], do
             index += 1
         seconds = math.fsum(span.end_s - span.start_s for span in inside)
         if seconds <= 0:
-            gaps += worth  # told in a pause: done just before it
+            gaps += worth  # reported in a pause: done just before it
             continue
         for span in inside:
             length = span.end_s - span.start_s
@@ -247,7 +247,7 @@ def work_of(spans: Sequence[StateSpan], steps: Sequence[tuple[float, float]], do
 
 
 def intensity_of(bins: Mapping[float, float], otherwise: float | None) -> Callable[[float], float]:
-    """g/kWh of a bin; `otherwise` stands for bins nobody knows, None: the mean of the known ones.
+    """g/kWh of a bin; `otherwise` replaces unknown bins, None: the mean of the known ones.
 
     Raises ValueError where nothing at all is known."""
     if otherwise is None and not bins:

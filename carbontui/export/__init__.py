@@ -1,1 +1,1 @@
-"""A job's accounts in the forms other tools read; one file per form."""
+"""A job's accounts in the formats of other tools; one file per format."""

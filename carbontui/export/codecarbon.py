@@ -1,7 +1,7 @@
-"""A run as one row of CodeCarbon's emissions.csv, so that what reads those files reads this one.
+"""A run as one row of CodeCarbon's emissions.csv, for tools that read those files.
 
 The columns are those of CodeCarbon 3.3.2 (MIT licence), in its order and units: kWh, kg CO2, watts, seconds. A column
-is empty where the journal has no value: an emissions.csv with 0 W for a board nobody read is what this must not be.
+is empty where the journal has no value: a board that was never read must not appear with 0 W.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def row(story: RunStory) -> dict[str, str]:
 
 
 def _text(told: str) -> str:
-    """A name that others have given, as a cell that is text to every reader: OWASP's quote before it where needed."""
+    """An untrusted name as a cell that every reader takes as text: prefixed with OWASP's quote where needed."""
     shown = units.printable(told)
     return f"'{shown}" if told.startswith(tuple(FORMULA)) else shown
 
 
 def _device(name: str, parts: list[Part]) -> dict[str, str]:
-    """Energy and mean power while it was read, of all devices of a kind; nothing where none was."""
+    """Energy and mean power while metered, of all devices of a kind; empty where none was."""
     seconds = max((part.seconds for part in parts), default=0.0)
     kwh = sum(part.kwh for part in parts)
     if not parts or seconds <= 0:
@@ -86,7 +86,7 @@ def text(story: RunStory) -> str:
 
 
 def append(path: Path, story: RunStory) -> None:
-    """One more row of the file, as CodeCarbon does; a new file gets the header first.
+    """Append a row to the file, as CodeCarbon does; a new file gets the header first.
 
     Raises OSError, and NotThatFile where the file has other columns.
     """

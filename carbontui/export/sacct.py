@@ -1,4 +1,4 @@
-"""A run as a row that joins `sacct --parsable2` on JobIDRaw: Slurm's own names where it has one for the same thing.
+"""A run as a row that joins `sacct --parsable2` on JobIDRaw, with Slurm's field names where Slurm has the field.
 
 sacct -P -o JobIDRaw,JobName,Elapsed > a;  carbontui report JOB --sacct b;  join the two on JobIDRaw
 """
@@ -13,12 +13,12 @@ COLUMNS = (
     "GPUkWh", "gCO2", "AvoidedgCO2", "GridZone",
 )  # fmt: skip
 STATES = {"done": "COMPLETED", "failed": "FAILED", "stopped": "CANCELLED", "lost": "NODE_FAIL"}
-"""Slurm's word for each way a run ends; while it lives: RUNNING."""
+"""Slurm's state for each way a run ends; while it runs: RUNNING."""
 
 
 def text(story: RunStory) -> str:
-    """Header and row, fields apart by '|'. Times are UTC; ConsumedEnergyRaw is joules at the wall. JobIDRaw is empty
-    for a run that Slurm did not start."""
+    """Header and row, fields separated by "|". Times are UTC; ConsumedEnergyRaw is joules at the wall. JobIDRaw is
+    empty for a run that Slurm did not start."""
     told = [
         story.options.slurm_job or "",
         story.status.name,

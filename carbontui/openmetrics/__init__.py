@@ -1,1 +1,2 @@
-"""Figures in the OpenMetrics text form (1.0), for Prometheus and what reads it: a file or a Unix socket, never TCP."""
+"""Metrics in the OpenMetrics text format (1.0), for Prometheus and compatible readers: a file or a Unix socket, never
+TCP."""

@@ -1,4 +1,4 @@
-"""Where figures are told: a file in node-exporter's folder, or a Unix socket that answers HTTP to its owner alone."""
+"""Where metrics are published: a file in node-exporter's folder, or a Unix socket serving HTTP to its owner only."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 EVERY_S = 10.0
-"""How often the file is written anew; scrapers look every 15 to 60 s."""
+"""How often the file is rewritten; scrapers read every 15 to 60 s."""
 STALE_S = 600.0
-"""A file of a job that nobody has written for so long is of a job that is over: removed by the next."""
+"""A job's file not written for this long belongs to a finished job: the next job removes it."""
 PATIENCE_S = 1.0
-"""For what a scraper asks and takes."""
+"""Timeout for a scraper's request and for sending it the answer."""
 REQUEST_MAX_B = 4096
 HEAD = "HTTP/1.0 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"
 
@@ -37,7 +37,7 @@ class MetricsPlace:
 
     @property
     def file(self) -> Path:
-        """What is written, or the socket."""
+        """The file that is written, or the socket."""
         return self._path if self._socket else self._path / f"carbontui-{self._name}.prom"
 
     def before(self) -> str:
@@ -47,11 +47,11 @@ class MetricsPlace:
         return ""
 
     def due(self) -> bool:
-        """Whether it is time to tell again."""
+        """Whether it is time to publish again."""
         return self._written_s is None or time.monotonic() - self._written_s >= (1.0 if self._socket else EVERY_S)
 
     def tell(self, text: str) -> None:
-        """From now on this is what readers find."""
+        """Publish the text to readers from now on."""
         self._written_s = time.monotonic()
         self._text = text.encode()
         try:
@@ -61,10 +61,10 @@ class MetricsPlace:
                 self._write()
             self.fault = ""
         except OSError as error:
-            self.fault = f"metrics cannot be told at {self.file} ({error.strerror or error})"
+            self.fault = f"metrics cannot be written to {self.file} ({error.strerror or error})"
 
     def close(self) -> None:
-        """Readers of the socket find nobody any more; the file keeps the last figures until another job removes it."""
+        """Close the socket; the file keeps the last values until another job removes it."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -74,7 +74,7 @@ class MetricsPlace:
     def _write(self) -> None:
         target = self.file
         temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        # whoever else may write in that folder must not lead us to another file
+        # others who may write in that folder must not redirect us to another file
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()

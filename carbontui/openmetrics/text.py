@@ -53,13 +53,13 @@ def _escaped(text: str) -> str:
 
 
 class Rising:
-    """Totals that never fall, as a counter must not: what is taken back later is made up for before it rises again."""
+    """Totals that never fall, as counters must not: after a downward revision a total holds until it is exceeded."""
 
     def __init__(self) -> None:
         self._most: dict[str, float] = {}
 
     def at_least(self, key: str, value: float | None) -> float | None:
-        """The highest value of `key` so far; None before the first."""
+        """The highest value of `key` so far; None before the first value."""
         if value is not None:
             self._most[key] = max(value, self._most.get(key, value))
         return self._most.get(key)

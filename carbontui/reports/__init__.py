@@ -1,1 +1,1 @@
-"""What a job's journal tells afterwards: one frozen RunStory, and one renderer for every form it takes."""
+"""Reports from a job's journal: one frozen RunStory, and one renderer per output format."""

@@ -1,4 +1,4 @@
-"""Two runs side by side: what the one used beside the other, and by how much it differs."""
+"""Two runs side by side: the figures of both, and their difference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from carbontui.reports.story import RunStory
 
 
 class ComparedLine(NamedTuple):
-    """One figure of both runs, and the first against the second in percent ('' where that means nothing)."""
+    """One figure of both runs, and the first against the second in percent ('' where that is meaningless)."""
 
     what: str
     this: str
@@ -19,7 +19,7 @@ class ComparedLine(NamedTuple):
 
 
 def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
-    """`this` run against the `other`: a minus is less than the other used."""
+    """`this` run against the `other`: negative means less than the other."""
     memory: Callable[[RunStory], float | None] = lambda s: _peak(s)  # noqa: E731
     mean_w: Callable[[RunStory], float | None] = lambda s: _mean_w(s)  # noqa: E731
     lines: list[tuple[str, Callable[[RunStory], float | None], Callable[[float], str]]] = [
@@ -56,6 +56,6 @@ def _per_step(story: RunStory) -> float | None:
 
 
 def _peak(story: RunStory) -> float | None:
-    """Bytes on all boards when they were last read; None where the driver tells none (or read after the end)."""
+    """Bytes on all boards at the last reading; None where the driver reports none (or it was read after the end)."""
     used = [gpu.memory_used_b for gpu in story.status.gpus if gpu.memory_used_b]
     return float(sum(used)) if used else None

@@ -1,4 +1,4 @@
-"""One card that says what a run came to: for a terminal, as SVG to show, as Markdown to paste."""
+"""A run's results on one card: for a terminal, as SVG, as Markdown to paste."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _both(left: str, right: str) -> str:
 
 
 def svg(story: RunStory) -> str:
-    """The card as a picture of its own, without fonts or requests."""
+    """The card as a self-contained picture, without fonts or requests."""
     rows = lines(story)
     foot = _foot(story)
     height = 74 + 22 * len(rows) + 18 * len(foot)

@@ -1,6 +1,6 @@
 """Charts of a run as inline SVG: no script, no request, readable in black and white.
 
-States are told apart by hatching and words, lines by their dashes and a label at their end; colour only repeats it.
+States are distinguished by hatching and text, lines by their dashes and a label at their end; colour is redundant.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRIP = {
 }
 """Fill and hatch of each state."""
 CROWDED, COLUMNS = 120, 75
-"""More states than this are drawn as their shares of so many equal times."""
+"""More states than CROWDED are drawn as shares of COLUMNS equal spans of time."""
 VISIBLE = 2.0
 """A box narrower than this is a line."""
 HATCHES = (
@@ -40,7 +40,7 @@ HATCHES = (
 
 
 def timeline(story: RunStory) -> str:
-    """What it drew over what the grid was like, and the state it was in."""
+    """Power above carbon intensity, and the state, over time."""
     chart = story.chart
     times = _Times(story)
     top, middle, bottom = (18.0, 150.0), (190.0, 306.0), 322.0
@@ -88,7 +88,7 @@ def cumulated(story: RunStory) -> str:
 
 
 def losses(story: RunStory) -> str:
-    """Loss over time; '' where the training told none."""
+    """Loss over time; '' where the training reported none."""
     if len(story.chart.loss) < 2:
         return ""
     times = _Times(story)
@@ -230,7 +230,7 @@ def _apart(heights: list[float]) -> list[float]:
 
 
 def _shares(story: RunStory, times: _Times, top: float, bottom: float) -> str:
-    """The share of each state in equal times, stacked: hours of a month have no width."""
+    """The share of each state in equal spans of time, stacked: an hour of a month is too narrow to draw."""
     found, length = [HATCHES], (times.end_s - times.start_s) / COLUMNS
     for column in range(COLUMNS):
         since = times.start_s + column * length
@@ -250,7 +250,7 @@ def _shares(story: RunStory, times: _Times, top: float, bottom: float) -> str:
 
 
 def _legend(states: Iterable[str], y: float) -> str:
-    """A box and its words for each of the `states`, in a row."""
+    """A box and a label for each of the `states`, in a row."""
     found, left = list[str](), LEFT
     for state in states:
         words = _words(state)
@@ -265,12 +265,12 @@ def _words(state: str) -> str:
 
 
 def _named(state: str, width: float) -> bool:
-    """Whether its words fit a box."""
+    """Whether its label fits a box of this width."""
     return width > 7.0 * len(_words(state))
 
 
 def _unnamed(story: RunStory, times: _Times, state: str) -> bool:
-    """Whether a state is to be seen in the strip, but nowhere named there."""
+    """Whether a state appears in the strip without a label."""
     widths = [times.x(span.end_s) - times.x(span.start_s) for span in story.spans if span.state == state]
     return max(widths, default=0.0) >= VISIBLE and not any(_named(state, width) for width in widths)
 
@@ -283,7 +283,7 @@ def _box(state: str, x: float, y: float, width: float, height: float, stroke: st
 
 
 def _strip(story: RunStory, times: _Times, y: float) -> str:
-    """The states in a row, each long one named."""
+    """The states in a row, long ones labelled."""
     found = [HATCHES]
     for span in story.spans:
         left, right = times.x(span.start_s), times.x(span.end_s)

@@ -12,13 +12,13 @@ from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
 
 COLUMNS = 480
-"""Columns of a chart: what a page shows, whatever the length of the run."""
+"""Columns of a chart, whatever the length of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Columns of equal time: mean watts while something was read (None: nothing), kWh at the wall, g/kWh, and grams so
-    far, emitted and by run-now."""
+    """Columns of equal time: mean metered watts (None: no reading), kWh at the wall, g/kWh, and cumulated grams,
+    emitted and by run-now."""
 
     start_s: float
     step_s: float
@@ -51,7 +51,7 @@ def draw(
     done_s: float,
     full_w: float | None,
 ) -> Chart:
-    """Whole bins per column; what was booked before the start or after the end is in the first or last one."""
+    """Whole bins per column; energy booked before the start or after the end goes into the first or last one."""
     begin = math.floor(start_s / BIN_S) * BIN_S
     step = BIN_S * max(1, math.ceil((end_s - begin) / BIN_S / COLUMNS))
     columns = max(1, math.ceil((end_s - begin) / step))

@@ -1,4 +1,4 @@
-"""A long run by its days: what each took, drew and emitted, and how often it changed."""
+"""A long run day by day: time, energy, emissions and number of decisions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from carbontui.account.split import AT_WORK, EnergyBin, StateSpan
 from carbontui.reports.epochs import GRAM_DIGITS, KWH_DIGITS, rounded
 
 LEAST_S = 2 * 86400.0
-"""A shorter run is read by the hour."""
+"""A shorter run has no daily table."""
 
 
 class DayPart(NamedTuple):
-    """One day of the local clock, from `at_s` on. Seconds flat out, under caps, and standing still; kWh and grams are
+    """One local calendar day, from `at_s` on. Seconds flat out, under caps, and standing still; kWh and grams are
     differences of rounded sums, so that they add up to the run's totals. `changes` counts decisions."""
 
     at_s: float
@@ -42,7 +42,7 @@ def parts(
     kwh: float,
     gco2_g: float | None,
 ) -> tuple[DayPart, ...]:
-    """A part per day, where the run has lasted for longer than LEAST_S."""
+    """A part per day, if the run has lasted longer than LEAST_S."""
     if not spans or spans[-1].end_s - spans[0].start_s < LEAST_S:
         return ()
     first: dict[str, float] = {}

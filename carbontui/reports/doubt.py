@@ -1,10 +1,10 @@
-"""How well the figures of a run are known: the errors that the band of what was avoided holds, from its journal.
+"""The uncertainty of a run's figures: the errors covered by the band of avoided CO2, from its journal.
 
 - the grid: what a source published as realised is taken as it is; a forecast that stands in for it has the error that
   this machine's forecasts had, else DEFAULT_ERROR; typical days have their own 10th to 90th percentile
 - the curve: the mean of the watts flat out, and of the time a step takes, from how they vary in the journal
 
-The accuracy of sensors (about 5 %) scales energy, grams and what was avoided alike, and is told apart.
+The accuracy of sensors (about 5 %) scales energy, grams and avoided CO2 alike, and is reported separately.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ two zones measured (tests/bench/results/forecast.json, "published_as_is")."""
 SIGMA_PER_MEAN = 1.2533
 """Standard deviation over mean absolute deviation of a normal distribution: sqrt(pi / 2)."""
 ROWS = 2000
-"""Rows of energy flat out that are looked at, the newest: what the watts flat out are a mean of."""
+"""The newest rows of flat-out energy, this many, give the mean flat-out watts."""
 
 
 class GridRow(NamedTuple):
-    """A value of the account: where it lies, gCO2/kWh, and where it is from."""
+    """A grid value of the account: its interval, gCO2/kWh, and its source."""
 
     start_s: float
     dur_s: float
@@ -45,7 +45,7 @@ class GridRow(NamedTuple):
 def doubt(
     db: sqlite3.Connection, status: protocol.Status, rows: Iterable[GridRow], progress: dict[str, Any], steps: int
 ) -> Doubt | None:
-    """None where the watts flat out, or the time of a step, were seen too few times to tell how well they are known."""
+    """None where flat-out watts or step times were seen too few times to estimate their error."""
     flat_out_w = _watts_error(db)
     times = [float(time) for time in (progress.get("blocks") or {}).get("times", ())]
     rate = error_of_mean(times) if steps else None
@@ -68,8 +68,7 @@ def _watts_error(db: sqlite3.Connection) -> float | None:
 
 
 def _spread(status: protocol.Status, rows: list[GridRow]) -> Callable[[float], float]:
-    """Standard deviation of a bin's g/kWh. A bin without a value stands at the mean of the others, and deviates as they
-    do."""
+    """Standard deviation of a bin's g/kWh. A bin without a value takes the mean of the others, and their deviation."""
     measured = min(status.forecast_errors, key=lambda error: error.lead_h, default=None)
     share = SIGMA_PER_MEAN * (DEFAULT_ERROR if measured is None else measured.error)
     zone = status.intensity.zone if status.intensity else None

@@ -1,4 +1,4 @@
-"""What each epoch took, drew and emitted: the run cut where the script said that a new epoch begins."""
+"""Time, energy and emissions per epoch: the run split where the script reported a new epoch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KWH_DIGITS, GRAM_DIGITS = 9, 6
 
 class EpochPart(NamedTuple):
     """One epoch, or (number None) the time before the first. kWh and grams are the differences of rounded sums, so that
-    they add up to the run's totals to the last digit. `loss` is the last one told before its end."""
+    they add up to the run's totals to the last digit. `loss` is the last one reported before its end."""
 
     number: int | None
     start_s: float
@@ -29,11 +29,11 @@ class EpochPart(NamedTuple):
     gco2_g: float | None
     loss: float | None
     last: int | None = None
-    """The last epoch in it, where some began too soon after another to be told apart."""
+    """The last epoch in it, where several began too close together to be separated."""
 
 
 def begins(db: sqlite3.Connection) -> list[tuple[float, int, int]]:
-    """(at, number, steps done) of every epoch that was begun; one that was begun again counts from its last time."""
+    """(at, number, steps done) of every epoch started; one that was started again counts from its last start."""
     found: dict[int, tuple[float, int, int]] = {}
     for at, text in db.execute(f"select at, data from event where kind='epoch' and {journal.AT_SOUND} order by rowid"):
         try:
@@ -41,7 +41,7 @@ def begins(db: sqlite3.Connection) -> list[tuple[float, int, int]]:
             number, step = int(facts["number"]), int(facts["step"])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
-        # a run that resumes from an older checkpoint does its later epochs again
+        # a run that resumes from an older checkpoint repeats its later epochs
         found = {known: entry for known, entry in found.items() if known < number}
         found[number] = (at, number, step)
     return list(found.values())

@@ -1,4 +1,4 @@
-"""The figures of a run as every form of the report prints them: one place, so that all agree to the last digit."""
+"""The figures of a run as every report format prints them: one place, so that all agree to the last digit."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ KIND_WORDS = {
     "actual": "as realised",
     "estimated": "estimated by the source or a typical day",
     "forecast": "forecast, not revised yet",
-    "unknown": "not known: the value of the moment stood in",
+    "unknown": "not known: the value of that moment was used",
 }
 HOW_WORDS = {
     "counter": "energy counters of the devices (their sensors are good to ±5 %)",
     "integrated": "power readings, integrated",
-    "split": "the job's part of what was shared",
+    "split": "the job's share of shared devices",
     "model": "a model of the host",
     "gap": "gaps filled at the last power",
-    "snapshot": "carried on from a snapshot",
+    "snapshot": "carried over from a snapshot",
 }
 EQUIVALENCES = (("km in an average US passenger car", 0.2442), ("smartphone charges", 0.0124))
 """kg CO2e each."""
@@ -51,7 +51,7 @@ EQUIVALENCES_SOURCE = "US EPA, Greenhouse Gas Equivalencies Calculator: calculat
 
 
 class Figure(NamedTuple):
-    """A label, what is printed, and what the number rests on ('' where it is plain)."""
+    """A label, the printed value, and its basis ('' where it is obvious)."""
 
     label: str
     value: str
@@ -69,9 +69,9 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     if story.unmetered:
         found.append(Figure("emitted", "not known", "no energy was metered"))
     elif story.gco2_g is None:
-        found.append(Figure("emitted", "not known", "no value of the grid was known"))
+        found.append(Figure("emitted", "not known", "no grid value was known"))
     else:
-        mean = "" if story.intensity_mean is None else f"{story.intensity_mean:.0f} g/kWh in the mean; "
+        mean = "" if story.intensity_mean is None else f"{story.intensity_mean:.0f} g/kWh on average; "
         found.append(Figure("emitted", f"{units.fmt_grams(story.gco2_g)} CO2", mean + _how(story, "gco2_g")))
     if story.avoided_g is not None and story.gco2_g is not None:
         run_now = story.avoided_g + story.gco2_g
@@ -108,7 +108,7 @@ def _how(story: RunStory, field: str) -> str:
     known = story.status.provenance.get(field)
     if known is None:
         return ""
-    # what was expected of hours that have passed is no part of their account
+    # forecasts of hours that have passed are no part of their account
     return f"{known.how}: {known.source.split('; ahead:')[0] if story.over else known.source}"
 
 
@@ -124,7 +124,7 @@ def _budget(story: RunStory) -> str:
 
 
 def parts(story: RunStory) -> tuple[Figure, ...]:
-    """What each means gave; the lines add up to the avoided grams. Empty where that is not known."""
+    """Avoided CO2 by lever; the lines add up to the avoided grams. Empty where unknown."""
     split = story.split
     if split is None:
         return ()
@@ -140,7 +140,12 @@ def parts(story: RunStory) -> tuple[Figure, ...]:
         ),
         ("unloading: boards let go", split.unloaded_g, unloaded, "against staying parked"),
         ("caps: less power for the work", split.capped_g, capped, "against the same work flat out at the same time"),
-        ("rest", split.rest_g, rest, "starting, switching, reloading, and watts flat out beside their mean"),
+        (
+            "rest",
+            split.rest_g,
+            rest,
+            "starting, switching, reloading, and deviations of flat-out watts from their mean",
+        ),
     ]
     shown = [
         Figure(label, with_band(value, half), why)
@@ -151,12 +156,12 @@ def parts(story: RunStory) -> tuple[Figure, ...]:
 
 
 def with_band(grams: float, half: float | None) -> str:
-    """'+12.3 g ± 0.4 g'; without a band where none is known, or nothing of it would be seen."""
+    """'+12.3 g ± 0.4 g'; without a band where none is known, or where it would round to nothing."""
     return signed(grams) if half is None or not _worth(half) else f"{signed(grams)} ± {units.fmt_grams(half)}"
 
 
 def gave(split: Split) -> str:
-    """'caps +12.3 g ± 0.4 g, shifting −1.1 g ± 0.2 g', what each means gave; '' where nothing did."""
+    """'caps +12.3 g ± 0.4 g, shifting −1.1 g ± 0.2 g': avoided CO2 by lever; '' where there is none."""
     halves = split.halves
     parts = [
         ("caps", split.capped_g, halves and halves.capped_g),
@@ -195,7 +200,7 @@ def by_device(story: RunStory) -> tuple[tuple[str, str, str], ...]:
 
 
 def _device(name: str, boards: dict[str, str]) -> str:
-    """'H100 (GPU-...)', 'CPU', or of another machine of the job 'CPU of n2'."""
+    """'H100 (GPU-...)', 'CPU', or for another machine of the job 'CPU of n2'."""
     part, _, node = name.partition("@")
     word = DEVICE_WORDS.get(part)
     if name in boards or word is None:
@@ -204,20 +209,20 @@ def _device(name: str, boards: dict[str, str]) -> str:
 
 
 def shares(found: tuple[tuple[str, float], ...], names: dict[str, str]) -> str:
-    """'97% energy counters of the devices, 3% a model of the host'; where it is all one, that alone."""
+    """'97% energy counters of the devices, 3% a model of the host'; a single kind without its share."""
     if len(found) == 1:
         return names.get(found[0][0], found[0][0])
     return ", ".join(f"{share:.0%} {names.get(name, name)}" for name, share in found) or "nothing yet"
 
 
 def metered(story: RunStory, most: int | None = None) -> str:
-    """By what the energy was metered, the largest share first; a simulated board has no sensors."""
+    """How the energy was metered, largest share first; a simulated board has no sensors."""
     boards = {"counter": SIMULATED, "integrated": SIMULATED} if story.options.simulated is not None else {}
     return shares(story.how[:most], HOW_WORDS | boards)
 
 
 def metered_verb(story: RunStory) -> str:
-    """'measured', or what else the energy was."""
+    """The verb for how energy was obtained: 'measured' or another."""
     if story.options.simulated is not None:
         return "simulated"
     return "estimated" if dict(story.how).get("model", 0.0) > 0.5 else "measured"
@@ -231,14 +236,14 @@ def zone(story: RunStory) -> str:
     known, file = story.status.intensity, story.options.grid
     if known is None:
         return story.options.zone or ""
-    # earlier versions called every file direct emissions, whatever it holds
+    # earlier versions labelled every file as direct emissions, whatever it holds
     if file is not None and known.signal != "marginal" and not story.options.replay:
         return f"{known.zone}, as given in {units.printable(PurePath(file).name)}"
     return f"{known.zone}, {SIGNAL_WORDS.get(known.signal, known.signal)}"
 
 
 def equivalences(grams: float | None) -> tuple[str, ...]:
-    """What so many grams compare to; nothing for less than a gram."""
+    """Equivalents of an amount of CO2; none for less than a gram."""
     if grams is None or abs(grams) < 1.0:
         return ()
     return tuple(f"{_three_digits(abs(grams) / 1000 / kg)} {name}" for name, kg in EQUIVALENCES)
@@ -250,21 +255,21 @@ def _three_digits(value: float) -> str:
 
 
 def date_and_clock(at_s: float) -> str:
-    """'2026-06-21 14:15': local time that is still clear years later."""
+    """'2026-06-21 14:15': local time with its full date."""
     return f"{units.iso(at_s + units.local_offset_s(at_s))[:10]} {units.fmt_clock(at_s, at_s)}"
 
 
 def clock(at_s: float, story: RunStory) -> str:
-    """A time with its day where the run is not of one day; local time, named by `clock_name` once."""
+    """A time, with its day if the run spans several; local time, which `clock_name` names once."""
     return units.fmt_clock(at_s, story.start_s)
 
 
 EPOCHS_SHOWN = 40
-"""Rows of a table for people; of more epochs the first and last half. JSON has all."""
+"""Most rows of a printed table; of more epochs the first and last half are shown. JSON has all."""
 
 
 def by_epoch(story: RunStory) -> list[tuple[str, str, str, str, str, str]]:
-    """(epoch, time, steps, energy, CO2, last loss), as many as a person reads."""
+    """(epoch, time, steps, energy, CO2, last loss), at most EPOCHS_SHOWN."""
     parts = list(story.epochs)
     half = EPOCHS_SHOWN // 2
     rows = [_epoch_row(part) for part in (parts if len(parts) <= EPOCHS_SHOWN else parts[:half])]
@@ -299,11 +304,11 @@ def by_day(story: RunStory) -> list[tuple[str, str, str, str, str, str, str]]:
 
 
 def accuracy(story: RunStory) -> str:
-    """What scales all figures of the run alike."""
+    """The systematic error that scales all figures of the run alike."""
     if story.options.simulated is not None:
-        return "The board is simulated: none of these figures is of a real machine."
+        return "The board is simulated: none of these figures comes from a real machine."
     if story.energy_gpu_kwh:
-        return "Sensors of accelerators are good to about 5 %, which scales all of these figures alike."
+        return "Accelerator sensors are accurate to about 5 %, which scales all of these figures alike."
     if dict(story.how).get("model", 0.0) > 0.5:
-        return "A model of CPU and memory is no measurement; its error scales all of these figures alike."
-    return "The counters of the processor are a model of its maker; their error scales all of these figures alike."
+        return "A model of CPU and memory is not a measurement; its error scales all of these figures alike."
+    return "The processor's energy counters are its maker's model; their error scales all of these figures alike."

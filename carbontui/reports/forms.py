@@ -25,7 +25,7 @@ def markdown(story: RunStory) -> str:
     lines += ["", *[_cell(text) + "\n" for text in prose.story_of(story)]]
     lines += ["## Account", "", *_table(("figure", "value", "rests on"), figures.figures(story))]
     if parts := figures.parts(story):
-        lines += ["", "## What each means gave", "", *_table(("means", "CO2", "against"), parts)]
+        lines += ["", "## Avoided CO2 by lever", "", *_table(("lever", "CO2", "against"), parts)]
     lines += ["", "## Where it went", "", *_table(("state", "time", "energy", "CO2"), figures.by_state(story))]
     lines += ["", *_table(("device", "energy", "CO2"), figures.by_device(story))]
     if story.days:
@@ -35,13 +35,13 @@ def markdown(story: RunStory) -> str:
         head = ("epoch", "time", "steps", "energy", "CO2", "last loss")
         lines += ["", "## Per epoch", "", *_table(head, figures.by_epoch(story))]
     lines += ["", "## Decisions", "", *[f"- {_cell(line)}" for line in prose.decisions(story)]]
-    lines += ["", "## What it rests on", "", *_table(("what", "where it comes from"), page.basis(story))]
+    lines += ["", "## Sources and methods", "", *_table(("what", "where it comes from"), page.basis(story))]
     lines += ["", "## For a methods section", "", _cell(prose.methods(story)), ""]
     return "\n".join(lines)
 
 
 def split_numbers(split: Split) -> dict[str, Any]:
-    """The parts in grams; `halves` is half of each one's 80 % band, null where it is not known."""
+    """The parts in grams; `halves` is half the width of each 80 % band, null where unknown."""
     parts = {name: value for name, value in asdict(split).items() if name != "halves"}
     parts |= {"shifting_g": split.shifting_g, "avoided_g": split.avoided_g}
     found: dict[str, Any] = {name: round(value, GRAM_DIGITS) for name, value in parts.items()}
@@ -144,7 +144,7 @@ CSV_COLUMNS = ("time", "seconds", "watts", "kwh", "gco2_per_kwh", "gco2_g", "run
 
 
 def table(story: RunStory) -> str:
-    """A row per column of the charts: what was drawn and emitted in it. The sums are the run's totals."""
+    """A row per column of the charts: its energy and emissions. The sums are the run's totals."""
     chart = story.chart
     out = io.StringIO()
     rows = csv.writer(out, lineterminator="\n")

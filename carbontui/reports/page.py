@@ -1,4 +1,4 @@
-"""The run as one HTML page that holds everything: no request, no script, fit to print and to send."""
+"""The run as one self-contained HTML page: no request, no script, fit to print and to send."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADS = ("energy at the wall", "emitted", "run-now", "avoided", "elapsed")
 
 
 def html(story: RunStory) -> str:
-    """The page. What came from outside (names, reasons) is escaped by the template."""
+    """The page. Untrusted text (names, reasons) is escaped by the template."""
     source = resources.files("carbontui.reports").joinpath("page.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(source)
     account = figures.figures(story)
@@ -52,7 +52,7 @@ def html(story: RunStory) -> str:
 
 
 def basis(story: RunStory) -> list[tuple[str, str]]:
-    """What the figures rest on: (what, where it comes from)."""
+    """The basis of the figures: (what, where it comes from)."""
     flat = (
         "not measured" if story.full_wall_w is None else f"{units.fmt_watts(story.full_wall_w)} at the wall, measured"
     )
@@ -60,10 +60,10 @@ def basis(story: RunStory) -> list[tuple[str, str]]:
     return [
         ("energy", figures.metered(story)),
         ("intensity", figures.shares(story.grid_kinds, figures.KIND_WORDS)),
-        ("sources of the grid", "; ".join(story.sources) or "none"),
+        ("grid sources", "; ".join(story.sources) or "none"),
         ("watts flat out", flat),
         ("work done", f"{units.fmt_duration(story.done_s)} flat out"),
-        ("PUE, host", f"{story.options.pue:g}, {units.fmt_watts(story.options.host_w)} beside the metered devices"),
+        ("PUE, host", f"{story.options.pue:g}, {units.fmt_watts(story.options.host_w)} besides the metered devices"),
         ("plans", f"{story.plans} made{gap}"),
         ("bands (±)", _bands(story)),
         ("accuracy", figures.accuracy(story)),
@@ -71,19 +71,18 @@ def basis(story: RunStory) -> list[tuple[str, str]]:
 
 
 def _bands(story: RunStory) -> str:
-    """What the bands of the parts hold, or why there are none."""
+    """What the bands of the parts cover, or why there are none."""
     if story.split is None:
-        return "none: what was avoided is not known"
+        return "none: avoided CO2 is not known"
     if story.split.halves is None:
-        return "none: watts flat out, or the time of a step, were seen too few times to tell how well they are known"
+        return "none: flat-out watts or step times were seen too few times to estimate their error"
     return (
-        "80 %: the errors of the mean watts flat out and of the mean time of a step, as they varied in this run, of"
-        " forecasts that stand in for values, and of typical days; values that a source published as realised are taken"
-        " as they are"
+        "80 %: the errors of mean flat-out watts and of the mean step time, as they varied in this run, of forecasts"
+        " used in place of values, and of typical days; values that a source published as realised are taken as exact"
     )
 
 
 def equivalences(story: RunStory) -> str:
-    """What the emitted grams compare to, and who says so."""
+    """Equivalents of the emitted grams, with their source."""
     said = figures.equivalences(story.gco2_g)
     return f"Emitted as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})." if said else ""

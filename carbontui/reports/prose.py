@@ -1,4 +1,4 @@
-"""A run in short sentences, from its facts alone: the same facts give the same words."""
+"""A run in short sentences, from its facts alone: the same facts give the same text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from carbontui.reports import figures
 from carbontui.reports.story import RunStory
 
 SHOWN = 40
-"""Decisions told one by one; of more, the first and the last."""
+"""Decisions listed one by one; of more, the first and the last."""
 
 
 def story_of(story: RunStory) -> list[str]:
@@ -34,7 +34,7 @@ def _what(story: RunStory) -> str:
         ended = figures.clock(story.end_s, story) if same_day else figures.date_and_clock(story.end_s)
         end = f"and ended {ended}, after {units.fmt_duration(story.elapsed_s)}"
         return f"{ran} {end}: {status.reason.text}."
-    return f"{ran} and has been at it for {units.fmt_duration(story.elapsed_s)}: {status.reason.text}."
+    return f"{ran} and has been running for {units.fmt_duration(story.elapsed_s)}: {status.reason.text}."
 
 
 def _how(story: RunStory) -> str:
@@ -62,7 +62,7 @@ def _how(story: RunStory) -> str:
         said.append(f"It ran flat out for {units.fmt_duration(seconds['running'])}.")
     people = sum(1 for decision in story.decisions if decision.code == "person")
     if people:
-        said.append(f"A person changed its course {_times(people)}.")
+        said.append(f"A user overruled the plan {_times(people)}.")
     return " ".join(said)
 
 
@@ -71,8 +71,8 @@ def _account(story: RunStory) -> str:
         return f"What it drew and emitted is not known: {units.NOT_METERED}."
     energy = f"It drew {units.fmt_kwh(story.energy_wall_kwh)} at the wall"
     if story.gco2_g is None:
-        return f"{energy}; what that emitted is not known, for no value of the grid was."
-    mean = "" if story.intensity_mean is None else f" at {story.intensity_mean:.0f} g/kWh in the mean"
+        return f"{energy}; what that emitted is not known, for no grid value was."
+    mean = "" if story.intensity_mean is None else f" at {story.intensity_mean:.0f} g/kWh on average"
     text = f"{energy} and emitted {units.fmt_grams(story.gco2_g)} CO2{mean}."
     if story.avoided_g is None:
         return f"{text} What run-now would have emitted is not known: watts flat out were not measured."

@@ -1,4 +1,4 @@
-"""One job's run as a frozen value, built from its journal alone: what every form of the report shows.
+"""One job's run as a frozen value, built from its journal alone: the content of every report format.
 
 Read-only, also beside a live supervisor. Times are epoch seconds of the job's clock (a replay's runs faster).
 """
@@ -24,19 +24,19 @@ from carbontui.reports.doubt import GridRow, doubt
 from carbontui.reports.epochs import EpochPart
 
 STEP_ROWS = 4000
-"""Reports of steps read at most: enough to place the work of a month within ten minutes."""
+"""Most step reports read: enough to place a month's work to within ten minutes."""
 DECISIONS = 400
-"""Decisions kept; of a longer run the first and the last."""
+"""Most decisions kept; of more, the first and the last."""
 SCHEMA = journal.SCHEMA_VERSION
 
 
 class NoStory(LookupError):
-    """The journal tells no run; the text says why, in one line."""
+    """The journal holds no run to report; the text says why, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastDecision:
-    """Something that was decided, by the plan or a person: a code and the words it was shown with."""
+    """A decision by the plan or a user: its reason code and text."""
 
     at_s: float
     kind: str
@@ -47,7 +47,7 @@ class PastDecision:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one state or device came to."""
+    """The totals of one state or device."""
 
     name: str
     seconds: float
@@ -88,9 +88,9 @@ class RunStory:
     days: tuple[DayPart, ...] = ()
     """Of a run of more than two days."""
     revisions: tuple[str, ...] = ()
-    """What sources of the grid said otherwise after it was booked, in words."""
+    """Later corrections by grid sources to values already booked, as text."""
     revised_g: float = 0.0
-    """What that has changed in the emitted grams, in all."""
+    """Their total effect on the emitted grams."""
     version: str = ""
     notes: tuple[str, ...] = field(default=())
 
@@ -100,7 +100,7 @@ class RunStory:
 
     @property
     def unmetered(self) -> bool:
-        """Whether it is over without a joule counted: what it drew is not known, and not 0."""
+        """Whether it is over without metered energy: its consumption is unknown, not 0."""
         return self.over and self.energy_wall_kwh <= 0
 
     @property
@@ -116,7 +116,7 @@ class RunStory:
 
     @property
     def kept_share(self) -> float | None:
-        """Avoided, of what run-now would have emitted; None where nothing worth a share was."""
+        """Avoided CO2 as a share of run-now's emissions; None where it is negligible."""
         if self.avoided_g is None or self.gco2_g is None or self.avoided_g + self.gco2_g <= 0:
             return None
         if abs(self.avoided_g) < units.LEAST_G:
@@ -141,13 +141,13 @@ def build(job: store.Job, *, status: protocol.Status | None = None, version: str
     except sqlite3.DatabaseError as error:
         raise NoStory(f"job {job.id}: journal.db: {journal.why_not(error)}") from None
     except (ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise NoStory(f"job {job.id}: journal.db holds what no job can have ({error!s:.120})") from None
+        raise NoStory(f"job {job.id}: journal.db holds values that no job can have ({error!s:.120})") from None
 
 
 def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, version: str) -> RunStory:
     said = _state(db, "accounts")
     if not said:
-        raise NoStory(f"job {options.job} has nothing to tell yet: no energy was booked ({status.reason.text})")
+        raise NoStory(f"job {options.job} has nothing to report yet: no energy was metered ({status.reason.text})")
     rows = _energy(db)
     counted = [row for row in rows if options.count_idle or row.state != "waiting"]
     rows_of_grid = _grid(db)
@@ -216,7 +216,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
 
 
 def _energy(db: sqlite3.Connection) -> list[EnergyRow]:
-    """Sums per bin, device, state and how; a row of the journal never crosses a bin. In the order of the rows."""
+    """Sums per bin, device, state and metering method, in row order; a journal row never crosses a bin."""
     query = (
         f"select cast(t0 / {BIN_S:.0f} as integer) * {BIN_S}, device, state, how, sum(joules), sum(t1 - t0)"
         f" from energy where {journal.ENERGY_SOUND} group by 1, 2, 3, 4"
@@ -275,7 +275,7 @@ def _events(
             spans.append(StateSpan(since, max(since, at), state))
             state, since = str(facts.get("state", state)), at
             over = state not in protocol.LIVE_STATES
-            # a limit is set a moment after the training goes on: what was decided is the cap
+            # a limit is set a moment after the training resumes: the decision was the cap
             capped = state == "running" and str(facts.get("level", "")).startswith("cap ")
             decided = "throttled" if capped else state
             decisions.append(_decision(at, "state", decided, facts.get("reason", ""), facts.get("text", "")))
@@ -295,7 +295,7 @@ def _events(
 
 
 def _revisions(db: sqlite3.Connection) -> list[tuple[str, float]]:
-    """(words, grams) of every revision that was booked."""
+    """(text, grams) of every revision booked."""
     found = []
     for (text,) in db.execute("select data from event where kind='revised' order by rowid"):
         try:
@@ -331,7 +331,7 @@ def _steps(db: sqlite3.Connection) -> list[tuple[float, float, float | None]]:
 
 
 def _parked_w(db: sqlite3.Connection, status: protocol.Status, options: Options) -> float | None:
-    """Watts at the wall while parked; None until every board was seen so."""
+    """Watts at the wall while parked; None until every board's parked watts were measured."""
     learned = _state(db, "learned")
     boards = [mean[0] for mean in (learned.get("parked_w") or {}).values() if mean and mean[0] is not None]
     if not boards or len(boards) < len(status.gpus):

@@ -22,8 +22,8 @@ class GroupTotal(NamedTuple):
 
 
 def grouped(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[GroupTotal]:
-    """Groups of (status, day it began as YYYY-MM-DD), by name. A replay's time and a simulated board's energy are no
-    real ones: such jobs are in a group of their own."""
+    """Groups of (status, day it began as YYYY-MM-DD), by name. A replay's time and a simulated board's energy are not
+    real: such jobs are in a group of their own."""
     found: dict[str, GroupTotal] = {}
     for status, day in jobs:
         name = _name(status, day, by)
@@ -55,7 +55,7 @@ def _name(status: protocol.Status, day: str, by: By) -> str:
 
 
 def row(total: GroupTotal) -> list[str]:
-    """As printed; grams that are not known are said."""
+    """The printed cells; jobs with unknown grams are mentioned."""
     unknown = f" ({total.unknown} not known)" if total.unknown else ""
     grams = f"{units.fmt_grams(total.gco2_g)}{unknown}"
     return [total.name, str(total.jobs), units.fmt_kwh(total.energy_wall_kwh), grams, units.fmt_grams(total.avoided_g)]

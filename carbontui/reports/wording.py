@@ -1,7 +1,7 @@
-"""A run in a language model's words, beside our own: what is sent, and which answer is shown.
+"""A run described by a language model, beside our own text: what is sent, and which answers are shown.
 
 Sent are reason codes, states, times, the zone and numbers. Not sent are names, paths, the host, arguments, log lines
-and any text. An answer with a number that was not sent is not shown: it was made up.
+or any other text. An answer with a number that was not sent is not shown: it was made up.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 class EndpointError(ValueError):
-    """An address that nothing is sent to; the text says why."""
+    """An address that is refused; the text says why."""
 
 
 class CheckedWording(NamedTuple):
-    """What may be shown (None: nothing), and why not."""
+    """The text to show (None: nothing), and why not."""
 
     text: str | None
     why: str = ""
 
 
 def facts(story: RunStory) -> dict[str, Any]:
-    """All that leaves the machine, rounded as people read it."""
+    """Everything that leaves the machine, rounded for readers."""
     made = story.decisions[-DECISIONS_MOST:]
     status = story.status
     told: dict[str, Any] = {
@@ -71,13 +71,13 @@ def request(told: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def endpoint(base: str) -> str:
-    """The address of the completions under a base like https://host/v1. Raises EndpointError unless it is HTTPS or this
-    very machine."""
+    """The completions URL under a base like https://host/v1. Raises EndpointError unless it is HTTPS or on this
+    machine."""
     try:
         parts = urlsplit(base.strip())
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise EndpointError(f"OPENAI_BASE_URL is no address ({error}); nothing was sent") from None
+        raise EndpointError(f"OPENAI_BASE_URL is not a URL ({error}); nothing was sent") from None
     try:
         here = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -85,7 +85,7 @@ def endpoint(base: str) -> str:
     if parts.scheme == "https" and host:
         pass
     elif not (parts.scheme == "http" and here):
-        raise EndpointError("OPENAI_BASE_URL must be https://..., or http:// on this very machine; nothing was sent")
+        raise EndpointError("OPENAI_BASE_URL must be https://..., or http:// on this machine; nothing was sent")
     if parts.username or parts.password:
         raise EndpointError("OPENAI_BASE_URL holds a user name: give the key in OPENAI_API_KEY; nothing was sent")
     return f"{base.strip().rstrip('/')}/chat/completions"
@@ -96,7 +96,7 @@ def checked(reply: Any, told: dict[str, Any]) -> CheckedWording:
     try:
         text = reply["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError):
-        return CheckedWording(None, "the answer has not the form of a chat completion")
+        return CheckedWording(None, "the answer is not a chat completion")
     if not isinstance(text, str) or not text.strip():
         return CheckedWording(None, "the answer is empty")
     if len(text) > ANSWER_MOST:
@@ -105,13 +105,13 @@ def checked(reply: Any, told: dict[str, Any]) -> CheckedWording:
     invented = sorted(_numbers(text) - sent)
     if invented:
         return CheckedWording(None, f"the answer has a number that was not sent ({', '.join(invented[:3])})")
-    # a stranger's text: nothing in it may move the cursor or turn the line around
+    # untrusted text: nothing in it may move the cursor or reverse the text direction
     clean = "".join(c for c in text if c == "\n" or c.isprintable())
     return CheckedWording(clean.strip())
 
 
 def _numbers(text: str) -> set[str]:
-    """Every number, whatever way it is written; of a clock time its parts."""
+    """Every number, however it is written; a clock time gives its parts."""
     found: set[str] = set()
     for written in _NUMBER.findall(text):
         found |= {_plain(part) for part in written.split(":")}

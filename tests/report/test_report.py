@@ -219,7 +219,7 @@ def test_what_cannot_be_told_is_said_in_one_line(tmp_path):
     with pytest.raises(story.NoStory, match="no journal yet"):
         story.build(job)
     Journal(job.dir / "journal.db").close()
-    with pytest.raises(story.NoStory, match="no energy was booked"):
+    with pytest.raises(story.NoStory, match="no energy was metered"):
         story.build(job)
     with sqlite3.connect(job.dir / "journal.db") as db:
         db.execute("pragma user_version=99")
@@ -374,7 +374,7 @@ def test_a_job_of_now_on_a_recorded_grid_is_no_replay(told):
     assert group.name == "2026-06"
     assert not prose.methods(told).startswith("Energy was estimated")
     modelled = replace(told, how=(("model", 1.0),), energy_gpu_kwh=0.0, avoided_g=0.001)
-    assert "was estimated" in prose.methods(modelled) and "is no measurement" in prose.methods(modelled)
+    assert "was estimated" in prose.methods(modelled) and "is not a measurement" in prose.methods(modelled)
     assert "%" not in next(one.value for one in figures.figures(modelled) if one.label == "avoided")
 
 
