@@ -31,6 +31,8 @@ class NextTick:
             self._due.set()
 
     async def wait(self) -> None:
+        if self._due.is_set():
+            await asyncio.sleep(0)  # who waits for what the last one brought about is answered first
         # not by wait_for, whose task takes as long as a third of a tick
         timer = asyncio.get_running_loop().call_later((1.0 + NEAR) * self._period_s, self._due.set)
         await self._due.wait()
