@@ -18,7 +18,7 @@ def test_an_override_says_who_and_ends_by_the_clock():
 
 def test_the_slower_of_two_hands_is_told_who_was_faster():
     held = apply(Overrides(), "pause", by="ada@pts/1", expected_gen=0)
-    with pytest.raises(overrides.OverrideError, match="ada@pts/1 was faster"):
+    with pytest.raises(overrides.OverrideError, match="ada@pts/1 changed it first"):
         apply(held, "boost", by="bob@pts/2", expected_gen=0)
     assert apply(held, "boost", by="bob@pts/2", expected_gen=1).current.mode == "boost"
     assert apply(held, "resume", by="cron", expected_gen=None).current is None

@@ -97,7 +97,7 @@ def test_what_will_not_do_is_said_with_the_moment_it_is_used_up_and_asked_about(
     (told,) = allowance_rules.on_wire(state)
     assert told.used_up_at == "2027-01-15T09:00:00.000Z" and told.act == "ask"
     (line,) = allowance_rules.notices(state, NOW_S)
-    assert "180 g CO2 will not do: 360 g CO2 expected" in line and "carbontui stop" in line
+    assert "180 g CO2 is not enough: 360 g CO2 expected" in line and "carbontui stop" in line
     assert "no cap: the boards take no limit" in line
 
 
@@ -106,7 +106,7 @@ def test_a_question_nobody_answers_stands_and_the_training_goes_on():
     later = inputs(NOW_S + 700.0, boards=(board(),), ranks=(rank(),))
     state = judged(state, later)
     (line,) = allowance_rules.notices(state, later.now_s)
-    assert "nobody has answered: the training goes on" in line
+    assert "no answer: the training goes on" in line
     assert decided(state, later)[0].mode == "run"
 
 

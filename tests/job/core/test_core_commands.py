@@ -111,7 +111,7 @@ def test_a_job_that_is_over_takes_no_command():
 def test_the_slower_of_two_hands_is_refused_and_changes_nothing():
     first, _ = do("boost", gen=0)
     after, reply = commands.apply(first, Cmd(8, "pause", {}, 0), SEEN, "bob")
-    assert after is first and not reply.effects and f"{ADA} was faster (boost)" in reply.result.error
+    assert after is first and not reply.effects and f"{ADA} changed it first (boost)" in reply.result.error
     after, reply = commands.apply(first, Cmd(8, "pause", {}, first.override.gen), SEEN, "bob")
     assert after.override.current.by == "bob" and after.override.gen == 2
 

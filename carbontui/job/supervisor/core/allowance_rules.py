@@ -241,7 +241,7 @@ def _notice(state: JobState, prospect: Prospect, now_s: float) -> str:
         return f"{name}: {question}" if question else ""
     assert prospect.expected is not None
     at = "" if prospect.used_up_s is None else f", used up at {units.fmt_clock(prospect.used_up_s, now_s)}"
-    line = f"{name} will not do: {entry.words(prospect.expected, currency)} expected{at}"
+    line = f"{name} is not enough: {entry.words(prospect.expected, currency)} expected{at}"
     capped = "" if held.cap_w is None else f"capped at {held.cap_w:g} W per GPU"
     return "; ".join(filter(None, (line, capped, held.no_cap, question)))
 
@@ -251,10 +251,10 @@ def _question(entry: Allowance, held: Allowances, currency: str | None, now_s: f
         return ""
     until = held.asked_s + ASK_S
     if now_s >= until:
-        return "asked, and nobody has answered: the training goes on"
+        return "asked, no answer: the training goes on"
     example = {"carbon": "3kg", "cost": f"20{currency or 'EUR'}", "energy": "8kWh"}[entry.kind]
     clock = units.fmt_clock(until, now_s)
-    return f"raise it (carbontui budget {example}) or end the job (carbontui stop)? From {clock} on it simply goes on"
+    return f"raise it (carbontui budget {example}) or end the job (carbontui stop)? After {clock} it goes on anyway"
 
 
 def on_wire(state: JobState) -> tuple[protocol.Allowance, ...]:

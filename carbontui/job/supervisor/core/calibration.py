@@ -45,9 +45,9 @@ def refusal(state: JobState, seen: Inputs) -> str:
         return f"the job is {state.decision.state}"
     foreign = [pid for reading in seen.devices for pid in reading.foreign_pids]
     if foreign:
-        return f"other processes use its GPU (pid {foreign[0]}): what they do would be measured too"
+        return f"other processes use its GPU (pid {foreign[0]}): their work would be measured too"
     if any(reading.mig for reading in seen.devices):
-        return "its GPU is shared by MIG slices: what they do would be measured too"
+        return "its GPU is shared by MIG slices: their work would be measured too"
     if finish.must_run(state, seen):
         return "no slack is left before the deadline; give it some: carbontui budget 1.5x"
     return ""

@@ -90,7 +90,7 @@ def _training(state: JobState, seen: Inputs) -> list[protocol.Ability]:
     unload = row("unload", "not supported", "it has no checkpoint function", "carbontui.on_checkpoint(save)")
     if any(rank.can_unload for rank in seen.ranks):
         known, fix = state.unloading, f"carbontui rehearse {state.spec.job}"
-        tried = "never tried, so no plan does it" if known.held is None else known.verdict
+        tried = "never tried, so no plan uses it" if known.held is None else known.verdict
         unload = row("unload", "supported", f"a checkpoint function is registered; {tried}", "" if known.held else fix)
     return [
         row("pause", "supported", f"{len(seen.ranks)} process{'es' if many else ''} at its steps{held}"),

@@ -288,7 +288,7 @@ def _told_allowances(before: JobState, after: JobState, seen: Inputs) -> list[Ef
     now = after.allowances
     figures = [(p.allowance.kind, p.allowance.most, p.used, p.expected) for p in now.prospects]
     facts = {"over": now.over, "spent": now.spent, "act": now.act, "cap_w": now.cap_w, "asked": now.asked_s is not None}
-    told = next(iter(allowance_rules.notices(after, seen.now_s)), "the budgets will do again")
+    told = next(iter(allowance_rules.notices(after, seen.now_s)), "the budgets are sufficient again")
     return [Record("allowance", {**facts, "figures": figures}), LogLine(told), Replan("an allowance"), Keep()]
 
 

@@ -54,7 +54,7 @@ def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
 def why_deaf(seen: Inputs) -> str:
     """Why a training that has shown steps cannot be held at one, so that no pause is planned; '' if it can."""
     if any(rank.cannot_hold for rank in seen.ranks):
-        return "its ranks do not come to one step together, so that no pause can hold; p tries it again"
+        return "its ranks do not reach a common step, so no pause can hold; p tries again"
     if any(rank.captured and rank.quiet_s >= CAPTURED_QUIET_S for rank in seen.ranks):
         return f"no step seen since {max(rank.step for rank in seen.ranks)}: {unseen.CAPTURED}"
     return ""

@@ -51,7 +51,7 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
     if state.tried.text and (seen.child.state != "running" or seen.child.age_s < TRIED_S):
         found.append(state.tried.text)
     if unload_rules.offered(state, seen):
-        found.append(f"for long pauses it could be unloaded, once that has held: carbontui rehearse {state.spec.job}")
+        found.append(f"for long pauses it could be unloaded, after a rehearsal: carbontui rehearse {state.spec.job}")
     found += [line for line in ours if line]
     found += seen.readings.notices
     several = {r.uuid: f"{r.label}: " for r in seen.readings.devices} if len(seen.readings.devices) > 1 else {}

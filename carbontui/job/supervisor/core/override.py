@@ -47,11 +47,11 @@ def apply(
     if expected_gen is not None and expected_gen != held.gen:
         who = held.current.by if held.current else "someone"
         what = held.current.mode if held.current else "cleared the override"
-        raise OverrideError(f"{who} was faster ({what}); look again and repeat")
+        raise OverrideError(f"{who} changed it first ({what}); check and repeat")
     if verb == "resume":
         return Overrides(None, held.gen + 1)
     if verb not in ("pause", "boost", "cap"):
-        raise OverrideError(f"{verb!r} is no override")
+        raise OverrideError(f"{verb!r} is not an override")
     if verb == "cap" and value_w is None:
         raise OverrideError("cap needs watts per GPU, like 300W")
     mode: Any = verb

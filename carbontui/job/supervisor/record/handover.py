@@ -171,7 +171,7 @@ def _checked(kept: Any) -> Any:
     if isinstance(kept, dict):
         _checked(list(kept))
     if isinstance(kept, float | int) and not abs(kept) <= NUMBER_MOST:
-        raise ValueError(f"{kept:g} is no number that a job has")
+        raise ValueError(f"{kept:g} is not a plausible number for a job")
     for inner in kept.values() if isinstance(kept, dict) else kept if isinstance(kept, list) else ():
         _checked(inner)
     return kept
