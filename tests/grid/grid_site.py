@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import csv
+import functools
 import http.server
 import io
 import json
@@ -131,6 +132,7 @@ def served(respond: Responder) -> Iterator[str]:
             thread.join()
 
 
+@functools.cache
 def level(epoch_s: float) -> float:
     """The invented grid: a day's wave around 300."""
     return round(300 + 100 * math.sin(2 * math.pi * epoch_s / 86400), 1)

@@ -33,7 +33,7 @@ def outlook(now_s: float, off: float = 1.1, band: float = 0.15) -> Outlook:
     return Outlook("GB", "average_direct", start_s, HOUR, mean, lo, hi, 0, "x", "forecast", now_s)
 
 
-def rows(until_s: float, days: float = 60) -> list[Row]:
+def rows(until_s: float, days: float = 4) -> list[Row]:
     first = math.floor((until_s - days * 86400) / HOUR)
     return [Row(k * HOUR, HOUR, level(k * HOUR)) for k in range(first, math.floor(until_s / HOUR))]
 

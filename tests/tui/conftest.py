@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from textual.css.stylesheet import Stylesheet
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -18,6 +19,22 @@ from fake import FakeSupervisor, past_levels, scene
 
 from carbontui import protocol
 from carbontui.tui.screens.dashboard import Dashboard
+
+PARSED: dict[object, object] = {}
+
+
+@pytest.fixture(autouse=True)
+def style_sheets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Textual parses its style sheets for every app anew, twice; they are the same for all apps of these tests."""
+    parse = Stylesheet._parse_rules
+
+    def parsed(self: Stylesheet, *args: object, **kwargs: object) -> object:
+        key = (args, frozenset(kwargs.items()), frozenset(self._variables.items()))
+        if key not in PARSED:
+            PARSED[key] = parse(self, *args, **kwargs)  # type: ignore[arg-type]
+        return PARSED[key]
+
+    monkeypatch.setattr(Stylesheet, "_parse_rules", parsed)
 
 
 @pytest.fixture(autouse=True)
