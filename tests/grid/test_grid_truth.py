@@ -122,7 +122,7 @@ def test_a_damaged_record_is_refused() -> None:
 async def test_a_job_keeps_its_truth_and_grid_shows_it(site: Site, tmp_path: Path) -> None:
     clock = Clock()
     feed = Feed("GB", settings=site.settings(), now=clock, cache=tmp_path, http=site.http())
-    for _ in range(24 * 4):
+    for _ in range(24 * 3 + 3):
         site.respond = good("neso", clock.now_s)
         hour_s = math.floor(clock.now_s / HOUR) * HOUR
         mean = [1.1 * level(hour_s + 900 * k) for k in range(4 * 60)]
