@@ -36,6 +36,11 @@ def pytest_sessionstart() -> None:
     gc.disable()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits longest begins first: at the end no worker waits for it."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def pytest_collection_finish() -> None:
     """What was collected stays to the end: no garbage collection of a test walks it."""
     gc.enable()

@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
-IN_PROCESS = pytest.mark.xdist_group("torch")
-"""Of what uses torch in the process of the test: one worker loads it for all."""
+
+def together(name: str) -> pytest.MarkDecorator:
+    """One worker runs the tests of this name: what they load or work out in its process, no other needs."""
+    return pytest.mark.xdist_group(name)
+
+
+IN_PROCESS = together("torch")
+"""Of what uses torch in the process of the test."""
 
 
 class Later:

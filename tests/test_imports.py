@@ -7,9 +7,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from later import together
 
 import carbontui
 
+pytestmark = together("imports")  # every file of the package is read once
 ROOT = Path(carbontui.__file__).parent
 
 ANYONE = {

@@ -80,6 +80,7 @@ def far(tmp_path):
 
 
 @needs("torch")
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_all_machines_stop_at_one_step_and_a_lost_wire_is_said_and_ends_the_pause(far):
     house, servers = far

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from later import Later
+from later import Later, together
 
 from carbontui.fleet.placing import planned
 from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
 from carbontui.fleet.shadow_prices import bound_g, priced
 
 optimize = Later("scipy.optimize")
+pytestmark = together("scipy")
 SPEED = np.array([1.0, 0.9, 0.6])
 WATTS = np.array([650.0, 448.0, 270.0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ __all__ = ["no_waiting", "site"]
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     stamina.set_testing(True, attempts=2)
     monkeypatch.setattr(Caiso, "pause_s", 0.0)
+    # httpcore looks for it several times a request, all along the path where it is not installed
+    monkeypatch.setitem(sys.modules, "sniffio", None)
     yield
     stamina.set_testing(False)
 

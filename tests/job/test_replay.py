@@ -82,6 +82,7 @@ def finished(house):
     return directory, json.loads((directory / "snapshot.json").read_text())
 
 
+@pytest.mark.long
 def test_planned_pauses_are_held_and_the_accounts_are_a_strangers_too(finished):
     directory, status = finished
     assert status["state"] == "done" and (status["exit"]["code"], status["exit"]["signal"]) == (0, None)

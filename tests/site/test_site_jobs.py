@@ -17,6 +17,7 @@ from nvml_machine import machine_with  # noqa: F401
 pytestmark = pytest.mark.timeout(180)
 
 
+@pytest.mark.long
 def test_two_jobs_share_a_budget_make_room_for_a_boost_and_for_one_that_nobody_steers(
     house,
     machine_with,  # noqa: F811

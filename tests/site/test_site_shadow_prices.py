@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from later import Later
+from later import Later, together
 
 from carbontui.plan import Problem, ProblemLevel, evaluate, solve
 from carbontui.site import shadow_prices
 from carbontui.site.sharing import Ahead, LevelAhead, SharedWatts
 
 optimize = Later("scipy.optimize")
+pytestmark = together("scipy")
 LEVELS = ((0.0, 0.0, 0.0), (200.0, 200.0, 0.5), (400.0, 390.0, 0.85), (700.0, 680.0, 1.0))
 """Claimed, drawn, speed."""
 HOUR = 3600.0

@@ -106,6 +106,7 @@ def joules_written(job) -> float:
         return db.execute("select coalesce(sum(joules), 0) from energy").fetchone()[0]
 
 
+@pytest.mark.long
 def test_a_keeper_of_one_version_goes_on_with_a_supervisor_of_the_other(upgrade):
     job = upgrade.start("--budget", "20h", "--work", "10h", "--steps", "100000", "--grid", grid(upgrade.root))
     settle(job)

@@ -60,7 +60,7 @@ HOSTILE = st.one_of(
 NAMES = ("value_w", "until", "for_s", "budget", "now", "show", "hours")
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     verb=st.sampled_from(["pause", "boost", "cap", "resume", "budget", "stop", "calibrate", "forbid", "allow"]),
     main=HOSTILE,
