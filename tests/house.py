@@ -34,7 +34,7 @@ sys.exit(code)
 """
 
 
-def until(predicate, timeout=20.0, what="the condition"):
+def until(predicate, timeout=60.0, what="the condition"):
     """Poll until true; the value. A clear failure names what was waited for."""
     due = time.monotonic() + timeout
     while time.monotonic() < due:
@@ -159,7 +159,7 @@ class Job:
         except link.LinkError:
             return None
 
-    def until_connected(self, timeout=30.0):
+    def until_connected(self, timeout=60.0):
         """Until a supervisor that answers is in touch with the training."""
         return until(lambda: (s := self.served()) and s.clients and s, timeout, "the training's connection")
 
@@ -189,18 +189,18 @@ class Job:
         """Let the script end in its own way at its next step."""
         Path(f"{self.marks}.end").touch()
 
-    def until_over(self, timeout=30.0):
+    def until_over(self, timeout=60.0):
         """Until supervisor and keeper have left, too: nobody writes to the job's files any more."""
         until(lambda: not store.load(self.dir).live, timeout, "the keeper's leaving")
 
-    def until_steps(self, more=5, timeout=20.0):
+    def until_steps(self, more=5, timeout=60.0):
         goal = self.steps() + more
         until(lambda: self.steps() >= goal, timeout, f"step {goal}")
 
-    def until_state(self, *states, timeout=20.0):
+    def until_state(self, *states, timeout=60.0):
         return until(lambda: (s := self.status()).get("state") in states and s, timeout, f"state {states}")
 
-    def until_exit(self, timeout=30.0):
+    def until_exit(self, timeout=60.0):
         until(lambda: (self.dir / "exit.json").exists(), timeout, "exit.json")
         return json.loads((self.dir / "exit.json").read_text())
 

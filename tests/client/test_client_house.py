@@ -58,7 +58,7 @@ def test_the_plan_unloads_and_brings_back_and_people_pause_between(house):
         held += house.cli("pause", job.id).stdout.startswith("paused at step")
         house.cli("resume", job.id)
     assert job.until_exit(80)["code"] == 0
-    until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), 20, "the books closed")
+    until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), 60, "the books closed")
     assert f"weights {counting(STEPS)}" in (job.dir / "run.log").read_text()
 
     first, *later = lives(job)
@@ -114,7 +114,7 @@ def test_what_a_shell_runs_after_an_unload_waits_for_the_whole(house):
     assert out.count(f"second {counting(5)}") == 1 and out.index("weights") < out.index("second ")
 
 
-def left_alone(house, not_before: Callable[[], str | None], timeout_s: float = 40) -> float:
+def left_alone(house, not_before: Callable[[], str | None], timeout_s: float = 60) -> float:
     """Unload a job whose supervisor is gone for good, follow it to its end; when it came back (epoch seconds)."""
     script = script_of(house, COUNTING)
     house.env["CARBONTUI_NO_RESPAWN"] = "1"
@@ -198,7 +198,7 @@ def test_a_module_with_workers_and_an_evaluation_is_one_client(house):
         until(lambda: seen.add(job.snapshot().get("clients")) or (job.dir / "exit.json").exists(), 60)
     assert job.until_exit(30)["code"] == 0
     assert seen <= {0, 1}
-    until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), 20, "the books closed")
+    until(lambda: "leaving" in (job.dir / "carbontui.log").read_text(), 60, "the books closed")
     out = (job.dir / "run.log").read_text()
     assert out.count("evaluated True") == 1
     assert job.snapshot()["step"] == int(out.split("module done ")[1])

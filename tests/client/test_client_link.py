@@ -365,7 +365,7 @@ def test_interrupt_while_paused_ends_the_script(supervisor, launch):
     stepping(supervisor)
     supervisor.pause()
     os.kill(process.pid, signal.SIGINT)
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     assert process.returncode != 0 and "KeyboardInterrupt" in out
 
 

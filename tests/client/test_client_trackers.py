@@ -43,7 +43,7 @@ def test_the_script_is_told_what_status_tells(house):
     )
     done = house.cli("run", "--detach", "--name", "m", "--", sys.executable, str(script), check=True)
     (log,) = house.home.glob(f"jobs/{done.stdout.strip()}/run.log")
-    found = json.loads(until(lambda: log.read_text().strip(), 30, "the figures"))
+    found = json.loads(until(lambda: log.read_text().strip(), 60, "the figures"))
     assert found["state"] in ("starting", "running") and found["energy_wall_kwh"] > 0
     status = json.loads(house.cli("status", "m", "--json").stdout)
     assert status["energy_wall_kwh"] >= found["energy_wall_kwh"] and "gco2_g" not in found

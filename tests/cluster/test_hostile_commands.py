@@ -49,7 +49,7 @@ def fake(tmp_path, monkeypatch):
                 os.kill(int(process.name), signal.SIGKILL)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("says", "told"), SAYS.values(), ids=SAYS.keys())
 def test_a_command_that_says_what_no_slurm_does_is_given_up_in_one_line(fake, says, told):
     fake("squeue", says)
@@ -74,7 +74,7 @@ def test_rubbish_is_neither_an_empty_queue_nor_a_cluster_without_nodes(fake):
     assert slurm_queue.nodes()[0].cpus < 1e16
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("says", ["cat /dev/zero", "sleep 1000 & wait"])
 def test_another_machine_that_never_ends_its_answer_is_given_up(fake, monkeypatch, says):
     fake("ssh", says)
@@ -139,7 +139,7 @@ def test_a_successor_of_a_job_that_slurm_does_not_show_is_refused_and_its_end_is
         assert successor.end_s(job) is None
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("says", ["echo all is well", "printf '\\377\\033[2J\\n'", ":"])
 def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says):
     fake("sbatch", says)
@@ -157,7 +157,7 @@ def test_an_sbatch_that_ends_well_and_names_no_job_has_submitted_none(fake, says
         assert slurm.submitted(("sbatch", "x.sh")) == "4711"
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("says", "told"),
     [
@@ -185,7 +185,7 @@ def test_nodes_that_are_not_as_many_as_slurm_promised_are_none(fake):
             slurm.promised_nodes(job)
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 async def test_what_a_nodes_command_says_without_an_end_does_not_fill_the_disk_and_none_of_it_stays(fake, tmp_path):
     said: list[str] = []
     endless = "yes $(printf 'a\\033[2Jb') >&2"

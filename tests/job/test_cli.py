@@ -66,7 +66,7 @@ def test_settings_that_cannot_be_used_name_their_place(house):
 
 def test_no_network_no_key_no_gpu_still_plans_on_typical_days_and_says_so(house):
     job = house.start("--zone", "DE", "--work", "8h", "--budget", "2x")
-    status = until(lambda: (s := job.status()).get("certificate") and s, 30, "a plan")
+    status = until(lambda: (s := job.status()).get("certificate") and s, 60, "a plan")
     assert status["intensity"]["zone"] == "DE"
     assert status["provenance"]["intensity"]["how"] == "default"
     assert "typical days" in status["provenance"]["intensity"]["source"]
@@ -85,7 +85,7 @@ def test_a_start_that_may_wait_begins_when_the_plan_says_or_when_a_person_does(h
     text = "".join(f"{t:%Y-%m-%dT%H:%M:%SZ},{v}\n" for t, v in rows)
     (house.root / "dirty_now.csv").write_text("time_utc,carbon_g_per_kwh\n" + text)
     job = house.start("--grid", "dirty_now.csv", "--zone", "DE", "--work", "1h", "--budget", "20x")
-    status = job.until_state("waiting", timeout=30)
+    status = job.until_state("waiting", timeout=60)
     assert status["reason"]["code"] in ("plan_wait", "plan") and job.steps() == 0
     status = until(lambda: (s := job.status()).get("next") and s, what="the planned start")
     assert status["pids"]["child"] is None and status["next"]["level"] == "full"
@@ -105,7 +105,7 @@ def test_the_output_of_a_job_that_waits_is_awaited_and_its_absence_explained(hou
     )
     house.cli("boost", job.id, check=True)
     job.until_exit()
-    assert follow.communicate(timeout=20)[0] == "finished\n" and follow.returncode == 0
+    assert follow.communicate(timeout=60)[0] == "finished\n" and follow.returncode == 0
 
 
 def test_a_second_run_of_a_script_has_a_name_of_its_own(house):
@@ -163,7 +163,7 @@ def test_an_override_expires_by_itself_and_everyone_sees_who_decided(house):
     assert ", until " in house.cli("pause", job.id, "--for", "3s", check=True).stdout
     status = job.until_state("paused")
     assert "@" in status["override"]["by"] and status["override"]["until"]
-    until(lambda: job.status()["override"] is None, 20, "the end of the override")
+    until(lambda: job.status()["override"] is None, 60, "the end of the override")
     job.until_steps()
 
 

@@ -18,7 +18,7 @@ def job(house):
     text = "".join(f"{t:%Y-%m-%dT%H:%M:%SZ},{v}\n" for t, v in rows)
     (house.root / "dirty_now.csv").write_text("time_utc,carbon_g_per_kwh\n" + text)
     job = house.start("--grid", "dirty_now.csv", "--zone", "DE", "--work", "2h")
-    until(lambda: job.status().get("certificate"), 30, "a plan")
+    until(lambda: job.status().get("certificate"), 60, "a plan")
     job.until_steps()
     return job
 

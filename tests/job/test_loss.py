@@ -100,7 +100,7 @@ def test_the_supervisor_of_a_waiting_job_replaces_its_keeper(house, waiting):
     assert status["state"] == "waiting" and status["override"]["mode"] == "pause"
     assert not (house.root / "begun").exists()
     house.cli("boost", job_id, check=True)
-    until((house.root / "begun").exists, 30, what="the start")
+    until((house.root / "begun").exists, 60, what="the start")
 
 
 def test_after_a_reboot_an_unloaded_job_is_named_with_its_command_and_resumes_where_it_left(house, unloading):
@@ -293,7 +293,7 @@ def test_a_child_that_unloads_at_every_start_is_started_ever_more_rarely(house):
     script.write_text(ALWAYS)
     job_id = house.cli("run", "--detach", "--", sys.executable, script, check=True).stdout.strip()
     log = house.home / "jobs" / job_id / "carbontui.log"
-    until(lambda: "rests 8 s" in log.read_text(), 40, "the third rest")
+    until(lambda: "rests 8 s" in log.read_text(), 60, "the third rest")
     assert len((house.root / "n").read_text()) <= 4
     house.cli("stop", job_id, "--now", "--yes", check=True)
 

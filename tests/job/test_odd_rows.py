@@ -26,7 +26,7 @@ ODD = (1e300, -1e300, float("inf"), 2**62, "", "x", b"\xff\x00", "[" * 100_000)
 RECORD = {"job": "t", "name": "t", "host": "h", "boot": "b", "socket": "s", "log": "l", "started": 1, "argv": []}
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("table", ROWS)
 def test_a_row_that_no_supervisor_has_written_holds_up_neither_a_start_nor_a_report(tmp_path, table):
     book = Journal(tmp_path / "journal.db")

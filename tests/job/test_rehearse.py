@@ -120,9 +120,9 @@ def test_a_rehearsal_says_whether_an_unload_would_hold(house):
     broken = house.cli("rehearse", job.id)
     assert broken.returncode == 1 and "exit code 1" in broken.stdout and "Traceback" not in broken.stdout
     # it began again from the start, and nobody had to look after it
-    until(lambda: len(training.lives(job)) == 3, 30, "a third life")
+    until(lambda: len(training.lives(job)) == 3, 60, "a third life")
     assert training.lives(job)[2] == {"RESUME": None, "START_STEP": None, "TRY": None, "done": 0}
-    until(lambda: (s := job.served()) and s.clients and s.step > 20, 30, "steps")
+    until(lambda: (s := job.served()) and s.clients and s.step > 20, 60, "steps")
     training.flag("end")
     assert job.until_exit()["code"] == 0
     job.until_over()
@@ -135,7 +135,7 @@ def test_a_checkpoint_that_is_none_is_replaced_by_the_newest_of_the_script_s_own
     script = house.root / "framework.py"
     script.write_text(FRAMEWORK)
     job = Job(house, house.cli("run", "--detach", "--", sys.executable, script, house.root).stdout.strip(), None)
-    until(lambda: (s := job.served()) and s.step > 50, 30, "steps")
+    until(lambda: (s := job.served()) and s.step > 50, 60, "steps")
     told = house.cli("rehearse", job.id, "--json")
     verdict = json.loads(told.stdout)
     assert told.returncode == 1 and "from an earlier checkpoint it goes on" in verdict["why"], told.stdout
@@ -164,11 +164,11 @@ def test_a_try_learns_and_then_the_start_waits(house, saves):
     assert status["reason"]["code"] in ("plan", "plan_wait"), status["reason"]
     assert len(training.lives(job)) == 1, "the start for good is the plan's"
     house.cli("boost", job.id, check=True)
-    until(lambda: len(training.lives(job)) == 2, 30, "the start for good")
+    until(lambda: len(training.lives(job)) == 2, 60, "the start for good")
     second = training.lives(job)[1]
     assert second["TRY"] is None and second["RESUME"] == ("1" if saves else None)
     assert (second["done"] > 0) is saves
-    until(lambda: (s := job.served()) and s.clients and s.step >= second["done"] + 5, 30, "steps")
+    until(lambda: (s := job.served()) and s.clients and s.step >= second["done"] + 5, 60, "steps")
     training.flag("end")
     assert job.until_exit()["code"] == 0
     job.until_over()

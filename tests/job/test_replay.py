@@ -78,7 +78,7 @@ def finished(house):
     directory = house.home / "jobs" / done.stdout.strip()
     until(lambda: (directory / "exit.json").exists(), 90, "the end of the job")
     keeper = json.loads((directory / "job.json").read_text())["pids"]["keeper"][0]
-    until(lambda: "leaving" in (directory / "carbontui.log").read_text(), 20, f"keeper {keeper} to leave")
+    until(lambda: "leaving" in (directory / "carbontui.log").read_text(), 60, f"keeper {keeper} to leave")
     return directory, json.loads((directory / "snapshot.json").read_text())
 
 

@@ -86,21 +86,21 @@ def test_a_person_s_word_and_a_killed_start_are_carried_over(house):
     stay.touch()
     job = batch.run(0, "--work", "1h", "--budget", "1x", detach=True, check=True).stdout.strip()
     directory = house.home / "jobs" / job
-    until(lambda: len(batch.lives()) == 1 if batch.got.exists() else False, 30, "the first life")
+    until(lambda: len(batch.lives()) == 1 if batch.got.exists() else False, 60, "the first life")
     house.cli("budget", "9h", job, check=True)
     house.cli("boost", job, check=True)
     for role in ("keeper", "supervisor", "child"):  # the node fails
         os.kill(json.loads((directory / "job.json").read_text())["pids"][role][0], signal.SIGKILL)
-    until(lambda: not store.load(directory).live, 10, "the end of everything")
+    until(lambda: not store.load(directory).live, 60, "the end of everything")
     assert batch.run(1, "--work", "1h", detach=True, check=True).stdout.strip() == job
-    status = until(lambda: (s := json.loads(house.cli("status", "--json", job).stdout)) and s["override"] and s, 30)
+    status = until(lambda: (s := json.loads(house.cli("status", "--json", job).stdout)) and s["override"] and s, 60)
     assert status["override"]["mode"] == "boost"
     assert "9h" in json.dumps(kept(directory)["budget"])
     # not ended by the scheduler's restart (its processes were out of reach): it is followed, not started twice
     assert batch.run(2, "--work", "1h", detach=True, check=True).stdout.strip() == job
-    until(lambda: len(batch.lives()) == 2, 30, "the second life")
+    until(lambda: len(batch.lives()) == 2, 60, "the second life")
     stay.unlink()
-    until(lambda: (directory / "exit.json").exists(), 30, "the end")
+    until(lambda: (directory / "exit.json").exists(), 60, "the end")
     assert len(batch.lives()) == 2
 
 

@@ -374,13 +374,13 @@ def test_a_caller_that_falls_silent_or_hangs_up_has_its_limit_restored(service: 
     sim = service.sim
     with capd_client.connect() as link:
         assert ask(link, Limit(UUID, 400_000)).ok and sim.get("limit_mw") == 400_000
-        told = until(lambda: b" 400.0" in (text := asked(service.metrics)) and text, 5, "the figures").decode()
+        told = until(lambda: b" 400.0" in (text := asked(service.metrics)) and text, 60, "the figures").decode()
         assert f'carbontui_capd_held{{gpu="{UUID}",uid="{os.getuid()}"}} 1.0' in told
     until(lambda: sim.get("limit_mw") == 700_000, 2, "the limit after the hang-up")
     link = capd_client.connect()
     time.sleep(1.1)
     assert ask(link, Limit(UUID, 400_000)).ok
-    until(lambda: sim.get("limit_mw") == 700_000, capd_wire.SILENCE_S + 5, "the limit after the silence")
+    until(lambda: sim.get("limit_mw") == 700_000, capd_wire.SILENCE_S + 60, "the limit after the silence")
     link.close()
 
 

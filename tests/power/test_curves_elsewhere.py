@@ -113,7 +113,7 @@ def test_a_job_without_a_calibration_plans_with_public_curves_or_with_one_that_w
     assert curve["basis"] == "public" and [p["cap_w"] for p in curve["levels"]] == [490.0, 585.0, None]
     assert "public measurements" in house.cli("calibrate", "--show", job.id).stdout
     plan = until(
-        lambda: (p := house.cli("plan", job.id).stdout) and "cap " in p and p, timeout=30, what="a plan with caps"
+        lambda: (p := house.cli("plan", job.id).stdout) and "cap " in p and p, timeout=60, what="a plan with caps"
     )
     assert "public measurements of other trainings" in plan and "would pay: carbontui calibrate" in plan
     assert "nothing was measured" not in plan and house.cli("calibrate", "--export", "x", job.id).returncode == 3

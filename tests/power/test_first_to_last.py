@@ -40,7 +40,7 @@ def test_a_short_job_is_counted_from_its_first_moment_to_its_last(
     script.write_text(SCRIPT)
     job_id = house.cli("run", "--detach", "--", sys.executable, script, "4", check=True).stdout.strip()
     directory = house.home / "jobs" / job_id
-    until(lambda: (found := store.load(directory)) and not found.live, 30, "the end of the job")
+    until(lambda: (found := store.load(directory)) and not found.live, 60, "the end of the job")
     began_s, ended_s = map(float, (directory / "run.log").read_text().split())
     status = json.loads((directory / "snapshot.json").read_text())
     mean_w = duty * 680 + (1 - duty) * 118

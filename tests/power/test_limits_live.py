@@ -33,14 +33,14 @@ async def agent(tmp_path: Path, lines: list[str] | None = None, **options: objec
         await handle.close()
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "never came true"
         await asyncio.sleep(0.01)
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "never came true"

@@ -274,7 +274,7 @@ def test_sigstop_parks_the_board_and_is_refused_while_two_processes_use_it(cappe
     sim.process(os.getpid())
     until(
         lambda: "2 processes use NVIDIA H100" in house.cli("pause", job, check=True).stdout,
-        timeout=30,
+        timeout=60,
         what="the refusal",
     )
 

@@ -99,7 +99,7 @@ def test_no_redirect_is_followed_and_no_key_is_printed(tmp_path, job, endpoint):
     assert "sk-secret" not in done.output
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("raw", "headers", "why"),
     [

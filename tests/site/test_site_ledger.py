@@ -128,7 +128,7 @@ def test_where_no_locks_are_possible_the_repair_is_named(tmp_path, monkeypatch):
         Ledger(tmp_path, boot_id="b").set_budget(SiteBudget(cap_w=1000.0))
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_a_process_that_keeps_the_lock_holds_up_no_supervisor(tmp_path):
     ledger = Ledger(tmp_path, alive=lambda *_: True, boot_id="b")
     ledger.set_budget(SiteBudget(cap_w=1000.0))

@@ -93,7 +93,7 @@ def replace(job, role: str) -> None:
 
     first = job.status()["pids"][role]
     os.kill(first, signal.SIGKILL)
-    until(working, 30, f"a new {role}")
+    until(working, 60, f"a new {role}")
 
 
 def faults_of(job) -> list[str]:
@@ -161,13 +161,13 @@ def test_a_stop_reaches_the_training_across_versions(upgrade):
 
 def test_a_supervisor_of_one_version_plans_with_a_worker_of_the_other(upgrade):
     job = upgrade.start("--budget", "20h", "--work", "10h", "--grid", grid(upgrade.root), "--zone", "DE")
-    first = until(lambda: told(job).get("plan"), 30, "the first plan")
+    first = until(lambda: told(job).get("plan"), 60, "the first plan")
     upgrade.swap()
     worker = child_of(job.pids()["supervisor"], "carbontui.job.worker")
     os.kill(worker, signal.SIGKILL)
     upgrade.cli("budget", "40h", job.id, check=True)
     # a new plan, or a word that there is none; never silence, and never a plan for another question
-    second = until(lambda: (t := told(job)) and (t["plan"]["made_at"] != first["made_at"] or refused(t)) and t, 30)
+    second = until(lambda: (t := told(job)) and (t["plan"]["made_at"] != first["made_at"] or refused(t)) and t, 60)
     plan = second["plan"]
     assert plan["deadline"] != first["deadline"] or refused(second)
     job.until_state("running", "paused", "throttled", "waiting")  # the first plan may come before the start

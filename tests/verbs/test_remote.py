@@ -39,7 +39,7 @@ def test_a_remote_job_is_seen_and_commanded_and_a_lost_line_is_said(house, serve
         assert isinstance(answer, protocol.Result) and answer.ok
         assert link.snap(near, 30).status.override is not None
         with remote.RemoteJobs([host]) as jobs:
-            until(jobs.jobs, 30, "the remote job")
+            until(jobs.jobs, 60, "the remote job")
             assert [target.job for target in jobs.jobs()] == [job.id] and jobs.facts()[0][1] == "1 live, 0 over"
             server.stop()
             host.close_shared()
