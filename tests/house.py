@@ -34,14 +34,14 @@ sys.exit(code)
 """
 
 
-def until(predicate, timeout=60.0, what="the condition"):
-    """Poll until true; the value. A clear failure names what was waited for."""
+def until(predicate, timeout=60.0, what="the condition", every=0.02):
+    """Poll until true; the value. A clear failure names what was waited for. Where it starts a process, seldom."""
     due = time.monotonic() + timeout
     while time.monotonic() < due:
         value = predicate()
         if value:
             return value
-        time.sleep(0.02)
+        time.sleep(every)
     raise AssertionError(f"{what} did not come about within {timeout} s")
 
 

@@ -63,7 +63,7 @@ def optimum(p: FleetProblem) -> float:
     return float(found.fun) if found.success else np.inf
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_bound_is_below_the_optimum_and_the_plan_is_not(seed):
     p = problem(seed)
     best, plan = optimum(p), planned(p)

@@ -66,7 +66,7 @@ def test_the_users_python_settings_and_limits_are_the_trainings_alone(house):
     started = house.cli("run", "--detach", *options, "--", sys.executable, script, check=True, preexec_fn=strict)
     job = house.home / "jobs" / started.stdout.strip()
     pids = lambda: json.loads((job / "job.json").read_text())["pids"]  # noqa: E731
-    until(lambda: house.cli("plan", started.stdout.strip()).returncode == 0, 60, "a plan")
+    until(lambda: house.cli("plan", started.stdout.strip()).returncode == 0, what="a plan", every=0.3)
     house.cli("boost", started.stdout.strip(), check=True)
     until((house.root / "told.json").exists, what="the training's word")
     told = json.loads((house.root / "told.json").read_text())

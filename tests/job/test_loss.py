@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from house import until
+from house import Job, until
 
 UNLOADS = """\
 import json, os, sys, time
@@ -47,7 +47,7 @@ def starts(house):
 
 
 def state_of(house, job_id):
-    return json.loads(house.cli("status", job_id, "--json", check=True).stdout)
+    return Job(house, job_id, house.root / "marks").status()
 
 
 @pytest.fixture

@@ -109,11 +109,11 @@ def test_a_job_without_a_calibration_plans_with_public_curves_or_with_one_that_w
         done = house.cli("calibrate", "--show", "--json", of.id)
         return json.loads(done.stdout) if done.returncode == 0 else {}
 
-    curve = until(lambda: shown(job), timeout=60, what="a curve")
+    curve = until(lambda: shown(job), what="a curve", every=0.5)
     assert curve["basis"] == "public" and [p["cap_w"] for p in curve["levels"]] == [490.0, 585.0, None]
     assert "public measurements" in house.cli("calibrate", "--show", job.id).stdout
     plan = until(
-        lambda: (p := house.cli("plan", job.id).stdout) and "cap " in p and p, timeout=60, what="a plan with caps"
+        lambda: (p := house.cli("plan", job.id).stdout) and "cap " in p and p, what="a plan with caps", every=0.5
     )
     assert "public measurements of other trainings" in plan and "would pay: carbontui calibrate" in plan
     assert "nothing was measured" not in plan and house.cli("calibrate", "--export", "x", job.id).returncode == 3
@@ -130,7 +130,7 @@ def test_a_job_without_a_calibration_plans_with_public_curves_or_with_one_that_w
     assert house.cli("calibrate", "--import", str(tmp_path / "no")).returncode == 2
     second = house.start(*options)
     second.until_steps()
-    found = until(lambda: shown(second), timeout=60, what="the imported curve")
+    found = until(lambda: shown(second), what="the imported curve", every=0.5)
     assert found["basis"] == "imported" and found["levels"][0]["cap_w"] == 400.0
     house.cli("stop", "--now", "--yes", second.id, check=True)
     curve_files.save(measured(mark, measured_s=9.0), house.home / "curves")

@@ -222,7 +222,9 @@ def test_a_curve_of_an_earlier_run_is_used_again(capped_house) -> None:
     save(curve, house.home / "curves")
     job = house.start()
     job.until_steps()
-    shown = until(lambda: (d := house.cli("calibrate", "--show", job.id)).returncode == 0 and d, what="the curve")
+    shown = until(
+        lambda: (d := house.cli("calibrate", "--show", job.id)).returncode == 0 and d, every=0.3, what="the curve"
+    )
     assert "cap 400 W" in shown.stdout and "83.0 %" in shown.stdout
     house.cli("stop", "--now", "--yes", job.id, check=True)
     sim.set("limit_mw", 500_000)
