@@ -193,11 +193,19 @@ def in_force(picture: Picture) -> protocol.FrontierPoint | None:
 def same_course(one: protocol.PlanView | None, other: protocol.PlanView | None) -> bool:
     """Whether two plans are the same levels at the same times, half a slot apart at most: made minutes apart from other
     watts, they differ in grams all the same, and that is nothing that a change of plan would give."""
-    if one is None or other is None or not one.windows:
+    if one is None or other is None or [name for name, _ in one.levels] != [name for name, _ in other.levels]:
         return False
-    pairs = list(zip(one.windows, other.windows, strict=False))
-    near = all(abs(units.from_iso(a.end) - units.from_iso(b.end)) <= one.slot_s / 2 for a, b in pairs)
-    return len(one.windows) == len(other.windows) and near and all(a.level == b.level for a, b in pairs)
+    pairs = zip(_level_ends_s(one), _level_ends_s(other), strict=True)
+    return all(abs(end_s - other_s) <= one.slot_s / 2 for end_s, other_s in pairs)
+
+
+def _level_ends_s(plan: protocol.PlanView) -> list[float]:
+    """When each stretch of one level ends, the last with the work."""
+    at_s, ends = units.from_iso(plan.start) + plan.first_s - plan.slot_s, []
+    for _, slots in plan.levels:
+        at_s += slots * plan.slot_s
+        ends.append(at_s)
+    return [*ends[:-1], units.from_iso(plan.finish)]
 
 
 def signed(value: float, size: Callable[[float], str]) -> str:

@@ -438,7 +438,7 @@ class FakeSupervisor:
             plan = self.preview_plan
             found = (plan.finish, plan.gco2_g, plan.cost, plan.kwh) if plan else (None, None, None, None)
             if (message.forbid or message.slot) and self.snap.plan and self.snap.frontier:
-                plan = structs.replace(self.snap.plan, windows=self.snap.plan.windows[1:])  # another course
+                plan = structs.replace(self.snap.plan, levels=self.snap.plan.levels[1:])  # another course
                 held = self.snap.frontier.points[20]
                 found = (units.iso(START + held.finish_s), held.gco2_g + 38.0, held.cost, held.kwh)
             text = "Thu 02:00 to 04:15" if message.forbid else message.slot or ""

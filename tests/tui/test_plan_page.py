@@ -131,10 +131,11 @@ def test_a_change_that_leaves_the_plan_as_it_is_costs_nothing() -> None:
     snap = scene("running")
     shown = fold(None, snap)
     assert shown is not None and shown.plan is not None
-    same = protocol.Previewed(1, shown.plan, shown.plan.finish, 9e9, None, 1.0, text="22:00 to 06:00")
+    bare = structs.replace(shown.plan, windows=())  # as a supervisor answers
+    same = protocol.Previewed(1, bare, shown.plan.finish, 9e9, None, 1.0, text="22:00 to 06:00")
     assert plan_words.difference(same, shown) == "it changes nothing: the plan stays as it is"
     assert forbidding.words(snap, same) == "it changes nothing: the plan stays as it is"
-    other = tuple(structs.replace(one, level="full") for one in shown.plan.windows)
-    changed = structs.replace(same, plan=structs.replace(shown.plan, windows=other))
+    other = (("full", 3), *shown.plan.levels)
+    changed = structs.replace(same, plan=structs.replace(bare, levels=other))
     assert plan_words.difference(changed, shown).startswith("CO₂ +")
     assert forbidding.words(snap, changed).startswith("CO2 +")
