@@ -392,7 +392,7 @@ def test_no_successor_fights_an_outside_change_but_a_person_may(capped_house) ->
 def test_figures_of_a_job_are_told_for_prometheus_until_its_end(capped_house, tmp_path: Path) -> None:
     house, _ = capped_house
     folder = tmp_path / "textfiles"
-    assert "is no folder" in house.cli("run", "--metrics", str(folder), "--", "true").stderr
+    assert "is not a folder" in house.cli("run", "--metrics", str(folder), "--", "true").stderr
     folder.mkdir()
     house.env["CARBONTUI_METRICS"] = str(folder)
     job = house.start()
