@@ -102,7 +102,7 @@ class TerminalDiff:
         return "".join((*out, "\x1b[0m")) if out else ""
 
     def _moved(self, at: tuple[int, int] | None, column: int, y: int, look: CellStyle | None) -> str:
-        """The codes that move the cursor to a cell; over a few cells of the same style, rewriting them is shorter."""
+        """Moves the cursor to a cell: up to four cells of the same style are rewritten, so words stay whole."""
         if at is None or at[1] != y or at[0] > column or look is None:
             return f"\x1b[{y + 1};{column + 1}H"
         between = [self._shown.get((x, y)) for x in range(at[0], column)]

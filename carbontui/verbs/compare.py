@@ -162,7 +162,10 @@ def compare(
         return
     if not rows:
         raise Failure(
-            f"--only: no row contains {only!r}" if only else "no board in the table has enough memory for this work", 3
+            f"--only: no row contains {only!r}"
+            if only
+            else "no board has a known speed and enough memory for this work",
+            3,
         )
     table.show(rows, made.own, every_row=every_row, speeds=made.speeds)
     for line in (*made.said, MOVES_NOTHING):
@@ -214,7 +217,7 @@ def _clouds(work: Work, rows: list[Elsewhere], here: BoardSpec, offers: list[Ren
     own = next((row for row in rows if row.name == here.short), None)
     rented = comparing.rented(work, rows, offers)
     if not rented:
-        raise Failure("no offered board has enough memory for this work", 3)
+        raise Failure("no offered board has a known speed and enough memory for this work", 3)
     said = [
         "on-demand example prices are out of date within weeks: ask the provider; regions by their grid's yearly mean",
         "no open table lists spot prices; give yours: --cloud-price 'aws spot:H100 SXM5 80GB=3.9'",
