@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from carbontui.client import marker
 
@@ -26,11 +26,22 @@ def write(kind: str, path: str, step: int, earlier: Sequence[Dict[str, Any]]) ->
 
 def read(kind: Optional[str] = None) -> Optional[str]:
     """The path it points to, of this kind if one is given. Raises OSError, ValueError."""
+    found = entries(kind)
+    return found[0]["path"] if found else None
+
+
+def entries(kind: Optional[str] = None) -> List[Dict[str, Any]]:
+    """Path and step of every checkpoint it names, the one it points to first. Raises OSError, ValueError."""
     with open(_file()) as file:
         body = json.load(file)
-    mine = isinstance(body, dict) and kind in (None, body.get("framework"))
-    path = body.get("path") if mine else None
-    return path if isinstance(path, str) else None
+    if not isinstance(body, dict) or kind not in (None, body.get("framework")):
+        return []
+    earlier = body.get("earlier")
+    named = [body, *(earlier if isinstance(earlier, list) else ())]
+    found = [one if isinstance(one, dict) else {} for one in named]
+    if not isinstance(found[0].get("path"), str):
+        return []
+    return [{"path": one["path"], "step": one.get("step")} for one in found if isinstance(one.get("path"), str)]
 
 
 def _file() -> str:

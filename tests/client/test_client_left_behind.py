@@ -1,4 +1,4 @@
-"""What a framework's loop leaves behind when it is unloaded: one checkpoint, and where else one could go on from."""
+"""What a framework's loop leaves behind when it is unloaded: two checkpoints, and where else one could go on from."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 
+from carbontui.job.keeper import resume
+
 SCRIPT = """
 import os, sys, time
 from carbontui.client import api
-from carbontui.client.frameworks.base import Loop, in_job_directory
+from carbontui.client.frameworks.base import Loop, in_job_directory, left_behind
+left_behind("own")
 own = sys.argv[1]
 def at(name, age_s):
     path = os.path.join(own, name)
@@ -28,33 +31,58 @@ def save():
     return path
 others = lambda: [(at("older", 0.5), 3), (at("newer", 0.1), 4), (at("an-hour-ago", 1800.0), 1), (before, 2)]
 loop.saves_with(save, "own", others)
-for step in (5, 6):
+for step in map(int, os.environ.get("SAVES", "5 6 7").split()):
     api.gate.savers[0]()
 """
 
 
-def left(tmp_path, *args):
+def left(tmp_path, *args, **env):
     own, job = tmp_path / "own", tmp_path / "job"
-    own.mkdir()
-    job.mkdir()
-    env = {**os.environ, "CARBONTUI_MARKER": str(job / "resume.json")}
+    own.mkdir(exist_ok=True)
+    job.mkdir(exist_ok=True)
+    env = {**os.environ, "CARBONTUI_MARKER": str(job / "resume.json"), **env}
     subprocess.run([sys.executable, "-c", SCRIPT, str(own), *args], env=env, check=True, timeout=60)
     return own, job, json.loads((job / "resume.json.checkpoint").read_text())
 
 
-def test_the_one_before_is_taken_away_once_nothing_points_to_it(tmp_path):
+def ours(job, pointer):
+    """The pointer's own of the job's directory, and what lies there."""
+    named = [one["path"] for one in (pointer, *pointer["earlier"]) if one["path"].startswith(str(job))]
+    lies = sorted(path.name for path in job.glob("state-*"))
+    return [path.rpartition("/")[2] for path in named], lies
+
+
+def test_the_one_before_is_kept_and_taken_away_once_nothing_points_to_it(tmp_path):
     _, job, pointer = left(tmp_path)
-    assert pointer["path"] == str(job / "state-6")
-    assert sorted(path.name for path in job.iterdir()) == ["resume.json.checkpoint", "state-6"]
+    assert ours(job, pointer) == (["state-7", "state-6"], ["state-6", "state-7"])
+
+
+def test_only_what_this_process_has_written_or_gone_on_from_is_kept_as_the_one_before(tmp_path):
+    left(tmp_path, SAVES="5")
+    _, job, pointer = left(tmp_path, SAVES="8", CARBONTUI_RESUME="1")
+    assert ours(job, pointer) == (["state-8", "state-5"], ["state-5", "state-8"])
+    # one that began anew knows of no other, whose work it does not go on with
+    _, job, pointer = left(tmp_path, SAVES="3")
+    assert ours(job, pointer) == (["state-3"], ["state-3"])
+    # what cannot be resumed from is given up by the keeper, and does not come back
+    left(tmp_path, SAVES="4 6")
+    (tmp_path / "done").mkdir()
+    assert resume.earlier(str(job / "resume.json"), str(tmp_path / "done" / "r.json")) == str(job / "state-4")
+    _, job, pointer = left(tmp_path, SAVES="9", CARBONTUI_RESUME="1")
+    assert ours(job, pointer)[0] == ["state-9", "state-4"]
 
 
 def test_the_script_s_own_are_named_newest_first_and_none_that_is_old_or_another_run_s(tmp_path):
     own, _, pointer = left(tmp_path)
-    assert pointer["earlier"] == [{"path": str(own / "newer"), "step": 4}, {"path": str(own / "older"), "step": 3}]
+    mine = {"path": str(tmp_path / "job" / "state-6"), "step": 0}
+    assert [one for one in pointer["earlier"] if one != mine] == [
+        {"path": str(own / "newer"), "step": 4},
+        {"path": str(own / "older"), "step": 3},
+    ]
 
 
 def test_of_a_long_run_ten_minutes_at_most_are_done_twice(tmp_path):
     own, _, pointer = left(tmp_path, "long")
-    assert [one["path"] for one in pointer["earlier"]] == [
+    assert [one["path"] for one in pointer["earlier"] if "state-" not in one["path"]] == [
         str(own / name) for name in ("newer", "older", "before-it-began")
     ]

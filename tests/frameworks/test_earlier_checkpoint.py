@@ -19,6 +19,9 @@ CASES = {
     "Lightning": (PL, EXAMPLES / "train_lightning.py", ("--save-every=25",), (78,), "carbontui/step-78.ckpt", 75),
     "accelerate": (AC, EXAMPLES / "train_accelerate.py", (), (40, 30), "state/*.safetensors", 40),
     "JAX": (("jax",), EXAMPLES / "train_jax.py", (), (100, 50), "run.npz", 100),
+    "XGBoost": (("xgboost",), EXAMPLES / "train_xgboost.py", (), (60, 40), "xgboost-100.ubj", 60),
+    "LightGBM": (("lightgbm",), EXAMPLES / "train_lightgbm.py", (), (60, 40), "lightgbm-100.txt", 60),
+    "Keras": (("keras", "torch"), EXAMPLES / "train_keras.py", (), (60, 40), "keras-100.pickle", 60),
     "plain loop": (("torch",), LOOPS, ("plain", "--checkpoint=run.pt"), (30, 40), "run.pt", 30),
 }
 

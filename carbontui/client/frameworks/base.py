@@ -21,6 +21,9 @@ class Loop:
 
     loops = 0
     """Number of loops in this process so far: only the first can be resumed, since earlier ones would run again."""
+    holds: Optional[Tuple[str, Optional[int], float]] = None
+    """Path and step of the checkpoint that this process last wrote or resumed from (one that failed to load never
+    replaces one that loaded), and the running seconds of the process at that time."""
 
     def __init__(self) -> None:
         self.began_at = 0.0
@@ -60,20 +63,33 @@ class Loop:
         def saver() -> None:
             path = os.path.abspath(save())
             if os.environ.get("LOCAL_RANK", "0") in ("", "0"):
-                earlier = quietly(lambda: self._earlier(others())) or []
-                before = quietly(pointer.read)
+                earlier = quietly(lambda: self._earlier([*self._one_before(path), *others()])) or []
+                named = quietly(pointer.entries) or []
                 pointer.write(framework, path, gate.step_total(), earlier)
-                if before and before != path and before == in_job_directory(os.path.basename(before)):
-                    marker.remove(before)  # ours, and nothing points to it any more
+                kept = {path, *(one["path"] for one in earlier)}
+                for before in (one["path"] for one in named):
+                    if before not in kept and _is_ours(before):
+                        marker.remove(before)  # nothing points to it any more
+                Loop.holds = (path, gate.step_total(), gate.running_s())
 
         self._saver = api.on_checkpoint(saver)
+
+    def _one_before(self, path: str) -> List[Tuple[str, Optional[int]]]:
+        """The previous checkpoint in the job's directory, if falling back to it repeats little work and no other
+        checkpoint function would have to fall back with it."""
+        if self.holds is None or len(gate.savers) != 1:
+            return []
+        before, step, at_s = self.holds
+        near = gate.running_s() - at_s <= pointer.REPEAT_MOST_S
+        return [(before, step)] if near and before != path and _is_ours(before) else []
 
     def _earlier(self, others: Iterable[Tuple[str, Optional[int]]]) -> List[Dict[str, Any]]:
         """Checkpoints that the keeper falls back to if that of the unload cannot be resumed from: newest first, none so
         old that much work would be repeated."""
         oldest = max(self.began_at, time.time() - pointer.REPEAT_MOST_S)
         found = [(_saved_at(path), os.path.abspath(path), step) for path, step in others if os.path.exists(path)]
-        newest_first = sorted((one for one in found if one[0] >= oldest), key=lambda one: one[0], reverse=True)
+        good = [one for one in found if one[0] >= oldest or _is_ours(one[1])]
+        newest_first = sorted(good, key=lambda one: one[0], reverse=True)
         return [{"path": path, "step": step} for _, path, step in newest_first]
 
     def stays(self) -> None:
@@ -102,12 +118,14 @@ def left_behind(framework: str, given: Any = None) -> Optional[str]:
     """
     if not os.environ.get("CARBONTUI_RESUME") or Loop.loops:
         return None
-    path = quietly(lambda: pointer.read(framework))
+    named = quietly(lambda: pointer.entries(framework))
+    path = named[0]["path"] if named else None
     if path is None or not os.path.exists(path):
         return None
     if isinstance(given, (str, os.PathLike)) and os.path.exists(given) and _saved_at(given) > _saved_at(path):
         return None
     sys.stderr.write("carbontui: going on from " + path + "\n")
+    Loop.holds = (path, named[0]["step"], gate.running_s())
     return str(path)
 
 
@@ -123,6 +141,10 @@ def quietly(call: Callable[[], Any]) -> Any:
         return call()
     except Exception:
         return None
+
+
+def _is_ours(path: str) -> bool:
+    return path == in_job_directory(os.path.basename(path))
 
 
 def in_job_directory(name: str) -> str:

@@ -60,6 +60,8 @@ def callback() -> Any:
                 return rest
             if quietly(lambda: keras_fit.is_exact(data)):
                 self.loop.saves_with(self.fit.save, "keras")
+            if self.fit.left is not None:  # the batches that are passed over have been counted in an earlier life
+                self.seen = self.fit.left["batch"] - 1
             return self.fit.batches(rest)
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

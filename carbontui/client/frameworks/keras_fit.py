@@ -101,11 +101,11 @@ class Fit:
 
     def save(self) -> str:
         """Write the complete state; returns the path."""
-        now = random_states()
+        now, step = random_states(), api.gate.step_total()
         if hasattr(self.model, "jax_state_sync"):
             self.model.jax_state_sync()
         kept = {
-            "step": api.gate.step_total(),
+            "step": step,
             "epoch": self.epoch,
             "batch": self.batch,
             "begun": self._begun if self.batch else now,
@@ -114,7 +114,7 @@ class Fit:
             "callbacks": [_plain(vars(one)) for one in self.callbacks],
             "history": _plain(vars(self.model.history)),
         }
-        path = in_job_directory("keras.pickle")
+        path = in_job_directory(f"keras-{step}.pickle")
         marker.write_atomic(path, pickle.dumps(kept))
         return path
 
