@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from house import until
+from later import together
 from nvml_machine import machine_with  # noqa: F401
 from test_limits_live import agent, doomed, gone
 from test_limits_live import until as until_async
@@ -21,6 +22,8 @@ from carbontui import paths, proc
 from carbontui.power import orphans
 from carbontui.power.leases import LeaseStore, restore_stale, stale_leases
 from carbontui.verbs import talk
+
+pytestmark = together("doomed")  # its agents are found by the name of their job, all over the machine
 
 
 @pytest.fixture
