@@ -65,13 +65,17 @@ async def test_an_agent_that_hangs_and_holds_nothing_is_ended_by_the_next_of_its
     os.kill(agent_pid, signal.SIGSTOP)
     process.kill()
     process.wait()
-    assert stale_leases() == () and orphans.orphans("doomed") == [agent_pid]
-    async with agent(tmp_path, job="another"):
-        pass
-    assert not gone(agent_pid), "of another job"
-    async with agent(tmp_path, job="doomed"):
-        pass
-    await until_async(lambda: gone(agent_pid))
+    try:
+        assert stale_leases() == () and agent_pid in orphans.orphans("doomed")
+        async with agent(tmp_path, job="another"):
+            pass
+        assert not gone(agent_pid), "of another job"
+        async with agent(tmp_path, job="doomed"):
+            pass
+        await until_async(lambda: gone(agent_pid))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(agent_pid, signal.SIGKILL)
 
 
 async def test_an_agent_whose_supervisor_lives_is_left_alone_and_its_job_is_named(
