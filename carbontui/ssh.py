@@ -154,7 +154,7 @@ class SshHost:
         except subprocess.TimeoutExpired:
             raise SshError(f"{self.name} has not answered for {ANSWER_S:.0f} s") from None
         except OverflowError:
-            raise SshError(f"{self.name} answers without an end: more than {ANSWER_B // 2**20} MiB") from None
+            raise SshError(f"the answer of {self.name} is too long: more than {ANSWER_B // 2**20} MiB") from None
         if done.returncode == 127:
             raise SshError(
                 f"{self.name} does not find {units.printable(self._there)!r}: name it with --there, "

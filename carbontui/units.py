@@ -86,7 +86,7 @@ def parse_power(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|m)?w?", text.strip(), re.IGNORECASE)
     watts = float(match[1]) * {"": 1.0, "k": 1e3, "m": 1e6}[(match[2] or "").lower()] if match else 0.0
     if not 0 < watts <= POWER_MAX_W:
-        raise ValueError(f"{text[:40]!r} is no power; write it like 1200W or 1.2kW")
+        raise ValueError(f"{text[:40]!r} is not a power; write it like 1200W or 1.2kW")
     return watts
 
 

@@ -91,7 +91,7 @@ def progress(step: int, steps: int, loss: float, started: float, first: int) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="train a small character-level transformer")
-    parser.add_argument("--steps", type=int, default=500, help="optimizer steps in all, those before a resume included")
+    parser.add_argument("--steps", type=int, default=500, help="total optimizer steps, including those before a resume")
     parser.add_argument("--d-model", type=int, default=96, help="width of the model")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=4)

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 def main() -> None:
     parser = argparse.ArgumentParser(description="learn a random teacher network, data-parallel")
     parser.add_argument(
-        "--steps", type=int, default=2000, help="optimizer steps in all, those before a resume included"
+        "--steps", type=int, default=2000, help="total optimizer steps, including those before a resume"
     )
     parser.add_argument("--batch", type=int, default=64, help="samples per rank")
     parser.add_argument("--width", type=int, default=256)

@@ -48,7 +48,7 @@ def _mean(parts: list[tuple[float, float]]) -> float:
 
 
 class Bins(dict[float, float]):
-    """A number per bin, by the start of the bin in epoch seconds; tracks the first changed bin."""
+    """A number per bin, by the start of the bin in epoch seconds; knows the first bin changed since last asked."""
 
     _last_s = -math.inf
     _changed_s = -math.inf
@@ -154,7 +154,7 @@ def _total(sums: tuple[float, float, float], otherwise: float | None) -> Total:
 
 
 class RunNow:
-    """Seconds x value of the work done, run flat out from `start_s` on; to be multiplied by watts."""
+    """The run-now baseline: seconds x value of the work done, had it run flat out from `start_s`; times watts later."""
 
     def __init__(self, start_s: float) -> None:
         self.start_s = start_s
@@ -162,7 +162,7 @@ class RunNow:
         self._whole = Running()
 
     def total(self, done_s: float, changed_s: float, values: Mapping[float, float], otherwise: float | None) -> Total:
-        """Of the first `done_s` seconds, where `values` are those of the last call but from `changed_s` on."""
+        """Of the first `done_s` seconds; `values` may differ from those of the last call only from `changed_s` on."""
         end_s = self.start_s + done_s
         last_s = math.floor(end_s / BIN_S) * BIN_S
         begin_s = max(self._first_s, min(changed_s, self._whole.end_s))

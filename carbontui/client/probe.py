@@ -98,7 +98,7 @@ def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[P
         python = next(iter(_starter_of(program)), sys.executable)
         return _launched(words[:at], python, words[at + 1 :], base, folder)
     if not name.startswith(("python", "pypy")):
-        text = f"{name} is no Python: what it starts is not known beforehand; after a minute the job says what is seen"
+        text = f"{name} is not Python: what it starts is unknown until then; the job reports it after a minute"
         return [ProbeLine(False, text)]
     flags, script = unseen.flags_of(words[at:]), unseen.script_of(words[at:])
     answer = ask(words[:at], words[at], flags, base)
@@ -162,7 +162,7 @@ def _seen(script: Optional[str], answer: InterpreterFacts, folder: str) -> List[
 def _steps(names: "set[str]", text: str) -> ProbeLine:
     """How the end of a step will be recognised."""
     alone = "total and unloading come by themselves"
-    told = "the total is guessed, or told by carbontui.report(total=); docs/frameworks.md says how to unload"
+    told = "the total is guessed, or given by carbontui.report(total=); docs/frameworks.md says how to unload"
     if re.search(r"\bcarbontui\.step\(", text):
         return ProbeLine(True, "a step ends where the script calls carbontui.step()")
     if "transformers" in names and "Trainer" in text:

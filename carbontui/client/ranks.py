@@ -312,7 +312,7 @@ class Ranks:
         if self.lates < LATE_MAX:
             return
         if self.lates == LATE_MAX:
-            sys.stderr.write("carbontui: the ranks of this job do not come to one step together; it goes on\n")
+            sys.stderr.write("carbontui: the ranks of this job do not reach a common step; training continues\n")
         with self.gate.cond:
             self.gate.facts["cannot_hold"] = "ranks"
             want = self.accord.lease.want

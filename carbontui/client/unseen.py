@@ -73,7 +73,7 @@ def judge(processes: Sequence[Process], hook_dir: str) -> Optional[Cause]:
     pythons = [one for one in processes if one.python]
     if not pythons:
         most = max(processes, key=lambda one: one.cpu_s, default=None)
-        return most and Cause("no-python", f"{most.name} is no Python program; --sigstop lets it be paused")
+        return most and Cause("no-python", f"{most.name} is not a Python program; --sigstop lets it be paused")
     return cause(max(pythons, key=lambda one: (bool(one.libraries), one.cpu_s)), hook_dir)
 
 

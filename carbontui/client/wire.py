@@ -91,10 +91,10 @@ def _want(body: Dict[str, Any]) -> Want:
     duty = None if body.get("duty") is None else _number(body, "duty", 1.0)
     checkpoint = body.get("checkpoint")
     if checkpoint is not None and not isinstance(checkpoint, bool):
-        raise BadMessage("checkpoint is no boolean")
+        raise BadMessage("checkpoint is not a boolean")
     not_before = body.get("not_before")
     if not_before is not None and not (isinstance(not_before, str) and _RFC3339.match(not_before)):
-        raise BadMessage("not_before is no time")
+        raise BadMessage("not_before is not a time")
     return Want(
         mode=mode,
         want_gen=_count(body, "want_gen"),
@@ -109,7 +109,7 @@ def _number(body: Dict[str, Any], key: str, most: float) -> float:
     """A finite number in (0, most]."""
     value = body.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise BadMessage(f"{key} is no number")
+        raise BadMessage(f"{key} is not a number")
     try:
         number = float(value)
     except OverflowError:
@@ -122,9 +122,9 @@ def _number(body: Dict[str, Any], key: str, most: float) -> float:
 def _count(body: Dict[str, Any], key: str) -> int:
     value = body.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _COUNT_MAX:
-        raise BadMessage(f"{key} is no count")
+        raise BadMessage(f"{key} is not a count")
     return value
 
 
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

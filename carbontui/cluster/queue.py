@@ -152,7 +152,7 @@ def asked(comment: str) -> JobNote | None:
 def _above_zero(value: object, most: float) -> float:
     number = float(value)  # type: ignore[arg-type]  # anything that is not a number is refused here
     if not 0 < number <= most:
-        raise ValueError(f"{value!r} is none that a job can have")
+        raise ValueError(f"{value!r} is not a value that a job can have")
     return number
 
 

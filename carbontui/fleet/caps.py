@@ -35,7 +35,7 @@ def parse(text: str) -> Cap:
     found = _FORM.fullmatch(text)
     watts = float(found[1]) * _SCALE[(found[2] or "").lower()] if found else 0.0
     if found is None or watts <= 0:
-        raise ValueError(f"{text!r} is no budget; write it like 120kW, or 80kW 17:00-20:00 for some hours")
+        raise ValueError(f"{text!r} is not a power budget; write it like 120kW, or 80kW 17:00-20:00 for some hours")
     if found[3] is None:
         return Cap(watts, None)
     minutes = (int(found[3]) * 60 + int(found[4]), int(found[5]) * 60 + int(found[6]))

@@ -37,7 +37,7 @@ def base_urls(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"CARBONTUI_GRID_URLS: {pair[:60]!r} is not name=http(s)://...")
         if name not in known:
-            raise ValueError(f"CARBONTUI_GRID_URLS: {name!r} is no provider; known: {', '.join(known)}")
+            raise ValueError(f"CARBONTUI_GRID_URLS: {name!r} is not a provider; known: {', '.join(known)}")
         found[name] = url
     return found
 

@@ -151,5 +151,5 @@ def _number(text: str, where: str) -> float:
 def _intensity(text: str, where: str) -> float:
     value = _number(text, where)
     if not 0 <= value <= HIGHEST_G_PER_KWH:
-        raise ValueError(f"{where}: {text!r} is no carbon intensity in gCO2/kWh (0 to {HIGHEST_G_PER_KWH:g})")
+        raise ValueError(f"{where}: {text!r} is not a carbon intensity in gCO2/kWh (0 to {HIGHEST_G_PER_KWH:g})")
     return value

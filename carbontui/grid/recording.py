@@ -54,7 +54,7 @@ class Replayed(Http):
             self._bodies = [(str(line["url"]), (folder / line["file"]).read_bytes()) for line in lines]
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = "it has no answers.jsonl" if isinstance(error, FileNotFoundError) else type(error).__name__
-            raise ValueError(f"{folder} is no recording of `carbontui grid --record` ({reason})") from None
+            raise ValueError(f"{folder} is not a recording of `carbontui grid --record` ({reason})") from None
 
     async def get(self, url: str, params: Any = None, **how: Any) -> HttpReply:
         """The recorded answer. Raises NotFound for what was not asked when it was recorded."""

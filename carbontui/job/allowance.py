@@ -40,7 +40,8 @@ def parse(text: str, kind: AllowanceKind, currency: str | None = None) -> Allowa
     if found is None and kind == "cost" and re.fullmatch(r"\s*\d+(\.\d+)?\s*", text):
         found = Allowance("cost", float(text))
     if found is None or found.kind != kind:
-        raise ValueError(f"{text!r} is no {kind} budget; write it like {_FORMS[kind]}")
+        a = "an" if kind == "energy" else "a"
+        raise ValueError(f"{text!r} is not {a} {kind} budget; write it like {_FORMS[kind]}")
     return checked(found)
 
 

@@ -91,14 +91,14 @@ def ending(child: Child) -> Ending:
     """The final state and reason for a child that has exited or vanished."""
     if child.state == "vanished":
         if child.stopped:
-            return Ending("stopped", protocol.Reason("stop", "stopped by a person; nobody saw its exit status"))
+            return Ending("stopped", protocol.Reason("stop", "stopped by a user; its exit status is unknown"))
         return Ending("lost", lost(child.was))
     if child.unloaded:
         return Ending("unloaded", protocol.Reason("exited", "unloaded; the scheduler is to start it again"))
     if child.budget:
         return Ending("stopped", protocol.Reason("budget_stop", f"{child.budget}: stopped at its checkpoint"))
     if child.stopped:
-        return Ending("stopped", protocol.Reason("stop", "stopped by a person"))
+        return Ending("stopped", protocol.Reason("stop", "stopped by a user"))
     if child.signal is not None:
         return Ending("failed", protocol.Reason("signalled", f"the command was ended by signal {child.signal}"))
     text = f"the command ended with exit code {child.code}"

@@ -154,9 +154,9 @@ def load(directory: Path) -> Options:
     options = msgspec.convert(found, Options)
     for path, most in ((options.socket, SOCKET_MOST), (options.dir, PATH_MOST)):
         if not 0 < len(path.encode(errors="surrogateescape")) < most:
-            raise ValueError(f"{path[:40]!r} is no path that a job can have")
+            raise ValueError(f"{path[:40]!r} is not a path that a job can have")
     if not Path(options.socket).is_absolute():
-        raise ValueError(f"{options.socket[:40]!r} is no whole path")
+        raise ValueError(f"{options.socket[:40]!r} is not an absolute path")
     if not (options.job + options.name + (options.zone or "")).isprintable():
         raise ValueError("its id, name or zone cannot be shown")
     numbers = [value for value in msgspec.structs.astuple(options) if isinstance(value, float)]

@@ -89,7 +89,7 @@ def read(file: Path) -> Curve:
     try:
         found = untrusted.decode(data, Curve)
     except ValueError as error:
-        raise ValueError(f"it is no speed curve ({error})") from None
+        raise ValueError(f"it is not a speed curve ({error})") from None
     if found.schema != SCHEMA:
         raise ValueError(f"its schema is {found.schema!r}, not {SCHEMA}")
     if found.simulated:

@@ -29,7 +29,7 @@ two zones measured (tests/bench/results/forecast.json, "published_as_is")."""
 SIGMA_PER_MEAN = 1.2533
 """Standard deviation over mean absolute deviation of a normal distribution: sqrt(pi / 2)."""
 ROWS = 2000
-"""The newest rows of flat-out energy, this many, give the mean flat-out watts."""
+"""The error of the flat-out watts is estimated from this many of the newest rows of flat-out energy."""
 
 
 class GridRow(NamedTuple):
@@ -68,7 +68,7 @@ def _watts_error(db: sqlite3.Connection) -> float | None:
 
 
 def _spread(status: protocol.Status, rows: list[GridRow]) -> Callable[[float], float]:
-    """Standard deviation of a bin's g/kWh. A bin without a value takes the mean of the others, and their deviation."""
+    """Standard deviation of a bin's g/kWh. A bin without a value has the deviation of the values known."""
     measured = min(status.forecast_errors, key=lambda error: error.lead_h, default=None)
     share = SIGMA_PER_MEAN * (DEFAULT_ERROR if measured is None else measured.error)
     zone = status.intensity.zone if status.intensity else None

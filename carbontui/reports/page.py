@@ -40,7 +40,7 @@ def html(story: RunStory) -> str:
         decisions=[
             (
                 figures.clock(made.at_s, story),
-                figures.STATE_WORDS.get(made.state, made.state) if made.kind == "state" else "a person",
+                figures.STATE_WORDS.get(made.state, made.state) if made.kind == "state" else "a user",
                 made.text,
             )
             for made in story.decisions

@@ -124,7 +124,7 @@ def decisions(story: RunStory) -> list[str]:
     for made in story.decisions:
         if made.kind == "state" and made.state == "pausing":
             continue  # the pause itself follows
-        who = "" if made.kind == "state" else "a person: "
+        who = "" if made.kind == "state" else "a user: "
         line = f"{figures.clock(made.at_s, story):>12}  {who}{made.text}"
         if not found or found[-1] != line:  # a state that was entered anew for the same reason is told once
             found.append(line)

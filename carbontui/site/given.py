@@ -61,7 +61,7 @@ def read(path: Path, now_s: float) -> GivenPrices | None:
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode) or about.st_mode & stat.S_IWOTH:
-                raise PricesError(f"{path}: does not count, it is no file or everybody may write it (chmod o-w)")
+                raise PricesError(f"{path}: ignored: not a regular file, or writable by everybody (chmod o-w)")
             found = msgspec.json.decode(file.read(FILE_MOST_B), type=_File)
         made_s, first_s = units.from_iso(found.made_at), units.from_iso(found.first_slot)
     except FileNotFoundError:
@@ -72,7 +72,7 @@ def read(path: Path, now_s: float) -> GivenPrices | None:
         raise PricesError(f"{path}: {error}; carbontui fleet --prices writes it") from None
     sound = found.slot_s > 0 and all(math.isfinite(price) and 0 <= price <= PRICE_MOST for price in found.g_per_kwh)
     if found.schema != SCHEMA or not sound:
-        raise PricesError(f"{path}: is no {SCHEMA} with prices of zero and above; carbontui fleet --prices writes it")
+        raise PricesError(f"{path}: not a {SCHEMA} with prices of zero and above; carbontui fleet --prices writes it")
     if abs(now_s - made_s) > STALE_S:
         return None
     return GivenPrices(start_s=first_s, slot_s=found.slot_s, g_per_kwh=found.g_per_kwh)

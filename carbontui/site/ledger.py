@@ -127,7 +127,7 @@ class Ledger:
         try:
             info = self._administrator.lstat()
             if not stat.S_ISREG(info.st_mode) or info.st_uid != 0 or info.st_mode & 0o022:
-                raise LedgerError(f"{self._administrator}: does not count, others than root may write it")
+                raise LedgerError(f"{self._administrator}: ignored, because others than root may write it")
             found = msgspec.toml.decode(self._administrator.read_bytes(), type=OfAdministrator)
         except FileNotFoundError:
             return None

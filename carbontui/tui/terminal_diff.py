@@ -22,7 +22,8 @@ from textual.strip import Strip
 from carbontui import units
 
 MOST_CHARS = 2048
-"""Cells cached per style. A cell dropped from the cache is a new object when it recurs: it is sent once more."""
+"""Cells cached per style; `_cell` keeps more over all styles. One dropped from both is a new object when it recurs, and
+is sent once more."""
 
 
 class CellStyle(NamedTuple):
@@ -102,7 +103,7 @@ class TerminalDiff:
         return "".join((*out, "\x1b[0m")) if out else ""
 
     def _moved(self, at: tuple[int, int] | None, column: int, y: int, look: CellStyle | None) -> str:
-        """Moves the cursor to a cell: up to four cells of the same style are rewritten, so words stay whole."""
+        """Moves the cursor to a cell: up to four cells that need no other style are rewritten, so words stay whole."""
         if at is None or at[1] != y or at[0] > column or look is None:
             return f"\x1b[{y + 1};{column + 1}H"
         between = [self._shown.get((x, y)) for x in range(at[0], column)]

@@ -127,7 +127,7 @@ def guess(job: str | None, accept: bool | None) -> None:
     found = talk.live_status(talk.find(job)).guess
     if found is None:
         raise Failure("no guess: the total is known, or there is nothing to guess it from", 3)
-    asked = "agreed to" if found.agreed else "agree to it with --accept"
+    asked = "accepted" if found.agreed else "accept it with --accept"
     click.echo(f"{found.steps} steps, guessed from {found.source}; {asked}")
 
 

@@ -111,7 +111,7 @@ def supervisor(job: Job, seconds: float, seed: int, found: Found) -> None:
         found.statuses_s.append(time.monotonic() - begun)
     log = (job.dir / "carbontui.log").read_text(errors="replace")
     found.log_b = len(log) - logged
-    found.faults += [line for line in log.splitlines() if "Traceback" in line or "at fault" in line or "Error" in line]
+    found.faults += [line for line in log.splitlines() if "Traceback" in line or "error in" in line or "Error" in line]
     after = told(job)
     found.changed += [f"{name}: {before[name]} -> {after[name]}" for name in before if before[name] != after[name]]
     if job.status()["pids"]["supervisor"] != pid:

@@ -200,7 +200,7 @@ def test_ranks_that_never_come_to_one_step_are_told_of_and_go_on(join, clock, me
         with memory.cond:
             memory.cond.wait(0.1)
     assert first.gate.facts["cannot_hold"] == "ranks"
-    assert "do not come to one step" in capfd.readouterr().err
+    assert "do not reach a common step" in capfd.readouterr().err
     first.gate.accept(Want("run", 2, 600.0))
     until_said(clock, memory, "run/2", 10)
     first.goes_on()

@@ -61,7 +61,7 @@ def test_once_and_a_dry_run_end_with_the_failure(rounds):
         (["--cap", "1kW", "--slot", "1s"], "between 10 s and one day"),
         (["--cap", "1kW", "--slot", "soon"], "is not a duration"),
         (["--cap", "1kW 25:00-26:00"], "hours are from 00:00 to 24:00"),
-        (["--cap", "1kW", "--gpu-w", "hot"], "--gpu-w: 'hot' is no power"),
+        (["--cap", "1kW", "--gpu-w", "hot"], "--gpu-w: 'hot' is not a power"),
         (["--look"], "needs a terminal"),
     ],
 )

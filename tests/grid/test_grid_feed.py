@@ -98,7 +98,7 @@ def test_coarser_slots_are_means_of_finer_rows() -> None:
         ("time_utc,value\n2020-01-01T00:00:00Z,abc\n", "line 2: 'abc' is not a number"),
         ("time_utc,value\n2020-01-01T00:00:00Z,1\nyesterday,2\n", "line 3"),
         ("time_utc,value\n2020-01-01T00:00:00,1\n", "has no zone"),
-        ("time_utc,value\n2020-01-01T00:00:00Z,-5\n", "'-5' is no carbon intensity"),
+        ("time_utc,value\n2020-01-01T00:00:00Z,-5\n", "'-5' is not a carbon intensity"),
         ("time_utc,value\n2020-01-01T00:00:00Z,nan\n", "'nan'"),
         ("when,what\n1,2\n", "expected 'time_utc,carbon_g_per_kwh'"),
         ("", "expected"),

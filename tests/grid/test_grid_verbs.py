@@ -86,7 +86,7 @@ def test_what_was_recorded_is_read_again_without_network_or_key(
 
 def test_a_folder_without_a_recording_is_wrong_use(run, tmp_path: Path) -> None:
     failed = run("--zone", "GB", "--replay", str(tmp_path)).exception
-    assert isinstance(failed, Failure) and failed.code == 2 and "no recording" in failed.message
+    assert isinstance(failed, Failure) and failed.code == 2 and "not a recording" in failed.message
     both = run("--zone", "GB", "--replay", str(tmp_path), "--record", str(tmp_path / "x")).exception
     assert isinstance(both, Failure) and "exclude" in both.message
 

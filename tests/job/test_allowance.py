@@ -34,7 +34,7 @@ def test_a_budget_that_is_used_up_ends_the_job_at_a_checkpoint_with_exit_code_5(
 
 def test_what_cannot_be_a_budget_is_refused_before_anything_runs(house):
     for options, words in (
-        (("--carbon-budget", "2"), "no carbon budget; write it like 2kg"),
+        (("--carbon-budget", "2"), "not a carbon budget; write it like 2kg"),
         (("--cost-budget", "12"), "needs --currency"),
         (("--on-budget", "panic"), "'panic' is not one of"),
         (("--objective", "time"), "needs a budget to use"),

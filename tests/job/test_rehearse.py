@@ -138,11 +138,11 @@ def test_a_checkpoint_that_is_none_is_replaced_by_the_newest_of_the_script_s_own
     until(lambda: (s := job.served()) and s.step > 50, 60, "steps")
     told = house.cli("rehearse", job.id, "--json")
     verdict = json.loads(told.stdout)
-    assert told.returncode == 1 and "from an earlier checkpoint it goes on" in verdict["why"], told.stdout
+    assert told.returncode == 1 and "it continues from an earlier checkpoint" in verdict["why"], told.stdout
     lives = [line.split()[1] for line in (job.dir / "run.log").read_text().splitlines() if line.startswith("life ")]
     newest = (verdict["step"] - 1) // 10 * 10
     assert lives == ["None", "unload", f"{newest}"]
-    assert f"went on from step {newest}" in verdict["why"]
+    assert f"resumed from step {newest}" in verdict["why"]
     (house.root / "end").touch()
     assert job.until_exit()["code"] == 0
     job.until_over()

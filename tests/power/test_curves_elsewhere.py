@@ -77,8 +77,8 @@ def test_a_measured_curve_stays_and_what_was_brought_is_found(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{}", "no speed curve"),
-        ("[" * 100_000, "no speed curve"),
+        ("{}", "not a speed curve"),
+        ("[" * 100_000, "not a speed curve"),
         (" " * (1 << 20) + "{}", "larger than any"),
         (msgspec.structs.replace(measured(), schema="other/1"), "schema"),
         (msgspec.structs.replace(measured(), simulated=True), "simulated"),

@@ -46,7 +46,7 @@ def test_a_file_that_everybody_may_write_does_not_count(tmp_path):
     path = tmp_path / "prices.json"
     given.write(path, NOW, 1800.0, [5.0], now_s=NOW)
     path.chmod(0o666)
-    with pytest.raises(PricesError, match="everybody may write it"):
+    with pytest.raises(PricesError, match="writable by everybody"):
         given.read(path, NOW)
     with pytest.raises(PricesError, match="No such file"):
         given.write(tmp_path / "no" / "prices.json", NOW, 1800.0, [5.0], now_s=NOW)

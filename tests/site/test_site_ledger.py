@@ -115,7 +115,7 @@ def test_a_budget_of_the_settings_holds_where_none_is_set(house_of, monkeypatch)
     assert ledger.budget(0.0).cap_w == 2000.0
     assert ledger.budget(60.0).cap_w == 1200.0  # the set one has ended
     monkeypatch.setenv("CARBONTUI_SITE_CAP", "much")
-    with pytest.raises(LedgerError, match=r"site_cap: 'much' is no power"):
+    with pytest.raises(LedgerError, match=r"site_cap: 'much' is not a power"):
         ledger.budget(60.0)
 
 

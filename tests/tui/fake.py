@@ -222,7 +222,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         "running": ("plan", "as planned: the evening peak is over"),
         "throttled": ("plan", "as planned: capped through the middle of the night"),
         "paused": ("plan", "as planned: the evening peak is on"),
-        "override": ("override", "a person paused it"),
+        "override": ("override", "a user paused it"),
         "feed_lost": ("feed_lost", "the grid source fell silent 42 min ago; the plan is kept"),
         "unguarded": ("unguarded", "as planned; the keeper is gone: no restart"),
         "unloaded": ("plan", "as planned: off the GPU until the peak is over"),

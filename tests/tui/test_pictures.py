@@ -170,14 +170,14 @@ def test_the_narrator_says_each_change_once() -> None:
         status,
         state="paused",
         level="pause",
-        reason=protocol.Reason("override", "a person paused it"),
+        reason=protocol.Reason("override", "a user paused it"),
         override=protocol.Override("pause", None, None, "ada@pts/3"),
         notices=("limit lease left behind",),
     )
     assert narrator.take(protocol.Delta(3, status=paused))
     new = out.getvalue()[len(first) :].splitlines()
     assert [line[6:] for line in new] == [
-        "paused: a person paused it; 307 W (simulated); next: pause at Thu 02:00, in 4 h 36",
+        "paused: a user paused it; 307 W (simulated); next: pause at Thu 02:00, in 4 h 36",
         "override: pause by ada@pts/3, until cleared",
         "note: limit lease left behind",
     ]

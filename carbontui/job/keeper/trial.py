@@ -13,7 +13,7 @@ from carbontui.job.keeper.messages import FallBack, Retry
 
 TRY_MOST_S = 300.0
 """The supervisor ends a try; without a supervisor the keeper ends it after this."""
-TRY_OVER = "the try was ended here on purpose, by an interrupt; the start for good comes later"
+TRY_OVER = "the try was ended here on purpose, by an interrupt; the real start comes later"
 """Written to the command's output, because its reaction to an interrupt looks like a crash. See `tui/loglines.py`."""
 
 

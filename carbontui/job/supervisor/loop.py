@@ -215,7 +215,7 @@ class Supervisor:
         )
         if self.cell.state.boards.named:
             self.agent.watch(self.cell.state.boards.named)
-        with self.faults.confined("the last count of the training"):
+        with self.faults.confined("the last step counts"):
             self._hear_last_counts()
         if self.handover.missing:
             self._keep()
@@ -223,7 +223,7 @@ class Supervisor:
     async def leave(self) -> None:
         """Shut down in order: restore limits, close the accounts, write the last snapshot, release the keeper."""
         confined, ended = self.faults.confined, self._ended_mono is not None
-        with confined("giving limits back"):
+        with confined("restoring limits"):
             await self._close_agent()
         if ended:
             self.site.leave(self.cell.state.spec.job)
@@ -244,7 +244,7 @@ class Supervisor:
             self.journal.close()
             if not self.journal.fault:
                 self.last_counts.forget()
-        with confined("the last look"):
+        with confined("the last status"):
             self._show(self.look(), changed=True)
             self.snapshots.close()
             await asyncio.sleep(LAST_LOOK_S)

@@ -41,7 +41,7 @@ class StateBar(Cells):
             else:
                 left += [("  at ", "dim"), (words.level_name(status.level, table), "text")]
         held = "" if picture.over else words.override(status, picture.now_s)
-        # a person's word is said once: the sentence beneath names who gave it, too, wherever the plan knows of it
+        # an override is shown once: where the plan knows of it, the sentence below names who gave it
         said_below = status.override is not None and status.override.by in words.why(picture)
         if held and not said_below and width_of(left) + len(held) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
             left += [("  ", "text"), (held, "warning")]

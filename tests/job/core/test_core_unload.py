@@ -91,7 +91,7 @@ def test_one_that_comes_back_holds_and_its_cost_is_measured():
     back = rank(can_unload=True, step=4, start_step=500, start_known=True, loss=2.4)
     state = replace(returning(), totals=Totals(wall_kwh=1.003))
     state, asked = told(state, at(27, ranks=(back,), starts=2))
-    assert state.unloading.held is True and "it holds: left at step 500" in state.unloading.verdict
+    assert state.unloading.held is True and "it works: left at step 500 and resumed there" in state.unloading.verdict
     assert "loss 2.5 before, 2.4 after" in state.unloading.verdict
     assert state.measured.unload_s.value == 5.0
     assert state.measured.unload_j.value == pytest.approx(3600.0)
@@ -103,7 +103,7 @@ def test_one_that_comes_back_holds_and_its_cost_is_measured():
 def test_one_that_begins_elsewhere_does_not_hold_and_is_counted_from_there():
     back = rank(can_unload=True, step=4, start_step=0, start_known=True)
     state, _ = told(returning(), at(27, ranks=(back,), starts=2))
-    assert state.unloading.held is False and "left at step 500, it went on from step 0" in state.unloading.verdict
+    assert state.unloading.held is False and "left at step 500, resumed from step 0" in state.unloading.verdict
     assert not unload_rules.may(state)
     assert told(state, at(28, ranks=(replace(back, step=9),), starts=2))[0].progress.step == 9
 
@@ -161,7 +161,7 @@ def test_an_unload_by_the_plan_whose_resume_fails_goes_on_from_an_earlier_checkp
     state, _ = told(state, at(5, ranks=(), child=tries, starts=3))
     back = rank(can_unload=True, step=3, start_step=450, start_known=True)
     state, asked = told(state, at(25, ranks=(back,), child=tries, starts=3))
-    assert "ended with signal 9" in state.unloading.verdict and "went on from step 450" in state.unloading.verdict
+    assert "ended with signal 9" in state.unloading.verdict and "resumed from step 450" in state.unloading.verdict
     assert not unload_rules.may(state) and effects.FallBack(False) in asked
     state, _ = told(state, at(26, ranks=(replace(back, step=9),), child=tries, starts=3))
     assert state.progress.step == 459, "what is done twice counts once"
@@ -180,7 +180,7 @@ TRYING = Child("running", age_s=30.0, trying=True)
 def test_a_try_runs_flat_out_and_is_ended_after_enough_steps_or_time():
     few = job_state(decision=RUNNING, progress=progress(5))
     state, asked = told(few, at(0, child=TRYING, ranks=(rank(step=5),)))
-    assert state.decision.level == "full" and "trying it" in state.decision.reason.text
+    assert state.decision.level == "full" and "trying the command" in state.decision.reason.text
     assert effects.EndStart() not in asked
     _, asked = told(few, at(0, child=replace(TRYING, age_s=121.0), ranks=()))
     assert effects.EndStart() in asked
@@ -199,7 +199,7 @@ def test_one_that_can_be_unloaded_is_unloaded_and_kept_for_the_plan():
     state, _ = told(state, at(1, child=replace(TRYING, retry=True), ranks=(saves,)))
     assert state.asked.mode == "unload"
     state, _ = told(state, at(3, child=Child("unloaded", retry=True), ranks=(), starts=1))
-    assert "unloaded at step 20 and kept" in state.tried.text
+    assert "unloaded at step 20, checkpoint kept" in state.tried.text
     assert unloading.level(state.unloading) is None, "it is for the plan to say when it goes on"
     assert state.progress.step == 20
     assert plan_request.level_now(state, at(4, child=Child("unloaded", retry=True), ranks=())) == "off"
@@ -211,7 +211,7 @@ def test_one_that_begins_again_counts_from_zero_and_keeps_what_it_learned():
     state = job_state(decision=RUNNING, progress=done, tried=Tried(under_way=True))
     state, asked = told(state, at(0, child=Child("waiting"), ranks=(), starts=1))
     assert state.progress.step == 0 and state.progress.ref_rate == 2.0 and state.progress.steps_total == 1000
-    assert "0.5 s a step" in state.tried.text and "begins again" in state.tried.text
+    assert "0.5 s a step" in state.tried.text and "starts over" in state.tried.text
     assert any(isinstance(one, effects.Replan) for one in asked)
 
 
@@ -219,4 +219,4 @@ def test_a_try_tells_the_total_that_it_guesses():
     done = rules.Progress(step=22, starts=1, guess=(3000, "max_iters"))
     state = job_state(decision=RUNNING, progress=done, tried=Tried(under_way=True))
     state, _ = told(state, at(0, child=Child("waiting"), ranks=(), starts=1))
-    assert "3000 steps in all are a guess, from max_iters" in state.tried.text
+    assert "3000 total steps are a guess, from max_iters" in state.tried.text

@@ -157,12 +157,12 @@ def _guess(state: JobState, cmd: protocol.Cmd, by: str) -> tuple[JobState, Reply
     work, accept = state.progress, cmd.args.get("accept") is True
     if work.guess is None or not (work.steps_total is None or work.guessed):
         known = "nothing tells" if work.steps_total is None else f"the total is known: {work.steps_total} steps"
-        return state, _no(cmd, f"no guess of the steps in all: {known}", 3)
+        return state, _no(cmd, f"no guess of the total steps: {known}", 3)
     steps, source = work.guess
     new = replace(state, progress=progress.agree(work, source if accept else ""))
     told = f"{steps} steps, guessed from {source}"
     facts = {"by": by, "accept": accept, "steps": steps, "source": source}
-    done = (Record("guess", facts), Replan(f"guess {'agreed to' if accept else 'refused'} by {by}"), Keep())
+    done = (Record("guess", facts), Replan(f"guess {'accepted' if accept else 'refused'} by {by}"), Keep())
     text = f"planning with {told}" if accept else f"not planning with {told}"
     return new, Reply(protocol.Result(cmd.id, True, text=text), done)
 

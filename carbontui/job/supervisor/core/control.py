@@ -89,7 +89,7 @@ def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, b
     reason = protocol.Reason
     if seen.child.stopped:
         # a paused script could not obey: to end at its next step, it must reach that step
-        return FULL, reason("stop", "stopping: a person asked for it"), False
+        return FULL, reason("stop", "stopping: a user asked for it"), False
     if seen.used_up is not None and seen.used_up[0].kind == "unload":
         # the user asked for this end, too: only a larger allowance revokes it
         return *seen.used_up, False

@@ -29,8 +29,8 @@ def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
         return protocol.Reason("no_client", f"flat out: {deaf}")
     if state.progress.total_s is None:
         if work.guess is not None and work.steps_total is None:
-            guess = f"{work.guess[0]} steps in all are a guess, from {work.guess[1]}"
-            return protocol.Reason("no_work", f"flat out: {guess}; agree to it: g, or carbontui guess --accept")
+            guess = f"{work.guess[0]} total steps are a guess, from {work.guess[1]}"
+            return protocol.Reason("no_work", f"flat out: {guess}; accept it: g, or carbontui guess --accept")
         how = "say it at the start with --work 8h or --steps N, or in the script: carbontui.report(total=N)"
         if state.progress.steps_total is not None:
             endless = f"{state.progress.steps_total} steps would take years; {how}"

@@ -236,7 +236,7 @@ def _provenance(
     basis = f"flat out from the start at {watts} full watts, {signal} intensity"
     found["avoided_g"] = p("replay" if replay else "estimated", basis)
     if state.progress.guessed and state.progress.guess:
-        agreed = "" if state.spec.guess else ", agreed to by a person"
+        agreed = "" if state.spec.guess else ", accepted by a user"
         found["steps_total"] = p("estimated", f"guessed from {state.progress.guess[1]}{agreed}")
     if expected:
         found["finish_expected"] = p("forecast", "the plan in force")

@@ -35,8 +35,8 @@ def ends(state: JobState, seen: Inputs) -> bool:
 
 def words(state: JobState) -> str:
     if state.unloading.by == unloading.TRY:
-        return f"trying it: {unloading.words(state.unloading)}"
-    return f"trying it before the start: {STEPS} steps, {units.fmt_duration(TRY_S)} at most"
+        return f"trying the command: {unloading.words(state.unloading)}"
+    return f"trying the command before its start: at least {STEPS} steps, {units.fmt_duration(TRY_S)} at most"
 
 
 def saw(state: JobState, seen: Inputs) -> JobState:
@@ -66,7 +66,7 @@ def _told(state: JobState, *, kept: bool) -> str:
     """What was measured, in one line."""
     work = state.progress
     if not work.step:
-        return "tried: it ran, and showed no training step"
+        return "tried: it ran, but no training step was seen"
     parts = [f"tried: {work.steps_done} steps"]
     if work.ref_rate:
         parts.append(f"{1 / work.ref_rate:.3g} s a step")
@@ -77,10 +77,10 @@ def _told(state: JobState, *, kept: bool) -> str:
         parts.append(f"{state.measured.rest_w.value:.0f} W of CPU and memory")
     if work.steps_total is not None:
         takes = "" if work.total_s is None else f" ({units.fmt_duration(work.total_s)})"
-        parts.append(f"{work.steps_total} steps in all{takes}")
+        parts.append(f"{work.steps_total} total steps{takes}")
     elif work.work_s is None and work.guess is not None:
-        parts.append(f"{work.guess[0]} steps in all are a guess, from {work.guess[1]} (--guess plans with it)")
+        parts.append(f"{work.guess[0]} total steps are a guess, from {work.guess[1]} (--guess plans with it)")
     elif work.work_s is None:
         parts.append("the total is not known")
-    parts.append(f"unloaded at step {work.step} and kept" if kept else "it cannot be unloaded: it begins again")
+    parts.append(f"unloaded at step {work.step}, checkpoint kept" if kept else "it cannot be unloaded: it starts over")
     return ", ".join(parts)

@@ -119,14 +119,14 @@ def _leaving(state: JobState, seen: Inputs) -> JobState:
     if seen.child.state == "unloaded":
         return replace(state, unloading=_left(state, known, seen))
     if seen.child.state not in ("running", "unloaded"):
-        return _over(replace(state, unloading=known), False, "no: the command ended instead of leaving")
+        return _over(replace(state, unloading=known), False, "failed: the command ended instead of unloading")
     if state.override.current is not None:
         return _over(state, None, f"given up: {state.override.current.mode} by {state.override.current.by}")
     stands = leader is not None and leader.state == "paused" and leader.want_gen == asked.gen and asked.mode == "unload"
     if stands:
-        return _over(state, False, "no: its checkpoint function failed (see carbontui log); it trains on")
+        return _over(state, False, "failed: its checkpoint function failed (see carbontui log); training continues")
     if seen.mono_s - known.since_s > LEAVE_S:
-        return _over(state, False, f"no: no checkpoint within {units.fmt_duration(LEAVE_S)}; it trains on")
+        return _over(state, False, f"failed: no checkpoint within {units.fmt_duration(LEAVE_S)}; training continues")
     return replace(state, unloading=known)
 
 
@@ -148,12 +148,12 @@ def _joules(state: JobState, known: Unloading) -> float:
 def _returning(state: JobState, seen: Inputs) -> JobState:
     known, leader = state.unloading, seen.leader
     if known.by and seen.child.retried:
-        again = f"no: started again it ended with {seen.child.retried}; the run has begun without that checkpoint"
-        return _over(state, False, f"{again}, {known.step} steps are done again", anew=True)
+        again = f"failed: the restart ended with {seen.child.retried}; the run starts over without that checkpoint"
+        return _over(state, False, f"{again}, repeating {known.step} steps", anew=True)
     if seen.child.state == "unloaded":
         return replace(state, unloading=_turn(state, known, "away", seen))
     if seen.child.state != "running":
-        return _over(state, False, "no: started again it ended")
+        return _over(state, False, "failed: the restarted command ended")
     if leader is None or seen.starts <= known.starts or leader.step < ENOUGH_STEPS:
         return state
     return _back(state, seen, leader)
@@ -164,9 +164,9 @@ def _back(state: JobState, seen: Inputs, leader: Rank) -> JobState:
     known, began = state.unloading, leader.start_step
     failed = seen.child.fell_back
     if failed or (leader.start_known and began < known.step):
-        where = f"left at step {known.step}, it went on from step {began}"
-        why = f"started again it ended with {failed}; from an earlier checkpoint it goes on: " if failed else ""
-        return _over(state, False, f"no: {why}{where}", anew=True, began=began)
+        where = f"left at step {known.step}, resumed from step {began}"
+        why = f"the restart ended with {failed}; it continues from an earlier checkpoint: " if failed else ""
+        return _over(state, False, f"failed: {why}{where}", anew=True, began=began)
     took_s = seen.mono_s - known.since_s
     joules, measured = _joules(state, known), state.measured
     measured = replace(measured, reload_j=measured.reload_j.plus(joules))
@@ -178,10 +178,10 @@ def _back(state: JobState, seen: Inputs, leader: Rank) -> JobState:
     if known.loss is not None and leader.loss is not None:
         loss = f"; loss {known.loss:.4g} before, {leader.loss:.4g} after"
     size = "" if known.saved_b is None else f", {_bytes(known.saved_b)}"
-    save = "" if known.save_s is None else f" (checkpoint {known.save_s:.0f} s{size}; start again {took_s:.0f} s)"
+    save = "" if known.save_s is None else f" (checkpoint {known.save_s:.0f} s{size}; restart {took_s:.0f} s)"
     away = took_s + (known.save_s or 0.0)
-    told = "" if leader.start_known else ", by the count that it was given"
-    text = f"it holds: left at step {known.step} and went on from there{told}{loss}; {away:.0f} s without a step{save}"
+    told = "" if leader.start_known else ", by the step count passed to it"
+    text = f"it works: left at step {known.step} and resumed there{told}{loss}; {away:.0f} s without a step{save}"
     facts = {
         "held": True,
         "step": known.step,

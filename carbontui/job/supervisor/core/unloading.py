@@ -68,9 +68,9 @@ def words(known: Unloading) -> str:
     return {
         "none": "",
         "asked": "about to leave",
-        "leaving": "writing a checkpoint, to leave",
-        "away": "left, starting again",
-        "returning": "started again, its first steps are awaited",
+        "leaving": "writing a checkpoint before leaving",
+        "away": "left, restarting",
+        "returning": "restarted, waiting for its first steps",
     }[known.phase]
 
 

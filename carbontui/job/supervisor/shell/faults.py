@@ -16,18 +16,18 @@ class Faults:
 
     @contextlib.contextmanager
     def confined(self, part: str) -> Iterator[None]:
-        """An exception inside ends this block and nothing else. `part` completes '... is at fault'."""
+        """An exception inside ends this block and nothing else. `part` completes 'error in ...'."""
         try:
             yield
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             if self._standing.get(part) != text:
                 where = traceback.extract_tb(error.__traceback__)[-1]
-                self._log(f"{part} is at fault: {text} ({where.name}, line {where.lineno} of {where.filename})")
+                self._log(f"error in {part}: {text} ({where.name}, line {where.lineno} of {where.filename})")
             self._standing[part] = text
         else:
             self._standing.pop(part, None)
 
     @property
     def notices(self) -> list[str]:
-        return [f"{part} is at fault ({text}); see carbontui.log" for part, text in self._standing.items()]
+        return [f"error in {part} ({text}); see carbontui.log" for part, text in self._standing.items()]
