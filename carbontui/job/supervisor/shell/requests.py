@@ -187,8 +187,10 @@ class Requests:
     async def command(self, peer: Peer, cmd: protocol.Cmd) -> protocol.Result:
         """Carry out one command; each is journaled with its author."""
         by = (peer.hello.by if peer.hello else "") or f"uid {os.getuid()}"
-        if cmd.verb == "cap" and not self._look().readings.mono_s:
-            await self._ticks.until(lambda: self._look().readings.mono_s or None, ACK_WAIT_S)  # the first look is due
+        if cmd.verb == "cap":
+            if not self._look().readings.mono_s:
+                await self._ticks.until(lambda: self._look().readings.mono_s or None, ACK_WAIT_S)  # the first is due
+            await self._agent.refresh(SAMPLE_WAIT_S)  # judged by the limits of now: another program may have set one
         self._cell.state, reply = commands.apply(self._cell.state, cmd, self._look(), by)
         self._perform(reply.effects)
         self._wake()
