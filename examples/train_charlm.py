@@ -3,9 +3,9 @@
     python train_charlm.py --steps 300
     carbontui run -- python train_charlm.py --steps 300
 
-It needs nothing of carbontui: a run under it is held at the end of an optimizer step. Where carbontui is there, it is
-told the loss and the number of steps, for the screen. With --checkpoint it writes
-its state when it is done or told to end (SIGTERM), and goes on from there the next time.
+It needs no carbontui code: a run under carbontui is paused at the end of an optimizer step. If carbontui can be
+imported, the script reports the loss and the number of steps, for the screen. With --checkpoint it writes its state
+when it is done or terminated (SIGTERM), and resumes from there the next time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def corpus(limit: int) -> torch.Tensor:
 
 
 class Block(nn.Module):
-    """Causal self-attention and a feed-forward layer, each added to what came in."""
+    """Causal self-attention and a feed-forward layer, each with a residual connection."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class CharLM(nn.Module):
 
 
 def progress(step: int, steps: int, loss: float, started: float, first: int) -> None:
-    """One line that rewrites itself."""
+    """A progress line that overwrites itself."""
     rate = (step - first) / max(1e-9, time.monotonic() - started)
     bar = ("#" * (20 * step // steps)).ljust(20, ".")
     left = (steps - step) / rate if rate > 0 else 0
@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--checkpoint", type=Path, help="file to go on from, written at the end and on SIGTERM")
+    parser.add_argument("--checkpoint", type=Path, help="file to resume from, written at the end and on SIGTERM")
     parser.add_argument("--log-every", type=int, default=10, help="steps between two prints")
     parser.add_argument(
         "--threads", type=int, default=1, help="CPU threads; a model this small gains nothing from more"
@@ -112,7 +112,7 @@ def main() -> None:
     held_out, text = text[:50_000], text[50_000:]
     model = CharLM(args.d_model, args.layers, args.heads).to(args.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
-    # batches are drawn from a generator of their own, so that its state alone says where the data stands
+    # batches come from their own generator, so that its state alone gives the position in the data
     draw = torch.Generator().manual_seed(args.seed)
     step = 0
     if args.checkpoint and args.checkpoint.exists():

@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 2 train_ddp.py --steps 2000
     carbontui run -- torchrun --nproc-per-node 2 train_ddp.py --steps 2000 --checkpoint ddp.pt
 
-Without --checkpoint it needs nothing of carbontui at all: pausing works for any unchanged script. With it, carbontui
+Without --checkpoint it needs no carbontui code at all: pausing works for any unchanged script. With it, carbontui
 may unload the job for a long pause and start it again.
 """
 
@@ -24,7 +24,7 @@ def main() -> None:
     )
     parser.add_argument("--batch", type=int, default=64, help="samples per rank")
     parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--checkpoint", help="file to go on from; needs carbontui's client on the path")
+    parser.add_argument("--checkpoint", help="file to resume from; needs carbontui's client on the path")
     args = parser.parse_args()
 
     cuda = torch.cuda.is_available()

@@ -1,4 +1,4 @@
-"""The same training twice: plainly, and with the training kit (carbontui.train). Compare what each used.
+"""The same training twice: plain, and with the training kit (carbontui.train). Compare what each used.
 
     carbontui run --name plain -- python train_efficient.py --plain
     carbontui run --name kit -- python train_efficient.py

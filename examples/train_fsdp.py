@@ -1,4 +1,4 @@
-"""FSDP2: a sharded model that can be unloaded, by torch's own distributed checkpoint.
+"""FSDP2: a sharded model that can be unloaded, through torch's distributed checkpoint.
 
 carbontui run -- torchrun --nproc-per-node=2 train_fsdp.py --checkpoint saved
 """
@@ -23,7 +23,7 @@ max_iters = 120
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--checkpoint", help="folder to go on from; needs carbontui's client on the path")
+    parser.add_argument("--checkpoint", help="folder to resume from; needs carbontui's client on the path")
     args = parser.parse_args()
     cuda = torch.cuda.is_available()
     dist.init_process_group("nccl" if cuda else "gloo")
@@ -60,7 +60,7 @@ def main() -> None:
 
     while step < max_iters:
         if "CARBONTUI_SOCKET" in os.environ:
-            time.sleep(0.02)  # a step of this size takes no time: let a pause be seen
+            time.sleep(0.02)  # a step of this size takes almost no time: make a pause visible
         batch = inputs[torch.randint(256, (8,), generator=torch.Generator().manual_seed(step))]
         optimizer.zero_grad()
         (model(batch) - batch).square().mean().backward()

@@ -1,4 +1,4 @@
-"""An accelerate loop that can be unloaded: the Accelerator saves, the loop says where it goes on.
+"""An accelerate loop that can be unloaded: the Accelerator saves, the loop determines where to resume.
 
 carbontui run -- accelerate launch --num_processes 2 --cpu train_accelerate.py
 """

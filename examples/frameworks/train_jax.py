@@ -1,4 +1,4 @@
-"""A JAX loop: the script says where a step ends, and what a checkpoint holds.
+"""A JAX loop: the script marks where a step ends and what a checkpoint contains.
 
 carbontui run -- python train_jax.py
 """

@@ -1,4 +1,4 @@
-"""Keras 3 on any backend: nothing of carbontui in it. Pausing, the total and unloading work as it stands.
+"""Keras 3 on any backend, without carbontui code. Pausing, the total and unloading work unchanged.
 
 KERAS_BACKEND=jax carbontui run -- python train_keras.py
 """

@@ -1,4 +1,4 @@
-"""LightGBM: nothing of carbontui in it. A step is a boosting round; pausing, the total and unloading work as it stands.
+"""LightGBM without carbontui code. A step is a boosting round; pausing, the total and unloading work unchanged.
 
 carbontui run -- python train_lightgbm.py
 """

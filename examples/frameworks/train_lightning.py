@@ -1,9 +1,9 @@
-"""The Trainer of Lightning: nothing of carbontui in it. Pausing, the total and unloading work as it stands.
+"""Lightning's Trainer without carbontui code. Pausing, the total and unloading work unchanged.
 
     carbontui run -- python train_lightning.py
 
-Lightning restarts the data of a half epoch from its beginning unless the loader keeps its place; this one does, through
-the state_dict() and load_state_dict() that Lightning asks for.
+Lightning restarts the data of an unfinished epoch from its beginning unless the loader saves its position; this one
+does, through the state_dict() and load_state_dict() that Lightning calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import nn
 
 
 class Batches:
-    """Shuffled batches that know their place, so that a resumed run sees the rest of its epoch and nothing twice."""
+    """Shuffled batches that save their position, so that a resumed run sees the rest of its epoch and nothing twice."""
 
     def __init__(self, size: int, batch: int) -> None:
         draw = torch.Generator().manual_seed(7)
@@ -58,7 +58,7 @@ class Auto(lightning.LightningModule):
 
 
 class Manual(lightning.LightningModule):
-    """Two networks with an optimizer each, stepped by hand in every batch."""
+    """Two networks with an optimizer each, stepped manually in every batch."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""LightningCLI: nothing of carbontui in it.
+"""LightningCLI without carbontui code.
 
 carbontui run -- python train_lightning_cli.py fit --trainer.max_epochs=3
 """

@@ -1,4 +1,4 @@
-"""A partial_fit loop of scikit-learn: the script says where a step ends, and what to go on from.
+"""A partial_fit loop of scikit-learn: the script marks where a step ends and what to resume from.
 
 carbontui run -- python train_sklearn.py
 """

@@ -1,4 +1,4 @@
-"""The Trainer of transformers: nothing of carbontui in it. Pausing, the total and unloading work as it stands.
+"""The transformers Trainer without carbontui code. Pausing, the total and unloading work unchanged.
 
 carbontui run -- python train_transformers.py
 """

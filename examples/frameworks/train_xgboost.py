@@ -1,4 +1,4 @@
-"""XGBoost: nothing of carbontui in it. A step is a boosting round; pausing, the total and unloading work as it stands.
+"""XGBoost without carbontui code. A step is a boosting round; pausing, the total and unloading work unchanged.
 
 carbontui run -- python train_xgboost.py
 """
