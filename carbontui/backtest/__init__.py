@@ -1,1 +1,1 @@
-"""What carbontui would have saved on recorded grids: an assumed job, planned with what was known at the time."""
+"""What carbontui would have saved on recorded grids: an assumed job, planned with the knowledge of the time."""

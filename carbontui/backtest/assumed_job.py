@@ -1,4 +1,4 @@
-"""A job that does not exist yet: its levels and switches, combined with grid intensities to a planning problem."""
+"""An assumed job: its levels and switches, combined with grid intensities into a planning problem."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, problem_
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
 """Seconds to pause and to resume, and watts while switching (at 650 W flat out); assumed, not measured."""
 CURVE = ((1.0, 1.0, 1.0), (0.86, 0.785, 0.942), (0.72, 0.676, 0.875), (0.60, 0.577, 0.741))
-"""Cap, watts and speed as shares of those flat out: what public measurements let expect of any training on any board
-(`carbontui.power.public_curves`); single trainings differ by 2, 4 and 11 % in speed: calibrate your own job."""
+"""Cap, watts and speed as shares of those flat out: the expected values for any training on any board from public
+measurements (`carbontui.power.public_curves`); single trainings differ by 2, 4 and 11 % in speed: calibrate your own
+job."""
 PARKED = 0.138
 """Share of the full watts that a paused job draws with its model in memory; assumed (90 W of 650 W)."""
 
@@ -35,8 +36,7 @@ class AssumedJob:
 
 
 def load_job(path: str | Path) -> AssumedJob:
-    """A JSON file in the problem format without `slots` and `work_s` (they are ignored when there). Raises
-    ProblemError."""
+    """Read a JSON file in the problem format; `slots` and `work_s` are not needed and ignored. Raises ProblemError."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -67,7 +67,7 @@ def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
     for i in range(count):
         for j in range(count):
             if j == 0 or (i == 0 and j == 1):
-                time[i][j] = None  # a started job is never off again, and off leads only to running
+                time[i][j] = None  # a started job never returns to off, and off leads only to running
             elif i == 1 and j > 1:
                 time[i][j] = RESUME_S
             elif i > 1 and j == 1:
@@ -88,8 +88,8 @@ def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
 
 
 def boundaries(start_s: float, deadline_s: float, slot_s: float) -> list[float]:
-    """Slot edges from `start_s` to `deadline_s`: whole slots lie on multiples of `slot_s` since 1970 (UTC), ends may
-    be partial."""
+    """Slot edges from `start_s` to `deadline_s`: at multiples of `slot_s` since 1970 (UTC); the first and last slot
+    may be partial."""
     edges = [start_s]
     mark = (math.floor(start_s / slot_s) + 1) * slot_s
     while mark < deadline_s - 1e-6:
@@ -100,19 +100,19 @@ def boundaries(start_s: float, deadline_s: float, slot_s: float) -> list[float]:
 
 
 def slot_length_s(start_s: float, end_s: float) -> float:
-    """Seconds of a slot: a quarter of an hour for plans of up to ten days, else an hour."""
+    """Slot length in seconds: 15 min for plans of up to ten days, else an hour."""
     return 900.0 if end_s - start_s <= 10 * 86400 else 3600.0
 
 
 class TypicalDays:
-    """The typical days of a zone in place of a recorded grid: known for any time, of no particular year."""
+    """The typical days of a zone instead of a recorded grid: available for any time, of no particular year."""
 
     def __init__(self, zone: str) -> None:
         self.zone = zone
         self.source = f"typical days of {zone}, not live"
 
     def slots(self, edges: list[float]) -> list[float]:
-        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ValueError for a zone that is not known."""
+        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ValueError for an unknown zone."""
         step_s = slot_length_s(edges[0], edges[-1])
         outlook = typical.outlook(self.zone, edges[0] // step_s * step_s, step_s, len(edges))
         self.source = f"{outlook.source}, not live"
@@ -124,7 +124,7 @@ class TypicalDays:
 
 
 class Grid:
-    """A recorded series (gCO2/kWh, epoch seconds) to be averaged over any interval: coarse rows are held."""
+    """A recorded series (gCO2/kWh, epoch seconds), averaged over any interval; a row holds for its length."""
 
     def __init__(self, series: Series) -> None:
         self.series = series
@@ -159,7 +159,7 @@ class Grid:
         return all(self.ends[i] >= self.starts[i + 1] - 1e-6 for i in range(first, last))
 
     def mean(self, start_s: float, end_s: float) -> float:
-        """Time average over an interval that is covered."""
+        """Time average over a covered interval, gCO2/kWh."""
         return (self._integral(end_s) - self._integral(start_s)) / (end_s - start_s)
 
     def slots(self, edges: list[float]) -> list[float]:

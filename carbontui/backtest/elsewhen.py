@@ -1,4 +1,4 @@
-"""The same work begun at other hours, and under other budgets, on what is expected of its grid."""
+"""The same work started at other hours, and under other budgets, on the grid's forecast."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from carbontui.plan import solve
 
 
 class StartHour(NamedTuple):
-    """A moment to begin at, epoch seconds, and what a person calls it."""
+    """A start time, epoch seconds, and its name for the user."""
 
     at_s: float
     name: str
 
 
 def start_hours(now_s: float) -> list[StartHour]:
-    """Now, in a few hours, tonight at 22 and tomorrow at 6 and 12, local time, in order."""
+    """Now, in a few hours, tonight at 22:00 and tomorrow at 06:00 and 12:00 local time, in order."""
     found = [StartHour(now_s, "now")] + [StartHour(now_s + 3600.0 * h, f"in {h} h") for h in (1, 3, 6, 12)]
     today = datetime.fromtimestamp(now_s)
     tomorrow = today + timedelta(days=1)
@@ -38,8 +38,8 @@ def start_hours(now_s: float) -> list[StartHour]:
 
 
 def at_hours(work: Work, outlook: Outlook, hours: Iterable[StartHour], now_s: float) -> list[Elsewhere]:
-    """The work begun at each hour, flat out; its time counts the waiting. Cost in the outlook's currency, where every
-    price is known."""
+    """The work started at each hour, flat out; its time includes the waiting. Cost in the outlook's currency, where
+    every price is known."""
     slots = Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi)
     watts = work.boards_w + work.rest_w
     found = []
@@ -62,8 +62,8 @@ def at_hours(work: Work, outlook: Outlook, hours: Iterable[StartHour], now_s: fl
 
 
 def within_budgets(work: Work, outlook: Outlook, factors: Iterable[float], now_s: float) -> list[Elsewhere]:
-    """The best plan of the work, begun now or later, within each multiple of its time flat out. Levels are those that
-    public measurements let expect of any board. Raises ProblemError where the grid is not known for long enough."""
+    """The best plan of the work, started now or later, within each multiple of its time flat out. Levels are those
+    expected of any board from public measurements. Raises ProblemError where the forecast is too short."""
     grid = ExpectedSignal(outlook)
     found = []
     for factor in factors:
@@ -75,7 +75,7 @@ def within_budgets(work: Work, outlook: Outlook, factors: Iterable[float], now_s
 
 
 def _job(work: Work) -> AssumedJob:
-    """The rest of the machine draws its watts while the job is there, not before it has begun."""
+    """The assumed job with the rest of the machine's watts added while the job exists (levels but off, switches)."""
     shape = assumed(work.boards_w, caps=True, running=False).shape
     levels = tuple(
         level if level.name == "off" else replace(level, power_w=level.power_w + work.rest_w) for level in shape.levels

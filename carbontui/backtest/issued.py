@@ -1,7 +1,7 @@
-"""What was known at a moment in the past: published forecasts with their error at that hour, and our own forecast.
+"""Forecasts as known at a past time: published ones with their error at that hour, and our own.
 
-Everything here takes `now_s` and looks at nothing later, except that the value of the running slot counts as known,
-as it does in a live feed.
+Nothing later than the first edge (now) is read, except that the value of the current slot counts as known, as in a
+live feed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from carbontui.plan.problem import ProblemError
 from carbontui.units import from_iso
 
 NOWCAST_FADE = 0.9
-"""Share of a published forecast's present error that remains an hour later, measured on the CarbonCast data set."""
+"""Share of a published forecast's current error that remains an hour later, measured on the CarbonCast data set."""
 ISSUES_S = 28 * 86400.0
-"""Published issues of this long before now are given to the forecaster."""
+"""The forecaster gets the published issues of this long before now."""
 REFIT_S = 28 * 86400.0
 """The forecaster is fitted again after this long."""
 LEAST_HISTORY_S = 60 * 86400.0
-"""The forecaster is not fitted on less."""
+"""The least history on which the forecaster is fitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class Predictor(Protocol):
 
 
 def load_issues(path: str | Path) -> list[ForecastIssue]:
-    """CSV `issue_utc,target_utc,forecast[,...]`, plain or .gz, by time of issue. Raises ProblemError naming the
-    line."""
+    """Read CSV `issue_utc,target_utc,forecast[,...]`, plain or .gz; sorted by time of issue. Raises ProblemError naming
+    the line."""
     path = Path(path)
     rows: dict[float, dict[float, float]] = {}
     try:
@@ -88,7 +88,7 @@ def load_issues(path: str | Path) -> list[ForecastIssue]:
 
 
 class PublishedForecast:
-    """The last issue before now; with `nowcast` its present error is carried forward and fades by the hour."""
+    """The last issue before now; with `nowcast` its current error is carried forward and fades by the hour."""
 
     def __init__(self, grid: Grid, issues: list[ForecastIssue], nowcast: bool = True) -> None:
         self.grid, self.issues, self.nowcast = grid, issues, nowcast
@@ -105,7 +105,7 @@ class PublishedForecast:
 
 
 class OwnForecast:
-    """carbontui's own forecaster, fitted on the past alone and again every four weeks."""
+    """carbontui's own forecaster, fitted on past values only, again every four weeks."""
 
     def __init__(self, grid: Grid, issues: list[ForecastIssue]) -> None:
         self.grid, self.issues = grid, issues
@@ -117,7 +117,7 @@ class OwnForecast:
     def __call__(self, edges: Sequence[float]) -> list[float]:
         step = self.grid.step_s
         now = edges[0]
-        # the running step is known: the forecast begins with the next one
+        # the current step is known: the forecast begins with the next one
         begin = (now // step + 1) * step
         first, values = self._forecast(begin, edges[-1])
         present = self.grid.mean(now, edges[1])

@@ -1,8 +1,8 @@
-"""What each policy would have emitted on recorded grid data, from random starts, with only what was known at the time.
+"""What each policy would have emitted on recorded grid data, from random starts, with the knowledge of the time.
 
-Every schedule is judged on the realised intensity by `plan.evaluate`. Rolling policies plan again in every slot, the
-running slot's intensity known, all later ones forecast; threshold tools look at the present value and the last week,
-and are forced to run when the remaining work no longer fits. No policy is late unless flat out is.
+Every schedule is scored on the realised intensity by `plan.evaluate`. Rolling policies re-plan in every slot, with the
+current slot's intensity known and all later ones forecast; threshold tools use the current value and the last week, and
+are forced to run when the remaining work no longer fits. No policy is late unless flat out is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from carbontui.units import iso
 
 WEEK_S = 7 * 86400.0
 WORSE = 0.005
-"""A job counts as made worse when it emits more than running now by over this share."""
+"""A job counts as worse when it emits more than running now by over this share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What a policy did in one case: the level index of each slot and the figures of `evaluate`."""
+    """The schedule of a policy in one case: the level index of each slot, and the figures of `evaluate`."""
 
     levels: tuple[int, ...]
     figures: Evaluation
@@ -49,7 +49,7 @@ Policy = Callable[[Case], Sequence[int]]
 
 @dataclass(frozen=True)
 class BacktestReport:
-    """All outcomes by start and policy; 'run now' and 'perfect foresight' are always among them."""
+    """All outcomes by policy and start; always includes 'run now' and 'perfect foresight'."""
 
     cases: list[Case]
     outcomes: dict[str, list[PolicyOutcome]]
@@ -57,7 +57,7 @@ class BacktestReport:
 
     def summary(self) -> dict[str, dict[str, float | None]]:
         """Per policy: saving against run now and share of the perfect-foresight saving (both on summed grams, in %;
-        None where nothing can be saved), late jobs, jobs made worse (%), the worst of them (%)."""
+        None where nothing can be saved), late jobs, share of jobs worse than run now (%), the worst of them (%)."""
         now = [o.figures.gco2 for o in self.outcomes["run now"]]
         perfect = sum(o.figures.gco2 for o in self.outcomes["perfect foresight"])
         room = sum(now) - perfect
@@ -110,9 +110,8 @@ def run(
     slot_s: float | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> BacktestReport:
-    """Try every policy on a job of `work_s` (seconds flat out) from `starts` random starts with `slack` times the work.
-
-    Raises ProblemError when the data do not cover enough time."""
+    """Run every policy on a job of `work_s` (seconds flat out) from `starts` random starts, with `slack` times the work
+    as budget. Raises ProblemError when the data do not cover enough time."""
     slot = slot_s or default_slot(work_s)
     cases = _cases(grid, job, work_s, slack, starts, seed, issues, slot, own)
     policies = _policies(grid, issues or [], own)
@@ -144,7 +143,7 @@ def _until_done(problem: Problem, levels: Sequence[int], figures: Evaluation) ->
     clock, out = 0.0, []
     for k, duration in enumerate(problem.dur_s):
         said = levels[k] if k < len(levels) else -1
-        # slots beyond a policy's schedule run flat out, as `evaluate` takes them
+        # slots beyond a policy's schedule run flat out, as in `evaluate`
         out.append(-1 if clock >= figures.finish_s - 1e-9 else problem.fastest if said < 0 else said)
         clock += duration
     return tuple(out)
@@ -161,7 +160,7 @@ def _cases(
     slot_s: float,
     own: bool,
 ) -> list[Case]:
-    """Random starts on the data's own steps, each with a week of past and all of its future known, in order of time."""
+    """Random starts on the data's own steps, sorted; each with enough history and its whole horizon covered."""
     horizon = work_s * slack
     first = grid.start_s + max(WEEK_S, LEAST_HISTORY_S if own else 0.0)
     if issues:
@@ -179,7 +178,7 @@ def _cases(
                 break
     if not good:
         held, before = (grid.end_s - grid.start_s) / 86400, (first - grid.start_s) / 86400
-        less = "; --no-own needs a week alone" if own else ""
+        less = "; --no-own needs only a week" if own else ""
         text = (
             f"holds {held:.0f} days; a job of {horizon / 3600:.1f} h needs {before:.0f} days of history before it{less}"
         )
@@ -214,7 +213,7 @@ def _policies(grid: Grid, issues: list[ForecastIssue], own: bool) -> dict[str, P
 
 
 def rolling(case: Case, expect: Predictor) -> list[int]:
-    """In every slot plan the rest of the job on the forecast of that moment, and execute the first slot of the plan."""
+    """In every slot, plan the rest of the job on the forecast of that time and execute the plan's first slot."""
     whole = case.problem
     levels: list[int] = []
     current, age, done, resumes = whole.initial_level, whole.initial_age_slots, 0.0, 0
@@ -251,7 +250,7 @@ def _best_constant(case: Case) -> tuple[int, ...]:
 
 
 def _window(case: Case, expect: Predictor) -> tuple[int, ...]:
-    """The best start by the forecast made at the beginning; run without a break from there."""
+    """The best start by the forecast at the beginning; runs without a break from there."""
     expected = replace(case.problem, ci_g_per_kwh=tuple(expect(case.edges)))
     window = [b for b in baselines(expected) if b.name == "best window" and b.evaluation.feasible]
     return window[0].levels if window else ()
@@ -266,7 +265,7 @@ def _quantile(grid: Grid, case: Case, q: float) -> float:
 
 
 def _threshold(grid: Grid, case: Case, resume: float, suspend: float | None) -> list[int]:
-    """Run at or below `resume`, stop above `suspend` (None: never stop again); run when the rest no longer fits."""
+    """Start at or below `resume`, stop above `suspend` (None: never); run when the remaining work no longer fits."""
     problem = case.problem
     fast = problem.fastest
     rests = [

@@ -1,4 +1,4 @@
-"""The marginal and the average signal side by side: what the plan for the one gives by the other. Each figure is of one
+"""The marginal and the average signal side by side: the plan for each, scored by the other. Each figure is of one
 signal; they are never added or averaged."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from carbontui.plan.results import Schedule
 
 @dataclass(frozen=True, slots=True)
 class BySignal:
-    """By one signal: grams of the plan made for it, of the plan made for the other one, and of running at once."""
+    """By one signal: grams of the plan made for it, of the plan made for the other signal, and of running now."""
 
     signal: str
     source: str
@@ -24,14 +24,14 @@ class BySignal:
 
 
 class ExpectedSignal:
-    """What a live source expects (gCO2/kWh of an outlook of equal slots), in place of a recorded grid."""
+    """A live source's outlook (gCO2/kWh of equal slots) instead of a recorded grid."""
 
     def __init__(self, outlook: Outlook) -> None:
         self._outlook = outlook
         self.source = outlook.source
 
     def slots(self, edges: list[float]) -> list[float]:
-        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ProblemError where it is not known."""
+        """gCO2/kWh of each slot between the edges (epoch seconds). Raises ProblemError where one is unknown."""
         values = [self._outlook.value_at(edge + 1e-3) for edge in edges[:-1]]
         known = [value for value in values if value is not None]
         if len(known) < len(values):
@@ -43,7 +43,7 @@ class ExpectedSignal:
 def side_by_side(
     problem: Problem, plan: Schedule, other_g_per_kwh: list[float], names: tuple[str, str], sources: tuple[str, str]
 ) -> tuple[BySignal, BySignal]:
-    """`plan` of `problem` and a plan of the same work by the other signal, each judged by both (own signal first)."""
+    """`plan` of `problem` and a plan of the same work by the other signal, each scored by both (own signal first)."""
     other = replace(problem, ci_g_per_kwh=tuple(other_g_per_kwh))
     rival = solve(other)
     found = []

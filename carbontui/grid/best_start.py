@@ -1,4 +1,4 @@
-"""What waiting would gain a job that is started later today: one pass over an outlook."""
+"""The gain of starting a job later, from one pass over an outlook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from carbontui.grid.types import Outlook
 
 
 class BestStart(NamedTuple):
-    """When a job of `hours` without a break would emit least within the outlook, and by which share less than now."""
+    """The cleanest start of an uninterrupted job of `hours`, and its saving as a share of starting now."""
 
     hours: float
     start_s: float
@@ -19,7 +19,7 @@ class BestStart(NamedTuple):
 def best_start(outlook: Outlook, now_s: float, hours: float) -> BestStart | None:
     """The cleanest start from now on, on slot edges; None where the outlook is shorter than the job, or has gaps.
 
-    Constant watts are assumed, so that the share is that of mean intensity over the job's hours.
+    Constant watts are assumed, so the share is that of the mean intensity over the job's hours.
     """
     step_s, slots = outlook.step_s, max(1, math.ceil(hours * 3600 / outlook.step_s))
     first = int((now_s - outlook.start_s) // step_s)

@@ -1,7 +1,7 @@
-"""What all jobs of the machine know together: one small file per question, one request per window.
+"""The grid cache shared by all jobs of the machine: one small file per question, one request per window.
 
-A file holds the cleaned answer, never a key or a URL. Files are replaced atomically and asked for under a lock, so that
-twenty jobs make one request; where locks do not work (some network homes) each job simply asks for itself.
+A file holds the cleaned answer, never a key or a URL. Files are replaced atomically and requests are made under a lock,
+so that twenty jobs make one request; where locks do not work (some network homes) each job makes its own.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ DISK_S = 3.0
 LOCK_S = 10.0
 CLOCK_S = 60.0
 AFTER_FAULT_S = 60.0
-"""A provider that failed is left alone this long by every job of the machine, twice as long after each further fault,
-at most for its window."""
+"""No job of the machine queries a provider for this long after a fault; doubled at each further fault, up to its
+window."""
 JITTER = 0.1
-"""Windows end up to this share later, so that machines that were started together do not ask together for ever."""
+"""Windows are up to this share longer, so that machines started together do not keep querying together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A provider's last good answer to one question, and how the last attempt ended."""
+    """A provider's last good answer to one question, and the outcome of the last attempt."""
 
     series: Series | None = None
     asked_at_s: float = 0.0
@@ -49,7 +49,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A data set of a provider that takes one request in `spacing_s`, whatever the question or the zone."""
+    """A provider's data set that allows one request per `spacing_s`, whatever the question or zone."""
 
     name: str
     spacing_s: float
@@ -74,9 +74,10 @@ class Cache:
         fetch: Callable[[Entry], Awaitable[tuple[Series, tuple[str, ...]]]],
         turn: Turn | None = None,
     ) -> Entry:
-        """The entry of `key`, asked for anew through `fetch` when its window is over and its data set's turn has come.
+        """The entry of `key`, refreshed through `fetch` when its window is over and its data set allows a request.
 
-        `fetch` gets the old entry. A fault leaves the old answer in place and is told in `fault`; never raises.
+        `fetch` gets the old entry. A fault keeps the old answer and is recorded in `fault`. Raises Unreachable when
+        another job holds the lock for LOCK_S.
         """
         entry = await self.peek(key)
         if self._closed(entry):
@@ -87,7 +88,7 @@ class Cache:
                 return entry
             due_s = await self._take_turn(turn) if turn else 0.0
             if due_s > self._now():
-                waits = (f"asked again in {due_s - self._now():.0f} s: its data sets take one request at a time",)
+                waits = (f"next request in {due_s - self._now():.0f} s: the provider limits requests per data set",)
                 return replace(entry, next_s=due_s, notes=entry.notes if entry.series else waits)
             try:
                 series, notes = await fetch(entry)
@@ -97,14 +98,14 @@ class Cache:
             except GridError as error:
                 wait_s = error.retry_after_s or _back_off(entry, window_s)
                 entry = replace(entry, asked_at_s=self._now(), next_s=self._now() + wait_s, fault=str(error))
-            except Exception as error:  # one provider's fault, or ours in reading it, must not cost the others
-                wait_s, fault = _back_off(entry, window_s), f"its answer could not be read ({type(error).__name__})"
+            except Exception as error:  # one provider's fault, or our bug in parsing it, must not affect the others
+                wait_s, fault = _back_off(entry, window_s), f"the answer could not be read ({type(error).__name__})"
                 entry = replace(entry, asked_at_s=self._now(), next_s=self._now() + wait_s, fault=fault)
             await self._store(key, entry)
         return entry
 
     async def _take_turn(self, turn: Turn) -> float:
-        """Take the data set's turn; when it is another's, the time at which it is free again."""
+        """Take the data set's turn: 0 when taken, else the time at which the next request is allowed."""
         key = f"turn-{turn.name}"
         async with self._locked(key):
             last_s, now_s = (await self.peek(key)).asked_at_s, self._now()
@@ -114,26 +115,25 @@ class Cache:
         return 0.0
 
     def _closed(self, entry: Entry) -> bool:
-        """Whether the window is still that of the last request; one made in the future was made by a clock since set
-        right."""
+        """Whether the window of the last request is still running. A request stamped in the future came from a clock
+        that has since been corrected, and does not count."""
         return entry.asked_at_s - CLOCK_S <= self._now() < entry.next_s
 
     async def peek(self, key: str) -> Entry:
-        """What is known now, without a request."""
+        """The entry as it is now, without a request."""
         held = self._memory.get(key, Entry())
         if self._directory is None:
             return held
         with contextlib.suppress(OSError, asyncio.TimeoutError, ValueError, TypeError, KeyError):
             found = await in_thread(_read, self._path(key), deadline_s=DISK_S)
-            # on a disk that takes no writes this process remembers better
+            # on a disk that takes no writes, this process's memory is newer
             return found if found.asked_at_s >= held.asked_at_s else held
-        # another version, a damaged file, a dead disk
+        # another version, a damaged file, a failed disk
         return held
 
     async def keep(self, key: str, change: Callable[[Any], Any]) -> Any:
-        """What `change` makes of the JSON value kept under `key` (None at first), what other jobs wrote included.
-
-        `change` raises ValueError, TypeError or KeyError for a value that is none of its own, and then begins anew.
+        """Update the JSON value kept under `key` (None at first) through `change` and return it; includes what other
+        jobs wrote. A stored value for which `change` raises ValueError, TypeError or KeyError is ignored.
         """
         kept = change(self._kept.get(key))
         if self._directory is not None:
@@ -153,7 +153,7 @@ class Cache:
         return kept
 
     async def add_issue(self, key: str, issue: dict[str, Any]) -> issues.Issues:
-        """The recent issues of `key` with this one, those that other jobs of the machine saw included; never raises."""
+        """The recent issues of `key` with this one, including those other jobs of the machine saw; never raises."""
         own = [*self._kept.get(key, []), issue]
         kept: issues.Issues = await self.keep(
             key, lambda found: issues.merged([*issues.checked(found or []), *own], self._now())
@@ -172,7 +172,7 @@ class Cache:
 
     @contextlib.asynccontextmanager
     async def _locked(self, key: str) -> AsyncIterator[None]:
-        """Hold the key's lock file; without one (or after LOCK_S) go on all the same."""
+        """Hold the key's lock file; go on without one where locks do not work. Raises Unreachable after LOCK_S."""
         descriptor = -1
         if self._directory is not None:
             with contextlib.suppress(OSError, asyncio.TimeoutError):
@@ -196,11 +196,11 @@ class Cache:
                 waited_s += 0.05
             except OSError:
                 return
-        raise Unreachable("another job has been asking the provider for too long")
+        raise Unreachable("another job's request to the provider is taking too long")
 
 
 def _back_off(entry: Entry, window_s: float) -> float:
-    """How long to stay away after a fault: twice as long as the last time, between a minute and the window."""
+    """Seconds until the next request after a fault: twice the last wait, between a minute and the window."""
     before_s = entry.next_s - entry.asked_at_s if entry.fault else 0.0
     return max(AFTER_FAULT_S, min(2 * before_s, window_s))
 

@@ -1,8 +1,8 @@
 """Which sources a zone has, in the order they are tried. One signal: average never falls back to marginal.
 
-Without a key first where the forecast is free and open: NESO, Energi Data Service, Energy-Charts; then Electricity Maps
-for who has a key; then what operators publish of their own fuel mix, live but without a forecast; then what a key opens
-hours late: ENTSO-E, EIA; then typical days.
+First the keyless sources with an open forecast: NESO, Energi Data Service, Energy-Charts; then Electricity Maps, with a
+key; then the operators' own fuel mix, live and keyless but without a forecast; then sources with a key that are hours
+late: ENTSO-E, EIA; then typical days.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ EVERY = AVERAGE + MARGINAL + PRICE
 
 
 def carbon(zone: str, http: Http, settings: GridSettings) -> list[Provider]:
-    """Providers of the zone's intensity in the signal asked for, best first, also those whose key is missing; none
-    where a person has given a value."""
+    """Providers of the zone's intensity in the requested signal, best first, including those whose key is missing;
+    none where the user has given a value."""
     if settings.intensity_g_per_kwh is not None:
         return []
     kinds = MARGINAL if settings.marginal else AVERAGE
@@ -59,13 +59,13 @@ def carbon(zone: str, http: Http, settings: GridSettings) -> list[Provider]:
 
 
 def prices(zone: str, http: Http, settings: GridSettings) -> list[Provider]:
-    """Providers of a price in the currency asked for; none when no currency was named."""
+    """Providers of a price in the requested currency; none when no currency is set."""
     found = [kind(http, settings) for kind in PRICE if kind.covers(zone)]
     return [provider for provider in found if settings.currency and provider.currency == settings.currency]
 
 
 def price_zones(zone: str, settings: GridSettings) -> tuple[str, ...]:
-    """Parts of the zone that have prices in the currency asked for, where the zone as a whole has none."""
+    """Parts of the zone that have prices in the requested currency, where the zone as a whole has none."""
     if not settings.currency or any(kind.covers(zone) for kind in PRICE):
         return ()
     parts = [part for part in zones.every() if part.startswith(f"{zone}-")]
@@ -75,5 +75,5 @@ def price_zones(zone: str, settings: GridSettings) -> tuple[str, ...]:
 
 
 def usable(provider: Provider, settings: GridSettings) -> bool:
-    """Whether all its keys are at hand."""
+    """Whether all its keys are set."""
     return all(settings.keys.get(name) for name in provider.keys)

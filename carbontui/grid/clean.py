@@ -1,7 +1,8 @@
-"""From raw rows to a clean series: pure functions. What was done is said, in one line per kind of repair.
+"""Cleans raw rows into a series: pure functions, with one note per kind of repair.
 
-Order: nulls out, sorted, duplicates (the last one wins), rows from the future that claim to have happened, faults of
-value (0 g, leaps, unit slips), stuck sensors marked, short gaps interpolated and marked, long ones left open.
+Order: drop nulls, sort, drop duplicates (the last one wins), rows of other years and faulty values (0 g, jumps; a wrong
+unit raises), mark stuck sensors, drop future rows not marked as forecast, interpolate and mark short gaps, leave long
+ones open.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from carbontui.grid.faults import BadAnswer, NoData
 from carbontui.grid.types import Row, Signal
 
 Raw = tuple[float, float, float | None, str]
-"""start_s, dur_s, value, kind as a provider's adapter reads them."""
+"""(start_s, dur_s, value, kind) as a provider's adapter reads them."""
 
 SUSPECT_G = 2000.0
 LEAP = 6.0
@@ -30,14 +31,14 @@ AHEAD_S = 900.0
 AWAY_S = 3 * 366 * 86400.0
 LONGEST_ROW_S = 8 * 86400.0
 CLOCK = "is the clock right?"
-"""How a note on stamps ends that cannot be right by this machine's clock."""
+"""Ends a note on stamps that lie in the future of this machine's clock."""
 
 
 def clean(
     raw: Iterable[Raw], *, signal: Signal, now_s: float, usual_g: float | None = None, zeros: bool = False
 ) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """Rows fit for a Series, and notes on what was mended. `usual_g`: the zone's usual level, to notice a unit slip;
-    `zeros`: whether an average may be 0 g (a mix of wind and water at the stack).
+    """Rows fit for a Series, and notes on the repairs. `usual_g`: the zone's usual level, to detect a wrong unit;
+    `zeros`: whether an average may be 0 g (direct emissions of a mix of wind and hydro).
 
     Raises NoData when nothing is left, BadAnswer when the whole answer is in another unit.
     """
@@ -63,7 +64,7 @@ def _ordered(raw: Iterable[Raw]) -> tuple[list[Row], list[str]]:
         doubles += start_s in seen
         seen[start_s] = Row(start_s, dur_s, float(value), kind)  # type: ignore[arg-type]
     rows = [seen[start] for start in sorted(seen)]
-    # a row never reaches into the next one: steps may change in the middle of a series
+    # a row never overlaps the next one: steps may change in the middle of a series
     rows = [
         *(replace(row, dur_s=min(row.dur_s, after.start_s - row.start_s)) for row, after in pairwise(rows)),
         *rows[-1:],
@@ -72,15 +73,15 @@ def _ordered(raw: Iterable[Raw]) -> tuple[list[Row], list[str]]:
 
 
 def _of_our_time(rows: list[Row], now_s: float, notes: list[str]) -> list[Row]:
-    """No job asks for what is years away, and a value that holds for weeks is none: both make endless series."""
+    """Drop rows years away, which no job needs, and rows lasting weeks, which are errors: both make endless series."""
     kept = [row for row in rows if abs(row.start_s - now_s) <= AWAY_S and row.dur_s <= LONGEST_ROW_S]
     if len(kept) < len(rows):
-        notes.append(f"{len(rows) - len(kept)} values of other years, or that hold for weeks, left out")
+        notes.append(f"{len(rows) - len(kept)} values from other years or lasting weeks left out")
     return kept
 
 
 def _not_ahead(rows: list[Row], now_s: float, notes: list[str], signal: Signal) -> list[Row]:
-    """What claims to have happened after now shows a clock that is off; day-ahead prices are known ahead."""
+    """Drop actual values later than now: a clock is wrong. Day-ahead prices are known ahead."""
     if signal == "price":
         return rows
     kept = [row for row in rows if row.kind == "forecast" or row.start_s <= now_s + AHEAD_S]
@@ -91,12 +92,12 @@ def _not_ahead(rows: list[Row], now_s: float, notes: list[str], signal: Signal) 
 
 
 def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float | None, zeros: bool) -> list[Row]:
-    # marginal rates are zero at times (curtailed wind and sun); an average of zero is a fault of the source
+    # marginal rates are zero at times (curtailed wind and solar); an average of zero is an error of the source
     zeros = zeros or signal == "marginal"
     sound = [row for row in rows if row.value > 0 or (row.value == 0 and zeros)]
     if len(sound) < len(rows):
         what = "below 0 g" if zeros else "of 0 g or below"
-        notes.append(f"{len(rows) - len(sound)} values {what} left out as faults")
+        notes.append(f"{len(rows) - len(sound)} values {what} left out as faulty")
         rows = sound
     if not rows:
         return rows
@@ -107,7 +108,7 @@ def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float
             raise BadAnswer(f"values around {middle:.4g} where about {usual_g:.0f} g/kWh is usual: another unit?")
     leaps = {k for k in range(len(rows)) if _leaps(rows, k, middle, signal)}
     if leaps:
-        notes.append(f"{len(leaps)} values that leap more than {LEAP:g}-fold left out")
+        notes.append(f"{len(leaps)} values that jump more than {LEAP:g}-fold left out")
     return [replace(row, suspect=row.value > SUSPECT_G) for k, row in enumerate(rows) if k not in leaps]
 
 
@@ -120,13 +121,13 @@ def _leaps(rows: Sequence[Row], k: int, middle: float, signal: Signal) -> bool:
             return True
     if signal == "marginal" or not 0 < k < len(rows) - 1:
         return False
-    # down only where both neighbours stand far above: clean hours come and go, they do not flicker
+    # a drop counts only where both neighbours are far above: real clean hours last longer than one row
     low = min(rows[k - 1].value, rows[k + 1].value)
     return value * LEAP < low and low > LEAST_LEAP_G
 
 
 def _stuck(rows: list[Row], notes: list[str]) -> list[Row]:
-    """A value that never moves for hours is a dead sensor: kept, but marked."""
+    """Mark values unchanged for hours as suspect: the sensor is dead. They are kept."""
     out = list(rows)
     first = marked = 0
     for k in range(1, len(rows) + 1):
@@ -137,7 +138,7 @@ def _stuck(rows: list[Row], notes: list[str]) -> list[Row]:
             marked += k - first
         first = k
     if marked:
-        notes.append(f"{marked} values have not moved for hours and are marked as suspect")
+        notes.append(f"{marked} values unchanged for hours and marked as suspect")
     return out
 
 

@@ -1,4 +1,4 @@
-"""From rows of unequal age and step to one outlook of equal slots: pure functions, no numpy."""
+"""Combines rows of different ages and steps into one outlook of equal slots: pure functions, no numpy."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from carbontui.grid.types import Row
 FULL_ENOUGH = 0.5
 """A slot is known when rows cover at least this share of it."""
 MEMORY_S = 6 * 3600.0
-"""How fast today's departure from a typical day fades (e-folding; intensity anomalies of the zones we hold fade so)."""
+"""How fast today's departure from a typical day fades (e-folding), as it does in the zones of the shipped data."""
 LEVEL_WINDOW_S = 72 * 3600.0
 LEVEL_NEEDS_S = 6 * 3600.0
 LEVEL_RANGE = (0.25, 4.0)
 LEAST_BAND = 0.15
 NOWCAST_S = 3 * 3600.0
 NOWCAST_FADE = 0.9
-"""Share of the nowcast error that is left after an hour."""
+"""Share of the nowcast error that remains after an hour."""
 
 ValueAndBand = tuple[float | None, float | None, float | None]
 NOTHING: ValueAndBand = (None, None, None)
@@ -31,7 +31,7 @@ def slot_means(rows: Sequence[Row], start_s: float, step_s: float, slots: int) -
     totals = [0.0] * slots
     covered = [0.0] * slots
     end_s = start_s + slots * step_s
-    # rows may be long: begin far enough left that none is missed
+    # rows may be long: start early enough to miss none
     first = bisect.bisect_left(rows, start_s - 6 * 3600.0, key=lambda row: row.start_s)
     for row in rows[first:]:
         if row.start_s >= end_s:
@@ -50,7 +50,7 @@ def slot_means(rows: Sequence[Row], start_s: float, step_s: float, slots: int) -
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A typical day lifted to the level of the last days, starting from the last known value."""
+    """A typical day scaled to the level of the last days, starting from the last known value."""
 
     profile: typical.Profile
     level: float
@@ -75,7 +75,7 @@ class Expectation:
 
 
 def expectation(profile: typical.Profile, actual: Sequence[Row], now_s: float) -> Expectation:
-    """Fit level and anomaly to rows that ended by `now_s`; too few of them leave the typical day as it is."""
+    """Fit level and anomaly to rows that ended by `now_s`; with too few of them the typical day stays unscaled."""
     recent = [
         row for row in actual if row.start_s + row.dur_s <= now_s + 1e-6 and row.start_s >= now_s - LEVEL_WINDOW_S
     ]
@@ -109,7 +109,7 @@ def overlaid(
     start_s: float,
     step_s: float,
 ) -> list[ValueAndBand]:
-    """Published values plus the fading nowcast error in the place of expected ones, with the width of their band."""
+    """`cells` with published values plus the fading nowcast error in place of expected ones; band widths stay."""
     out = []
     for k, (cell, value) in enumerate(zip(cells, said, strict=True)):
         if value is None:

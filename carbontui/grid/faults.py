@@ -1,12 +1,12 @@
-"""What can go wrong between us and a provider. Every text is one line for the screen and holds no key.
+"""Errors of a request to a provider. Every text is one line for the screen and holds no key.
 
 GridError
-├── Unreachable    no name, no connection, no answer in time
-├── Denied         401 or 403: the key is missing, wrong or does not reach this zone
+├── Unreachable    no name resolution, no connection, no answer in time
+├── Denied         401 or 403: the key is missing, wrong or not valid for this zone
 ├── NotFound       404: the provider moved or does not know the zone
-├── Busy           429: asked too often; `retry_after_s` says when to come back
+├── Busy           429: too many requests; `retry_after_s` says when to retry
 ├── ServerFault    5xx
-├── BadAnswer      an answer of another form, unit or zone than asked for
+├── BadAnswer      an answer with another format, unit or zone than requested
 └── NoData         a well-formed answer without a usable row
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 
 class GridError(Exception):
-    """A provider did not give what was asked; `str()` is a line for people."""
+    """A provider did not answer a request as expected; `str()` is one line for the user."""
 
     retry_after_s: float | None = None
     worth_retrying = False

@@ -1,7 +1,7 @@
-"""What the supervisor holds of the grid: one object that always answers at once and never raises.
+"""The supervisor's view of the grid: one object whose answers are immediate and never raise.
 
-`refresh` talks to the network and fills the feed; `outlook` and `realised` answer from what is known. The
-clock is the job's: in a replay it runs over the recorded rows, of which the future stays hidden.
+`refresh` uses the network and fills the feed; `outlook` and `realised` answer from the data held. The clock is the
+job's: in a replay it runs over the recorded rows, and later rows stay hidden.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import YOURS, Accuracy, Outlook, Row, Series, Signal
 
 ADOPTED_FRESH_S = 3 * 3600.0
-"""An own forecast older than this gives way to a newer source."""
+"""Our own forecast is not used once it is older than this."""
 SHORTEST_STEP_S = 900.0
-"""Own forecasts are made on slots of at least 15 min."""
+"""Our own forecasts have slots of at least 15 min."""
 HISTORY_S = 550 * 86400.0
 TRUTH_AHEAD_S = (max(truth.LEADS_H) + 1) * 3600.0
 
@@ -50,7 +50,7 @@ class Feed:
         self._recorded = recorded
         same_money = recorded_price is not None and recorded_price.currency == settings.currency
         self._recorded_price = recorded_price if same_money else None
-        # typical days are averages: they never stand in for a marginal signal
+        # typical days are average intensities: they never replace a marginal signal
         marginal = settings.marginal or (recorded is not None and recorded.signal == "marginal")
         known = self.zone is not None and not marginal and self._yours is None
         self._typical = typical.profile(self.zone) if self.zone and known else None
@@ -59,7 +59,7 @@ class Feed:
         live = self.zone not in (None, YOURS) and recorded is None and not settings.offline
         self._live = Live(self.zone, settings, now, cache, http) if live and self.zone else None
 
-    # --- what is known ---------------------------------------------------------------------------------------
+    # --- state -----------------------------------------------------------------------------------------------
 
     @property
     def note(self) -> str:
@@ -70,13 +70,13 @@ class Feed:
             return "; ".join(filter(None, (self._recorded_note(self._recorded), self._settings.remark)))
         if self._live is not None and (said := "; ".join(filter(None, (self._live.note, self._settings.remark)))):
             bare = self._live.source is None and self._typical is not None and self._yours is None
-            return f"{said}; used meanwhile: {self._typical.source}" if bare and self._typical else said
+            return f"{said}; meanwhile using {self._typical.source}" if bare and self._typical else said
         if self._yours is not None:
             return ""
         if self._typical is None and (self._live is None or self._live.history is None):
             if self._settings.marginal:
-                return f"no marginal rates of {self.zone} are known; the setting signal = average has other sources"
-            return f"nothing is known of zone {self.zone}: work is not shifted in time"
+                return f"no marginal rates of {self.zone} are known; set signal = average to use other sources"
+            return f"no grid data for zone {self.zone}: work is not shifted in time"
         if self._live is None:
             return f"offline: {self._typical.source}, no live data" if self._typical else ""
         if self._live.source is None:
@@ -89,9 +89,9 @@ class Feed:
     def _recorded_note(self, recorded: Series) -> str:
         first, last = recorded.rows[0], recorded.rows[-1]
         if self._now() < first.start_s:
-            return "the recorded grid has not begun: until then values are expected, not recorded"
+            return "the recorded grid starts later: values until then are expected, not recorded"
         over = self._now() >= last.start_s + last.dur_s
-        return "the recorded grid is over: what follows is expected, not recorded" if over else ""
+        return "the recorded grid has ended: later values are expected, not recorded" if over else ""
 
     @property
     def signal(self) -> Signal:
@@ -120,12 +120,12 @@ class Feed:
         return tuple(found)
 
     def _actual(self, now_s: float) -> Sequence[Row]:
-        """Rows that were over by now_s: of a recording nothing else may be seen."""
+        """Rows that had ended by now_s; later rows of a recording stay hidden."""
         series = self._recorded or (self._live.history if self._live else None)
         return series.rows[: _first(series.rows, now_s)] if series else ()
 
     def _plays(self, now_s: float) -> bool:
-        """Whether the recording reaches from before now to now."""
+        """Whether the recording covers now."""
         rows = self._recorded.rows if self._recorded is not None else ()
         return bool(rows) and rows[0].start_s <= now_s < rows[-1].start_s + rows[-1].dur_s
 
@@ -135,27 +135,27 @@ class Feed:
     # --- network ---------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Ask the sources whose window is open; bounded in time, never raises."""
+        """Query the sources whose window is open; bounded in time, never raises."""
         if self._live is None:
             return
         await self._live.refresh()
         now_s = self._now()
-        # only a job has its own forecast made, and only what plans rest on is worth judging
+        # only a job makes its own forecast, and only forecasts that plans use are worth scoring
         said = self.outlook(now_s, 0.0, TRUTH_AHEAD_S, 3600.0) if self._fresh(now_s) else None
         await self._live.keep_truth(said)
 
     @property
     def accuracy(self) -> tuple[Accuracy, ...]:
-        """How good the forecasts of this zone have been on this machine, by lead; empty while too few were judged."""
+        """Accuracy of this machine's forecasts of the zone, by lead; empty while too few have been scored."""
         return truth.accuracy(self._live.truth) if self._live is not None else ()
 
     def moved(self, now_s: float) -> str:
-        """Which fuels moved the intensity of late, in words; '' where the mix is not known or little has changed."""
+        """Which fuels changed the intensity recently, in words; '' where the mix is unknown or little has changed."""
         history = self._live.history if self._live is not None else None
         return fuels.words(fuels.moved(history.mix, now_s), now_s) if history is not None else ""
 
     def next_refresh_s(self) -> float:
-        """Epoch seconds of the job's clock when `refresh` is worth calling again."""
+        """When `refresh` is next worth calling, epoch seconds of the job's clock."""
         return self._live.next_refresh_s() if self._live is not None else math.inf
 
     # --- answers ---------------------------------------------------------------------------------------------
@@ -163,8 +163,8 @@ class Feed:
     def outlook(self, now_s: float, back_s: float, ahead_s: float, step_s: float) -> Outlook | None:
         """Slots of `step_s` (aligned to UTC) from `back_s` before to `ahead_s` after now; None without a zone or data.
 
-        The first `realised` slots are over; the slot that holds `now_s` counts as expected. Of the past, slots whose
-        value has not come in yet show what was published for them.
+        The first `realised` slots are over; the slot that contains `now_s` counts as expected. Past slots without a
+        value yet show the forecast published for them.
         """
         actual = self._actual(now_s)
         known = self._yours is not None or self._typical is not None or actual or self._published()
@@ -219,8 +219,8 @@ class Feed:
     def _expected(
         self, actual: Sequence[Row], start_s: float, step_s: float, slots: int, now_s: float
     ) -> tuple[list[compose.ValueAndBand], str, How]:
-        """The future slots: a person's value, own forecast, else the published one, else typical days lifted to recent
-        values."""
+        """The future slots: the user's value, else our own forecast, else the published one, else typical days scaled
+        to recent values."""
         if self._yours is not None:
             return [(self._yours, self._yours, self._yours)] * slots, self._yours_title, "estimated"
         beyond = compose.expectation(self._typical, actual, now_s) if self._typical else None
@@ -245,8 +245,8 @@ class Feed:
         if self._recorded is not None:
             if self._plays(now_s):
                 return cells, f"{self._recorded.source}; ahead: {source}", "replay"
-            # a recording of another time says nothing of this one: what is shown is not its data
-            source = f"{source}; nothing of {self._recorded.source} is of this time"
+            # the recording does not cover this time: the values shown are not its data
+            source = f"{source}; {self._recorded.source} does not cover this time"
         return cells, source, how
 
     def _source_title(self) -> str:
@@ -260,7 +260,7 @@ class Feed:
         return prices.laid_out(known, self._adopted_price, flat, start_s, step_s, slots)
 
     def _known_price(self) -> Series | None:
-        """Published prices; of a recording those that the market would have published by now."""
+        """Published prices; from a recording, those that the market would have published by now."""
         if self._recorded_price is None:
             return self._live.price if self._live else None
         rows = self._recorded_price.rows
@@ -269,7 +269,7 @@ class Feed:
 
     @property
     def past_source(self) -> str:
-        """Where the rows of `realised` come from."""
+        """The source of the rows of `realised`."""
         if self._recorded is not None:
             return self._recorded.source
         if self._yours is not None:
@@ -279,11 +279,11 @@ class Feed:
         return self._typical.source if self._typical else ""
 
     def realised(self, start_s: float, end_s: float, *, closing: bool = False) -> tuple[Row, ...]:
-        """Rows for accounting between two times, by kind: `actual` and `estimated` as the source says, `forecast` where
-        the value has not come in yet, typical days as `estimated` where no source has ever answered.
+        """Rows for accounting between two times, by kind: `actual` and `estimated` as the source marks them, `forecast`
+        where no value has arrived yet, typical days as `estimated` where no source has ever answered.
 
         A gap in a source that has answered stays a gap, so that the accounts can mark it. `closing`: the job is over,
-        so nothing is decided on the answer, and of a recording the row in which it ended is told as well.
+        so nothing is decided on the rows, and a recording also gives the row in which the job ended.
         """
         now_s = self._now()
         if self._yours is not None:
@@ -304,7 +304,7 @@ class Feed:
         return tuple(Row(hour, 3600.0, value, "estimated") for hour, value in values if value is not None)
 
     async def again(self, source: str, start_s: float, end_s: float) -> tuple[Row, ...]:
-        """What the source that a job's hours were booked from says of them now. Raises GridError."""
+        """Current values of a job's hours from the source they were booked from. Raises GridError."""
         if self._recorded is not None and self._recorded.source == source:
             return self.realised(start_s, end_s, closing=True)
         if self._live is None:
@@ -314,7 +314,7 @@ class Feed:
     # --- own forecast ----------------------------------------------------------------------------------------
 
     def forecast_request(self, now_s: float, horizon_slots: int, step_s: float) -> dict[str, Any] | None:
-        """Inputs for `carbontui.grid.forecast.answer` in the worker; None when there is no history to learn from."""
+        """Inputs for `carbontui.grid.forecast.answer` in the worker; None without enough history to learn from."""
         actual = self._actual(now_s)
         actual = [row for row in actual[_first(actual, now_s - HISTORY_S) :] if not row.suspect]
         if len(actual) < 8:
@@ -338,15 +338,15 @@ class Feed:
         }
 
     def price_request(self, now_s: float, horizon_slots: int, step_s: float) -> dict[str, Any] | None:
-        """The same for the prices beyond those that are published; None when there is nothing to ask."""
+        """The same for the prices beyond the published ones; None when no forecast is needed or possible."""
         return prices.request(self._known_price(), now_s + horizon_slots * step_s, str(self.zone))
 
     def adopt(self, answer: dict[str, Any]) -> None:
-        """Take the worker's answer; following outlooks use it. An older or broken one is left aside."""
+        """Take the worker's answer for the following outlooks. An older or malformed one is ignored."""
         self._adopted = _newer(self._adopted, answer)
 
     def adopt_price(self, answer: dict[str, Any]) -> None:
-        """The same of the answer to `price_request`."""
+        """The same for the answer to `price_request`."""
         self._adopted_price = _newer(self._adopted_price, answer)
 
 
@@ -360,7 +360,7 @@ def _newer(held: dict[str, Any] | None, answer: dict[str, Any]) -> dict[str, Any
 
 
 def _first(rows: Sequence[Row], now_s: float) -> int:
-    """Index of the first row that was not over by now_s."""
+    """Index of the first row that had not ended by now_s."""
     low, high = 0, len(rows)
     while low < high:
         middle = (low + high) // 2

@@ -1,8 +1,8 @@
 """Our own forecast, blended with published ones, with an adaptive conformal 80 % band. Runs in the numpy worker.
 
-Sources: direct multi-step ridge regression on lags and calendar (ridge.py); stacking of forecasts (stack.py);
-split conformal bands on the last weeks, kept at their coverage by adaptive conformal inference (Gibbs and
-Candes 2021, arXiv 2106.00170). Series finer than an hour are modelled by the hour and given back their own shape.
+Methods: direct multi-step ridge regression on lags and calendar (ridge.py); stacking of forecasts (stack.py);
+split conformal bands on the last weeks, held at their coverage by adaptive conformal inference (Gibbs and
+Candes 2021, arXiv 2106.00170). Series finer than an hour are modelled hourly, then get back their shape in the hour.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from carbontui.grid import resample, ridge, stack
 from carbontui.grid.ridge import HORIZON_H, WARM_H, Array, Ridge
 
 WINDOW_H = 28 * 24
-"""Past origins on which published and own forecast are compared and the band is measured."""
+"""Past forecast origins on which the published and our own forecast are compared and the band is measured."""
 MISS = 0.2
 """An 80 % band misses one value in five."""
 STEP_OF_ADAPTATION = 0.01
 FADE_S = 6 * 3600.0
 ISSUES_PER_DAY = 4
 LEAST_KNOWN_H = 30
-"""Of the last three days; with less the lags are mostly made up."""
+"""Known hours needed of the last 72; with fewer, most lags would be filled in."""
 UNIT_SLIP = 20.0
-"""A published value this many times above or below the usual one is in another unit, or a fault."""
+"""A published value this many times above or below the median is in another unit, or wrong."""
 DAY_KEPT = 0.55
-"""Share of yesterday's departure from the week that is left today, where there is too little to learn it from."""
+"""Share of yesterday's departure from the week's mean that remains today; for histories too short to learn it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A published forecast: when it was issued and what it said for which slots (aware datetimes)."""
+    """A published forecast: time of issue, slot starts (aware datetimes) and values."""
 
     issued_at: datetime
     times: Sequence[datetime]
@@ -56,14 +56,14 @@ class Forecast:
 
 @dataclass(slots=True)
 class _Band:
-    """Widening factor per slot ahead, moved by every miss and hit of the bands given out before."""
+    """Widening factor per slot ahead, adapted at every miss and hit of the earlier bands."""
 
     factor: Array
     given: dict[int, tuple[Array, Array]] = field(default_factory=dict)
     seen: int | None = None
 
     def learn(self, slot: int, values: Array) -> None:
-        """values[-1] is the slot before `slot`; bands given out for values not yet judged are judged now."""
+        """Score earlier bands on the values that are new. values[-1] is the slot before `slot`."""
         first = slot - 1 if self.seen is None else max(self.seen, slot - values.size)
         for target in range(first, slot):
             value = values[values.size - (slot - target)]
@@ -82,7 +82,7 @@ class _Band:
 
 @dataclass(slots=True)
 class Forecaster:
-    """Fitted on a history; predicts from recent values and what others published. Make it with `fit`."""
+    """Fitted on a history; predicts from recent values and published forecasts. Create it with `fit`."""
 
     step_s: float
     model: Ridge | None
@@ -94,10 +94,10 @@ class Forecaster:
 
     @classmethod
     def fit(cls, times: Sequence[datetime], values: ArrayLike, *, signed: bool = False) -> Forecaster:
-        """Learn from a history: aware start times at the series' own resolution, values in gCO2/kWh (NaN: gap), or
+        """Fit to a history: aware start times at the series' own resolution, values in gCO2/kWh (NaN: gap), or
         `signed` ones such as prices.
 
-        Any order and gaps are fine. Raises ValueError for naive times, unequal lengths or fewer than two values.
+        Times in any order, with gaps. Raises ValueError for naive times, unequal lengths or fewer than two values.
         """
         stamps, numbers = resample.columns(times, values)
         if stamps.size < 2:
@@ -133,7 +133,7 @@ class Forecaster:
         """`horizon_slots` slots from `now` on; slot 0 starts at `now` and its own value is not yet known.
 
         Values and issues that begin at or after `now` are ignored. Raises ValueError for naive times, unequal lengths,
-        a horizon below one slot or when nothing at all is known before `now`.
+        a horizon below one slot or when no value before `now` is known.
         """
         if now.tzinfo is None or any(issue.issued_at.tzinfo is None for issue in published):
             raise ValueError("now and the time of each issue need a time zone")
@@ -156,7 +156,7 @@ class Forecaster:
         return Forecast(times, mean, lo, hi, provenance)
 
     def _recent(self, now_s: float, times: Sequence[datetime], values: ArrayLike) -> Array:
-        """Dense native values that end at now: the recent ones over the end of the history."""
+        """Dense native values that end at now: the recent ones, with gaps filled from the end of the history."""
         stamps, numbers = resample.columns(times, values)
         hours = WINDOW_H + WARM_H
         slots = round(hours * 3600 / self.step_s)
@@ -169,11 +169,11 @@ class Forecaster:
             merged[-1] = float(np.nanmean(self.tail)) if np.isfinite(self.tail).any() else np.nan
         if not np.isfinite(merged).any():
             raise ValueError("no value is known before now")
-        # shorter than the window: drop hours before anything is known, whole days so that the phase stays
+        # shorter than the window: drop the unknown start, in whole days so that the time of day is kept
         day = round(86400 / self.step_s)
         first = int(np.argmax(np.isfinite(merged)))
         if now_s >= self.tail_s + self.tail.size * self.step_s:
-            # what was told once is remembered, so that callers may hand in only what is new
+            # values are kept, so that callers may pass only new ones
             self.tail_s, self.tail = start_s, merged
         return merged[max(0, (first // day) * day) :]
 
@@ -204,7 +204,8 @@ class Forecaster:
     def _published(
         self, now_s: float, published: Sequence[Issue], origins: NDArray[np.int64], size: int
     ) -> tuple[Array, Array, Array]:
-        """Per origin: the newest issue's hours (NaN where none), what was published for the hour before, its age."""
+        """Per origin: the newest issue's hours (NaN: none), the value published for the hour before, the issue's age
+        in hours."""
         spread = np.full((origins.size, HORIZON_H), np.nan)
         last = np.full(origins.size, np.nan)
         age = np.full(origins.size, 12.0)
@@ -240,7 +241,7 @@ class Forecaster:
 
 
 def _thinned(issues: list[tuple[float, Issue]], now_s: float) -> list[tuple[float, Issue]]:
-    """Issues known by now, oldest first, at most a few a day; the newest always."""
+    """Issues known by now, oldest first, at most ISSUES_PER_DAY; always including the newest."""
     known = sorted((pair for pair in issues if pair[0] <= now_s + 1e-6), key=lambda pair: pair[0])
     known = [pair for pair in known if pair[0] > now_s - (WINDOW_H + 48) * 3600]
     apart_s = 86400 / ISSUES_PER_DAY
@@ -270,7 +271,8 @@ def _smooth(values: Array) -> Array:
 
 
 def _simple(native: Array, step_s: float, slots: int, lowest: float) -> tuple[Array, Array, Array]:
-    """For short histories: the same time on the last days, yesterday's departure from it, and today's, which fades."""
+    """For short histories: the mean of the same time on the last days, plus the fading departures of yesterday and
+    today."""
     day = max(1, round(86400 / step_s))
     shape = resample.same_slot(native, day)
     ahead = np.arange(slots)
@@ -289,7 +291,7 @@ def _simple(native: Array, step_s: float, slots: int, lowest: float) -> tuple[Ar
 
 
 class Fitted(NamedTuple):
-    """A model that was fitted at `at_s` on a history of (first second, step)."""
+    """A model fitted at `at_s` on a history that starts and steps by `grid` (epoch seconds, seconds)."""
 
     at_s: float
     grid: tuple[float, float]
@@ -299,15 +301,15 @@ class Fitted(NamedTuple):
 _fitted: dict[str, Fitted] = {}
 REFIT_S = 86400.0
 FITTED_MAX = 2
-"""A job has one series of intensities and one of prices."""
+"""One series of intensities and one of prices per job."""
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """What the worker says to `Feed.forecast_request` and `Feed.price_request`: mean, lo and hi per slot of the series'
+    """The worker's answer to `Feed.forecast_request` and `Feed.price_request`: mean, lo and hi per slot of the series'
     own step from now_s.
 
-    The fitted model is kept for a day per series. Without weeks of history the result is averaged with the feed's own
-    expectation from typical days.
+    The fitted model is kept for a day per series. With too little history for a model, the result is averaged with the
+    feed's expectation from typical days.
     """
     step_s, now_s, start_s = request["step_s"], request["now_s"], request["start_s"]
     values = np.array([np.nan if value is None else value for value in request["values"]], dtype=float)
@@ -335,9 +337,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     mean, provenance = made.mean, made.provenance
     expected = request.get("typical") or []
     if forecaster.model is None and len(expected) == mean.size and None not in expected:
-        # what the last days looked like beats a typical year the further ahead and the more days there are
+        # the last days outweigh the typical year: more so further ahead, and with more days of history
         days = values.size * step_s / 86400
-        # near is near to the last known value, which may be of hours ago
+        # `near` counts from the last known value, which may be hours old
         silent = int(np.argmax(np.isfinite(values[::-1])))
         near = np.exp(-(np.arange(mean.size) + silent) * step_s / FADE_S)
         share = days / (days + 1) * (1 - near) + 0.3 * near

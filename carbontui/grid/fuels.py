@@ -11,16 +11,16 @@ from carbontui.grid.types import Mix
 
 WINDOW_S = 12 * 3600.0
 LEAST_S = 3600.0
-"""Nearer than that is the flicker of the grid."""
+"""Changes over a shorter time are noise."""
 SMOOTH_S = 1800.0
 OLD_S = 3 * 3600.0
 LEAST_SHARE = 0.1
-"""Of the intensity must have changed to be worth a word; a fuel that made less than this of the change is left out."""
+"""Smallest change of the intensity worth reporting; fuels that caused less than this share of it are left out."""
 NAMED = 3
 
 
 class Moved(NamedTuple):
-    """Since `since_s` the intensity of what is generated changed by `change_g`, by these fuels above all (MW)."""
+    """The intensity of generation changed by `change_g` since `since_s`, mainly through these fuels (change in MW)."""
 
     since_s: float
     change_g: float
@@ -28,9 +28,9 @@ class Moved(NamedTuple):
 
 
 def moved(mixes: Sequence[Mix], now_s: float) -> Moved | None:
-    """The change since the hour that was most unlike now, by the fuels that made it, the greatest first.
+    """The change since the half hour that differs most from now, with the fuels that caused it, largest first.
 
-    None where the mix is not known of late or little has changed. `mixes` are sorted by start.
+    None where the recent mix is unknown or little has changed. `mixes` are sorted by start.
     """
     known = [mix for mix in mixes if now_s - WINDOW_S - SMOOTH_S <= mix.start_s <= now_s]
     if not known or known[-1].start_s < now_s - OLD_S:
@@ -50,7 +50,7 @@ def moved(mixes: Sequence[Mix], now_s: float) -> Moved | None:
     if abs(change_g) < LEAST_SHARE * max(here_g, there_g):
         return None
     made = {fuel: here.get(fuel, 0.0) - there.get(fuel, 0.0) for fuel in here.keys() | there.keys()}
-    # more of what is dirtier than the mix raises it, as less of what is cleaner does
+    # more of a fuel dirtier than the mix raises the intensity, and so does less of a cleaner one
     middle_g = (here_g + there_g) / 2
     pull = {fuel: megawatts * (FACTORS[fuel].direct_g - middle_g) for fuel, megawatts in made.items()}
     total = sum(value for value in pull.values() if value * change_g > 0)

@@ -1,9 +1,9 @@
-"""One careful way to ask a server: deadlines on everything, a size limit, typed faults, no key in any text.
+"""Defensive HTTP GET: deadlines on everything, a size limit, typed errors, no key in any text.
 
-Names are resolved in a daemon thread with a deadline of their own, because the resolver of the C library can neither be
-cancelled nor told to hurry; so a dead name server never holds up the event loop or its end. httpx (which brings rich
-and click along) and stamina are imported with the first request, off the event loop: a job on a recorded grid needs
-neither, and they are a tenth of what a supervisor imports.
+Names are resolved in a daemon thread with its own deadline, because the C library's resolver has neither cancellation
+nor a timeout; so a dead name server never blocks the event loop or its shutdown. httpx (which imports rich and click)
+and stamina are imported with the first request, off the event loop: a job on a recorded grid needs neither, and they
+are a tenth of what a supervisor imports.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ NAME_S = 2.0
 ANSWER_S = 6.0
 SIZE_MAX = 16 * 1024 * 1024
 BLOCK = 64 * 1024
-"""What is unpacked at a time: a compressed body never stands in memory much beyond the limit."""
+"""Bytes decompressed at a time, so that a compressed body never takes much more memory than the limit."""
 REDIRECTS_MAX = 3
 ATTEMPTS = 2
 BUSY_S = 300.0
 NAME_KEPT_S = 300.0
 
-# at INFO these log whole URLs, and two providers want their key in the URL
+# at INFO these log whole URLs, and two providers take their key in the URL
 logging.getLogger("httpx").setLevel(logging.WARNING)
 logging.getLogger("httpcore").setLevel(logging.WARNING)
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 async def in_thread(function: Callable[..., T], *args: Any, deadline_s: float) -> T:
-    """Run in a daemon thread of its own; TimeoutError at the deadline, and nobody waits for the thread after that."""
+    """Run in its own daemon thread; TimeoutError at the deadline, after which the thread is abandoned."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -72,25 +72,25 @@ async def in_thread(function: Callable[..., T], *args: Any, deadline_s: float) -
 
 @lru_cache(maxsize=1)
 def _tls() -> ssl.SSLContext:
-    """The first call imports what asks servers and reads the system's certificates."""
+    """The first call imports httpx and stamina and reads the system's certificates."""
     import httpx
     import stamina
 
-    # a retry is no news: what comes of it is told in the feed's one line
+    # retries are not logged: the feed's note reports the outcome
     stamina.instrumentation.set_on_retry_hooks(())
     return httpx.create_ssl_context()
 
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """Body, and when the server says it was last changed."""
+    """Body, and its Last-Modified time in epoch seconds."""
 
     body: bytes
     modified_s: float | None
 
 
 class Http:
-    """Asks servers on behalf of the providers of one feed."""
+    """Sends the requests of one feed's providers."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class Http:
         busy_s: float = BUSY_S,
         again: bool = True,
     ) -> HttpReply:
-        """One answer with status 200, tried `again` once with back-off where that may help. Raises GridError.
+        """One answer with status 200; with `again`, retried once with back-off where that may help. Raises GridError.
 
-        `keyed`: whether a key came along that may be refused; `patience`: times the usual deadline; `busy_s`: how long
-        to stay away after a 429 that names no time.
+        `keyed`: whether the request carries a key that may be refused; `patience`: factor on the usual deadline;
+        `busy_s`: how long to wait after a 429 without Retry-After.
         """
         question = _Question(
             url, dict(params or {}), dict(headers or {}), auth, keyed, patience * self._answer_s, busy_s
@@ -138,7 +138,7 @@ class Http:
         try:
             await in_thread(_tls, deadline_s=question.answer_s)
         except asyncio.TimeoutError:
-            raise Unreachable("this machine is too busy to ask the network") from None
+            raise Unreachable("this machine is too busy to send a network request") from None
         if not again:
             return await self._once(question)
         import stamina
@@ -166,13 +166,13 @@ class Http:
         except httpx.ConnectError:
             raise Unreachable(f"{host} refused the connection") from None
         except httpx.HTTPError as error:
-            raise Unreachable(f"{host} broke off ({type(error).__name__})") from None
+            raise Unreachable(f"the request to {host} failed ({type(error).__name__})") from None
         except (httpx.InvalidURL, ssl.SSLError, OSError, ValueError) as error:
-            raise Unreachable(f"{host} cannot be asked ({type(error).__name__})") from None
+            raise Unreachable(f"{host} cannot be reached ({type(error).__name__})") from None
 
     @staticmethod
     def url_of(url: str, params: Mapping[str, str] | None) -> httpx.URL:
-        """The whole URL; parameters that stand in `url` already are kept."""
+        """The whole URL; parameters already in `url` are kept."""
         import httpx
 
         return httpx.URL(url).copy_merge_params(dict(params)) if params else httpx.URL(url)
@@ -194,7 +194,7 @@ class Http:
                     return await self._read(response, target.host, question)
                 finally:
                     await response.aclose()
-        raise BadAnswer(f"{target.host} redirects in circles")
+        raise BadAnswer(f"{target.host} redirects more than {REDIRECTS_MAX} times")
 
     async def _request(self, client: httpx.AsyncClient, url: httpx.URL, headers: Mapping[str, str]) -> httpx.Request:
         sent = {"User-Agent": f"carbontui/{__version__}", "Accept-Encoding": "gzip", **headers}
@@ -236,15 +236,15 @@ class Http:
         status = response.status_code
         if status == 429:
             wait_s = _retry_after(response.headers.get("retry-after"), question.busy_s)
-            raise Busy(f"{host} asks us to come back in {wait_s:.0f} s (429)", wait_s)
+            raise Busy(f"{host} limits requests: the next one is allowed in {wait_s:.0f} s (429)", wait_s)
         if status == 403 and not question.keyed:
-            raise Denied(f"{host} needs no key, but refuses requests from here (403)")
+            raise Denied(f"{host} needs no key, but refuses requests from this machine (403)")
         if status in (401, 403):
             raise Denied(f"{host} refuses the key or asks for one ({status})")
         if status == 404:
-            raise NotFound(f"{host} does not know this address (404)")
+            raise NotFound(f"{host} has nothing at this address (404)")
         if status >= 500:
-            raise ServerFault(f"{host} has a fault of its own ({status})")
+            raise ServerFault(f"{host} reports a server error ({status})")
         if status != 200:
             raise BadAnswer(f"{host} answered {status}")
         if not body.strip():
@@ -261,7 +261,7 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """One request and how it is to be treated."""
+    """One request with its options."""
 
     url: str
     params: dict[str, str]
@@ -273,10 +273,10 @@ class _Question:
 
 
 async def _body(response: httpx.Response, host: str) -> bytes:
-    """The body, unpacked block by block. Raises BadAnswer beyond SIZE_MAX, however small it was on the way."""
+    """The body, decompressed block by block. Raises BadAnswer above SIZE_MAX, however small the compressed form."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", ""):
-        raise BadAnswer(f"{host} sent a body packed as {encoding[:20]!r}, which was not asked for")
+        raise BadAnswer(f"{host} sent a body compressed as {encoding[:20]!r}, which was not requested")
     unpacked = zlib.decompressobj(16 + zlib.MAX_WBITS) if encoding == "gzip" else None
     body = bytearray()
     async for part in response.aiter_raw():
@@ -298,16 +298,16 @@ async def _body(response: httpx.Response, host: str) -> bytes:
 
 
 def _check_onward(target: httpx.URL, onward: httpx.URL) -> None:
-    """A redirect is followed on the same host and port, or from plain to encrypted on the standard ports: anything else
-    would hand the key to whoever listens there. Raises BadAnswer."""
+    """Allow a redirect to the same host and port, or from http to https on the standard ports; any other would hand the
+    key to whoever listens there. Raises BadAnswer."""
     if onward.host != target.host:
-        raise BadAnswer(f"{target.host} sends us on to {onward.host}; not followed")
+        raise BadAnswer(f"{target.host} redirects to {onward.host}; not followed")
     if onward.scheme != target.scheme and onward.scheme != "https":
-        raise BadAnswer(f"{target.host} sends us on to {onward.scheme}, unencrypted; not followed")
+        raise BadAnswer(f"{target.host} redirects to unencrypted {onward.scheme}; not followed")
     upgraded = onward.scheme != target.scheme
     ports = [url.port or (443 if url.scheme == "https" else 80) for url in (target, onward)]
     if ports != [80, 443] if upgraded else ports[0] != ports[1]:
-        raise BadAnswer(f"{target.host} sends us on to its port {ports[1]}; not followed")
+        raise BadAnswer(f"{target.host} redirects to its port {ports[1]}; not followed")
 
 
 def _date(response: httpx.Response, name: str) -> float | None:
@@ -322,12 +322,12 @@ def _worth_retrying(error: Exception) -> bool:
 
 
 def _proxied() -> bool:
-    """Behind a proxy the proxy resolves names, not we."""
+    """Whether a proxy is set: it then resolves the names."""
     return any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
 
 
 def _retry_after(text: str | None, otherwise_s: float = BUSY_S) -> float:
-    """Seconds of a Retry-After header (a number or a date), between 1 s and a day; what is no time: `otherwise_s`."""
+    """Seconds of a Retry-After header (a number or a date), between 1 s and a day; `otherwise_s` if not a time."""
     wait_s = otherwise_s
     if text:
         try:

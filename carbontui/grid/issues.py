@@ -1,7 +1,7 @@
-"""What was published when: the recent issues of a source's forecast, by which the blend weighs published against own.
+"""The recent issues of a source's forecast, by which the blend weighs the published forecast against our own.
 
 An issue is {issued_at_s, times_s, values}; the list is what `Feed.forecast_request` hands to the worker. It is kept in
-the machine's cache, so that a supervisor that is replaced does not begin from the blend's prior.
+the machine's cache, so that a restarted supervisor does not start again from the blend's prior.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any, TypeAlias
 from carbontui.grid.types import Series
 
 KEPT_S = 28 * 86400.0
-"""The weeks on which the blend compares."""
+"""The four weeks on which the blend compares the two."""
 APART_S = 6 * 3600.0
 VALUES_MAX = 60_000
-"""Of all issues together: the file stays below about 1.5 MB."""
+"""Values of all issues together; keeps the file below about 1.5 MB."""
 
 Issues: TypeAlias = list[dict[str, Any]]
 
 
 def issue_of(forecast: Series, now_s: float) -> dict[str, Any]:
-    """A forecast as an issue; a source that does not say when it was made: when it was fetched."""
+    """A forecast as an issue; issued when it was fetched where the source does not say."""
     issued_s = forecast.generated_at_s or forecast.fetched_at_s or now_s
-    # rows of older issues may stand before it
+    # rows of older issues may precede it
     rows = [row for row in forecast.rows if row.start_s + row.dur_s > issued_s]
     return {"issued_at_s": issued_s, "times_s": [r.start_s for r in rows], "values": [r.value for r in rows]}
 
 
 def merged(some: Iterable[dict[str, Any]], now_s: float) -> Issues:
-    """Each issue once, in order of time: the newest, and of the weeks before it one every six hours."""
+    """Each issue once, in order of time: the newest, and one per six hours of the weeks before it."""
     by_time = {issue["issued_at_s"]: issue for issue in some if now_s - KEPT_S < issue["issued_at_s"]}
     kept: Issues = []
     last_s = -math.inf
@@ -46,7 +46,7 @@ def merged(some: Iterable[dict[str, Any]], now_s: float) -> Issues:
 
 
 def checked(value: Any) -> Issues:
-    """Issues read from a file. Raises ValueError, TypeError or KeyError for what are none."""
+    """Validate issues read from a file. Raises ValueError, TypeError or KeyError for anything else."""
     for issue in value:
         numbers = [issue["issued_at_s"], *issue["times_s"], *issue["values"]]
         if len(issue["times_s"]) != len(issue["values"]) or not all(math.isfinite(number) for number in numbers):

@@ -1,4 +1,4 @@
-"""The network half of a feed: asks a zone's sources in order, through the cache, and keeps what they said."""
+"""The network half of a feed: queries a zone's sources in order, through the cache, and keeps their answers."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from carbontui.grid.types import Outlook, Row, Series, Signal
 T = TypeVar("T")
 
 REFRESH_S = 30.0
-"""However many sources are silent, a refresh ends."""
+"""A refresh ends after this, however many sources are silent."""
 QUESTION_S = 22.0
-"""One question of several requests ends before that, so that a slow forecast never holds up the values of now."""
+"""A question of several requests ends before that, so that a slow forecast never delays the current values."""
 GRACE_S = 1.0
-"""For a thread that does not come to its own deadline in time."""
+"""For a thread that overruns its own deadline."""
 DAY_S = 86400.0
 AHEAD_S = 4 * DAY_S
 DEPTH_S = 56 * DAY_S
-"""History worth collecting for the forecast, one stretch per window."""
+"""How much history is collected for the forecast, one stretch per window."""
 BACKFILL_S = 300.0
 SAID_KEPT_S = 2 * DAY_S
 SKEW_S = 120.0
 SECOND_S = 3600.0
-"""How often a second source of the zone is asked for its opinion."""
+"""How often a second source of the zone is queried for comparison."""
 OPINION_S = 6.0
-"""And how long it is waited for: the first one's answer is at hand."""
+"""How long to wait for it: the first one's answer is already there."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """One source of the zone: whether it answers, how fresh it is, what it cannot do or a key would add."""
+    """One source of the zone: whether it answers, how fresh it is, its limits or what a key would add."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class SourceState:
 
 
 class Live:
-    """What the providers of a zone have said so far; `refresh` never raises."""
+    """The answers of a zone's providers so far; `refresh` never raises."""
 
     def __init__(
         self, zone: str, settings: GridSettings, now: Callable[[], float], cache: Path | None, http: Http | None = None
@@ -69,7 +69,7 @@ class Live:
         self._issued_s = 0.0
         self.note = ""
         self._notes: tuple[str, ...] = ()
-        """What had to be repaired in the last answers of the source in use."""
+        """Repairs to the last answers of the source in use."""
         self.source: Provider | None = None
         self._settings = settings
         self._now = now
@@ -88,17 +88,17 @@ class Live:
         return self._next_s
 
     async def refresh(self) -> None:
-        """One round over the sources; at most one request per source, question and window."""
+        """Query the sources once; at most one request per source, question and window."""
         self._next_s = self._now() + BACKFILL_S
         try:
             await asyncio.wait_for(self._round(), REFRESH_S)
         except asyncio.TimeoutError:
             self.note = f"the grid sources did not answer within {REFRESH_S:.0f} s"
         except Exception as error:  # the promise to the supervisor: a bug here never ends a job
-            self.note = f"the grid feed failed ({type(error).__name__}); what was known is kept"
+            self.note = f"the grid feed failed ({type(error).__name__}); the last known values are kept"
 
     async def keep_truth(self, said: Outlook | None) -> None:
-        """Judge what was said of the hours that have come, and note what is said now (None: nothing); never raises."""
+        """Compare earlier forecasts with the values since, and record the current one (None: none); never raises."""
         if self.source is None:
             return
         actual = self.history.rows if self.history else ()
@@ -108,7 +108,7 @@ class Live:
             record = truth.judged(truth.from_json(kept), actual, self._now())
             return truth.to_json(truth.issued(record, said, self._now()) if said else record)
 
-        with contextlib.suppress(Exception):  # measuring a forecast must never cost its use
+        with contextlib.suppress(Exception):  # a fault in measuring a forecast must not prevent its use
             self.truth = truth.from_json(await self._cache.keep(key, change))
             self.difference_error = truth.difference_error(self.truth)
 
@@ -129,7 +129,7 @@ class Live:
             faults.append(state.note or f"{provider.title}: {state.state}")
         else:
             if self.source is not None:
-                faults.append(f"keeping what {self.source.title} said last")
+                faults.append(f"keeping the last answer of {self.source.title}")
         await self._ask_price(opens, faults)
         self.note = "; ".join([*faults, *self._remarks()])[:240]
         if opens:
@@ -141,7 +141,7 @@ class Live:
         if clock:
             return clock[:1]
         if self.source is not None and shown is not None and shown.source != self.source.title:
-            return [f"no values for {self.zone}: shown is {shown.source}"]
+            return [f"no values for {self.zone}: showing {shown.source}"]
         skew_s = self.http.skew_s
         if skew_s is not None and abs(skew_s) > SKEW_S:
             side = "behind" if skew_s > 0 else "ahead of"
@@ -149,12 +149,12 @@ class Live:
         return []
 
     async def _ask(self, provider: Provider, opens: list[float]) -> tuple[Entry, Entry]:
-        """What it says of the past and of what is ahead."""
+        """Its history and its forecast; an empty entry for one that it does not have."""
         zone, now_s = self.zone, self._now()
 
         async def ahead(old: Entry) -> tuple[Series, tuple[str, ...]]:
             said, notes = await _in_time(provider, provider.forecast(zone, now_s + AHEAD_S, now_s))
-            # what was said of hours that have no measured value yet is wanted by the next supervisor, too
+            # the next supervisor also needs the forecast of hours that have no measured value yet
             return _joined(_since(old.series, now_s - SAID_KEPT_S), said, now_s), notes
 
         asked = []
@@ -177,7 +177,7 @@ class Live:
             try:
                 series, notes = await _in_time(provider, provider.history(zone, start_s, now_s, now_s))
             except NoData:
-                # a source without a measured value of late may still have its forecast
+                # a source without recent measured values may still have a forecast
                 if not held:
                     raise
                 return old.series, ("no new value",)  # type: ignore[return-value]
@@ -186,12 +186,12 @@ class Live:
         return await self._cache.ask(f"{provider.name}-{zone}-history", window_s, recent, _turn(provider, "history"))
 
     async def again(self, source: str, start_s: float, end_s: float) -> tuple[Row, ...]:
-        """What the source of that title says now of hours that are over, asked in stretches that it answers. Raises
-        GridError."""
+        """The current values of past hours from the source with that title, requested in stretches that it allows.
+        Raises GridError."""
         remembering = (p for p in self._carbon if p.title == source and p.remembers)
         provider = next((p for p in remembering if choose.usable(p, self._settings)), None)
         if provider is None:
-            raise NoData(f"{source} has no values of the past that can be asked for here")
+            raise NoData(f"{source}: past values cannot be requested here")
         rows: list[Row] = []
         at = start_s
         while at < end_s:
@@ -209,8 +209,8 @@ class Live:
         return tuple(row for row in rows if row.start_s + row.dur_s > start_s and row.start_s < end_s)
 
     async def _take_nearest(self, first: Provider, history: Entry, forecast: Entry, opens: list[float]) -> list[str]:
-        """Take what `first` said, unless the next source of the same signal differs by a factor of two and is nearer to
-        what was usual; the line returned says so."""
+        """Take the answer of `first`, unless the next source of the same signal differs by a factor of two and is
+        nearer to the usual level. Returns a line on any such disagreement."""
         second = self._second(first)
         opinion = Entry()
         if second:
@@ -235,10 +235,10 @@ class Live:
             return []
         taken = second if found.second_is_nearer else first
         said = f"{first.title} says {found.first_g:.0f} g, {second.title} {found.second_g:.0f} g for the same hours"
-        return [f"{said}: taken is {taken.title}, nearer to the usual {found.usual_g:.0f} g"]
+        return [f"{said}: using {taken.title}, nearer to the usual {found.usual_g:.0f} g"]
 
     def _second(self, first: Provider) -> Provider | None:
-        """The next source after `first` that counts in the same way and can be asked."""
+        """The next usable source after `first` with the same signal and a history."""
         later = self._carbon[self._carbon.index(first) + 1 :]
         fit = (p for p in later if p.remembers and p.signal == first.signal and choose.usable(p, self._settings))
         return next(fit, None)
@@ -258,7 +258,7 @@ class Live:
 
     async def _take(self, provider: Provider, history: Series | None, forecast: Series | None) -> None:
         if self.source is not None and self.source.name != provider.name:
-            # another source may count other gases or imports: nothing of the old one stays in the series
+            # another source may count other gases or imports: no rows of the old one stay in the series
             self.history, self.published, self.issues, self._issued_s = None, None, [], 0.0
         self.source = provider
         if history is not None:
@@ -271,7 +271,7 @@ class Live:
                 self.issues = await self._cache.add_issue(f"{provider.name}-{self.zone}-issues", issue)
 
     async def _backfill(self, provider: Provider, zone: str, known: Series) -> Entry:
-        """One older stretch per window, until the forecast has enough to learn from."""
+        """Fetch one older stretch per window, until the forecast has enough to learn from."""
         key = f"{provider.name}-{zone}-past"
         entry = await self._cache.peek(key)
         oldest_s = entry.series.rows[0].start_s if entry.series else known.rows[0].start_s
@@ -316,9 +316,9 @@ class Live:
                 opens.append(past.next_s)
                 self.price = _joined(past.series, entry.series, now_s)
                 return
-            faults.append(entry.fault or f"{provider.title}: no price for now")
+            faults.append(entry.fault or f"{provider.title}: no current price")
         if not self._prices and (told := choose.price_zones(zone, self._settings)):
-            faults.append(f"prices of {zone} differ by zone: set price_zone to {' or '.join(told[:4])}")
+            faults.append(f"prices in {zone} differ by zone: set price_zone to {' or '.join(told[:4])}")
         elif not self._prices and self._settings.price_zone:
             faults.append(f"price_zone {zone}: no source has its prices in {self._settings.currency or 'any currency'}")
 
@@ -331,8 +331,8 @@ class Live:
 
 
 async def _in_time(provider: Provider, question: Coroutine[Any, Any, T]) -> T:
-    """The answer, or Unreachable after QUESTION_S. It is asked, unpacked and read in a thread, on a loop of its own: a
-    server that sends byte by byte, or rows without end, must not hold up who renews leases on this one."""
+    """The answer, or Unreachable after QUESTION_S. It is requested, unpacked and parsed in a thread with its own event
+    loop: a server that sends byte by byte, or endless rows, must not delay the lease renewals on this one."""
     try:
         return await in_thread(asyncio.run, asyncio.wait_for(question, QUESTION_S), deadline_s=QUESTION_S + GRACE_S)
     except asyncio.TimeoutError:
@@ -340,7 +340,7 @@ async def _in_time(provider: Provider, question: Coroutine[Any, Any, T]) -> T:
 
 
 def _turn(provider: Provider, question: str) -> Turn | None:
-    # what is ahead and what is past are one data set of a price
+    # past and future prices are one data set
     data_set = "price" if provider.signal == "price" else question
     return Turn(f"{provider.name}-{data_set}", provider.spacing_s) if provider.spacing_s else None
 
@@ -370,7 +370,7 @@ def _joined(older: Series | None, newer: Series | None, now_s: float) -> Series:
         assert only is not None
         return only
     first_s, last_s = (newer.rows[0].start_s, _end(newer)) if newer.rows else (0.0, 0.0)
-    # where the new answer speaks, rows of another grid of stamps must not stand in between
+    # within the span of the new answer, no older row with other stamps may remain
     rows = {row.start_s: row for row in older.rows if not first_s <= row.start_s < last_s}
     rows |= {row.start_s: row for row in newer.rows}
     kept = tuple(rows[start] for start in sorted(rows) if start > now_s - 1.1 * DEPTH_S)

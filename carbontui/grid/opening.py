@@ -1,6 +1,6 @@
-"""One way to open a feed, and the one meaning of every CARBONTUI_* of the grid.
+"""The one way to open a feed, and the one place that reads the grid's CARBONTUI_* variables.
 
-CARBONTUI_OFFLINE: ask no network. Unset, empty, `0`, `false`, `no` and `off` mean online; anything else means offline.
+CARBONTUI_OFFLINE: use no network. Unset, empty, `0`, `false`, `no` and `off` mean online; anything else means offline.
 CARBONTUI_GRID_URLS: `name=url` pairs, separated by commas: other base URLs of providers (mirrors).
 Provider keys come from the environment or from keys.env beside config.toml (`settings.read_keys`).
 """
@@ -29,7 +29,7 @@ def offline(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def base_urls(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Other base URLs by provider name. Raises ValueError naming the pair that cannot be used."""
+    """Base URLs that replace a provider's own, by provider name. Raises ValueError naming an invalid pair."""
     found: dict[str, str] = {}
     known = sorted({kind.name for kind in EVERY})
     for pair in filter(None, (part.strip() for part in environment.get("CARBONTUI_GRID_URLS", "").split(","))):
@@ -53,8 +53,8 @@ def settings(
     forgiving: bool = False,
     environment: Mapping[str, str] = os.environ,
 ) -> GridSettings:
-    """What a feed may use. Raises KeyFileError or ValueError for keys and URLs that cannot be used; a forgiving
-    caller (a job goes on with its keyless sources) gets the complaint in `remark` instead."""
+    """Settings of a feed. Raises KeyFileError or ValueError for keys and URLs that cannot be used; a `forgiving`
+    caller (a job, which goes on with its keyless sources) gets the error in `remark` instead."""
     complaints: list[str] = []
     keys: Mapping[str, str] = {}
     urls: Mapping[str, str] = {}
@@ -92,8 +92,8 @@ def open_feed(
     http: Http | None = None,
     cached: bool = True,
 ) -> Feed:
-    """The feed of a zone. A recorded file replaces every live source; it is marginal where that is asked for, else of
-    the signal it was given as. `cached=False` asks anew.
+    """The feed of a zone. A recorded file replaces every live source; its signal is marginal where `settings` ask for
+    it, else as `recorded.load` reads it. `cached=False` bypasses the cache on disk.
 
     Raises ValueError when `grid_file` cannot be used.
     """
@@ -109,7 +109,7 @@ def open_feed(
 
 
 def _recorded_remark(path: Path, price: Series | None, currency: str | None) -> str:
-    """What of the file is not used, and how it would be; '' where all of it is."""
+    """Which columns of the file are not used, and how to use them; '' where all are used."""
     told = []
     if price is not None and currency is None:
         told.append(f"the prices of {path.name} are not used: add --currency {price.currency}")
@@ -117,5 +117,5 @@ def _recorded_remark(path: Path, price: Series | None, currency: str | None) -> 
         told.append(f"the prices of {path.name} are in {price.currency}, not in {currency}: they are not used")
     if unread := recorded.unread_columns(path):
         shown = ", ".join(name[:24] for name in unread[:3])
-        told.append(f"not read of {path.name}: {shown} (a price is a column like price_eur_per_kwh)")
+        told.append(f"columns of {path.name} not used: {shown} (a price column is named like price_eur_per_kwh)")
     return "; ".join(told)

@@ -1,4 +1,4 @@
-"""Two sources of one zone that disagree by a factor of two: which one to take. Pure functions."""
+"""Chooses between two sources of one zone that differ by a factor of two. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from carbontui.grid.types import Row, Series
 HOUR_S = 3600.0
 COMPARED_H = 6
 LEAST_H = 2
-"""Hours that both must know."""
+"""Hours that both must cover."""
 FACTOR = 2.0
 FLOOR_G = 20.0
-"""Below this, twice as much is a matter of how plants are counted, and moves no plan."""
+"""Below this a factor of two comes from how plants are counted, and changes no plan."""
 USUAL_DAYS = 14
 USUAL_LEAST_H = 48
 
 
 class Opinions(NamedTuple):
-    """What two sources say of the same hours, and what was usual before."""
+    """Means of two sources over the same hours, and the usual level before, gCO2/kWh."""
 
     first_g: float
     second_g: float
@@ -34,8 +34,8 @@ class Opinions(NamedTuple):
 
 
 def disagreement(first: Series, second: Series, before: Series | None, now_s: float) -> Opinions | None:
-    """What they say where that differs by FACTOR or more; None where they agree, cannot be compared (another signal, no
-    common hours) or nothing is known of what is usual. `before`: the history that was trusted so far."""
+    """The two means and the usual level where the means differ by FACTOR or more; None where they agree, cannot be
+    compared (another signal, no common hours) or the usual level is unknown. `before`: the history trusted so far."""
     if first.signal != second.signal:
         return None
     start_s = now_s // HOUR_S * HOUR_S - COMPARED_H * HOUR_S
@@ -52,7 +52,7 @@ def disagreement(first: Series, second: Series, before: Series | None, now_s: fl
 
 
 def usual(rows: Sequence[Row], zone: str, until_s: float) -> float | None:
-    """Median of the hours of two weeks before; of too few hours, the zone's typical day; None: not known."""
+    """Median of the hours of the two weeks before; with too few, the mean of the zone's typical day; None: unknown."""
     hours = USUAL_DAYS * 24
     known = [g for g in compose.slot_means(rows, until_s - hours * HOUR_S, HOUR_S, hours) if g is not None]
     if len(known) >= USUAL_LEAST_H:

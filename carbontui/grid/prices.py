@@ -1,5 +1,5 @@
-"""Prices slot by slot: what the market has published, our own forecast beyond it, else the same time of the last known
-day, else the flat price. Pure functions, no numpy. Negative prices are prices."""
+"""Prices slot by slot: published ones, beyond them our own forecast, else the same time of the last known day, else the
+flat price. Pure functions, no numpy. Negative prices are valid."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from carbontui.grid.types import Row, Series
 SHORTEST_STEP_S = 900.0
 DAY_S = 86400.0
 KEPT_S = 1.5 * DAY_S
-"""An own forecast that began longer ago says little of the hours that are still beyond the horizon."""
+"""A forecast of ours that starts longer than this before the end of the published prices is not used."""
 LEAST_ROWS = 96
 PUBLISHED_AT_S = 13 * 3600.0
-"""Of the UTC day: by then the day-ahead auctions of Europe have told the prices of tomorrow."""
+"""Second of the UTC day by which Europe's day-ahead auctions have published tomorrow's prices."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceOutlook:
-    """Currency per kWh by slot, with the 80 % band where the price is expected and not published; `source` in words."""
+    """Currency per kWh by slot, with the 80 % band where the price is a forecast; `source` in words."""
 
     mean: tuple[float | None, ...] = ()
     lo: tuple[float | None, ...] = ()
@@ -31,14 +31,14 @@ class PriceOutlook:
 
 
 def published_until_s(now_s: float) -> float:
-    """The end of the last day whose prices a day-ahead market has told by now; epoch seconds."""
+    """The end of the last day whose prices a day-ahead market has published by now; epoch seconds."""
     day = math.floor(now_s / DAY_S)
     return (day + (2 if now_s - day * DAY_S >= PUBLISHED_AT_S else 1)) * DAY_S
 
 
 def request(known: Series | None, until_s: float, key: str) -> dict[str, Any] | None:
-    """What the worker is asked for the hours beyond the published ones; None where nothing is beyond, or too little is
-    known to learn from."""
+    """The worker's request for the hours beyond the published prices; None where there are none, or too little history
+    to learn from."""
     if known is None or len(known.rows) < LEAST_ROWS:
         return None
     step_s = max(SHORTEST_STEP_S, known.rows[-1].dur_s)

@@ -1,5 +1,5 @@
-"""A recorded grid: intensity, and a price where the file has one, from CSV, for replays, demos, backtests and data of
-one's own."""
+"""Recorded grid data from CSV: intensity, and a price where the file has one; for replays, demos, backtests and the
+user's own data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from carbontui.units import from_iso
 EXAMPLE_NAME = "example-grid-de-2020-april.csv"
 EXAMPLE_SOURCE = "recorded: Germany, April 2020 (computed from SMARD.de)"
 FILE_MOST = 2**26
-"""Letters of a file: a device has no end, and a packed one may unpack to anything."""
+"""Characters read of a file: a device never ends, and a compressed file may expand to any size."""
 LONGEST_STEP_S = 3 * 3600.0  # a row holds for the file's own step, never across a longer gap
 HIGHEST_G_PER_KWH = 5000.0
 PRICE_COLUMN = re.compile(r"price_([a-z]{3})_per_(kwh|mwh)")
@@ -42,7 +42,7 @@ def load(
     path: str | Path, *, zone: str = "recorded", signal: Signal | None = None, source: str | None = None
 ) -> Series:
     """Read `time_utc,carbon_g_per_kwh` (or `time_utc,value`), gCO2/kWh; plain or .gz; stamps begin their interval.
-    Such a file does not say of which signal it is: without `signal` its values are as given.
+    Such a file does not name its signal: without `signal` it is `given`.
 
     Rows may come in any order; gaps stay gaps. Raises ValueError naming file, line and value.
     """
@@ -57,7 +57,7 @@ def load(
 def load_price(path: str | Path, *, zone: str = "recorded") -> Series | None:
     """The column `price_eur_per_kwh` (or `_per_mwh`, any ISO code) as a series in currency/kWh; None without one.
 
-    Negative prices are prices; an empty cell is a gap. Raises ValueError naming file, line and value.
+    Negative prices are valid; an empty cell is a gap. Raises ValueError naming file, line and value.
     """
     path = Path(path)
     header, lines = _cells(path)
@@ -77,7 +77,7 @@ def load_price(path: str | Path, *, zone: str = "recorded") -> Series | None:
 
 
 def unread_columns(path: str | Path) -> tuple[str, ...]:
-    """Columns of the file that mean nothing here. Raises ValueError as `load` does."""
+    """Columns of the file that are not used. Raises ValueError as `load` does."""
     header, _ = _cells(Path(path))
     return tuple(name for name in header[2:] if name and not PRICE_COLUMN.fullmatch(name))
 
@@ -90,7 +90,7 @@ def _rows(
     for line, cells in lines:
         where = f"{path}, line {line}"
         if len(cells) > len(header) and any(cell.strip() for cell in cells[len(header) :]):
-            # a decimal comma would otherwise lose its decimals in silence
+            # a decimal comma would otherwise silently lose its decimals
             text = ",".join(cells)
             raise ValueError(
                 f"{where}: {text!r} has more cells than the header ({len(header)}); write 300.5, not 300,5"
@@ -131,7 +131,7 @@ def _cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"{path}: is not a CSV text file ({error})") from error
     if len(text) > FILE_MOST:
-        raise ValueError(f"{path}: has more than {FILE_MOST} letters; ten years of five-minute values have fewer")
+        raise ValueError(f"{path}: has more than {FILE_MOST} characters; ten years of five-minute values have fewer")
     header = [cell.strip() for cell in lines[0]] if lines else []
     if header[:1] != ["time_utc"] or header[1:2] not in (["carbon_g_per_kwh"], ["value"]):
         raise ValueError(f"{path}, line 1: expected 'time_utc,carbon_g_per_kwh', found {','.join(header)[:60]!r}")

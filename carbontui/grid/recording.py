@@ -1,7 +1,7 @@
-"""Raw answers kept in a folder, and asked of it again: `carbontui grid --record DIR` and `--replay DIR`.
+"""Records raw answers in a folder and replays them: `carbontui grid --record DIR` and `--replay DIR`.
 
 The folder holds one body per answer and `answers.jsonl`: zone and time, then a line per answer with its URL and file.
-Keys are blotted out of bodies and URLs; headers are not kept.
+Keys are removed from bodies and URLs; headers are not kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLOTTED = "KEY-REMOVED"
 
 
 class BodyRecorder:
-    """Writes bodies as they come, in the order in which they come."""
+    """Writes bodies in the order in which they arrive."""
 
     def __init__(self, folder: Path, secrets: Iterable[str], zone: str, now_s: float) -> None:
         """Raises OSError when the folder cannot be written."""
@@ -43,7 +43,7 @@ class BodyRecorder:
 
 
 class Replayed(Http):
-    """Answers from a folder instead of the network: the same URL, else the same place with other parameters."""
+    """Answers from a folder instead of the network: the same URL, else the same host and path."""
 
     def __init__(self, folder: Path) -> None:
         """Raises ValueError naming the folder when it holds no recording."""
@@ -57,7 +57,7 @@ class Replayed(Http):
             raise ValueError(f"{folder} is not a recording of `carbontui grid --record` ({reason})") from None
 
     async def get(self, url: str, params: Any = None, **how: Any) -> HttpReply:
-        """The recorded answer. Raises NotFound for what was not asked when it was recorded."""
+        """The recorded answer. Raises NotFound for a request that is not in the recording."""
         asked = str(Http.url_of(url, params))
         same = [body for recorded, body in self._bodies if recorded == asked]
         near = [body for recorded, body in self._bodies if _place(recorded) == _place(asked)]
@@ -65,7 +65,7 @@ class Replayed(Http):
             raise NotFound(f"{urlsplit(asked).hostname}: not in the recording")
         body = (same or near)[0]
         if not same and len(near) > 1:
-            # asked again in the order in which they came
+            # several answers of one path are replayed in the order in which they came
             self._bodies = [pair for pair in self._bodies if pair[1] is not body]
         return HttpReply(body, None)
 

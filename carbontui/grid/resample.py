@@ -1,4 +1,4 @@
-"""Series by the hour and back: dense slots of stamped values, hourly means, the shape inside the hour given back."""
+"""Resampling to hours and back: dense slots of stamped values, hourly means, the shape within the hour restored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def columns(times: Sequence[datetime], values: ArrayLike) -> tuple[Array, Array]
 
 
 def dense(stamps: Array, values: Array, start_s: float, step_s: float, slots: int) -> Array:
-    """Values by slot of `step_s` from `start_s` on, the later of two in one slot; NaN where there is none."""
+    """Values by slot of `step_s` from `start_s` on, the later of two in one slot; NaN in empty slots."""
     out = np.full(slots, np.nan)
     index = np.floor((stamps - start_s) / step_s + 1e-6).astype(np.int64)
     good = (index >= 0) & (index < slots) & np.isfinite(values)
@@ -36,13 +36,13 @@ def dense(stamps: Array, values: Array, start_s: float, step_s: float, slots: in
 
 
 def per_hour(step_s: float) -> int:
-    """Slots per hour; 0 for a series that is coarser than an hour or does not divide it."""
+    """Slots per hour; 0 for a step that is longer than an hour or does not divide it."""
     count = round(3600 / step_s)
     return count if count >= 1 and abs(count * step_s - 3600) < 1e-6 else 0
 
 
 def means(native: Array, per_hour: int) -> Array:
-    """Hourly means that end where the series ends; an hour known by less than half is NaN."""
+    """Hourly means, aligned to the end of the series; an hour with less than half its slots known is NaN."""
     if per_hour == 1:
         return native
     hours = native.size // per_hour
@@ -54,7 +54,7 @@ def means(native: Array, per_hour: int) -> Array:
 
 
 def to_hours(stamps: Array, values: Array, begin_s: float, hours: int) -> Array:
-    """A published series by the hour from begin_s on: finer ones averaged at quarters, coarser ones held."""
+    """A published series by the hour from begin_s on: finer ones averaged over four samples an hour, coarser held."""
     out = np.full(hours, np.nan)
     good = np.isfinite(values)
     stamps, values = stamps[good], values[good]
@@ -77,11 +77,11 @@ def to_hours(stamps: Array, values: Array, begin_s: float, hours: int) -> Array:
 def refine(
     native: Array, per_hour: int, mean: Array, lo: Array, hi: Array, slots: int, lowest: float = 0.0
 ) -> tuple[Array, Array, Array]:
-    """From hours to `slots` native slots, none of them below `lowest`: the usual shape inside the hour, departures
-    interpolated; beyond, held."""
+    """Convert hours to `slots` native slots, none below `lowest`: the usual shape within the hour plus interpolated
+    departures, held at the ends."""
     hours = -(-slots // per_hour)
     if hours > mean.size:
-        # past the model's horizon: the same hours of its last day
+        # past the model's horizon: repeat the hours of its last day
         wrap = mean.size - 24 + (np.arange(hours - mean.size) % 24)
         mean, lo, hi = (np.concatenate([column, column[wrap]]) for column in (mean, lo, hi))
     if per_hour == 1:

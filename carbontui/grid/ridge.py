@@ -1,9 +1,8 @@
-"""Ridge regression on lags and calendar: hourly, one coefficient vector per horizon, nothing known of the zone.
+"""Ridge regression on lags and calendar: hourly, one coefficient vector per horizon, no knowledge of the zone.
 
-What is predicted is the departure, on a shifted log scale, from the mean of the same hour on the seven days before; the
-features are recent departures, the shape of the day, time of day and of week and products. How far coefficients
-are shrunk is found by leaving out blocks of time, so a short or erratic history falls back to that mean.
-Numpy only; runs in the worker.
+The target is the departure, on a shifted log scale, from the mean of the same hour on the seven days before; the
+features are recent departures, the shape of the day, time of day and week, and products. The penalty is chosen by
+blocked cross-validation in time, so a short or erratic history falls back to that mean. Numpy only; runs in the worker.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ Array = NDArray[np.float64]
 HORIZON_H = 96
 LAGS_H = 72
 WARM_H = 8 * 24
-"""Hours before an origin that its features look at, rounded up to days."""
+"""Hours before an origin that its features read, rounded up to days."""
 LEAST_ORIGINS = 14 * 24
 KEY_LAGS = (0, 1, 2, 3, 4, 5, 8, 11, 17, 22, 23, 24)
 PENALTIES = (4.0, 12.0, 40.0, 120.0, 400.0, 1200.0, 4000.0, 12000.0)
 SPANS = (0, 2, 4, 12, 36, HORIZON_H)
-"""Near horizons rest on a few strong lags, far ones on many weak ones: each span has a penalty of its own."""
+"""Near horizons depend on a few strong lags, far ones on many weak ones: each span has its own penalty."""
 KNOTS = (0, 1, 2, 3, 5, 8, 11, 17, 23, 35, 47, 71, 95)
 BLOCKS = 5
 FLOOR_SHARE = 0.2
 LEAP = 6.0
 LEAPS_AT_FIRST, LEAP_RETURNS = 3, -0.2
-"""Before any leap has been judged: as if three had gone back by a fifth."""
+"""Prior before any jump has been scored: three jumps that went back by a fifth."""
 
 
 def fill(values: Array) -> Array:
-    """Gaps up to 3 h by interpolation, longer ones by the same hour a day before (else after), else the mean."""
+    """Fill gaps up to 3 h by interpolation, longer ones from the same hour a day before (else after), else the mean."""
     out: Array = values.copy()
     known = np.flatnonzero(np.isfinite(out))
     if known.size == 0:
@@ -59,7 +58,7 @@ def fill(values: Array) -> Array:
 
 
 def despike(values: Array) -> Array:
-    """Single hours that leap from two neighbours that agree with each other are replaced by their mean."""
+    """Replace single hours that jump away from two similar neighbours by the neighbours' mean."""
     if values.size < 3:
         return values
     left, right = values[1:-1] - values[:-2], values[1:-1] - values[2:]
@@ -73,7 +72,7 @@ def despike(values: Array) -> Array:
 
 
 def same_hour(clean: Array, origins: NDArray[np.int64]) -> Array:
-    """(origins, 24): mean over the seven days before of the hour that lies q hours after the origin."""
+    """(origins, 24): mean over the seven days before of the hour q hours after the origin."""
     at = origins[:, None] + np.arange(24)[None, :]
     base: Array = np.mean([clean[at - 24 * day] for day in range(1, 8)], axis=0)
     return base
@@ -116,8 +115,8 @@ SHRINKAGE = np.repeat(
 class Ridge:
     """Fitted coefficients (features, HORIZON_H) on standardised features of log(value + shift).
 
-    until_h: epoch hour up to which values were learned from; optimism: per horizon, by how much errors on values that
-    were not learned from exceed those on values that were.
+    until_h: epoch hour at which the training values end; optimism: per horizon, the ratio of errors on held-out values
+    to errors on training values.
     """
 
     coefficients: Array
@@ -131,7 +130,7 @@ class Ridge:
 
     @classmethod
     def fit(cls, hourly: Array, first_h: float, *, signed: bool = False) -> Ridge | None:
-        """Learn from an hourly series (NaN: gap); None when it is too short, too full of gaps or constant.
+        """Fit to an hourly series (NaN: gap); None when it is too short, has too many gaps or is constant.
 
         `signed`: the values may fall below zero, and further than ever seen.
         """
@@ -143,7 +142,7 @@ class Ridge:
         shift = float(np.abs(raw).mean() - min(0.0, raw.min()))
         values, clean = _log(raw, shift), _log(despike(raw), shift)
         origins = np.arange(WARM_H, last + 1)
-        # an origin whose week or whose targets were mostly made up teaches nothing
+        # skip origins whose week or targets are mostly filled in
         counted = np.concatenate([[0.0], np.cumsum(known)])
         share = (counted[origins + HORIZON_H] - counted[origins - 168]) / (168 + HORIZON_H)
         origins = origins[(share > 0.5) & known[origins - 1]]
@@ -182,22 +181,22 @@ class Ridge:
 
 
 def _tempered(values: Array, following: Array, origins: NDArray[np.int64]) -> tuple[NDArray[np.int64], Array]:
-    """Origins (by index, consecutive ones) whose newest value leaps from its forecast, and how much of it to believe.
+    """Origins (by index, consecutive ones) whose newest value jumps from its forecast, and the value to use instead.
 
-    Spikes return in the next hour, news stays: what came after the leaps before each origin says which it mostly is.
+    Spikes go back in the next hour, real changes stay: the outcomes of earlier jumps decide how much of one to believe.
     """
     leap = np.concatenate([[0.0], values[origins[:-1]] - following[:-1]])
     usual = 1.4826 * float(np.median(np.abs(leap))) + 1e-9
     found: list[int] = []
     for k in np.flatnonzero(np.abs(leap) > LEAP * usual).tolist():
-        # the way back from a leap is no leap of its own
+        # the way back from a jump does not count as a jump
         if not (found and found[-1] == k - 1 and leap[k] * leap[k - 1] < 0):
             found.append(k)
     suspect: NDArray[np.int64] = np.array(found, dtype=np.int64)
     judged = suspect[suspect < origins.size - 1]
     back = np.clip((values[origins[judged]] - following[judged]) / leap[judged], -1.0, 1.0)
     so_far = np.concatenate([[0.0], np.cumsum(back)])
-    # the outcome of a leap is known two origins later
+    # the outcome of a jump is known two origins later
     count = np.searchsorted(judged, suspect - 1, side="right")
     share = 1 + np.minimum(0.0, (so_far[count] + LEAPS_AT_FIRST * LEAP_RETURNS) / (count + LEAPS_AT_FIRST))
     believed: Array = following[suspect - 1] + share * leap[suspect]
@@ -205,14 +204,14 @@ def _tempered(values: Array, following: Array, origins: NDArray[np.int64]) -> tu
 
 
 def _log(values: Array, shift: float) -> Array:
-    """Errors are judged relative to the value, so levels are too; the shift keeps low and zero values from ruling."""
+    """Logarithm, since errors count relative to the value; the shift keeps low and zero values from dominating."""
     logs: Array = np.log(np.maximum(values + shift, 0.05 * shift))
     return logs
 
 
 def _solve(rows: Array, targets: Array) -> tuple[Array, Array]:
     """Coefficients, and the optimism per horizon. The penalty of each span of horizons is the one that does best on
-    blocks of time left out of the fit (with the hours next to them left out of the judgement)."""
+    held-out blocks of time (their edges are not scored)."""
     cuts = np.linspace(0, len(rows), BLOCKS + 1).astype(int)
     blocks = [slice(a, b) for a, b in itertools.pairwise(cuts)]
     grams = [rows[block].T @ rows[block] for block in blocks]

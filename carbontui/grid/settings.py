@@ -1,4 +1,4 @@
-"""What a feed may use: keys, currency, where the providers are found."""
+"""Settings of a feed: keys, currency, provider URLs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY_NAMES = (
     "EIA_API_KEY",
 )
 ALSO_CALLED = {"WATTTIME_USERNAME": "WATTTIME_USER"}
-"""Names under which a provider's own client reads the same key."""
+"""The name under which a provider's own client reads the same key."""
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -32,19 +32,19 @@ class GridSettings:
     marginal: bool = False
     """Use the marginal signal; there is no fallback from it to an average one, nor back."""
     currency: str | None = None
-    """ISO code a price must be in to be used; None: no price is fetched."""
+    """ISO code of the currency that prices must be in; None: no prices are fetched."""
     price_zone: str | None = None
     """The zone whose prices are used, where that is not the zone of the intensity."""
     price_per_kwh: float | None = None
     """A flat price, used where no provider gives one."""
     intensity_g_per_kwh: float | None = None
-    """A person's own value for all hours: no source of intensity is asked then."""
+    """The user's own value for all hours: no intensity source is queried then."""
     keys: Mapping[str, str] = field(default_factory=lambda: _NONE, repr=False)
     """Provider keys by name, e.g. ELECTRICITYMAPS_TOKEN."""
     base_urls: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    """Provider name -> another base URL: a mirror, or the server of a test."""
+    """Provider name -> another base URL: a mirror or a test server."""
     remark: str = ""
-    """What of the environment or the key file could not be used: one line, shown beside what the sources say."""
+    """One line on what in the environment or the key file could not be used; shown beside the sources' notes."""
 
 
 class KeyFileError(ValueError):
@@ -77,7 +77,7 @@ def read_keys(path: Path, environment: Mapping[str, str] = os.environ) -> Mappin
         if not separator or own not in KEY_NAMES:
             raise KeyFileError(f"{path}, line {number}: expected NAME=value with one of {', '.join(KEY_NAMES)}")
         keys[own] = value.strip().strip("\"'")
-    # a line end that came along with a pasted key would make every request a broken one
+    # a newline pasted along with a key would break every request
     given = {name: (environment.get(name) or environment.get(ALSO_CALLED.get(name, ""), "")) for name in KEY_NAMES}
     given = {name: value.strip() for name, value in given.items()}
     keys.update({name: value for name, value in given.items() if value})

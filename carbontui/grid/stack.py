@@ -1,4 +1,4 @@
-"""Published and own forecast weighed against each other by how both did on the last weeks.
+"""Blends the published and our own forecast, weighted by how both did in the last weeks.
 
 At each horizon: own + a (published + nowcast - own) + b nowcast + c + d age (published + nowcast - own), where the
 nowcast is the last value minus what was published for it, fading by a tenth per hour. The weights are a ridge
@@ -20,13 +20,12 @@ PENALTY_PER_H = 0.3
 RELATIVE_PENALTY = np.array([1.0, 1.0, 10.0, 1.0])
 SUSPECT = 5.0
 DOUBT = 0.995
-"""Per hour ahead, what is left of the trust in a published forecast that later hours have not yet earned."""
+"""Factor per hour ahead on the prior weight of the published forecast, as it passes from knot to knot."""
 
 
 def nowcast_error(last: Array, published_last: Array, own_last: Array) -> Array:
-    """Last value minus its published forecast per origin; where the value leaps from both forecasts, the one before.
-
-    A leap is a glitch more often than news; when it was news, the next hour will tell.
+    """Last value minus its published forecast, per origin; the previous origin's where the value jumps away from both
+    forecasts: a jump is more often a glitch than a real change, which the next hour would confirm.
     """
     error = np.nan_to_num(last - published_last)
     own = np.nan_to_num(last - own_last)
@@ -43,7 +42,7 @@ def blend(own: Array, published: Array, error: Array, age_h: Array, truth: Array
     """Blended forecasts, (origins, HORIZON_H); the last origin is now.
 
     own, published: forecasts per origin (NaN: not published); error, age_h: per origin the nowcast error and the age
-    of the issue in hours; truth: what came, NaN where it is not known yet.
+    of the issue in hours; truth: realised values, NaN where not yet known.
     """
     fade = FADE ** np.arange(HORIZON_H)
     apart = published + error[:, None] * fade - own
@@ -75,7 +74,7 @@ def _fit(rows: Array, missed: Array, level: Array, penalty: float, prior: Array)
 
 
 def _carried(change: Array) -> Array:
-    """Beyond the end of an issue the last change fades instead of ending in a step."""
+    """Let the last change fade beyond the end of an issue, instead of ending in a step."""
     known = np.isfinite(change)
     if known.all():
         return change

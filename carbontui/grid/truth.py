@@ -1,8 +1,8 @@
-"""How good this machine's forecasts of its zone have been: what was said 1, 6, 24 and 48 h ahead, beside what came.
+"""Accuracy of this machine's forecasts of its zone: the forecasts 1, 6, 24 and 48 h ahead against the realised values.
 
-One forecast an hour is kept at those leads and judged when its hours have come: pure functions on a value that the
+One forecast an hour is kept at those leads and scored once its hours are realised: pure functions on a value that the
 machine's cache holds for all jobs. Errors are shares of the level (sum of absolute errors over sum of values), because
-a mean of percentages is ruled by the few hours near zero.
+a mean of percentages is dominated by the few hours near zero.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ HOUR_S = 3600.0
 DAY_S = 86400.0
 KEPT_S = 28 * DAY_S
 WAITED_S = 4 * DAY_S
-"""Values that have not come by then never will."""
+"""A realised value later than this is no longer expected."""
 LEAST_HOURS = 24
-"""Fewer say nothing yet."""
+"""Fewer hours are no basis for a figure."""
 SIGMA_PER_MEAN = 1.2533
 """Standard deviation over mean absolute deviation of a normal distribution: sqrt(pi / 2)."""
 
 
 class Said(NamedTuple):
-    """What was expected of the hour from `target_s` on, `lead_h` ahead of it; the band may be unknown."""
+    """The forecast of the hour from `target_s` on, made `lead_h` ahead; the band may be unknown."""
 
     lead_h: int
     target_s: float
@@ -39,7 +39,7 @@ class Said(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The same with the mean that came, and what the same hour of the newest known day would have said."""
+    """The same with the realised mean, and the naive forecast: the same hour of the newest known day."""
 
     lead_h: int
     target_s: float
@@ -60,7 +60,7 @@ class ForecastRecord:
 
 
 def issued(record: ForecastRecord, outlook: Outlook, now_s: float) -> ForecastRecord:
-    """The record with this outlook's hours, unless one of the same hour is in it; the outlook has hourly slots."""
+    """The record with this outlook's hours added, unless this hour is already in it; the outlook has hourly slots."""
     hour_s = math.floor(now_s / HOUR_S) * HOUR_S
     if hour_s <= record.issued_s <= now_s:
         return record
@@ -74,7 +74,7 @@ def issued(record: ForecastRecord, outlook: Outlook, now_s: float) -> ForecastRe
 
 
 def judged(record: ForecastRecord, actual: Sequence[Row], now_s: float) -> ForecastRecord:
-    """The record after the hours that have come were judged by `actual` (sorted, of this signal); old ones leave."""
+    """The record with its past hours scored against `actual` (sorted, of this signal); old ones are dropped."""
     waiting: list[Said] = []
     done: list[Judged] = []
     for said in record.open:
@@ -93,7 +93,7 @@ def _hour(rows: Sequence[Row], start_s: float) -> float | None:
 
 
 def accuracy(record: ForecastRecord) -> tuple[Accuracy, ...]:
-    """By lead, where enough hours have been judged."""
+    """Accuracy by lead, where enough hours have been scored."""
     found = []
     for lead in LEADS_H:
         mine = [one for one in record.judged if one.lead_h == lead]
@@ -122,9 +122,9 @@ def _share(errors: Iterable[float], of: Sequence[Judged]) -> float:
 
 
 def difference_error(record: ForecastRecord) -> float | None:
-    """Relative standard error of the difference between two hours of one forecast: what tells a better plan from noise.
+    """Relative standard error of the difference between two hours of one forecast: tells a better plan from noise.
 
-    Neighbouring leads of one issue are compared (1 with 6 h, 6 with 24, 24 with 48); None while too few were judged.
+    Neighbouring leads of one issue are compared (1 with 6 h, 6 with 24, 24 with 48); None while too few were scored.
     """
     by_issue: dict[float, list[Judged]] = {}
     for one in record.judged:
@@ -144,7 +144,7 @@ def to_json(record: ForecastRecord) -> dict[str, Any]:
 
 
 def from_json(value: Any) -> ForecastRecord:
-    """Raises ValueError, TypeError or KeyError for what is no record."""
+    """Raises ValueError, TypeError or KeyError for anything that is not a record."""
     if value is None:
         return ForecastRecord()
     opened = tuple(Said(int(lead), *map(_finite, rest)) for lead, *rest in value["open"])

@@ -1,4 +1,4 @@
-"""What the rest of the house holds of the grid: immutable and free of numpy.
+"""The grid's data types for the rest of the program: immutable and free of numpy.
 
 A series has one signal and one unit; average and marginal are never mixed in one series or one plan.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Signal = Literal["average_lifecycle", "average_direct", "marginal", "given", "price"]
-"""`given`: a person's own values, of which nobody says whether they are direct emissions or those of the life cycle."""
+"""`given`: the user's own values; whether they are direct or lifecycle emissions is unknown."""
 Kind = Literal["actual", "estimated", "forecast"]
 YOURS = "yours"
-"""In place of a zone where a person gave the intensity: it is that of no zone we know of."""
+"""Stands in for a zone where the user gave the intensity, which belongs to no known zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Row:
 
 
 class Mix(NamedTuple):
-    """What generated in [start_s, start_s + dur_s): megawatts by fuel (a key of `providers.mix.FACTORS`)."""
+    """Generation in [start_s, start_s + dur_s): megawatts by fuel (a key of `providers.mix.FACTORS`)."""
 
     start_s: float
     dur_s: float
@@ -51,12 +51,12 @@ class Series:
     generated_at_s: float | None = None
     fetched_at_s: float | None = None
     mix: tuple[Mix, ...] = ()
-    """The fuels behind the last day's rows, where the source tells them."""
+    """The fuel mix of the last day's rows, where the source publishes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Of one lead: judged hours, error and naive error as shares of the level, share of hours inside the 80 % band."""
+    """At one lead: hours compared, error and naive error as shares of the level, share of hours in the 80 % band."""
 
     lead_h: int
     hours: int
@@ -67,7 +67,7 @@ class Accuracy:
 
 def accuracy_words(found: Sequence[Accuracy]) -> str:
     """'off by 3, 7 % at 1, 6 h ahead (the same hour of the last known day: 9, 11 %); the 80 % band held 79 % of 300
-    hours'; '' while nothing is known."""
+    hours'; '' without any data."""
     if not found:
         return ""
     errors, hours = (
@@ -84,11 +84,11 @@ def accuracy_words(found: Sequence[Accuracy]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Intensity per equal slot from `start_s` on, past and future: what planner, accounts and charts use.
+    """Intensity per equal slot from `start_s` on, past and future, for the planner, accounts and charts.
 
-    The first `realised` slots are what happened, the rest is expected: a conditional mean and an 80 % band. None
-    marks a slot nobody knows. `how` and `source` are the provenance of the future part; `note` is one line for the
-    screen when a source fell silent or a fallback is in use.
+    The first `realised` slots are realised values, the rest is a forecast: a conditional mean and an 80 % band. None
+    marks an unknown slot. `how` and `source` are the provenance of the future part; `note` is one line for the screen
+    when a source is silent or a fallback is in use.
     """
 
     zone: str
@@ -105,18 +105,18 @@ class Outlook:
     price: tuple[float | None, ...] = ()
     price_lo: tuple[float | None, ...] = ()
     price_hi: tuple[float | None, ...] = ()
-    """The 80 % band of prices: no width where they are published, None where nothing says how wide it is."""
+    """The 80 % band of prices: zero width where they are published, None where the width is unknown."""
     price_source: str = ""
     currency: str | None = None
     note: str = ""
     moved: str = ""
-    """Which fuels moved the intensity of now, where the mix is known: 'coal +2.1 GW, wind -3.0 GW since 16:00'."""
+    """Which fuels changed the intensity recently, where the mix is known: 'coal +2.1 GW, wind -3.0 GW since 16:00'."""
     accuracy: tuple[Accuracy, ...] = ()
-    """How good this machine's forecasts of the zone have been so far."""
+    """Measured accuracy of this machine's forecasts of the zone so far."""
     difference_error: float | None = None
-    """Measured relative standard error of the difference between two hours of such a forecast; None: not known yet."""
+    """Measured relative standard error of the difference between two hours of such a forecast; None: not yet known."""
 
     def value_at(self, epoch_s: float) -> float | None:
-        """The value of the slot that holds `epoch_s`; None outside or unknown."""
+        """The value of the slot that contains `epoch_s`; None outside or unknown."""
         index = int((epoch_s - self.start_s) // self.step_s)
         return self.mean[index] if 0 <= index < len(self.mean) else None

@@ -1,4 +1,4 @@
-"""Typical days: what a zone usually looks like, by month, kind of day and hour. Never live data, and it says so."""
+"""Typical days: a zone's usual intensity by month, kind of day and hour. Never live data, and labelled so."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ YEAR_OF_DATA["US-FLA-FPL"] = 2021
 DEFAULT_YEAR = 2022  # the other US zones
 
 PART_OF_COUNTRY = (0.14, 1.5)
-"""How far parts lie from the mean of their country: yearly means of ten US grids over that of the United States."""
+"""Range of a part's mean over its country's: yearly means of ten US grids over that of the United States."""
 
 APART = ("ES-CN", "ES-CE", "ES-ML", "ES-IB")
-"""Systems of their own, far from their country's mix: its days say nothing of theirs."""
+"""Separate systems far from their country's mix: its typical days do not apply to them."""
 SHARES_GRID_OF = {"GB-NIR": "IE"}
-"""Parts of a country that belong to the grid of another."""
+"""Parts of a country that belong to another country's grid."""
 
 ValueAndBand = tuple[float | None, float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Mean, p10 and p90 in gCO2/kWh per (month, weekend?, UTC hour); `source` says what they are."""
+    """Mean, p10 and p90 in gCO2/kWh per (month, weekend?, UTC hour); `source` is their provenance."""
 
     zone: str
     source: str
@@ -41,7 +41,7 @@ class Profile:
     cells: dict[tuple[int, bool, int], ValueAndBand]
 
     def at(self, epoch_s: float) -> ValueAndBand:
-        """The typical values of the hour that holds `epoch_s`."""
+        """The typical values of the hour that contains `epoch_s`."""
         moment = datetime.fromtimestamp(epoch_s, tz=timezone.utc)
         return self.cells[moment.month, moment.weekday() >= 5, moment.hour]
 
@@ -58,7 +58,7 @@ def _profiles() -> dict[str, Profile]:
     for row in _table("typical-day-profiles.csv.gz"):
         key = (int(row["month"]), row["day_type"] == "weekend", int(row["hour_utc"]))
         mean = float(row["mean_g_per_kwh"])
-        # a few skewed hours have their mean outside the 10th to 90th percentile: the band then reaches to the mean
+        # a few skewed hours have their mean outside the 10th to 90th percentile: the band is extended to the mean
         triple = (mean, min(mean, float(row["p10"])), max(mean, float(row["p90"])))
         cells.setdefault(row["zone"], {})[key] = triple
     return {
@@ -78,12 +78,12 @@ def yearly_means() -> dict[str, tuple[str, float, int]]:
 
 
 def zones() -> tuple[str, ...]:
-    """Zones with typical days by the hour."""
+    """Zones with hourly typical days."""
     return tuple(sorted(_profiles()))
 
 
 def _country(zone: str) -> str:
-    """The country whose typical day may stand in for the zone's; '' for none."""
+    """The country whose typical days may be used for the zone; '' for none."""
     if zone.startswith(APART):
         return ""
     return SHARES_GRID_OF.get(zone, zone.split("-")[0])
@@ -96,13 +96,13 @@ def has_hours(zone: str) -> bool:
 
 
 def is_own(zone: str) -> bool:
-    """Whether what is known is of this very zone, not of the country that it is a part of."""
+    """Whether the data are of the zone itself, not of the country around it."""
     return zone in _profiles() or zone in yearly_means()
 
 
 @lru_cache(maxsize=64)
 def profile(zone: str) -> Profile | None:
-    """Typical days of the zone or its country, else the yearly mean in the shape of similar grids, else None."""
+    """Typical days of the zone or its country, else the yearly mean in the daily shape of similar grids, else None."""
     country = _country(zone)
     found = _profiles().get(zone) or (_profiles().get(country) if country != "US" else None)
     if found or country not in yearly_means():
@@ -134,7 +134,7 @@ def _similar_days() -> dict[tuple[float, bool, int], tuple[float, float, float]]
 
 
 def utc_offset_h(zone: str) -> int:
-    """Standard time of the zone (else of its country) in whole hours east of Greenwich; 0 where no clock is known."""
+    """Standard-time UTC offset of the zone (else of its country) in whole hours; 0 where no time zone is known."""
     country = zone.split("-")[0]
     rows = list(_table("timezone-to-zone.csv"))
     named = [row for row in rows if row["grid_zone"] == zone] or [row for row in rows if row["iso2"] == country]
@@ -149,7 +149,7 @@ def utc_offset_h(zone: str) -> int:
 def outlook(zone: str, start_s: float, step_s: float, slots: int, made_at_s: float | None = None) -> Outlook:
     """`slots` typical values from `start_s` on: mean and, as the 80 % band, 10th to 90th percentile.
 
-    A slot takes the mean of the hours it touches. Raises ValueError when nothing is known of the zone.
+    A slot takes the mean of the hours it touches. Raises ValueError for a zone without typical days.
     """
     typical = profile(zone)
     if typical is None:

@@ -1,4 +1,4 @@
-"""Grid zones: their keys and names, what a person may type for them, and what a time zone suggests."""
+"""Grid zones: keys, names, accepted aliases, and the guess from a time zone."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def _by_time_zone() -> dict[str, tuple[str, str, Confidence, str]]:
 
 @lru_cache(maxsize=1)
 def _names() -> dict[str, str]:
-    """Names of zones that are parts of countries, and of countries whose table gives none or one that nobody says."""
+    """Names of zones within countries, and of countries whose table has no name or an unusual one."""
     text = resources.files("carbontui.data").joinpath("zone-names.csv").read_text("utf-8")
     return {row["zone"]: row["name"] for row in csv.DictReader(io.StringIO(text))}
 
 
 @lru_cache(maxsize=1)
 def every() -> dict[str, Zone]:
-    """All zones we can name, by key."""
+    """All known zones by key."""
     names = {code: name for code, (name, _, _) in typical.yearly_means().items() if len(code) == 2} | _names()
     keys = set(names) | set(typical.zones())
     keys |= {zone for _, zone, _, _ in _by_time_zone().values() if zone}
@@ -69,7 +69,7 @@ def _of_country(key: str, names: dict[str, str]) -> str:
 
 
 def resolve(text: str) -> Zone:
-    """The zone a person meant by a key, a country or a common name. Raises ValueError with the nearest names."""
+    """The zone of a key, a country or a common name. Raises ValueError with the nearest names."""
     wanted = text.strip().upper()
     key = ALIASES.get(wanted, wanted)
     if key in every():
@@ -87,7 +87,7 @@ def resolve(text: str) -> Zone:
 
 
 def search(text: str) -> tuple[Zone, ...]:
-    """Zones whose key, name or alias holds the text; all of them for an empty one."""
+    """Zones whose key, name or alias contains the text; all of them for an empty text."""
     wanted = text.strip().upper()
     aliased = {key for alias, key in ALIASES.items() if wanted and wanted in alias}
     return tuple(
@@ -96,7 +96,7 @@ def search(text: str) -> tuple[Zone, ...]:
 
 
 def local_time_zone() -> str | None:
-    """IANA name of this machine's clock, from TZ or /etc; None when it is not said."""
+    """IANA name of this machine's time zone, from TZ or /etc; None when neither gives one."""
     named = os.environ.get("TZ", "").lstrip(":")
     if named:
         return named
@@ -110,9 +110,9 @@ def local_time_zone() -> str | None:
 
 
 def guess(tz_name: str | None) -> tuple[tuple[Zone, ...], Confidence]:
-    """Zones a time zone suggests, best first, and how sure that is.
+    """Zones that a time zone suggests, best first, and the confidence.
 
-    Only 'high' may be taken without asking: a time zone tells where the clock is set, not where the machine is.
+    Only 'high' may be used without asking: a time zone tells how the clock is set, not where the machine is.
     """
     if not tz_name or tz_name not in _by_time_zone():
         return (), "none"

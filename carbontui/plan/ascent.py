@@ -1,8 +1,8 @@
 """Prices of limits that several jobs share: the Lagrangian dual of "nothing above its limit", maximised.
 
-Any prices of zero and above give a lower bound on what the jobs cost together; the best found is the certificate.
-Climbed along the loads with a step size of its own per price (Adam, Kingma and Ba, arXiv 1412.6980): limits that swing
-between empty and full, as they do among many equal jobs, get small steps.
+Any non-negative prices give a lower bound on the jobs' joint cost; the best bound found is the certificate. Gradient
+ascent on the loads with a step size per price (Adam, Kingma and Ba, arXiv 1412.6980): limits that swing between empty
+and full, as they do among many equal jobs, get small steps.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 
 STEP = 0.2
-"""Of what all limits' prices would be together if a limit's share of all cost were its price."""
+"""Initial step, as a share of the bound divided evenly among the limits."""
 DECAY = 0.975
-"""Of the step, from pass to pass: small enough at the end for the third digit of the bound."""
+"""Factor on the step per pass: small enough at the end for the third digit of the bound."""
 MOMENTUM, SPREAD = 0.8, 0.95
 STALL_PASSES, STALL = 12, 2e-4
-"""Given up when so many passes have not raised the bound by this share."""
+"""Stop when this many passes have not raised the bound by this share."""
 
 
 class Response(NamedTuple):
-    """What the jobs do at some prices: their cost together, prices paid included, and how full each limit is (1: to
-    the brim)."""
+    """The jobs' response to given prices: their joint cost including the prices paid, and the load of each limit (1:
+    full)."""
 
     cost: float
     filled: Floats
 
 
 class Climbed(NamedTuple):
-    """`worth`: the price of each limit as a whole; nothing costs less than `bound`."""
+    """`worth`: the price of each limit as a whole; no solution costs less than `bound`."""
 
     worth: Floats
     bound: float
 
 
 def climb(answer: Callable[[Floats], Response], start: Floats, passes: int) -> Climbed:
-    """The best prices found in at most so many passes from `start` on."""
+    """The best prices found in at most `passes` passes from `start`."""
     worth, count_of = start, len(start)
     best, best_worth, level = -np.inf, worth, 0.0
     mean, square = np.zeros(count_of), np.zeros(count_of)
@@ -53,7 +53,7 @@ def climb(answer: Callable[[Floats], Response], start: Floats, passes: int) -> C
         bests.append(best)
         over = filled - 1.0
         if not np.any((over > 0) | (worth > 0)):
-            break  # everything fits where it is best for itself
+            break  # all limits hold with every job at its own optimum
         if count > STALL_PASSES and best - bests[-STALL_PASSES - 1] < STALL * abs(best):
             break
         level = level or STEP * abs(value) / count_of

@@ -1,4 +1,4 @@
-"""Stage 2: an exact search, but for one rounding that is accounted for.
+"""Stage 2: a search that is exact up to one rounding, whose error is bounded.
 
 Work is counted in buckets of `unit` seconds. Every arc adds a whole number of buckets, so bucket numbers add up along a
 path without error; what rounding hides is the *drift* x - n * unit, carried along exactly. Per (slot, state, bucket)

@@ -1,6 +1,6 @@
-"""What a schedule does, slot by slot: the judge of every plan.
+"""Evaluates a schedule slot by slot: the reference for every plan.
 
-Shares no code with the planner on purpose: two readings of the same rules that agree to 1e-9 are worth more than one.
+Shares no code with the planner on purpose: two independent implementations that agree to 1e-9 check each other.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from carbontui.plan.problem import Problem, ProblemError
 from carbontui.plan.results import Frontier, FrontierPoint, run_lengths
 
 FINEST, GOOD, COARSEST = 512, 16, 4
-"""Buckets in a slot at full speed: `GOOD` tells a resume apart, short horizons afford more, long ones less."""
+"""Buckets in a slot at full speed: `GOOD` resolves a resume; short horizons allow more, long ones fewer."""
 CELLS_CAP = 24_000_000
 
 
@@ -37,7 +37,7 @@ def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
         return Frontier((point,), (0,) * slots)
     graph = build(problem, fixed)
     if not graph.work.any():
-        # held still to the end
+        # fixed to levels that do no work
         return Frontier((), (-1,) * slots)
     simple = _simple(graph) if fixed is None else np.empty((0, slots), dtype=np.int64)
     prices = search_price(graph, np.inf, 0.0, rounds=2)
@@ -89,7 +89,7 @@ def _fineness(graph: Graph) -> int:
 
 
 def _simple(graph: Graph) -> Ints:
-    """Run now and each constant level: points that no rounding may lose."""
+    """Run now and each constant level, where feasible: exact points that rounding must not lose."""
     keep = [levels for name, levels in rivals.schedules(graph) if name == "run now" or name.startswith("constant ")]
     table = np.array(keep)
     sound = [evaluate(graph.problem, levels).feasible for levels in _lists(table)]
@@ -102,7 +102,7 @@ def _lists(table: Ints) -> Sequence[list[int]]:
 
 
 def _falling(values: Floats) -> Ints:
-    """Where a sequence reaches a new minimum."""
+    """Indices at which a sequence reaches a new minimum."""
     before = np.concatenate([[np.inf], np.minimum.accumulate(values)[:-1]]) if len(values) else values
     return np.flatnonzero(values < before)
 

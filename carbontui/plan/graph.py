@@ -47,8 +47,8 @@ class Graph:
     `cost` and `work` [T, C, L]: objective and reference-seconds of a whole slot at the level, inf and 0 where it
     cannot be entered; `entry` [T, C, L]: the switch's part of the cost; `rate` [T, L]: objective per unit of work
     while running; `weight` [T]: objective per joule; `energy` [T, C, L]: kWh of a whole slot.
-    `cls` [S]: class of a state. `target` [2, S, L]: state after the arc or -1; row 1 is for slots that a person has
-    fixed, where dwell is waived. `blocks` are the same arcs as slabs; `fixed` [T] as `fixed_levels` gives it.
+    `cls` [S]: class of a state. `target` [2, S, L]: state after the arc or -1; row 1 is for slots fixed by a
+    user, where dwell is waived. `blocks` are the same arcs as slabs; `fixed` [T] as `fixed_levels` gives it.
     """
 
     problem: Problem
@@ -83,7 +83,7 @@ class Graph:
 
 def fixed_levels(problem: Problem, fixed: Fixed) -> Ints:
     """[T] level that each slot is held at, -1 where the plan is free, the number of levels where it may be any that
-    does not run. Raises ProblemError for a level or slot that is not there."""
+    does not run. Raises ProblemError for an unknown level or slot."""
     slots, count = len(problem.dur_s), len(problem.levels)
     out = np.full(slots, -1, dtype=np.int64)
     if fixed is None:
@@ -105,7 +105,7 @@ def fixed_levels(problem: Problem, fixed: Fixed) -> Ints:
 
 
 def build(problem: Problem, fixed: Fixed = None) -> Graph:
-    """Compile `problem` (and the slots a person has fixed). Raises ProblemError when it is too large to plan."""
+    """Compile `problem` (and the slots fixed by a user). Raises ProblemError when it is too large to plan."""
     asked = fixed_levels(problem, fixed)
     dur = np.array(problem.dur_s)
     weight = problem.pue / J_PER_KWH * problem.beta * np.array(problem.ci_g_per_kwh)
@@ -256,8 +256,8 @@ def _arcs(
 
 @dataclass(frozen=True)
 class Reach:
-    """Whether the work fits, and the schedule that shows it: the most work, or the least lateness where it does not
-    fit."""
+    """Whether the work fits, and the schedule that shows it: the one that does the most work, or where it does not fit,
+    the one with the least lateness."""
 
     fits: bool
     levels: tuple[int, ...]

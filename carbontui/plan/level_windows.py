@@ -1,4 +1,4 @@
-"""A schedule as windows of one level: what each draws, emits and gains."""
+"""A schedule as windows of one level: energy, emissions and gain of each."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from carbontui.units import J_PER_KWH
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Slots of one level, seconds from slot 0 on. `ci_g_per_kwh` is the mean over its time; `gco2` are its own grams,
-    the switch into it included.
+    """Consecutive slots at one level, in seconds from slot 0. `ci_g_per_kwh` is the time mean; `gco2` are its grams,
+    including the switch into it.
 
-    `gain` are grams against running flat out there: of a window that runs, for the same work; of one that stands
-    still, with its work made up at the mean grams per work of those that run. An attribution, which need not sum to
-    what the whole plan saves against another.
+    `gain` are the grams saved against running flat out in that time: for a running window, against the same work; for
+    one that does not run, with its work made up at the running windows' mean grams per work. It is an attribution, and
+    need not sum to the whole plan's saving against another.
     """
 
     level: int

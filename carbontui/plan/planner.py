@@ -1,12 +1,12 @@
-"""From a problem to a plan with a proof, in stages, each only where the one before left a gap.
+"""Solves a problem for a plan with a certificate, in stages, each run only where the one before left a gap.
 
-0. Nothing to choose: no work, or the work does not fit. Then the plan is flat out, late by the least that is possible.
+0. Nothing to choose: no work, or the work does not fit. Then the plan is flat out, with the least possible lateness.
 1. The dual (dual.py): a price on work, a lower bound, and paths that cross. Enough when the grid is smooth.
 2. Buckets (buckets.py) over what stage 1 could not rule out: nearly the optimum, and a tight bound.
 3. The same with finer buckets, in the corridor that the better plan has narrowed, until the gap is closed or the
-   search becomes too large; then the gap that was reached is reported.
+   search becomes too large; then the remaining gap is reported.
 
-The plan is compared with every simple policy before it is given out: it is never worse than one that is feasible.
+The plan is compared with every simple policy before it is returned: it is never worse than a feasible one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ CELLS = 100_000
 CELLS_CAP = 12_000_000
 COARSEST, FINEST = 4, 4096
 PRUNE = 0.2
-"""Share of the tolerance given away when ruling out: what could be better by less is not searched for."""
+"""Share of the tolerance given away when pruning: improvements smaller than this are not searched for."""
 
 
 @dataclass
 class _Search:
-    """The best schedule and the best bound so far."""
+    """The best schedule and bound so far."""
 
     graph: Graph
     upper: float = math.inf
@@ -53,9 +53,9 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
     """The best schedule within `tol` (relative) of the optimum, with its certificate.
 
     `fixed` holds slots to a level ({slot: level} or one entry per slot with None where free), or to any that does not
-    run (STANDS_STILL): a person's word; dwell is waived there. With `compare` the simple policies come along in
+    run (STANDS_STILL), for overrides; dwell is waived there. With `compare` the simple policies are returned in
     `baselines`. Raises Infeasible when no schedule ever finishes, ProblemError when the problem is too large or `fixed`
-    names what is not there.
+    names an unknown slot or level.
     """
     if problem.work_s <= problem.finish_tolerance:
         nothing = evaluate(problem, ())
@@ -95,7 +95,7 @@ def solve(problem: Problem, tol: float = 1e-3, fixed: Fixed = None, compare: boo
 
 
 def _refine(search: _Search, dual: Dual, tol: float, cells: int) -> bool:
-    """One search of the corridor with about `cells` buckets; False when even the coarsest would take too many."""
+    """Search the corridor once with about `cells` buckets; False when even the coarsest would need too many."""
     graph = search.graph
     limit = search.upper - PRUNE * tol * abs(search.upper)
     if not math.isfinite(limit):
@@ -120,7 +120,7 @@ def _refine(search: _Search, dual: Dual, tol: float, cells: int) -> bool:
 
 
 def _unit(graph: Graph, left: Corridor, cells: int) -> float | None:
-    """The bucket size with which the corridor takes about `cells` buckets; None when it takes too many at any size."""
+    """The bucket size at which the corridor needs about `cells` buckets; None when it needs too many at any size."""
     first = np.where(left.states, left.least, np.inf).min(axis=1)
     last = np.where(left.states, left.most, -np.inf).max(axis=1)
     span = np.where(left.states.any(axis=1), last - first, 0.0).sum()
@@ -141,7 +141,7 @@ def _cut(problem: Problem, levels: Ints) -> tuple[int, ...]:
 def _late(
     problem: Problem, graph: Graph, soonest: tuple[int, ...], tol: float, named: list[tuple[str, Ints]]
 ) -> Schedule:
-    """The work does not fit: flat out, or what finishes even sooner where flat out breaks a rule."""
+    """The plan if the work does not fit: flat out, or the soonest finish where flat out breaks a rule or is later."""
     levels: tuple[int, ...] = soonest
     figures = evaluate(problem, levels)
     if not (graph.fixed >= 0).any():

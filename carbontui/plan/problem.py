@@ -17,14 +17,14 @@ SCHEMA = "carbontui.problem/1"
 FREE_AGE = 1_000_000
 """An age that satisfies every minimum dwell."""
 STANDS_STILL = -2
-"""In the place of a level that a slot is fixed to: any that does not run, whichever costs least."""
+"""Given instead of a level in `fixed`: any level that does not run, whichever costs least."""
 SLOTS_MAX = 20_000
 LEVELS_MAX = 64
 NUMBER_MAX = 1e12
 
 
 class ProblemError(ValueError):
-    """The input is not a sound problem; `where` names the field, the message is one line for a person."""
+    """The input is not a valid problem; `where` names the field, the message is one line for the user."""
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(f"{where}: {what}")
@@ -37,7 +37,7 @@ class Infeasible(ProblemError):
 
 @dataclass(frozen=True, slots=True)
 class ProblemLevel:
-    """One way to hold the job: watts of the device alone, speed in reference-speed seconds of work per second."""
+    """One level of the job: watts of the device alone, speed in reference-speed seconds of work per second."""
 
     name: str
     power_w: float
@@ -51,7 +51,7 @@ class ProblemLevel:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """T slots, L levels, the L x L switches between them, dwell limits, where the job stands and what is left to do.
+    """T slots, L levels, the L x L switches between them, dwell limits, the job's current level and remaining work.
 
     `dur_s`, `ci_g_per_kwh`, `price_per_kwh` have T entries (prices may be negative, None is 0 everywhere); `switch_s`
     and `switch_w` are row = from, column = to (None = forbidden). `host_w` is added to every level and switch, `pue`
@@ -75,8 +75,8 @@ class Problem:
     alpha: float = 0.0
     beta: float = 1.0
     shadow_per_h: tuple[tuple[float, ...], ...] | None = None
-    """T x L: what an hour at a level of a slot counts beside grams and money, for watts that others need as well. It is
-    part of the objective alone; grams, cost and energy stay what they are."""
+    """T x L: shadow price of an hour at a level in a slot, for watts that other jobs need as well. Added to the
+    objective only; grams, cost and energy do not include it."""
     meta: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -194,7 +194,7 @@ class Problem:
 
 
 FILE_MOST = 2**26
-"""Letters; a year of quarter hours with a hundred levels is a tenth of it, and a device has no end."""
+"""Characters; a year of quarter hours with a hundred levels is a tenth of this, and a device never ends."""
 
 
 def load_problem(path: str | Path) -> Problem:
@@ -205,7 +205,7 @@ def load_problem(path: str | Path) -> Problem:
     except UnicodeDecodeError:
         raise ProblemError("problem", f"{path} is not UTF-8 text") from None
     if len(text) > FILE_MOST:
-        raise ProblemError("problem", f"{path} has more than {FILE_MOST} letters: no problem file")
+        raise ProblemError("problem", f"{path} has more than {FILE_MOST} characters: not a problem file")
     return Problem.from_json(text)
 
 

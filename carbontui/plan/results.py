@@ -58,8 +58,8 @@ class Schedule:
     """A schedule with its figures and its proof: no schedule of this problem has an objective below `lower_bound`.
 
     `levels` has one entry per slot, -1 after the finish. `gap` = (objective - lower_bound) / |objective|. `stage` is
-    the one that settled it: 0 nothing to choose, 1 dual, 2 buckets, 3 refined buckets. `certified` when gap <= the
-    asked tolerance.
+    the last one used: 0 nothing to choose, 1 dual, 2 buckets, 3 refined buckets. `certified` when gap <= the
+    requested tolerance.
     """
 
     levels: tuple[int, ...]

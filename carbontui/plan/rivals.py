@@ -1,8 +1,8 @@
-"""What a plan is compared with: the simple policies that people and the tools of this field use.
+"""Baselines that a plan is compared with: the simple policies of users and other tools.
 
-Each is given the benefit of the doubt: it starts as soon as its first switch is allowed, a threshold policy is forced
-to run when the rest no longer fits, and the cheapest slots are widened until the work, switching included, is done in
-time.
+Each is made as good as its rule allows: it starts as soon as its first switch is allowed, a threshold policy is forced
+to run when the remaining work no longer fits, and cheapest slots are added until the work, switching included, is done
+in time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from carbontui.plan.problem import Problem
 from carbontui.plan.results import Baseline
 
 SUSPEND_ABOVE, RESUME_BELOW = 0.7, 0.3
-"""Quantiles of the horizon between which a threshold policy with hysteresis keeps doing what it does."""
+"""Quantiles of the horizon's intensity between which a threshold policy keeps its state (hysteresis)."""
 
 
 def baselines(problem: Problem) -> tuple[Baseline, ...]:
@@ -27,7 +27,7 @@ def baselines(problem: Problem) -> tuple[Baseline, ...]:
 
 
 def evaluated(problem: Problem, named: list[tuple[str, Ints]]) -> tuple[Baseline, ...]:
-    """The named schedules with what they do."""
+    """The named schedules with their figures."""
     return tuple(Baseline(name, levels, evaluate(problem, levels)) for name, levels in _as_tuples(named))
 
 
@@ -36,7 +36,7 @@ def _as_tuples(named: list[tuple[str, Ints]]) -> list[tuple[str, tuple[int, ...]
 
 
 def schedules(graph: Graph) -> list[tuple[str, Ints]]:
-    """The schedules of all baselines, levels [T] each; not every one of them need be feasible."""
+    """The schedules of all baselines, levels [T] each; some may be infeasible."""
     problem = graph.problem
     fastest = problem.fastest
     named = [("run now", _from_first_chance(graph, fastest))]
@@ -55,7 +55,7 @@ def schedules(graph: Graph) -> list[tuple[str, Ints]]:
 
 def objectives(graph: Graph, levels: Ints) -> Floats:
     """[P] objective of each schedule of `levels` [P, T] by the planner's sums; inf where it is late or a switch is not
-    allowed. Dwell and resumes are not looked at."""
+    allowed. Dwell and resumes are not checked."""
     before = np.empty_like(levels)
     before[:, 0], before[:, 1:] = graph.problem.initial_level, levels[:, :-1]
     at = np.arange(graph.slots)
@@ -71,7 +71,7 @@ def objectives(graph: Graph, levels: Ints) -> Floats:
 
 
 def _from_first_chance(graph: Graph, level: int) -> Ints:
-    """`level` in every slot, after holding still for the slots in which it cannot be entered yet."""
+    """`level` in every slot, after staying at the initial level while `level` cannot be entered yet."""
     problem = graph.problem
     out = np.full(graph.slots, level, dtype=np.int64)
     here = problem.initial_level
@@ -86,7 +86,7 @@ def _from_first_chance(graph: Graph, level: int) -> Ints:
 
 
 def _resting_level(graph: Graph) -> int | None:
-    """Where a simple policy waits: where it is if that is not running, else the level it comes back from soonest."""
+    """The level at which a simple policy waits: the initial one if it does not run, else the fastest to resume from."""
     problem = graph.problem
     if graph.speed[problem.initial_level] <= 0:
         return problem.initial_level
@@ -100,7 +100,7 @@ def _resting_level(graph: Graph) -> int | None:
 
 
 def _best_window(graph: Graph, rest: int) -> Ints | None:
-    """Wait, then run flat out without a break: the best start, found from running sums."""
+    """Wait, then run flat out without a break: the best start, found from cumulative sums."""
     problem, fastest, at = graph.problem, graph.problem.fastest, np.arange(graph.slots)
     resting, running = graph.cls_of_level[rest], graph.cls_of_level[fastest]
     wait_cost = graph.cost[:, resting, rest].copy()
@@ -128,7 +128,7 @@ def _best_window(graph: Graph, rest: int) -> Ints | None:
 
 
 def _smooth(run: np.ndarray[tuple[int], np.dtype[np.bool_]], least_run: int, least_pause: int) -> None:
-    """Fill pauses that are too short, then lengthen runs that are too short, in place."""
+    """In place: fill pauses that are too short, then lengthen runs that are too short."""
     for wanted, least in ((False, least_pause), (True, least_run)):
         if least <= 1:
             continue
@@ -139,7 +139,7 @@ def _smooth(run: np.ndarray[tuple[int], np.dtype[np.bool_]], least_run: int, lea
 
 
 def _cheapest(graph: Graph, rest: int) -> Ints:
-    """The cheapest slots at full speed, as many as it takes to be done in time with the switching between them."""
+    """The cheapest slots at full speed, as many as the work needs, switching between them included."""
     problem, fastest = graph.problem, graph.problem.fastest
     order = np.argsort(graph.weight, kind="stable")
     amount = np.cumsum(np.array(problem.dur_s)[order] * graph.speed[fastest])
@@ -162,13 +162,13 @@ def _cheapest(graph: Graph, rest: int) -> Ints:
 
 
 def _threshold(graph: Graph, rest: int) -> Ints:
-    """Suspend above one quantile of the intensity, resume below another, and run when the rest no longer fits."""
+    """Suspend above one quantile of the weights, resume below another, run when the remaining work no longer fits."""
     problem, fastest = graph.problem, graph.problem.fastest
     weight = graph.weight
     high, low = np.quantile(weight, SUSPEND_ABOVE), np.quantile(weight, RESUME_BELOW)
     resting = graph.cls_of_level[rest]
     full = graph.work[:, graph.cls_of_level[fastest], fastest]
-    # what can still be done when the resume happens in slot k + 1
+    # work that can still be done if the resume is in slot k + 1
     rest_of = np.concatenate([np.cumsum(full[::-1])[::-1][1:], [0.0]])
     resume = np.concatenate([graph.work[1:, resting, fastest], [0.0]])
     possible = rest_of - np.concatenate([full[1:], [0.0]]) + resume

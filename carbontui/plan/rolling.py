@@ -1,7 +1,7 @@
-"""Planning again and again: every slot, on a new forecast, on drift of progress, on a person's word.
+"""Re-planning: every slot, on a new forecast, when progress drifts, on a user's command.
 
-Dwell is carried by `initial.age_slots` of the new problem. A plan that is only better by less than its own
-uncertainty is noise followed around the clock, so the kept schedule stays unless the new one wins by more.
+Dwell carries over through `initial.age_slots` of the new problem. A plan better by less than its own uncertainty only
+follows noise, so the kept schedule stays unless the new one is better by more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from carbontui.plan.problem import Problem
 from carbontui.plan.results import Schedule, plan_of
 
 BREAKS_MAX = 16
-"""Each break is another solve; what is left beyond them is for whoever carries the plan out."""
+"""Each break is another solve; pauses still too long after these are left to the caller."""
 
 
 def replan(
@@ -32,15 +32,15 @@ def replan(
 ) -> tuple[Schedule, bool]:
     """The plan to follow from now on, and whether it differs from the kept one.
 
-    `kept` is the rest of the schedule in force, from this problem's slot 0 on (None: there is none). `uncertainty` is
+    `kept` is the rest of the current schedule, from this problem's slot 0 on (None: there is none). `uncertainty` is
     either the relative standard error of a forecast difference (0.05 = 5 %) or one standard deviation per slot in
-    gCO2/kWh; the kept schedule stays while it is on time, breaks no rule, obeys `fixed`, and the new one wins by no
-    more than that error of the two plans' difference.
+    gCO2/kWh; the kept schedule stays while it is on time, breaks no rule, obeys `fixed`, and the new one is better by
+    no more than that error of the two plans' difference.
 
-    No pause is longer than `max_pause_s` (of the one that lasts already, `still_s` are over; a pause is a slot at one
-    of the levels `pausing`, by default at any that does not run): a longer one is broken by running in its cleanest
-    slot, the rest planned anew around it or left as it was, whichever is better. That choice is a simple one, so the
-    bound stays that of the plan without breaks. Raises as `solve` does.
+    No pause is longer than `max_pause_s` (`still_s` of the current one have already passed; a pause is a slot at one of
+    the levels `pausing`, by default any that does not run): a longer one is broken by running in its cleanest slot, and
+    the rest is re-planned around it or kept, whichever is better. This is a heuristic, so the bound stays that of the
+    plan without breaks. Raises as `solve` does.
     """
     rests = [j for j, level in enumerate(problem.levels) if not level.running] if pausing is None else pausing
     held = dict(fixed or {})
@@ -55,7 +55,7 @@ def replan(
         plan, changed = _replan(problem, kept, uncertainty, held, tol)
     if len(held) > len(fixed or {}):
         levels, figures = plan.levels, evaluate(problem, plan.levels)
-        # each break planned anew moves the pauses about, and may end up worse than the first plan simply broken
+        # re-planning at each break moves the pauses, and may end up worse than the first plan with its pauses broken
         did = evaluate(problem, shorter)
         fair = (did.violations, did.late_s) == (figures.violations, figures.late_s)
         if fair and did.objective < figures.objective:
@@ -74,8 +74,8 @@ def broken(
     pausing: Collection[int] | None = None,
     fixed: Mapping[int, int] | None = None,
 ) -> tuple[int, ...]:
-    """The schedule with its pauses broken as `replan` breaks them, and not planned anew: no optimum, but one that may
-    be carried out. It may break a rule or be late where `levels` did not."""
+    """The schedule with its pauses broken as in `replan`, but not re-planned: not optimal, with no pause too long. It
+    may break a rule or be late where `levels` did not."""
     out = list(levels)
     rests = [j for j, level in enumerate(problem.levels) if not level.running] if pausing is None else pausing
     held = dict(fixed or {})
@@ -92,10 +92,10 @@ def _break(
     max_pause_s: float,
     still_s: float,
 ) -> int | None:
-    """The slot that should run so that the first pause that is too long ends in time; None when none is too long.
+    """The slot that should run so that the first overlong pause ends in time; None when no pause is too long.
 
-    The cleanest slot of those that leave at most `max_pause_s` on both sides, else the last that leaves it before, else
-    at once.
+    The cleanest slot that leaves at most `max_pause_s` on both sides, else the last with at most that before it, else
+    the first free slot.
     """
     weight = [
         problem.beta * ci + problem.alpha * price
@@ -147,15 +147,15 @@ def _replan(
 
 
 def _obeys(problem: Problem, want: int, have: int) -> bool:
-    """Whether a slot of a schedule is at the level it is held at; after the finish (-1) nothing runs any more."""
+    """Whether a slot's level `have` is the one it is fixed to; after the finish (-1) nothing runs."""
     if want == len(problem.levels):
         return have < 0 or not problem.levels[have].running
     return want < 0 or want == have
 
 
 def _outspoken(problem: Problem, schedule: Sequence[int], finish_s: float) -> tuple[int, ...]:
-    """The same schedule with 'flat out until the work is done' said slot by slot: a kept plan may end before this
-    problem does (a longer budget), and who shows it must not take its silence for the end of the work."""
+    """The same schedule with an implied 'flat out until the work is done' written slot by slot: a kept plan may end
+    before this problem does (a longer budget), and a viewer must not read the missing slots as the end of the work."""
     begins = accumulate(problem.dur_s, initial=0.0)
     return tuple(
         problem.fastest if level < 0 and begin < finish_s else level
@@ -166,7 +166,7 @@ def _outspoken(problem: Problem, schedule: Sequence[int], finish_s: float) -> tu
 def _noise(problem: Problem, kept: Sequence[int], new: Sequence[int], uncertainty: float | Sequence[float]) -> float:
     """One standard deviation of the difference between two schedules: only slots in which they differ carry error.
 
-    Errors of neighbouring hours go together, so they are added, not squared: the cautious end.
+    Errors of neighbouring hours are correlated, so they are added, not squared: the conservative choice.
     """
     watts = [level.power_w + problem.host_w for level in problem.levels] + [0.0]
     differs = [
@@ -178,6 +178,6 @@ def _noise(problem: Problem, kept: Sequence[int], new: Sequence[int], uncertaint
             abs(problem.alpha * price) + problem.beta * ci
             for price, ci in zip(prices, problem.ci_g_per_kwh, strict=True)
         )
-        # a schedule that moves energy from one slot to another is wrong by the difference, hence half of both ends
+        # moving energy from one slot to another counts it in both, but the error is of their difference: hence half
         return 0.5 * float(uncertainty) * math.fsum(e * w for e, w in zip(differs, weights, strict=True))
     return 0.5 * problem.beta * math.fsum(e * s for e, s in zip(differs, uncertainty, strict=False))

@@ -1,4 +1,4 @@
-"""A plan in one or two sentences, made from its own numbers and nothing else: the same plan, the same words."""
+"""A plan in one or two sentences, made from its own numbers alone: the same plan gives the same text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DOING = {"pause": "pausing", "paused": "pausing", "unload": "unloading", "off":
 
 @dataclass(frozen=True)
 class Waste:
-    """What a schedule draws without doing work: `kwh` and `value` while parked, `switch_value` while switching."""
+    """Energy drawn without doing work: kWh and its grams or money while parked, and while switching."""
 
     parked_kwh: float
     parked_value: float
@@ -32,7 +32,7 @@ def explain(
     tz: tzinfo | None = None,
     currency: str | None = None,
 ) -> str:
-    """What changes at the next switch, what waiting costs, what the plan saves, what the runner-up would have been.
+    """The next switches, what waiting costs, what the plan saves, and the runner-up.
 
     `names` replaces the levels' own names. With `start_s` (epoch seconds of slot 0) times are clock times in `tz`
     (default: local), else durations from now. Amounts are grams, or money when the objective is money alone.
@@ -62,7 +62,7 @@ def explain(
         if saved > 1e-9 * abs(_value(now, money)):
             first += f" saves {amount(saved)} against running now"
         elif shared and now.evaluation.objective > plan.objective * (1 + 1e-6):
-            first += ": running now would emit no more, but take watts that others need"
+            first += ": running now would emit no more, but use watts that other jobs need"
         else:
             first += ": running now is already the best"
     if waste.parked_kwh > 0:
@@ -70,7 +70,7 @@ def explain(
         if waste.switch_value > 0:
             first += f" and {amount(waste.switch_value)} for switching"
     sentences = [first]
-    if now is not None and not shared:  # one that is next by grams alone is no runner-up
+    if now is not None and not shared:  # the next best by grams alone is not a runner-up
         sentences += _runner_up(problem, plan, rivals, now, labels, money, amount)
     return "; ".join(sentences) + "."
 
@@ -108,7 +108,7 @@ def _runner_up(
     money: bool,
     amount: Callable[[float], str],
 ) -> list[str]:
-    """The best policy of another kind: without waiting when the plan waits, with waiting when it does not."""
+    """The best policy of the other kind: one without waiting when the plan waits, one that waits when it does not."""
     waits = _waits(problem, plan.levels)
     others = [r for r in rivals if r.evaluation.feasible and _waits(problem, r.levels) != waits]
     can_wait = any(not level.running for level in problem.levels)
@@ -163,7 +163,7 @@ def _waste(problem: Problem, levels: Sequence[int], money: bool) -> Waste:
 
 
 def _clock(start_s: float | None, tz: tzinfo | None) -> Callable[[float], str]:
-    """Clock time with the weekday when it is more than a day away, or a duration from now."""
+    """Formats seconds from now as a clock time, with the weekday from 20 h on; without `start_s` as a duration."""
     if start_s is None:
         return lambda seconds: f"{fmt_duration(seconds)} from now"
     start = datetime.fromtimestamp(start_s, tz=timezone.utc).astimezone(tz)

@@ -66,12 +66,12 @@ def test_values_of_other_years_or_that_hold_for_weeks_make_no_endless_series() -
     odd = [(31_536_000.0, 900.0, 300.0, "actual"), (32_187_000_000.0, 900.0, 300.0, "forecast")]
     rows, notes = tidy([*hour, *odd, (NOW + 7200.0, 1e9, 300.0, "forecast")])
     assert [row.start_s for row in rows] == sorted(row[0] for row in hour)
-    assert any("3 values of other years" in note for note in notes)
+    assert any("3 values from other years" in note for note in notes)
 
 
 def test_stuck_values_are_kept_and_marked() -> None:
     rows, notes = tidy(hours(*[250.0] * 8, 260.0))
-    assert [row.suspect for row in rows] == [True] * 8 + [False] and "not moved" in notes[0]
+    assert [row.suspect for row in rows] == [True] * 8 + [False] and "unchanged for hours" in notes[0]
     assert not any(row.suspect for row in tidy(hours(*[250.0] * 5, 260.0))[0])
 
 

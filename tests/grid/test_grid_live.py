@@ -461,4 +461,4 @@ async def test_where_no_source_answers_the_line_says_what_is_used_instead(site: 
     site.respond = lambda _request: Answer(status=503)
     feed = feed_at(site)
     await feed.refresh()
-    assert "503" in feed.note and "used meanwhile: typical days of GB" in feed.note
+    assert "503" in feed.note and "meanwhile using typical days of GB" in feed.note

@@ -142,7 +142,7 @@ async def test_a_fuel_that_is_not_known_makes_no_mix(site: Site) -> None:
 
 
 async def test_what_a_source_does_not_keep_is_not_asked_for(site: Site) -> None:
-    with pytest.raises(NoData, match="nothing that old"):
+    with pytest.raises(NoData, match="no data that old"):
         await made("ercot", site).history("US-TEX-ERCO", NOW - 9 * 86400, NOW - 8 * 86400, NOW)
     assert site.seen == []
 

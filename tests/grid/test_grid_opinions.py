@@ -21,7 +21,7 @@ async def test_the_nearer_to_the_usual_is_taken_and_the_line_says_so(
     site.respond = two_sources(charts, maps)
     feed = feed_at(site, "DE")  # a typical day of Germany is around 300 g, too
     await feed.refresh()
-    assert f"taken is {taken}" in feed.note and " for the same hours" in feed.note and "\n" not in feed.note
+    assert f"using {taken}" in feed.note and " for the same hours" in feed.note and "\n" not in feed.note
     now_g = feed.outlook(NOW, 3600.0, 3600.0, 900.0).mean[0]
     assert now_g == pytest.approx(level(NOW - 3600), rel=0.1)
 
@@ -49,7 +49,7 @@ async def test_what_was_trusted_while_they_agreed_decides_later(site: Site) -> N
     clock.now_s = NOW + 26 * 3600
     site.respond = two_sources(0.3, 1.0, clock.now_s)
     await feed.refresh()
-    assert "taken is Electricity Maps" in feed.note
+    assert "using Electricity Maps" in feed.note
 
 
 async def test_a_second_source_that_fails_or_hangs_changes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

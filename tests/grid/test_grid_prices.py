@@ -138,7 +138,7 @@ def test_a_price_column_of_a_recording_is_known_as_far_as_a_market_tells_it(
     [
         ("price_eur_per_kwh", None, "not used: add --currency EUR"),
         ("price_eur_per_kwh", "USD", "in EUR, not in USD"),
-        ("Price", "EUR", "not read of grid.csv: Price"),
+        ("Price", "EUR", "columns of grid.csv not used: Price"),
     ],
 )
 def test_a_column_that_is_not_used_is_said(tmp_path: Path, column: str, currency: str | None, said: str) -> None:

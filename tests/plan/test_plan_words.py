@@ -43,7 +43,7 @@ def test_waiting_for_watts_that_others_need_is_said_to_be_that():
     plan = solve(dear)
     text = explain(dear, plan)
     assert plan.gco2 == pytest.approx(solve(problem).gco2, rel=0.01)
-    assert text.startswith("Waiting until") and text.endswith("emit no more, but take watts that others need.")
+    assert text.startswith("Waiting until") and text.endswith("emit no more, but use watts that other jobs need.")
     assert "already the best" not in text
     free = replace(problem, shadow_per_h=((0.0, 0.0),) * 24)
     assert explain(free, solve(free)) == explain(problem, solve(problem))

@@ -1,4 +1,4 @@
-"""The small protocol of every provider: now, history, forecast; and what they share."""
+"""Base class of every provider (now, history, forecast) and helpers they share."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from carbontui.grid.types import Mix, Series, Signal
 
 HOUR_S = 3600.0
 DAY_S = 86400.0
-# what a mistaken shape raises when it is taken apart; anything else would be a bug of ours
+# raised when an answer of an unexpected shape is parsed; anything else would be our bug
 SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, csv.Error)
 READ_S = 20.0
 ROWS_MAX = 200_000
-"""Of one answer: a year of five-minute values and more; beyond it something is wrong with the answer."""
+"""Rows of one answer at most: over a year of five-minute values; an answer with more is faulty."""
 
 
 class Provider:
-    """One source of one signal. Units inside: gCO2/kWh and currency/kWh, UTC, stamps begin their interval."""
+    """One source of one signal. Units: gCO2/kWh or currency/kWh, UTC; stamps begin their interval."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -35,31 +35,31 @@ class Provider:
     signal: ClassVar[Signal]
     licence: ClassVar[str] = ""
     keys: ClassVar[tuple[str, ...]] = ()
-    """Environment names of the keys it needs; all of them."""
+    """Environment variables of its keys; all are needed."""
     window_s: ClassVar[float] = 1800.0
-    """One request per question in this time, however many jobs run."""
+    """At most one request per question in this time, however many jobs run."""
     forecast_window_s: ClassVar[float | None] = None
-    """The same for its forecast, where that changes less often."""
+    """The same for the forecast, where it changes less often."""
     reach_s: ClassVar[float] = 7 * DAY_S
     """The longest stretch of history one request may ask for."""
     late_s: ClassVar[float] = 3 * HOUR_S
-    """How old its newest value usually is at most; older ones count as stale."""
+    """Usual maximum age of its newest value; a source with only older ones is stale."""
     patience: ClassVar[float] = 1.0
-    """How many times longer than usual its answers may take."""
+    """Factor on the usual deadline of an answer."""
     busy_s: ClassVar[float] = BUSY_S
-    """How long to stay away after a 429 that names no time."""
+    """How long to wait after a 429 without Retry-After."""
     spacing_s: ClassVar[float] = 0.0
-    """Least time between two requests of this machine to one of its data sets, whatever the question or the zone."""
+    """Least time between two requests of this machine to one data set, whatever the question or zone."""
     overlap_s: ClassVar[float] = DAY_S
-    """How far back every request looks again, because it revises its values."""
+    """How much known history each request fetches again, because the provider revises its values."""
     zeros: ClassVar[bool] = False
-    """Whether 0 g is a value; of most averages it is a fault."""
+    """Whether 0 g is a valid value; in most averages it is an error."""
     recorded: ClassVar[bool] = True
-    """Whether an answer of the real service was at hand when it was written; else only its documentation was."""
+    """Whether it was written against an answer of the real service; else from its documentation alone."""
     foresees: ClassVar[bool] = True
     remembers: ClassVar[bool] = True
     limits: ClassVar[str] = ""
-    """What it cannot do, for `carbontui grid`."""
+    """Its limits, for `carbontui grid`."""
     currency: str | None = None
 
     def __init__(self, http: Http, settings: GridSettings) -> None:
@@ -69,7 +69,7 @@ class Provider:
 
     @classmethod
     def covers(cls, zone: str) -> bool:
-        """Whether it knows the zone."""
+        """Whether it has data for the zone."""
         raise NotImplementedError
 
     def key(self, name: str) -> str:
@@ -87,7 +87,7 @@ class Provider:
         headers: Mapping[str, str] | None = None,
         auth: tuple[str, str] | None = None,
     ) -> HttpReply:
-        """One answer of the provider; `path` follows its base URL, unless it is a whole URL. Raises GridError."""
+        """One answer of the provider; `path` is relative to its base URL, or a whole URL. Raises GridError."""
         return await self.http.get(self._url(path), params, headers=headers, auth=auth, **self._manner())
 
     async def json(
@@ -105,33 +105,33 @@ class Provider:
         return path if path.startswith(("http://", "https://")) else f"{self.url}/{path}"
 
     def _manner(self) -> dict[str, Any]:
-        # where requests have to lie apart, one that got no answer in time may have been counted all the same
+        # with a least spacing there is no retry: a request that timed out may still have been counted
         again = self.spacing_s == 0
         return {"keyed": bool(self.keys), "patience": self.patience, "busy_s": self.busy_s, "again": again}
 
     async def now(self, zone: str, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        """The newest value alone."""
+        """The newest value."""
         series, notes = await self.history(zone, now_s - 6 * HOUR_S, now_s, now_s)
         return Series(series.zone, series.signal, series.rows[-1:], series.source, series.licence), notes
 
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        """What happened, and notes on what was mended. Raises GridError."""
+        """Realised values, and notes on repairs. Raises GridError."""
         raise NoData(f"{self.title} has no history")
 
     async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        """What is expected from now on; shorter than asked is no fault. Raises GridError."""
+        """Forecast values from now on; may end before `end_s`. Raises GridError."""
         raise NoData(f"{self.title} has no forecast")
 
     async def series_aside(
         self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float
     ) -> tuple[Series, tuple[str, ...]]:
-        """The same in a thread, for answers of many rows: the supervisor has leases to renew meanwhile."""
+        """`series` in a thread, for answers of many rows, so that the event loop is not blocked."""
         return await in_thread(self.series, zone, read, now_s, deadline_s=READ_S)
 
     async def series_of_mix(
         self, zone: str, read: Callable[[], Iterable[Mix]], now_s: float
     ) -> tuple[Series, tuple[str, ...]]:
-        """The same of what generated: an intensity by the factors of `mix.FACTORS`, and the mix of the last day."""
+        """The same from a fuel mix: an intensity by the factors of `mix.FACTORS`, with the mix of the last day."""
         mixes: list[Mix] = []
 
         def raw() -> Iterator[clean.Raw]:
@@ -146,8 +146,8 @@ class Provider:
     def series(
         self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float, generated_at_s: float | None = None
     ) -> tuple[Series, tuple[str, ...]]:
-        """Rows read and cleaned; a shape that does not fit becomes BadAnswer. Raises GridError."""
-        # the mean of a country says nothing of one of its islands: Tasmania is no 550 g
+        """Rows read and cleaned; an unexpected shape becomes BadAnswer. Raises GridError."""
+        # a country's mean does not hold for one of its islands: Tasmania is far below Australia's 550 g
         usual = typical.profile(zone) if typical.is_own(zone) else None
         usual_g = usual.at(now_s)[0] if usual and self.signal != "price" else None
         try:
@@ -155,7 +155,7 @@ class Provider:
         except GridError:
             raise
         except SHAPE_FAULTS as error:
-            raise BadAnswer(f"{self.title} sent an answer of another form ({type(error).__name__})") from None
+            raise BadAnswer(f"{self.title} sent an answer in an unexpected format ({type(error).__name__})") from None
         if len(raw) > ROWS_MAX:
             raise BadAnswer(f"{self.title} sent more than {ROWS_MAX} values")
         try:
@@ -167,7 +167,7 @@ class Provider:
 
 
 def utc(text: str) -> float:
-    """Epoch seconds of a time that is UTC whether or not it says so."""
+    """Epoch seconds of an ISO time; UTC where it has no offset."""
     moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
 
@@ -177,31 +177,31 @@ def stamp(epoch_s: float, form: str = "%Y-%m-%dT%H:%MZ") -> str:
 
 
 def number(value: Any) -> float | None:
-    """A number that may come as text; None stays None. Raises ValueError for anything else."""
+    """A number, also from text; None and empty text are None. Raises ValueError for anything else."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):
-        raise ValueError("a truth value where a number belongs")
+        raise ValueError("a boolean where a number is expected")
     return float(value)
 
 
 def rows_of(data: Any, *path: str) -> list[Any]:
-    """The list at `path`; an object without it holds no rows. Raises BadAnswer for another shape."""
+    """The list at `path`. Raises NoData where it is missing, BadAnswer for another shape."""
     for name in path:
         if not isinstance(data, dict):
-            raise BadAnswer("an answer of another form")
+            raise BadAnswer("an answer in an unexpected format")
         if name not in data:
             raise NoData("the answer is empty" if not data else f"the answer has no {name!r}")
         data = data[name]
     if not isinstance(data, list):
-        raise BadAnswer("an answer of another form")
+        raise BadAnswer("an answer in an unexpected format")
     return data
 
 
 def steps(starts: list[float], otherwise_s: float) -> list[float]:
-    """Length of each interval from the stamps alone: to the next one, at most the step in use around it.
+    """Length of each interval from the stamps alone: the gap to the next one where that is a step, else the usual step.
 
-    A gap of the usual step, or one like its neighbour's (the step may change in mid-series), is a step.
+    A gap is a step if it is the usual one, or equals a neighbouring gap (the step may change within a series).
     """
     gaps = [after - before for before, after in pairwise(starts)]
     if not gaps:

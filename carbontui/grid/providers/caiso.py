@@ -1,4 +1,4 @@
-"""CAISO (California): no key; CO2 every 5 min from the Outlook files, a forecast from its own of load, sun and wind."""
+"""CAISO (California): no key; CO2 every 5 min from the Outlook files, a forecast from CAISO's of load, sun and wind."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Caiso(Provider):
     window_s: ClassVar[float] = 300.0
     forecast_window_s: ClassVar[float | None] = HOUR_S
     reach_s: ClassVar[float] = 18 * HOUR_S
-    limits: ClassVar[str] = "forecast to the end of the next day, computed by us from CAISO's of load, sun and wind"
+    limits: ClassVar[str] = "forecast to the end of the next day, computed here from CAISO's of load, sun and wind"
     pause_s: ClassVar[float] = 5.5
-    """OASIS takes one request in five seconds."""
+    """OASIS allows one request in five seconds."""
 
     @classmethod
     def covers(cls, zone: str) -> bool:
@@ -57,7 +57,7 @@ class Caiso(Provider):
         """CO2 and power by source of a local day."""
         today = day.date() == datetime.fromtimestamp(now_s, tz=HERE).date()
         folder = "current" if today else f"history/{day:%Y%m%d}"
-        fresh = {"_": f"{now_s:.0f}"}  # else a copy of hours ago may come from a cache on the way
+        fresh = {"_": f"{now_s:.0f}"}  # else a proxy cache may serve a copy that is hours old
         return await self.get(f"{folder}/co2.csv", fresh), await self.get(f"{folder}/fuelsource.csv", fresh)
 
     async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
@@ -66,7 +66,7 @@ class Caiso(Provider):
         for day in (today - timedelta(days=1), today):
             try:
                 days.append((day, *await self._tables(day, now_s)))
-            except NotFound:  # the day before appears some time after midnight
+            except NotFound:  # the previous day's files appear some time after midnight
                 if day is today:
                     raise
         url = f"{self._settings.base_urls.get('caiso-price', oasis.BASE).rstrip('/')}/SingleZip"

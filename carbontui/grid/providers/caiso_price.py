@@ -51,5 +51,5 @@ def _prices(body: bytes) -> Iterator[clean.Raw]:
             end_s = utc(row["INTERVALENDTIME_GMT"].replace("-00:00", "+00:00"))
             price = number(row["MW"])
         except SHAPE_FAULTS:
-            raise BadAnswer("CAISO OASIS sent another table than documented") from None
+            raise BadAnswer("CAISO OASIS sent a table in an undocumented format") from None
         yield start_s, end_s - start_s, None if price is None else price / 1000, "forecast"

@@ -19,26 +19,26 @@ FUELS = {
     "solar": "solar", "wind": "wind", "geothermal": "geothermal", "biomass": "biomass", "biogas": "biomass",
     "small hydro": "hydro", "large hydro": "hydro", "coal": "coal", "nuclear": "nuclear", "natural gas": "gas",
 }  # fmt: skip
-"""To say what moved; batteries and imports are no fuel."""
+"""For the reported mix only; batteries and imports are not fuels."""
 
 Table = dict[float, dict[str, float]]
-"""Epoch seconds -> column -> value, as far as one was given."""
+"""Epoch seconds -> column -> value, without empty cells."""
 
 
 def dated(reply: HttpReply, day: datetime, now_s: float) -> Table:
-    """The rows that hold values (the future holds none). The files bear no date: one left over from another day would
-    pass for this one's. Raises BadAnswer."""
+    """The rows with values (future rows are empty). The files carry no date: Last-Modified and the clock show whether
+    one is left over from an earlier day. Raises BadAnswer."""
     if reply.modified_s is not None and reply.modified_s < day.timestamp():
         day = datetime.fromtimestamp(reply.modified_s, tz=day.tzinfo)
     rows = dict(_rows(reply.body, day))
     if rows and max(rows) > now_s + clean.AHEAD_S:
-        # for some minutes after midnight the file is still that of the day before
+        # for some minutes after midnight the file is still the previous day's
         rows = dict(_rows(reply.body, day - timedelta(days=1)))
     return rows
 
 
 def mixed(table: Table) -> Iterator[Mix]:
-    """What generated, by fuel."""
+    """Generation by fuel."""
     for start_s, sources in table.items():
         mix: dict[str, float] = {}
         for source, megawatts in sources.items():
@@ -60,7 +60,7 @@ def _rows(body: bytes, day: datetime) -> Iterator[tuple[float, dict[str, float]]
             continue
         hour, minute = cells[0].strip().split(":")
         moment = day.replace(hour=int(hour), minute=int(minute), second=0, microsecond=0, fold=0)
-        # in autumn 01:xx comes twice, and a closing 00:00 is the next day's; the order in the file is the only hint
+        # in autumn 01:xx occurs twice, and a closing 00:00 belongs to the next day; only the order in the file tells
         start_s = moment.timestamp()
         if start_s <= last_s:
             start_s = moment.replace(fold=1).timestamp()

@@ -1,4 +1,4 @@
-"""Bodies as trees: JSON and XML that come from strangers. What cannot be read is a BadAnswer that names who sent it."""
+"""Decoders for untrusted JSON, XML and tables. Anything unreadable is a BadAnswer that names its source."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ def from_json(body: bytes | str, title: str) -> Any:
 
 
 def whole_lines(body: bytes) -> str:
-    """The text of a table without a last line that has no end: where a table is cut off, half a number stands."""
+    """The text of a table without an unterminated last line: a table that was cut off ends in half a number."""
     text = body.decode("utf-8-sig", "replace")
     return text[: text.rfind("\n") + 1]
 
 
 class _Plain(ElementTree.TreeBuilder):
-    """A document type is sent by none of our sources and is where XML attacks live: refused in every encoding."""
+    """Refuses a document type in any encoding: none of our sources sends one, and XML attacks need it."""
 
     def doctype(self, *_: object) -> None:
         raise BadAnswer("a document type")
 
 
 def from_xml(body: bytes, title: str) -> ElementTree.Element:
-    """The root, tags without their namespaces, which change with every version of a schema. Raises BadAnswer."""
+    """The root, with tags stripped of namespaces, which change with every schema version. Raises BadAnswer."""
     try:
         root: ElementTree.Element = ElementTree.fromstring(body, ElementTree.XMLParser(target=_Plain()))
     except BadAnswer:
@@ -44,7 +44,7 @@ def from_xml(body: bytes, title: str) -> ElementTree.Element:
 
 
 def text_of(element: ElementTree.Element, path: str, title: str) -> str:
-    """The text at `path`. Raises BadAnswer where there is none."""
+    """The text at `path`. Raises BadAnswer where it is missing."""
     found = element.findtext(path)
     if found is None:
         raise BadAnswer(f"{title} sent a document without {path}")

@@ -12,7 +12,7 @@ from carbontui.grid.types import Series, Signal
 
 
 class Eco2mix(Provider):
-    """`taux_co2`, g/kWh produced; rows of the day that have not come yet hold nulls."""
+    """`taux_co2`, g/kWh generated; future rows of the day are null."""
 
     name: ClassVar[str] = "eco2mix"
     title: ClassVar[str] = "RTE eco2mix"
@@ -38,7 +38,7 @@ class Eco2mix(Provider):
         # an export is a bare list; the paged form of the same data wraps its rows
         records = data if isinstance(data, list) else data.get("results", data.get("records"))
         if not isinstance(records, list):
-            raise BadAnswer(f"{self.title} sent an answer of another form")
+            raise BadAnswer(f"{self.title} sent an answer in an unexpected format")
         records = [record.get("fields", record) for record in records]
         records.sort(key=lambda record: utc(record["date_heure"]))
         starts = [utc(record["date_heure"]) for record in records]

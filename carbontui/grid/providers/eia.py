@@ -13,11 +13,11 @@ FUELS = {
     "COL": "coal", "NG": "gas", "OIL": "oil", "NUC": "nuclear", "WAT": "hydro", "WND": "wind", "SUN": "solar",
     "GEO": "geothermal", "OTH": "other", "UNK": "other", "SNB": "solar", "WNB": "wind",
 }  # fmt: skip
-"""SNB and WNB are sun and wind with a battery beside them; storage alone (BAT, PS, OES, UES) is no source."""
+"""SNB and WNB are solar and wind with a battery; storage alone (BAT, PS, OES, UES) is not generation."""
 
 
 class Eia(Provider):
-    """`period` is the hour that ends, UTC: the row starts an hour earlier. Values may be text, null or negative."""
+    """`period` is the end of the hour, UTC: the row starts an hour earlier. Values may be text, null or negative."""
 
     name: ClassVar[str] = "eia"
     title: ClassVar[str] = "US EIA-930 generation"
@@ -65,7 +65,7 @@ class Eia(Provider):
             if fuel is None:
                 continue
             if value is None:
-                broken.add(start_s)  # a mix without one of its fuels is another mix
+                broken.add(start_s)  # without one of its fuels the mix would be wrong
                 continue
             mix = mixes.setdefault(start_s, {})
             mix[fuel] = mix.get(fuel, 0.0) + value

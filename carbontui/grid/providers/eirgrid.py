@@ -18,7 +18,7 @@ HERE = ZoneInfo("Europe/Dublin")
 
 
 class Eirgrid(Provider):
-    """Local stamps, null where nothing has come yet; imports are counted as the operators count them."""
+    """Local stamps, null where no value is published yet; imports are counted as the operators count them."""
 
     name: ClassVar[str] = "eirgrid"
     title: ClassVar[str] = "EirGrid Smart Grid Dashboard"
@@ -28,7 +28,7 @@ class Eirgrid(Provider):
     recorded: ClassVar[bool] = False
     window_s: ClassVar[float] = 900.0
     late_s: ClassVar[float] = 5 * HOUR_S
-    reach_s: ClassVar[float] = 28 * DAY_S  # spans of a month are answered, of three months with nothing
+    reach_s: ClassVar[float] = 28 * DAY_S  # a month is answered; three months give an empty answer
     limits: ClassVar[str] = "hours late at times; forecast to the end of the next day at most"
 
     @classmethod

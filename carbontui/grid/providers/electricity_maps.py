@@ -12,7 +12,7 @@ from carbontui.grid.types import Series, Signal
 
 
 class ElectricityMaps(Provider):
-    """An unknown zone would silently become the caller's own: we forbid that and compare the zone of the answer."""
+    """The API replaces an unknown zone by the caller's own: we disable that and check the zone of the answer."""
 
     name: ClassVar[str] = "electricity-maps"
     title: ClassVar[str] = "Electricity Maps"
@@ -26,7 +26,7 @@ class ElectricityMaps(Provider):
 
     @classmethod
     def covers(cls, zone: str) -> bool:
-        return not zone.removeprefix("GB-").isdigit()  # NESO's regions are none of its zones
+        return not zone.removeprefix("GB-").isdigit()  # it does not have NESO's regions
 
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         if start_s < now_s - 25 * HOUR_S:
@@ -35,7 +35,7 @@ class ElectricityMaps(Provider):
                 data = await self._ask("past-range", zone, span)
                 return self.series(zone, lambda: self._read(data, zone, "data"), now_s)
             except (Denied, BadAnswer, NotFound):
-                # a free plan answers 401, 400 or 404 here; what is long past it will never have
+                # a free plan answers 401, 400 or 404 here, and never has values older than a day
                 if end_s < now_s - 25 * HOUR_S:
                     raise
         data = await self._ask("history", zone)

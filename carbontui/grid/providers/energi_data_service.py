@@ -15,7 +15,7 @@ AREAS = {"DK-DK1": "DK1", "DK-DK2": "DK2"}
 
 
 class EnergiDataService(Provider):
-    """Naive stamps that are UTC (`Minutes5UTC`); without `start` only a scrap of the forecast would come."""
+    """Naive stamps in UTC (`Minutes5UTC`); without `start` only a part of the forecast is returned."""
 
     name: ClassVar[str] = "energi-data-service"
     title: ClassVar[str] = "Energi Data Service"
@@ -45,7 +45,7 @@ class EnergiDataService(Provider):
         return await self.json(
             f"dataset/{dataset}",
             {
-                # `timezone=utc` is what makes start and end mean UTC
+                # without `timezone=utc`, start and end are local time
                 "start": stamp(start_s, "%Y-%m-%dT%H:%M"),
                 "end": stamp(end_s, "%Y-%m-%dT%H:%M"),
                 "timezone": "utc",

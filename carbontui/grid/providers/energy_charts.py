@@ -24,7 +24,8 @@ PRICE_ZONES = {
 
 
 class EnergyCharts(Provider):
-    """`/co2eq?country=de`: parallel arrays, null where the other one speaks, both null in a tail."""
+    """`/co2eq?country=de`: parallel arrays of actual and forecast values, each null where the other is set; both are
+    null at the end."""
 
     name: ClassVar[str] = "energy-charts"
     title: ClassVar[str] = "Energy-Charts"
@@ -32,9 +33,9 @@ class EnergyCharts(Provider):
     signal: ClassVar[Signal] = "average_lifecycle"
     licence: ClassVar[str] = "Fraunhofer ISE, Energy-Charts"
     window_s: ClassVar[float] = 900.0
-    patience: ClassVar[float] = 3.0  # for hours at a time it answers, but late
+    patience: ClassVar[float] = 3.0  # at times it answers slowly for hours
     reach_s: ClassVar[float] = 14 * DAY_S
-    limits: ClassVar[str] = "forecast ends with the day"
+    limits: ClassVar[str] = "forecast to the end of the day"
 
     @classmethod
     def covers(cls, zone: str) -> bool:

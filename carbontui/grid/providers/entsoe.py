@@ -11,7 +11,7 @@ from carbontui.grid.providers import entsoe_document as document
 from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider
 from carbontui.grid.types import Mix, Series, Signal
 
-# production types of the platform; B10 (pumped storage) is no source
+# production types of the platform; B10 (pumped storage) is not generation
 FUELS = {
     "B01": "biomass", "B02": "coal", "B03": "gas", "B04": "gas", "B05": "coal", "B06": "oil", "B07": "oil",
     "B08": "coal", "B09": "geothermal", "B11": "hydro", "B12": "hydro", "B13": "hydro", "B14": "nuclear",
@@ -20,7 +20,7 @@ FUELS = {
 
 
 class Entsoe(Provider):
-    """Generation per type (A75) to intensity; imports are not seen, so it is of what is produced in the zone."""
+    """Generation per type (A75) to intensity; imports are not included: it is that of generation in the zone."""
 
     name: ClassVar[str] = "entsoe"
     title: ClassVar[str] = "ENTSO-E generation"
@@ -50,7 +50,7 @@ def _mixes(root: ElementTree.Element, area: str) -> Iterator[Mix]:
     for series in root.findall("TimeSeries"):
         told = series.findtext("inBiddingZone_Domain.mRID")
         if told is None:
-            continue  # an out zone means consumption: pumps
+            continue  # an out zone marks consumption by pumped storage
         if told.strip() != area:
             raise BadAnswer("ENTSO-E answered for another zone")
         fuel = FUELS.get(document.text(series, "MktPSRType/psrType"))
@@ -59,7 +59,7 @@ def _mixes(root: ElementTree.Element, area: str) -> Iterator[Mix]:
         for start_s, length, power in document.points(series, "quantity"):
             mix = mixes.setdefault((start_s, length), {})
             mix[fuel] = mix.get(fuel, 0.0) + power
-    # an hour for which most types have not reported yet would look like a clean one
+    # an hour for which most types are still missing could look clean
     most = max((len(mix) for mix in mixes.values()), default=0)
     for (start_s, length), mix in mixes.items():
         if 2 * len(mix) >= most:

@@ -1,4 +1,4 @@
-"""ENTSO-E's market documents: how they are asked for, the areas they speak of, and their points as intervals."""
+"""ENTSO-E's market documents: the request, the area codes, and points as intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BASE = "https://web-api.tp.entsoe.eu"
 LICENCE = "ENTSO-E Transparency Platform"
 KEYS = ("ENTSOE_TOKEN",)
 BAN_S = 660.0
-"""Who asks too often is shut out for ten minutes."""
+"""Too many requests are answered with a ban of ten minutes."""
 AREAS = {
     "AT": "10YAT-APG------L", "BE": "10YBE----------2", "BG": "10YCA-BULGARIA-R", "CH": "10YCH-SWISSGRIDZ",
     "CZ": "10YCZ-CEPS-----N", "DE": "10Y1001A1001A82H", "DK-DK1": "10YDK-1--------W", "DK-DK2": "10YDK-2--------M",
@@ -27,7 +27,7 @@ AREAS = {
 _DURATION = re.compile(r"PT(?:(\d{1,2})H)?(?:(\d{1,4})M)?")
 STEP_S = (60.0, DAY_S)
 PERIOD_MAX_S = 366 * DAY_S
-"""A year is the most that one answer of the platform holds."""
+"""The platform answers with a year at most."""
 
 
 async def ask(provider: Provider, params: dict[str, str], start_s: float, end_s: float) -> bytes:
@@ -44,7 +44,7 @@ def tree(body: bytes) -> ElementTree.Element:
     if root.tag.startswith("Acknowledgement"):
         raise NoData("ENTSO-E has no data for these hours")
     if not root.tag.endswith("MarketDocument"):
-        raise BadAnswer("ENTSO-E sent another document than asked for")
+        raise BadAnswer("ENTSO-E sent a different document than requested")
     return root
 
 
@@ -53,16 +53,16 @@ def text(element: ElementTree.Element, path: str) -> str:
 
 
 def points(series: ElementTree.Element, value: str) -> Iterator[tuple[float, float, float]]:
-    """start_s, dur_s, value; under curve type A03 a missing position repeats the one before, also at the end."""
+    """(start_s, dur_s, value); in curve type A03 a missing position repeats the previous one, also at the end."""
     holds = (series.findtext("curveType") or "A01").strip() == "A03"
     for period in series.findall("Period"):
         start_s, end_s = utc(text(period, "timeInterval/start")), utc(text(period, "timeInterval/end"))
         match = _DURATION.fullmatch(text(period, "resolution"))
         if not match or not any(match.groups()):
-            raise BadAnswer("ENTSO-E sent a resolution that is not understood")
+            raise BadAnswer("ENTSO-E sent an unknown resolution")
         step_s = 3600.0 * int(match[1] or 0) + 60.0 * int(match[2] or 0)
         if not STEP_S[0] <= step_s <= STEP_S[1] or not 0 <= end_s - start_s <= PERIOD_MAX_S:
-            raise BadAnswer("ENTSO-E sent a period or a resolution that cannot be right")
+            raise BadAnswer("ENTSO-E sent an impossible period or resolution")
         given = {int(text(point, "position")): float(text(point, value)) for point in period.findall("Point")}
         last: float | None = None
         for position in range(1, round((end_s - start_s) / step_s) + 1):

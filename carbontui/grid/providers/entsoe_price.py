@@ -43,7 +43,7 @@ def _prices(root: ElementTree.Element) -> Iterator[clean.Raw]:
         currency = (series.findtext("currency_Unit.name") or "EUR").strip()
         if currency != "EUR":
             raise BadAnswer(f"ENTSO-E prices are in {currency}, not EUR")
-        # sequence 1 is the coupled auction; others are local ones of the same hours
+        # sequence 1 is the coupled auction; others are local auctions for the same hours
         sequence = series.findtext("classificationSequence_AttributeInstanceComponent.position")
         if sequence is not None and sequence.strip() != "1":
             continue

@@ -12,7 +12,7 @@ from carbontui.grid.providers.frame import MixProvider, Power
 
 
 class Ercot(MixProvider):
-    """Samples some seconds before each full five minutes, stamped with their offset; batteries are no source."""
+    """Samples some seconds before each full five minutes, stamped with their offset; batteries are not counted."""
 
     name: ClassVar[str] = "ercot"
     title: ClassVar[str] = "ERCOT fuel mix"

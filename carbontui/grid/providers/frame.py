@@ -1,7 +1,7 @@
-"""The frame of every source that publishes its fuel mix: such a provider says where to ask and how to read a row.
+"""Base class of sources that publish a fuel mix: a subclass says what to request and how to read a row.
 
-`request` brings the bodies, `read` takes megawatts by the operator's own words out of one of them, the frame makes
-rows: words become fuels, fuels an intensity, stamps intervals. A new operator is one page (see nyiso.py), a row in
+`request` fetches the bodies, `read` parses one into megawatts by the operator's own names, and this class makes the
+rows: names become fuels, fuels an intensity, stamps intervals. A new operator is one file (see nyiso.py), an entry in
 choose.py and an answer in its real form in tests/grid/operators.py.
 """
 
@@ -18,11 +18,11 @@ from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, steps
 from carbontui.grid.types import Mix, Series, Signal
 
 STRANGE_SHARE = 0.05
-"""Of what is generated may go by a word we do not know; with more the mix is not known."""
+"""Largest share of generation under unknown names; with more, the mix is unknown."""
 
 
 class Power(NamedTuple):
-    """What one kind of plant gave in the interval that begins at start_s; None where it has not come in."""
+    """Output of one kind of plant in the interval that begins at start_s; None where it is not yet published."""
 
     start_s: float
     word: str
@@ -41,39 +41,39 @@ class MixProvider(Provider):
     zeros: ClassVar[bool] = True
 
     zones: ClassVar[Mapping[str, str]]
-    """Our zone -> what the operator calls it."""
+    """Our zone -> the operator's name for it."""
     fuels: ClassVar[Mapping[str, str | None]]
-    """The operator's word -> a fuel of `mix.FACTORS`; None for what is no source: storage, exchanges, sums."""
+    """The operator's name -> a fuel of `mix.FACTORS`; None for anything else: storage, exchanges, sums."""
     time_zone: ClassVar[str] = "UTC"
     step_s: ClassVar[float] = 300.0
     keeps_s: ClassVar[float | None] = None
-    """How far back it can be asked; older stretches are not asked for."""
+    """How far back it has data; older stretches are not requested."""
 
     @classmethod
     def covers(cls, zone: str) -> bool:
         return zone in cls.zones
 
     def request(self, zone: str, start_s: float, end_s: float, now_s: float) -> AsyncIterator[bytes]:
-        """The bodies that hold the stretch. Raises GridError."""
+        """The bodies that cover the stretch. Raises GridError."""
         raise NotImplementedError
 
     def read(self, body: bytes, zone: str) -> Iterable[Power]:
-        """What one body says, in the order in which it says it. Any exception of shape becomes a BadAnswer."""
+        """The values of one body, in its order. A parsing exception becomes a BadAnswer."""
         raise NotImplementedError
 
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
         if self.keeps_s is not None and end_s < now_s - self.keeps_s:
-            raise NoData(f"{self.title} keeps nothing that old")
+            raise NoData(f"{self.title} has no data that old")
         bodies = [body async for body in self.request(zone, start_s, end_s, now_s)]
         if not bodies:
-            raise NoData(f"{self.title} has no answer for these days")
+            raise NoData(f"{self.title} has no data for these days")
         return await self.series_of_mix(
             zone, lambda: self.mixes(power for body in bodies for power in self.read(body, zone)), now_s
         )
 
     async def daily(self, path: str, start_s: float, end_s: float) -> AsyncIterator[bytes]:
-        """The files of the local days (or months) in the stretch, each once; `path` is a pattern of strftime. One that
-        is not there is left out; raises NotFound when none is."""
+        """The files of the local days (or months) in the stretch, each once; `path` is a strftime pattern. A missing
+        one is left out; raises NotFound when all are missing."""
         missing: NotFound | None = None
         found = False
         for file in dict.fromkeys(day.strftime(path) for day in self.days(start_s, end_s)):
@@ -93,11 +93,11 @@ class MixProvider(Provider):
         return [first + timedelta(days=k) for k in range((last - first).days + 1)]
 
     def clock(self) -> LocalClock:
-        """Reads the operator's own stamps; one for each body."""
+        """A reader of the operator's local stamps; a new one for each body."""
         return LocalClock(ZoneInfo(self.time_zone))
 
     def mixes(self, powers: Iterable[Power]) -> Iterator[Mix]:
-        """What generated in each interval; one whose mix is not known whole is left out. Raises BadAnswer."""
+        """The mix of each interval; one whose mix is incomplete is left out. Raises BadAnswer."""
         mixes: dict[float, dict[str, float]] = {}
         unknown: dict[float, float] = {}
         said: Counter[float] = Counter()
@@ -121,23 +121,23 @@ class MixProvider(Provider):
             if strange > STRANGE_SHARE * (generated + strange):
                 continue
             known = True
-            # an interval of which its neighbours say more is one that is still being written, or was cut off
+            # an interval with fewer entries than its neighbours is still being written, or was cut off
             around = [said[at] for at in starts[max(0, k - 1) : k + 2] if at != start_s]
             if start_s not in broken and said[start_s] >= min(around, default=0):
                 yield Mix(start_s, length, mix)
         if unknown and not known:
-            raise BadAnswer(f"{self.title} names fuels that are not known here: {', '.join(sorted(words))[:80]}")
+            raise BadAnswer(f"{self.title} names unknown fuels: {', '.join(sorted(words))[:80]}")
 
 
 class LocalClock:
-    """Local stamps to epoch seconds, in the order of a body: in autumn an hour comes twice, only the order tells."""
+    """Local stamps to epoch seconds, in the order of a body: only the order tells the repeated hour of autumn."""
 
     def __init__(self, zone: ZoneInfo) -> None:
         self._zone = zone
         self._last_s = float("-inf")
 
     def __call__(self, naive: datetime) -> float:
-        """Epoch seconds; the second of two readings where the first would go back."""
+        """Epoch seconds of a local stamp; the later reading of an ambiguous one where the earlier would go back."""
         at_s = naive.replace(tzinfo=self._zone, fold=0).timestamp()
         if at_s < self._last_s:
             at_s = max(at_s, naive.replace(tzinfo=self._zone, fold=1).timestamp())
@@ -146,6 +146,7 @@ class LocalClock:
 
 
 def amount(text: str) -> float | None:
-    """Megawatts of a cell: thousands may be set off by commas; empty and dashes are None. Raises ValueError."""
+    """Megawatts of a cell, with or without commas as thousands separators; empty, - and N/A are None. Raises
+    ValueError."""
     cleaned = text.replace(",", "").strip()
     return float(cleaned) if cleaned not in ("", "-", "N/A") else None

@@ -13,7 +13,7 @@ from carbontui.grid.types import Signal
 
 
 class HydroQuebec(MixProvider):
-    """Nearly all water, so the life cycle is what there is to tell hours apart by. Hours to come hold zeros."""
+    """Nearly all hydro, so only lifecycle intensity differs between hours. Future hours hold zeros."""
 
     name: ClassVar[str] = "hydro-quebec"
     title: ClassVar[str] = "Hydro-Québec production"

@@ -12,7 +12,7 @@ from carbontui.grid.providers.frame import MixProvider, Power
 
 
 class Ieso(MixProvider):
-    """Eastern standard time all year; hour 1 ends at 01:00. Storage goes by OTHER, so that is left out."""
+    """Eastern standard time all year; hour 1 ends at 01:00. OTHER includes storage, so it is left out."""
 
     name: ClassVar[str] = "ieso"
     title: ClassVar[str] = "IESO generator output"

@@ -1,4 +1,4 @@
-"""Japan's ten grid operators: no key; generation by fuel every 30 min, a table of the month each, in one form."""
+"""Japan's ten grid operators: no key; generation by fuel every 30 min, a monthly table each, in one format."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from carbontui.grid.providers.base import DAY_S
 from carbontui.grid.providers.frame import MixProvider, Power, amount
 
 OF_THE_DAY = frozenset({"JP-TH"})
-"""The month's table comes weeks late, one of each day at once."""
+"""Operators whose monthly table is weeks late, but whose daily one is prompt."""
 STAMPED_AT_END = frozenset({"JP-KY"})
 WIDE = str.maketrans("（）ＬＮＧ", "()LNG")
 
 
 class Japan(MixProvider):
-    """`eria_jukyu`: two lines of heads, the second one names the fuels; stamps begin their half-hour, on Kyushu they
-    end it. What sun and wind were kept from giving, pumps, batteries and ties to other areas are columns of their own.
+    """`eria_jukyu`: two header lines, the second names the fuels; stamps begin their half hour, on Kyushu they end it.
+    Curtailed solar and wind, pumps, batteries and ties to other areas have their own columns.
     """
 
     name: ClassVar[str] = "japan"
@@ -63,7 +63,7 @@ class Japan(MixProvider):
 
     def read(self, body: bytes, zone: str) -> Iterator[Power]:
         lines = _text(body).splitlines(keepends=True)
-        # a line without an end is half a line
+        # an unterminated line is incomplete
         rows = csv.DictReader(io.StringIO("".join(line for line in lines[1:] if line.endswith("\n")).translate(WIDE)))
         if "合計" not in (rows.fieldnames or ()):
             raise BadAnswer(f"{self.title} sent no table")
@@ -73,14 +73,14 @@ class Japan(MixProvider):
             form = "%Y-%m-%d" if "-" in day else "%Y%m%d"
             at = datetime.strptime(day, form) + timedelta(hours=int(hour), minutes=int(minute))
             start_s = clock(at) - (self.step_s if zone in STAMPED_AT_END else 0.0)
-            # rows of hours to come are there without values
+            # future rows are present without values
             for word, value in row.items() if row["合計"] else ():
-                # Shikoku leaves what it never has empty
+                # Shikoku leaves columns that do not apply empty
                 yield Power(start_s, word, amount(value or "0"))
 
 
 def _text(body: bytes) -> str:
-    """Eight write CP932, Tokyo UTF-8. Raises UnicodeDecodeError (a ValueError) for neither."""
+    """The text as UTF-8 (Tokyo), else CP932 (eight operators). Raises UnicodeDecodeError (a ValueError)."""
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError:

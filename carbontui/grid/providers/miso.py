@@ -12,9 +12,9 @@ from carbontui.grid.providers.frame import MixProvider, Power, amount
 
 
 class Miso(MixProvider):
-    """Eastern standard time all year (`INTERVALEST`). `Other` is mostly water, with some oil, waste and wood.
+    """Eastern standard time all year (`INTERVALEST`). `Other` is mostly hydro, with some oil, waste and wood.
 
-    What the address for yesterday gives is mostly of today, so it is not asked.
+    The URL for yesterday mostly returns values of today, so it is not used.
     """
 
     name: ClassVar[str] = "miso"

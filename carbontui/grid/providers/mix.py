@@ -1,9 +1,9 @@
-"""From a fuel mix to an intensity: one table of factors by fuel, direct and over the life cycle, each with its source.
+"""Converts a fuel mix to an intensity: one table of direct and lifecycle factors by fuel, each with its source.
 
 AR5: IPCC AR5 WG3 (2014), Annex III, table A.III.2, medians: coal is pulverised coal, gas is combined cycle.
 2006: IPCC 2006 Guidelines, volume 2, table 2.2 (kg CO2 per TJ of fuel) at the net efficiency named. Carbon of biomass
-is counted where it grows (2006, volume 2, chapter 2), so it is no direct emission.
-Imports are in no mix: what comes of it is of what the zone produces itself.
+is counted where it grows (2006, volume 2, chapter 2), so it is not a direct emission.
+Imports are not in the mix: the intensity is that of the zone's own generation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from carbontui.grid.types import Signal
 
 
 class Factor(NamedTuple):
-    """gCO2/kWh at the stack, gCO2eq/kWh over the life cycle, and where they are from."""
+    """gCO2/kWh at the stack, gCO2eq/kWh over the life cycle, and their source."""
 
     direct_g: float
     lifecycle_g: float
@@ -38,7 +38,7 @@ FACTORS: Mapping[str, Factor] = {
 
 
 def intensity_g_per_kwh(mix_mw: Mapping[str, float], signal: Signal = "average_lifecycle") -> float | None:
-    """Mean over what generates; storage is no source and is left out by the caller. None when nothing generates."""
+    """Mean weighted by generation, gCO2/kWh; the caller leaves out storage. None without any generation."""
     generating = {fuel: power for fuel, power in mix_mw.items() if power > 0}
     total = sum(generating.values())
     if total <= 0:

@@ -31,7 +31,7 @@ class Neso(Provider):
         return await self._ask(zone, f"{stamp(start_s)}/{stamp(end_s)}", "past", now_s)
 
     async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        # the nation's forecast ends after 48 h, those of the regions reach further
+        # the national forecast ends after 48 h, the regional ones reach further
         ahead = "fw48h" if zone == "GB" else stamp(end_s)
         return await self._ask(zone, f"{stamp(now_s)}/{ahead}", "ahead", now_s)
 
@@ -46,7 +46,7 @@ class Neso(Provider):
         series, notes = self.series(zone, lambda: self._read(nation, None, part, now_s), now_s, made_s)
         if region is None:
             return series, notes
-        why = f"{self.title} has no values for {zone}: Great Britain as a whole is shown"
+        why = f"{self.title} has no values for {zone}: showing Great Britain as a whole"
         return replace(series, source=f"{self.title}, Great Britain as a whole"), (why, *notes)
 
     def _read(self, data: Any, region: int | None, part: str, now_s: float) -> Iterator[clean.Raw]:
@@ -60,7 +60,7 @@ class Neso(Provider):
             elif actual is not None:
                 yield start_s, length, actual, "actual"
             elif region is not None and start_s + length <= now_s:
-                # the last published forecast is all that is ever known of a region
+                # regions have no measured values: their last published forecast is used
                 yield start_s, length, forecast, "estimated"
 
 
@@ -70,20 +70,20 @@ def _region(zone: str) -> int | None:
 
 
 def _blank(data: Any, region: int) -> bool:
-    """Whether a region is answered with zeros of an empty mix, as region 1 has been since spring 2026."""
+    """Whether the answer for a region is all zeros with an empty mix, as for region 1 since spring 2026."""
     try:
         records = _records(data, region)
         return bool(records) and not any(
             record["intensity"].get("forecast") or record.get("generationmix") for record in records
         )
     except (GridError, *SHAPE_FAULTS):
-        return False  # what is wrong with it is said where it is read
+        return False  # the parser reports what is wrong
 
 
 def _records(data: Any, region: int | None) -> list[Any]:
-    """National: a list. Regional: an object that holds a list, or a list of one such object."""
+    """National: a list. Regional: an object with a list, or a list of one such object."""
     if isinstance(data, dict) and "error" in data:
-        raise NoData("NESO Carbon Intensity API reports an error of its own")
+        raise NoData("NESO Carbon Intensity API reports an error")
     if not isinstance(data, dict) or "data" not in data:
         return rows_of(data, "data")
     inner = data["data"]

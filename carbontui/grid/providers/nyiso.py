@@ -1,4 +1,4 @@
-"""NYISO (New York): no key; generation by fuel every 5 min, one file a day, whole months in an archive."""
+"""NYISO (New York): no key; generation by fuel every 5 min, one file a day, past months as archives."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from carbontui.grid.providers.frame import MixProvider, Power, amount
 
 OFFSETS = {"EST": "-05:00", "EDT": "-04:00"}
 FILES_KEPT_S = 8 * DAY_S
-"""Single days stay for about ten; older ones are in the archive of their month."""
+"""Daily files stay for about ten days; older ones are in their month's archive."""
 
 
 class Nyiso(MixProvider):
-    """`Dual Fuel` burns gas but for a few cold days; stamps end their interval and name their offset."""
+    """`Dual Fuel` burns gas on all but a few cold days; stamps end their interval and name their time zone."""
 
     name: ClassVar[str] = "nyiso"
     title: ClassVar[str] = "NYISO fuel mix"
@@ -49,7 +49,7 @@ class Nyiso(MixProvider):
         for row in csv.DictReader(io.StringIO(text)):
             at = datetime.strptime(row["Time Stamp"][:16], "%m/%d/%Y %H:%M")
             end_s = utc(f"{at:%Y-%m-%dT%H:%M:00}{OFFSETS[row['Time Zone']]}")
-            # some files hold readings a few minutes off the five: they belong to the interval they lie in
+            # some readings lie off the five-minute marks: each belongs to the interval that contains it
             start_s = (end_s - 1) // self.step_s * self.step_s
             yield Power(start_s, row["Fuel Category"], amount(row["Gen MW"]))
 

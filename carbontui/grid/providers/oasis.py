@@ -1,7 +1,7 @@
-"""CAISO OASIS: tables in archives. What the operator itself expects of load, sun and wind, as an intensity.
+"""CAISO OASIS: tables in ZIP archives. Turns the operator's forecasts of load, sun and wind into an intensity.
 
-Emissions of the California grid follow its net load (load less sun and wind) closely: a line is fitted through the last
-day's five-minute values and drawn on through the operator's own forecasts. What others publish is not needed for it.
+Emissions of the California grid follow its net load (load minus sun and wind) closely: a line is fitted to the last
+day's five-minute values and extrapolated over the operator's own forecasts. No other source is needed.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ WHOLE_AREA = "CA ISO-TAC"
 HUBS = frozenset({"NP15", "SP15", "ZP26"})
 LEAST_SAMPLES = 36
 SLOPE_T_PER_MWH = (0.05, 1.0)
-"""What a further megawatt-hour of net load can emit: between a sixth of a gas plant and an old coal plant."""
+"""Plausible emissions of one more megawatt-hour of net load: between a sixth of a gas plant and an old coal plant."""
 LEAST_G = 5.0
 
 NetLoad = tuple[float, float]
-"""Net load in MW and emissions in t/h of one moment."""
+"""Net load in MW and emissions in t/h at one time."""
 UNSTEADY = frozenset({"Solar", "Wind"})
 Sources = Mapping[float, Mapping[str, float]]
 """Epoch seconds -> source -> t/h or MW."""
 
 
 def samples(co2: Sources, supply: Sources) -> Iterator[NetLoad]:
-    """Of the moments for which emissions and power are both known."""
+    """Net load and emissions at the times for which both are known."""
     for at_s in co2.keys() & supply.keys():
         net = sum(megawatts for source, megawatts in supply[at_s].items() if source not in UNSTEADY)
         yield net, sum(co2[at_s].values())
 
 
 def table(body: bytes) -> Iterator[dict[str, str]]:
-    """Rows of the table in an answer. Raises BadAnswer for no archive, NoData for the XML error that means none."""
+    """Rows of the table in an answer. Raises BadAnswer if it is not an archive, NoData for the XML "no data" error."""
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             first = archive.infolist()[0]
@@ -67,7 +67,7 @@ def hours(body: bytes, area: str, wanted: Iterable[str]) -> dict[float, float]:
             start_s = utc(row["INTERVALSTARTTIME_GMT"].replace("-00:00", "+00:00"))
             megawatts = number(row["MW"])
         except SHAPE_FAULTS:
-            raise BadAnswer("CAISO OASIS sent another table than documented") from None
+            raise BadAnswer("CAISO OASIS sent a table in an undocumented format") from None
         if megawatts is not None:
             found[start_s] = found.get(start_s, 0.0) + megawatts
     if not found:
@@ -78,9 +78,10 @@ def hours(body: bytes, area: str, wanted: Iterable[str]) -> dict[float, float]:
 def expected(
     samples: Sequence[NetLoad], load: Mapping[float, float], renewables: Mapping[float, float]
 ) -> Iterator[clean.Raw]:
-    """g/kWh of the hours for which load and renewables are both forecast. Raises NoData where the past is no line."""
+    """g/kWh of the hours for which load and renewables are both forecast. Raises NoData where no plausible line fits
+    the past."""
     if len(samples) < LEAST_SAMPLES or len({net for net, _ in samples}) < 2:
-        raise NoData("too little of the last day is known to draw a forecast from")
+        raise NoData("too few values of the last day to make a forecast from")
     slope, start = statistics.linear_regression([net for net, _ in samples], [tonnes for _, tonnes in samples])
     if not SLOPE_T_PER_MWH[0] <= slope <= SLOPE_T_PER_MWH[1]:
         raise NoData("emissions of the last day do not follow the net load")

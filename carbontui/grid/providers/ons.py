@@ -12,13 +12,13 @@ from carbontui.grid.providers.frame import MixProvider, Power
 
 
 class Ons(MixProvider):
-    """One moment an answer, stamped with its offset. `termica` does not say what it burns: counted as 'other'."""
+    """One instant per answer, stamped with its offset. `termica` does not name its fuel: counted as 'other'."""
 
     name: ClassVar[str] = "ons"
     title: ClassVar[str] = "ONS energy balance"
     base: ClassVar[str] = "https://integra.ons.org.br/api/energiaagora"
     licence: ClassVar[str] = "ONS"
-    limits: ClassVar[str] = "now only, no forecast, imports not counted, what thermal plants burn is not told"
+    limits: ClassVar[str] = "now only, no forecast, imports not counted, fuel of thermal plants unknown"
     zones = {"BR-CS": "sudesteECentroOeste", "BR-S": "sul", "BR-NE": "nordeste", "BR-N": "norte"}
     keeps_s = HOUR_S
     fuels = {

@@ -1,4 +1,4 @@
-"""The frame of every source of prices: one question, `between`, answers for the day ahead and for the past alike."""
+"""Base class of price sources: one query, `between`, serves both the day ahead and the past."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from carbontui.grid.providers.base import HOUR_S, Provider
 from carbontui.grid.types import Series, Signal
 
 SEEN_S = 12 * HOUR_S
-"""How far back the question for what is ahead looks: accounts want the prices of the hours just gone."""
+"""How far back the forecast query starts: accounts need the prices of the last hours."""
 
 
 class PriceProvider(Provider):
-    """A market's prices in currency per kWh: exact once published, negative ones included."""
+    """A market's prices in currency per kWh: final once published, possibly negative."""
 
     signal: ClassVar[Signal] = "price"
     currency: str | None = "EUR"
 
     async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
-        """Prices of the stretch as far as they are known. Raises GridError."""
+        """Prices of the stretch as far as published. Raises GridError."""
         raise NotImplementedError
 
     async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:

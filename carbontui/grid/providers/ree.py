@@ -1,4 +1,4 @@
-"""REE (Spain): no key; generation by technology every 5 min of the mainland, the islands and the two cities."""
+"""REE (Spain): no key; generation by technology every 5 min for the mainland, the islands, Ceuta and Melilla."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from carbontui.grid.providers.decode import from_json
 from carbontui.grid.providers.frame import LocalClock, MixProvider, Power
 
 PADDING = re.compile(rb"^\s*\w*\(|\);?\s*$")
-"""The answers are scripts that call a function with the data."""
+"""The answers are JSONP: the data are wrapped in a function call."""
 
 
 class Ree(MixProvider):
     """One `curva` per system. A day's answer begins at 21:00 of the day before. `hid` and `aut` are sums of others.
 
-    Islands that live on a cable (La Gomera, Menorca, Ibiza, Formentera) are left out: their own mix says little.
+    Islands supplied by cable (La Gomera, Menorca, Ibiza, Formentera) are left out: their own mix says little.
     """
 
     name: ClassVar[str] = "ree"
@@ -56,11 +56,11 @@ class Ree(MixProvider):
         burns_oil = island or zone in ("ES-CE", "ES-ML")
         clock = LocalClock(ZoneInfo("Atlantic/Canary")) if island else self.clock()
         for record in data["valoresHorariosGeneracion"]:
-            # in autumn the hour that comes twice is written 2A and 2B
+            # the repeated hour of autumn is written 2A and 2B
             text = record.pop("ts").replace("A:", ":").replace("B:", ":")
             day, _, time_of_day = text.partition(" ")
             start_s = clock(datetime.strptime(f"{day} {time_of_day.zfill(5)}", "%Y-%m-%d %H:%M"))
             for word, value in record.items():
-                # no pipeline reaches them: their gas turbines burn diesel
+                # they have no gas pipeline: their gas turbines burn diesel
                 fuel = "die" if burns_oil and word in ("cc", "gas") else word
                 yield Power(start_s, fuel, number(value))

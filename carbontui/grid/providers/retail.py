@@ -21,7 +21,7 @@ AREA_LETTERS = {
 
 
 class OctopusAgile(PriceProvider):
-    """Pence per kWh with VAT, newest first, in pages; a missing price is never taken for 0."""
+    """Pence per kWh with VAT, newest first, in pages; a missing price is never read as 0."""
 
     name: ClassVar[str] = "octopus-agile"
     title: ClassVar[str] = "Octopus Agile"
@@ -50,7 +50,7 @@ class OctopusAgile(PriceProvider):
     def _read(self, records: list[Any], until_s: float) -> Iterator[clean.Raw]:
         for record in records:
             start_s = utc(record["valid_from"])
-            # a fixed tariff has no end: it holds as far as we look
+            # a fixed tariff has no end: it holds up to the end of the query
             end_s = utc(record["valid_to"]) if record.get("valid_to") else until_s
             value = number(record["value_inc_vat"])
             yield start_s, end_s - start_s, None if value is None else value / 100, "forecast"

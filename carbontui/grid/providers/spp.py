@@ -1,4 +1,4 @@
-"""SPP (US Great Plains): no key; generation by fuel every 5 min of the last hours."""
+"""SPP (US Great Plains): no key; generation by fuel every 5 min for the last hours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STAMPS = ("GMT MKT Interval", "GMTTime")
 
 
 class Spp(MixProvider):
-    """UTC stamps that end their interval; `BAA` names the area. Until 2026 each fuel came twice (`Market`, `Self`)."""
+    """UTC stamps that end their interval; `BAA` names the area. Before 2026 two columns a fuel (`Market`, `Self`)."""
 
     name: ClassVar[str] = "spp"
     title: ClassVar[str] = "SPP generation mix"
@@ -38,7 +38,7 @@ class Spp(MixProvider):
         table = csv.DictReader(io.StringIO(whole_lines(body)), skipinitialspace=True)
         when = next((name for name in table.fieldnames or () if name.strip() in STAMPS), None)
         if when is None:
-            raise BadAnswer(f"{self.title} sent another table than documented")
+            raise BadAnswer(f"{self.title} sent a table in an undocumented format")
         for row in table:
             if row.pop("BAA", self.zones[zone]) != self.zones[zone]:
                 continue

@@ -17,7 +17,7 @@ GEOTHERMAL, BIOFUEL = ("Geothermal", "地熱"), ("Biofuel", "生質能")
 
 
 class Taipower(MixProvider):
-    """A table of units with a line of sums per kind; local time without a mark (no summer time in Taiwan)."""
+    """A table of units with a subtotal line per kind; local time without an offset (no summer time in Taiwan)."""
 
     name: ClassVar[str] = "taipower"
     title: ClassVar[str] = "Taipower unit output"
@@ -44,7 +44,7 @@ class Taipower(MixProvider):
         for unit in data.get("dataset") or data["aaData"]:
             kind = KIND.search(unit[0])
             if kind is None:
-                raise BadAnswer(f"{self.title} sent another table than documented")
+                raise BadAnswer(f"{self.title} sent a table in an undocumented format")
             name, word = unit[NAME], kind[1].lower()
             if name.startswith(("Subtotal", "小計")):
                 continue

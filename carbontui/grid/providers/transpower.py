@@ -1,4 +1,4 @@
-"""Transpower (New Zealand): no key; generation by fuel, now, from the page of live data."""
+"""Transpower (New Zealand): no key; current generation by fuel, from the live data page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATA = re.compile(rb'<script type="application/json"[^>]*>(.*?)</script>', re.DO
 
 
 class Transpower(MixProvider):
-    """The page carries its numbers as JSON; the moment is in epoch seconds."""
+    """The page embeds its figures as JSON; the timestamp is in epoch seconds."""
 
     name: ClassVar[str] = "transpower"
     title: ClassVar[str] = "Transpower live data"
@@ -38,7 +38,7 @@ class Transpower(MixProvider):
             if graph:
                 taken_s = float(graph["timestamp"]) // self.step_s * self.step_s
                 for word, value in graph["data"][self.zones[zone]].items():
-                    # the sum of all stands among its parts as a bare number
+                    # the total is a bare number among its parts
                     yield Power(taken_s, word, number(value["generation"] if isinstance(value, dict) else value))
                 return
         raise BadAnswer(f"{self.title} sent a page without its data")

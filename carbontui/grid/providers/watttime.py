@@ -16,7 +16,7 @@ TOKEN_S = 25 * 60.0  # documented to last 30 min
 
 
 class WattTime(Provider):
-    """Marginal: never mixed with an average source, so it is used only where marginal was asked for."""
+    """Marginal: never mixed with an average source, so it is used only where marginal was requested."""
 
     name: ClassVar[str] = "watttime"
     title: ClassVar[str] = "WattTime"
@@ -53,7 +53,7 @@ class WattTime(Provider):
             try:
                 return await self.json(f"v3/{what}", params, headers={"Authorization": f"Bearer {token}"})
             except Denied:
-                # the token may have run out early: log in once more, then believe it
+                # the token may have expired early: log in once more, then accept the refusal
                 if renewed:
                     raise
         raise AssertionError("the loop above returns or raises")
