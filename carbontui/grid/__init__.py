@@ -1,6 +1,6 @@
-"""Where carbon intensity and price come from: providers, cleaning, forecast, typical days, cache.
+"""Carbon intensity and prices: providers, cleaning, forecast, typical days, cache.
 
-`Forecaster`, `Forecast` and `Issue` need numpy and are resolved when asked for, so that the supervisor, which holds a
+`Forecaster`, `Forecast` and `Issue` need numpy and are imported on first use, so that the supervisor, which holds a
 `Feed`, never loads it.
 """
 

@@ -183,7 +183,7 @@ class Forecaster:
         clean = ridge.despike(values)
         first_h = now_s / 3600 - values.size
         origins = np.arange(max(WARM_H, values.size - WINDOW_H), values.size + 1)
-        # one hour more than is known, so that "now" is an origin too
+        # one hour beyond the known values, so that "now" is an origin too
         own = self.model.rows(np.append(values, np.nan), np.append(clean, np.nan), first_h, origins)
         at = origins[:, None] + np.arange(HORIZON_H)[None, :]
         truth = np.append(hourly, np.full(HORIZON_H + 1, np.nan))[at]

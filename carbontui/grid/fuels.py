@@ -1,4 +1,4 @@
-"""Which fuels moved the intensity, and since when: 'coal +2.1 GW, wind -3.0 GW since 16:00'. Pure functions."""
+"""Which fuels changed the intensity, and since when: 'coal +2.1 GW, wind -3.0 GW since 16:00'. Pure functions."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ class Http:
             raise Unreachable(f"the name {host} cannot be resolved (no network?)") from None
         if not found:
             raise Unreachable(f"the name {host} has no address")
-        # IPv4 first: a broken IPv6 route would eat the whole deadline
+        # IPv4 first: a broken IPv6 route would use up the whole deadline
         found = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)
         address = str(found[0][4][0])
         self._names[host, port] = (time.monotonic(), address)
@@ -240,7 +240,7 @@ class Http:
         if status == 403 and not question.keyed:
             raise Denied(f"{host} needs no key, but refuses requests from this machine (403)")
         if status in (401, 403):
-            raise Denied(f"{host} refuses the key or asks for one ({status})")
+            raise Denied(f"{host} refuses the key or requires one ({status})")
         if status == 404:
             raise NotFound(f"{host} has nothing at this address (404)")
         if status >= 500:

@@ -94,7 +94,7 @@ class Live:
             await asyncio.wait_for(self._round(), REFRESH_S)
         except asyncio.TimeoutError:
             self.note = f"the grid sources did not answer within {REFRESH_S:.0f} s"
-        except Exception as error:  # the promise to the supervisor: a bug here never ends a job
+        except Exception as error:  # a bug here must never end a job
             self.note = f"the grid feed failed ({type(error).__name__}); the last known values are kept"
 
     async def keep_truth(self, said: Outlook | None) -> None:
@@ -351,7 +351,7 @@ def _since(series: Series | None, start_s: float) -> Series | None:
 
 
 def _kind(series: Series) -> tuple[str, str, str | None]:
-    """What must agree for two answers to be one series."""
+    """The fields that must agree for two answers to form one series."""
     return series.signal, series.source, series.currency
 
 
@@ -364,7 +364,7 @@ def _joined(older: Series | None, newer: Series, now_s: float) -> Series: ...
 @overload
 def _joined(older: Series, newer: Series | None, now_s: float) -> Series: ...
 def _joined(older: Series | None, newer: Series | None, now_s: float) -> Series:
-    """Rows of both, the newer answer winning where they overlap; two months are kept."""
+    """Rows of both; the newer answer wins where they overlap. Two months are kept."""
     if older is None or newer is None or _kind(older) != _kind(newer):
         only = newer or older
         assert only is not None

@@ -28,12 +28,12 @@ PRICE_COLUMN = re.compile(r"price_([a-z]{3})_per_(kwh|mwh)")
 
 
 def example_path() -> Path:
-    """The German fortnight of April 2020 that ships with carbontui."""
+    """Two weeks of Germany, April 2020, that ship with carbontui."""
     return Path(str(resources.files("carbontui.data").joinpath(EXAMPLE_NAME)))
 
 
 def example() -> Series:
-    """The embedded German fortnight as a series: gCO2/kWh every 15 min."""
+    """The example file as a series: gCO2/kWh every 15 min."""
     loaded = load(example_path(), zone="DE", source=EXAMPLE_SOURCE)
     return Series(loaded.zone, loaded.signal, loaded.rows, EXAMPLE_SOURCE, "CC BY 4.0, Bundesnetzagentur | SMARD.de")
 
@@ -85,7 +85,7 @@ def unread_columns(path: str | Path) -> tuple[str, ...]:
 def _rows(
     path: Path, header: list[str], lines: list[tuple[int, list[str]]], column: int, read: Callable[[str, str], float]
 ) -> tuple[Row, ...]:
-    """A column by time; each row holds for the file's own step at most."""
+    """One column's rows, sorted by time; each holds for the file's own step at most."""
     found: dict[float, float] = {}
     for line, cells in lines:
         where = f"{path}, line {line}"
@@ -116,7 +116,7 @@ def _rows(
 
 
 def _cells(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """The header's names; line numbers and cells below it."""
+    """The column names, and the line number and cells of each data line."""
     try:
         if path.suffix == ".gz":
             with gzip.open(path, "rt", encoding="utf-8-sig", newline="") as file:

@@ -83,7 +83,7 @@ def features(values: Array, clean: Array, first_h: float, origins: NDArray[np.in
     base = same_hour(clean, origins)
     lags = np.arange(1, LAGS_H + 1)
     recent = clean[origins[:, None] - lags[None, :]]
-    recent[:, 0] = values[origins - 1]  # whether the newest value is a spike cannot be known yet
+    recent[:, 0] = values[origins - 1]  # whether the newest value is a spike is not known yet
     apart = recent - base[:, (-lags) % 24]
     hours: Array = first_h + origins.astype(float)
     wave = _waves(hours, 24, range(1, 5))
@@ -108,7 +108,7 @@ SHRINKAGE = np.repeat(
     [0.3, 1.0, 1.0, 1.0, 0.1, 10.0, 15.0, 30.0, 60.0, 1e-8],
     [2, LAGS_H - 2, 8, 30, 1, 1, 8, 24, 8 * _KEYS, 1],
 )
-"""Relative penalty per feature, in the order of `features`: lags and calendar first, details only where they pay."""
+"""Relative penalty per feature, in the order of `features`: low for lags and calendar, high for details."""
 
 
 @dataclass(frozen=True, slots=True)

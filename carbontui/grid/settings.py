@@ -25,12 +25,12 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class GridSettings:
-    """Handed to a feed once; keys are never printed (`repr` leaves them out)."""
+    """Fixed for the life of a feed; keys are never printed (`repr` leaves them out)."""
 
     offline: bool = False
     """Use no network: recorded and typical days only."""
     marginal: bool = False
-    """Use the marginal signal; there is no fallback from it to an average one, nor back."""
+    """Use the marginal signal; there is no fallback between it and an average one."""
     currency: str | None = None
     """ISO code of the currency that prices must be in; None: no prices are fetched."""
     price_zone: str | None = None

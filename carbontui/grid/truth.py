@@ -52,7 +52,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ForecastRecord:
-    """Everything kept of one zone and signal."""
+    """The forecasts and scores kept for one zone and signal."""
 
     issued_s: float = -math.inf
     open: tuple[Said, ...] = ()

@@ -69,7 +69,7 @@ def _profiles() -> dict[str, Profile]:
 
 @lru_cache(maxsize=1)
 def yearly_means() -> dict[str, tuple[str, float, int]]:
-    """Country or US state code -> (name, gCO2/kWh of its last known year, that year)."""
+    """Country or US state code -> (name, gCO2/kWh of the last known year, that year)."""
     means = {}
     for row in _table("countries.csv"):
         if row["ci_gco2_per_kwh"] not in ("", "missing"):

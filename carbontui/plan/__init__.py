@@ -1,7 +1,7 @@
 """Pure planning on immutable data: problem, evaluate, solve, frontier, baselines, explanations.
 
 Names are resolved on first use, so that importing this package loads no numpy: the supervisor holds problems and
-plans as plain data and leaves the solving to its worker process.
+plans as plain data and leaves solving to its worker process.
 """
 
 from __future__ import annotations

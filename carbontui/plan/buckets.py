@@ -121,7 +121,7 @@ def corridor(graph: Graph, dual: Dual, limit: float) -> Corridor:
 
 
 def everything(graph: Graph) -> Corridor:
-    """No corridor: every reachable arc, for the frontier, where each deadline is a problem of its own."""
+    """No corridor: every reachable arc, for the frontier, where each deadline is a separate problem."""
     goal, states = graph.problem.work_s, graph.states
     target = graph.target[(graph.fixed >= 0).astype(np.int64)]
     possible = np.isfinite(graph.cost)[:, graph.cls] & (target >= 0)
@@ -233,7 +233,7 @@ def finishes(tables: Tables) -> Finishes:
     done = graph.work[slot, graph.cls[state], level]
     high, low = tables.drift_high[slot], tables.drift_low[slot]
     if tables.drift is None:
-        # without a proof to give, look where finishes are, not where drift could take them at worst
+        # without a certificate, search only where finishes are likely, not the worst-case drift
         high, low = np.minimum(high, _NEAR * unit), np.maximum(low, -_NEAR * unit)
     lowest = np.floor((goal - done - high) / unit).astype(np.int64) - 1
     highest = np.ceil((goal - low) / unit).astype(np.int64) + 1
@@ -288,12 +288,12 @@ def trace(tables: Tables, slot: int, state: int, level: int, bucket: int) -> Int
                 schedule[k], state, bucket, value = j, before, n, value - move
                 break
         else:
-            raise AssertionError("a bucket without a way into it")
+            raise AssertionError("a bucket without an arc into it")
     return schedule
 
 
 def trace_many(tables: Tables, slot: Ints, state: Ints, level: Ints, bucket: Ints) -> Ints:
-    """[P, T] the schedules of many finishes at once, as `trace` gives them one by one."""
+    """[P, T] the schedules of many finishes at once; the same as `trace` gives one by one."""
     graph = tables.graph
     count, width = len(slot), len(graph.speed)
     schedules = np.full((count, graph.slots), -1, dtype=np.int64)
@@ -312,7 +312,7 @@ def trace_many(tables: Tables, slot: Ints, state: Ints, level: Ints, bucket: Int
         on = np.flatnonzero(slot > k)
         if not len(on):
             continue
-        # what each way into each state adds, first for all states, then for the points' own
+        # what each arc into each state adds: first for all states, then for the points' states
         before, j = sources[int(graph.fixed[k] >= 0)]
         arc = graph.cls[before] * width + j
         w, here = int(tables.width[k]), state[on]
@@ -331,7 +331,7 @@ def trace_many(tables: Tables, slot: Ints, state: Ints, level: Ints, bucket: Int
 
 
 def _sources(target: Ints) -> list[list[tuple[int, int]]]:
-    """Per state the (state before, level) that lead into it."""
+    """Per state, the (previous state, level) pairs that lead into it."""
     into: list[list[tuple[int, int]]] = [[] for _ in range(len(target))]
     for s, j in zip(*np.nonzero(target >= 0), strict=True):
         into[int(target[s, j])].append((int(s), int(j)))

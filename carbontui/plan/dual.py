@@ -1,4 +1,4 @@
-"""Stage 1: put a price on work, and the problem falls apart into a shortest path.
+"""Stage 1: with a price on work, the problem reduces to a shortest path.
 
 Pay `lam` for every unit of work done. The cheapest path from (slot k, state s) is then V[k, s], found backwards, a
 path being free to stop anywhere; lam * work + V[0, start] is a lower bound on the objective for *any* lam >= 0 (weak
@@ -49,7 +49,7 @@ class Candidate:
 
 
 def guess(graph: Graph) -> float:
-    """A price to start from: of the fractional problem without switching, the marginal price at which the work fits."""
+    """A starting price: the marginal price at which the work fits in the fractional problem without switching."""
     per_second = graph.rate * graph.speed
     watts = np.array([level.power_w for level in graph.problem.levels]) + graph.problem.host_w
     running = graph.speed > 0
@@ -104,7 +104,7 @@ def forward(graph: Graph, lams: Floats) -> Floats:
 
 
 def _reduced(graph: Graph, lams: Floats) -> Floats:
-    """[T, M, C, C'] reduced cost of the best level of each class: which level it is makes no difference afterwards."""
+    """[T, M, C, C'] reduced cost of the best level of each class: levels of a class are equivalent afterwards."""
     count = graph.cost.shape[1]
     out = np.empty((graph.slots, len(lams), count, count))
     for c in range(count):
@@ -149,7 +149,7 @@ class Prices:
 
 
 def search_price(graph: Graph, upper: float, tol: float, rounds: int = _ROUNDS) -> Prices:
-    """A broad round, then rounds between the neighbours of the best price, until the bound stops rising."""
+    """Search prices in one broad round, then between the neighbours of the best, until the bound stops rising."""
     work = graph.problem.work_s
     lams = guess(graph) * _SPREAD
     tables = [backward(graph, lams)]
@@ -177,10 +177,10 @@ def search_price(graph: Graph, upper: float, tol: float, rounds: int = _ROUNDS) 
 
 
 def solve_dual(graph: Graph, upper: float, tol: float) -> Dual:
-    """The best price, and the potentials of those prices that rule out the most."""
+    """The best price, and the potentials of the prices that prune most."""
     prices = search_price(graph, upper, tol)
     known, top = prices.lams, prices.best
-    # the potentials that cut the most: around the best price, and a few far from it
+    # the potentials that prune most: around the best price, and a few far from it
     order = np.argsort(known)
     place = int(np.flatnonzero(order == top)[0])
     near = order[max(0, place - 4) : place + 5]
@@ -192,7 +192,7 @@ def solve_dual(graph: Graph, upper: float, tol: float) -> Dual:
 
 
 def paths(graph: Graph, dual: Dual) -> tuple[Ints, Ints]:
-    """The paths of the best prices: levels [T, M] and states [T+1, M]; they go on after the work is done."""
+    """The paths of the best prices: levels [T, M] and states [T+1, M]; they continue after the work is done."""
     best = np.argsort(-dual.bounds, kind="stable")[:_PATHS]
     reduced = graph.cost[:, None] - dual.lams[best][None, :, None, None] * graph.work[:, None]
     back = dual.back[:, best]

@@ -20,7 +20,7 @@ def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
 
     A switch comes first in its slot and does no work; the finishing slot is charged pro rata; after the finish nothing
     is drawn. Work left at the deadline goes on flat out at the last slot's intensity and price. Rent and shadow prices
-    count from the start of the switch into a level. Broken rules are listed, not thrown. Raises IndexError for a level
+    count from the start of the switch into a level. Violations are listed, not raised. Raises IndexError for a level
     that does not exist.
     """
     count = len(problem.levels)

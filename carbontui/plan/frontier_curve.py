@@ -1,7 +1,7 @@
 """The frontier: the least objective for every deadline, from one search.
 
-The search of stage 2 does not know the deadline: whatever has been found to finish in slots 0..k is the answer to a
-deadline at the end of slot k. So one pass without a corridor, all finishes, and a running minimum give the whole curve.
+The search of stage 2 does not depend on the deadline: the best finish found in slots 0..k answers a deadline at the end
+of slot k. So one pass without a corridor, all finishes, and a running minimum give the whole curve.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def frontier(problem: Problem, fixed: Fixed = None) -> Frontier:
     order = order[np.isfinite(sums.objective[order])]
     kept = order[_falling(sums.objective[order])]
     kept_slots = sums.slot[kept]
-    # of several finishes in one slot only the last, best one stays
+    # of several finishes in one slot, keep only the last, which is the best
     kept = kept[np.append(kept_slots[1:] != kept_slots[:-1], True)] if len(kept) else kept
     points = tuple(
         FrontierPoint(

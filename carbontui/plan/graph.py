@@ -1,8 +1,8 @@
 """The problem as a graph in layers: one layer per slot boundary, few states in each, one arc per level.
 
-A *class* is a set of levels that cannot be told apart once one is in them: same group (running or not), same switches
-to everywhere, free switches among themselves. Caps that change at once therefore share one class, and the graph stays
-small however many there are. A *state* is (class, slots spent in the group up to its minimum dwell, resumes used); an
+A *class* is a set of levels that are equivalent once entered: same group (running or not), same switches to all other
+levels, free switches among themselves. Caps that switch instantly therefore share one class, and the graph stays small
+however many there are. A *state* is (class, slots spent in the group up to its minimum dwell, resumes used); an
 *arc* takes a state through slot k at level j. What an arc costs and does depends only on (slot, class it leaves,
 level).
 """
@@ -96,7 +96,7 @@ def fixed_levels(problem: Problem, fixed: Fixed) -> Ints:
             raise ProblemError("fixed", f"names slot {slot}, but there are {slots} slots")
         if level == STANDS_STILL:
             if all(one.running for one in problem.levels):
-                raise ProblemError("fixed", f"has slot {slot} stand still, but every level runs")
+                raise ProblemError("fixed", f"holds slot {slot} at a level that does not run, but every level runs")
             level = count
         elif not 0 <= level < count:
             raise ProblemError("fixed", f"names level {level}, but there are {count} levels")
@@ -146,7 +146,7 @@ def build(problem: Problem, fixed: Fixed = None) -> Graph:
     states = len(cls)
     if states > STATES_MAX or states * len(speed) * len(dur) > CELLS_MAX:
         raise ProblemError(
-            "min_run_slots", f"with min_pause_slots and max_resumes make {states} states in {len(dur)} slots, too many"
+            "min_run_slots", f"gives {states} states with min_pause_slots and max_resumes in {len(dur)} slots, too many"
         )
     target, blocks = _arcs(cls, ages, resumes, limit, running, running[member], cls_of_level, problem)
     group_dwell = problem.min_run_slots if running[problem.initial_level] else problem.min_pause_slots
@@ -194,7 +194,7 @@ def _classes(running: Bools, tau: Floats, joules: Floats) -> Ints:
 
 
 def _dwell(minimum: int, slots: int) -> int:
-    """Ages above this cannot be told apart within the horizon."""
+    """The largest age that matters within the horizon."""
     return min(minimum, slots + 1)
 
 
@@ -204,7 +204,7 @@ def _states(problem: Problem, class_runs: Bools, any_fixed: bool) -> tuple[Ints,
     run, pause = _dwell(problem.min_run_slots, slots), _dwell(problem.min_pause_slots, slots)
     limit = 0
     if problem.max_resumes is not None:
-        # a resume needs a whole run and a whole pause before the next one; more than fit is no limit at all
+        # a resume needs a whole run and a whole pause before the next one; a limit that cannot be reached is dropped
         most = slots if any_fixed else slots // (run + pause) + 2
         limit = problem.max_resumes + 1 if problem.max_resumes < most else 0
     counts = max(1, limit)

@@ -1,6 +1,6 @@
-"""The planning problem: what a job may do, what it costs to switch, what the grid will be like, how much work is left.
+"""The planning problem: a job's levels, the cost of switching, the grid's forecast, the remaining work.
 
-Immutable, free of numpy, validated when it is made: whoever holds a `Problem` holds a sound one. The JSON form is
+Immutable, free of numpy, validated when it is created: every `Problem` is valid. The JSON form is
 "carbontui.problem/1"; times in it are seconds from the start of slot 0, its horizon ends at the deadline.
 """
 
@@ -105,7 +105,7 @@ class Problem:
         _matrix("switch.power_w", self.switch_w, count)
         for i, (times, watts) in enumerate(zip(self.switch_s, self.switch_w, strict=True)):
             for j, (time, power) in enumerate(zip(times, watts, strict=True)):
-                # what is ignored (the diagonal, the watts of a forbidden switch) is a number all the same
+                # ignored entries (the diagonal, the watts of a forbidden switch) must still be numbers
                 if i != j and time is not None:
                     _number(f"switch.time_s[{i}][{j}]", time, least=0.0)
                     _number(f"switch.power_w[{i}][{j}]", power, least=0.0)
@@ -144,7 +144,7 @@ class Problem:
 
     @property
     def finish_tolerance(self) -> float:
-        """Work below which nothing is left to do; relative, because float sums of work are."""
+        """Remaining work below this counts as done; relative, as the rounding of float sums is."""
         return 1e-9 * max(1.0, self.work_s)
 
     @classmethod
@@ -229,7 +229,7 @@ _TOP = {
 
 
 def shortened(problem: Problem, until_s: float) -> Problem:
-    """The same problem with a deadline at the end of the slot in which `until_s` lies."""
+    """The same problem with a deadline at the end of the slot that contains `until_s`."""
     ends = list(accumulate(problem.dur_s))
     keep = next((k + 1 for k, end in enumerate(ends) if end >= until_s - 1e-6), len(ends))
     price, shadow = problem.price_per_kwh, problem.shadow_per_h

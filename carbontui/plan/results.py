@@ -1,4 +1,4 @@
-"""What planning answers with: immutable, free of numpy, each with a plain JSON form."""
+"""Results of planning: immutable, free of numpy, each with a plain JSON form."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a schedule really does. A late or violating one still has numbers: look at both before comparing
-    objectives."""
+    """The figures of a schedule. A late or violating one has figures too: check both before comparing objectives."""
 
     objective: float
     gco2: float
@@ -43,7 +42,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A simple policy's schedule and what it does; `name` is 'run now', 'constant NAME', 'best window', ..."""
+    """A simple policy's schedule and its figures; `name` is 'run now', 'constant NAME', 'best window', ..."""
 
     name: str
     levels: tuple[int, ...]
@@ -55,7 +54,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A schedule with its figures and its proof: no schedule of this problem has an objective below `lower_bound`.
+    """A schedule with its figures and certificate: no schedule of this problem has an objective below `lower_bound`.
 
     `levels` has one entry per slot, -1 after the finish. `gap` = (objective - lower_bound) / |objective|. `stage` is
     the last one used: 0 nothing to choose, 1 dual, 2 buckets, 3 refined buckets. `certified` when gap <= the

@@ -1,1 +1,1 @@
-"""One module per provider, each written against its documented behaviour; none has been seen live yet."""
+"""One module per provider, written against answers of the real service, or its documentation if not `recorded`."""

@@ -41,7 +41,7 @@ class Provider:
     forecast_window_s: ClassVar[float | None] = None
     """The same for the forecast, where it changes less often."""
     reach_s: ClassVar[float] = 7 * DAY_S
-    """The longest stretch of history one request may ask for."""
+    """The longest stretch of history per request."""
     late_s: ClassVar[float] = 3 * HOUR_S
     """Usual maximum age of its newest value; a source with only older ones is stale."""
     patience: ClassVar[float] = 1.0

@@ -21,7 +21,7 @@ class CaisoPrice(PriceProvider):
     base: ClassVar[str] = oasis.BASE
     licence: ClassVar[str] = "CAISO"
     window_s: ClassVar[float] = 1800.0
-    reach_s: ClassVar[float] = 28 * DAY_S  # a question may span 31 days
+    reach_s: ClassVar[float] = 28 * DAY_S  # a request may span 31 days
     currency: str | None = "USD"
 
     @classmethod

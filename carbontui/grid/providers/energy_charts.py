@@ -55,7 +55,7 @@ class EnergyCharts(Provider):
 
 
 class EnergyChartsPrice(PriceProvider):
-    """`/price?bzn=DE-LU`: EUR/MWh, 60 min until 2025-09-30, 15 min since; negative prices are data."""
+    """`/price?bzn=DE-LU`: EUR/MWh, 60 min until 2025-09-30, 15 min since; negative prices are valid."""
 
     name: ClassVar[str] = "energy-charts-price"
     title: ClassVar[str] = "Energy-Charts day-ahead price"

@@ -88,7 +88,7 @@ class MixProvider(Provider):
             raise missing
 
     def days(self, start_s: float, end_s: float) -> list[date]:
-        """The operator's calendar days that the stretch touches."""
+        """The operator's calendar days that overlap the stretch."""
         first, last = (datetime.fromtimestamp(at, tz=ZoneInfo(self.time_zone)).date() for at in (start_s, end_s - 1))
         return [first + timedelta(days=k) for k in range((last - first).days + 1)]
 

@@ -1,4 +1,4 @@
-"""Hydro-Québec: no key; generation by kind through the last two days, by the hour or finer."""
+"""Hydro-Québec: no key; generation by kind over the last two days, hourly or finer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IESO (Ontario): no key; output of every generator by the hour, one document a day."""
+"""IESO (Ontario): no key; hourly output of every generator, one document a day."""
 
 from __future__ import annotations
 

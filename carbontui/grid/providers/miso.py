@@ -1,4 +1,4 @@
-"""MISO (US Midwest): no key; generation by fuel every 5 min of today."""
+"""MISO (US Midwest): no key; today's generation by fuel every 5 min."""
 
 from __future__ import annotations
 

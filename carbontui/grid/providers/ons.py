@@ -1,4 +1,4 @@
-"""ONS (Brazil): no key; generation by kind in each of the four subsystems, now."""
+"""ONS (Brazil): no key; current generation by kind in each of the four subsystems."""
 
 from __future__ import annotations
 

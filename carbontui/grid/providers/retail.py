@@ -57,7 +57,7 @@ class OctopusAgile(PriceProvider):
 
 
 class Awattar(PriceProvider):
-    """EUR per MWh by the hour, stamps in milliseconds; 100 requests a day."""
+    """Hourly EUR per MWh, stamps in milliseconds; 100 requests a day."""
 
     name: ClassVar[str] = "awattar"
     title: ClassVar[str] = "aWATTar"

@@ -1,4 +1,4 @@
-"""Taipower (Taiwan): no key; output of every unit, now, every ten minutes."""
+"""Taipower (Taiwan): no key; current output of every unit, updated every ten minutes."""
 
 from __future__ import annotations
 
