@@ -1,4 +1,4 @@
-"""`grid` and `zones`: what is known of the local grid, from which source, and how fresh it is."""
+"""`grid` and `zones`: the local grid now, its sources and their age."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def settings_of(loaded: config.Settings) -> GridSettings:
 
 
 @click.command(
-    help="What is known of the grid now: which source answers, how fresh, what a key would add.",
+    help="The grid now: its intensity, which source answers, how fresh it is, what a key would add.",
     short_help="The grid's carbon intensity now, and which source answers.",
 )
 @click.option("--zone", shell_complete=zone_keys, help="Zone key, country or common name; see `carbontui zones`.")
@@ -190,7 +190,7 @@ def _lines(place: places.Zone, feed: Feed, seen: Outlook | None, beside: Outlook
             lines.append(f"forecasts here so far: {accuracy_words(seen.accuracy)}")
     if beside is not None and beside.mean[0] is not None:
         kind = SIGNALS[beside.signal]
-        lines.append(f"beside it, not mixed: {beside.mean[0]:.0f} gCO2/kWh ({kind}; {beside.how}) from {beside.source}")
+        lines.append(f"for comparison only: {beside.mean[0]:.0f} gCO2/kWh ({kind}; {beside.how}) from {beside.source}")
     if feed.note:
         lines.append(f"note: {feed.note}")
     lines.append("")

@@ -114,7 +114,7 @@ def test_marginal_and_average_stand_side_by_side_and_the_setting_says_which_is_f
         shown = run("--zone", "CAISO").output
         assert (
             "(average, direct; forecast)" in shown
-            and "beside it, not mixed: 450 gCO2/kWh (marginal; forecast)" in shown
+            and "for comparison only: 450 gCO2/kWh (marginal; forecast)" in shown
         )
         data = json.loads(run("--zone", "CAISO", "--signal", "marginal", "--json").output)
         assert data["signal"] == "marginal" and data["value_g_per_kwh"] == pytest.approx(450)
@@ -154,7 +154,7 @@ def test_a_zone_without_marginal_rates_is_not_planned_by_an_average(run) -> None
     failed = run("--zone", "DE", "--signal", "marginal", "--work", "6h", verb=solve.solve).exception
     assert isinstance(failed, Failure) and failed.code == 3 and "no marginal rates of DE" in failed.message
     shown = run("--zone", "DE", "--signal", "marginal").output
-    assert "no marginal rates of DE" in shown and "beside it, not mixed" in shown
+    assert "no marginal rates of DE" in shown and "for comparison only" in shown
 
 
 def test_the_feed_loads_neither_numpy_nor_the_screen() -> None:

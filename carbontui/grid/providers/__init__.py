@@ -1,1 +1,2 @@
-"""One module per provider, written against answers of the real service, or its documentation if not `recorded`."""
+"""One module per provider, written against recorded answers of the real service, or its documentation if not `recorded`
+(tests/grid/RECORDED.md); none has been run against the live service yet."""
