@@ -1,8 +1,8 @@
 """Prices of limits that several jobs share: the Lagrangian dual of "nothing above its limit", maximised.
 
 Any non-negative prices give a lower bound on the jobs' joint cost; the best bound found is the certificate. Gradient
-ascent on the loads with a step size per price (Adam, Kingma and Ba, arXiv 1412.6980): limits that swing between empty
-and full, as they do among many equal jobs, get small steps.
+ascent along the overloads, with a step size per price (Adam, Kingma and Ba, arXiv 1412.6980): limits that swing between
+empty and full, as they do among many equal jobs, get small steps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cleaning: what is mended is said, what cannot be mended stays open."""
+"""Cleaning: every repair has a note; what cannot be repaired stays a gap."""
 
 from __future__ import annotations
 

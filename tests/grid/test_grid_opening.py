@@ -1,4 +1,4 @@
-"""A feed is opened one way: what the environment says of the grid means the same to jobs, to `grid` and to the rest."""
+"""A feed is opened one way: the grid's environment variables mean the same to jobs, to `grid` and elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two sources of one zone that disagree: it is said, and the one nearer to what was usual is taken."""
+"""Two sources of one zone that disagree: the note says so, and the one nearer to the usual level is used."""
 
 from __future__ import annotations
 

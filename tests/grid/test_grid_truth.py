@@ -1,4 +1,4 @@
-"""How good forecasts have been: judged when their hours have come, bounded, kept for whoever comes next."""
+"""Forecast accuracy: scored once the hours are realised, bounded in size, kept for the next supervisor."""
 
 from __future__ import annotations
 

@@ -113,8 +113,7 @@ def test_marginal_and_average_stand_side_by_side_and_the_setting_says_which_is_f
         monkeypatch.setenv("CARBONTUI_GRID_URLS", f"watttime={url},caiso={url},caiso-price={url}")
         shown = run("--zone", "CAISO").output
         assert (
-            "(average, direct; forecast)" in shown
-            and "for comparison only: 450 gCO2/kWh (marginal; forecast)" in shown
+            "(average, direct; forecast)" in shown and "for comparison only: 450 gCO2/kWh (marginal; forecast)" in shown
         )
         data = json.loads(run("--zone", "CAISO", "--signal", "marginal", "--json").output)
         assert data["signal"] == "marginal" and data["value_g_per_kwh"] == pytest.approx(450)
