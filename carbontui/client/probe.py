@@ -50,7 +50,7 @@ _SHELL_TRAPS = (
     (re.compile(r"\benv\s+-i\b|\b(sudo|docker|podman|singularity|apptainer)\s"), "no-environment"),
 )
 _TRAPS = {
-    "pythonpath": f"it sets PYTHONPATH anew: keep what it held (:$PYTHONPATH), or {unseen.INSTALL}",
+    "pythonpath": f"it resets PYTHONPATH: keep its old value (:$PYTHONPATH), or {unseen.INSTALL}",
     "isolated": f"it starts python -I or -E, which ignore PYTHONPATH: {unseen.INSTALL}",
     "no-site": f"it starts python -S, which loads no hook: leave -S out, or {unseen.STEP}",
     "no-environment": "it starts a program with an environment of its own: let the CARBONTUI_* variables through",

@@ -89,7 +89,7 @@ def cause(one: Process, hook_dir: str) -> Cause:
     if not arrived and (ignores := flags & {"I", "E"}):
         return Cause("isolated", f"python -{min(ignores)} ignores PYTHONPATH, which brings the hook; {INSTALL}")
     if not arrived and hook_dir not in one.environ.get("PYTHONPATH", "").split(":"):
-        return Cause("pythonpath", f"PYTHONPATH was reset by a launch script; keep what it held, or {INSTALL}")
+        return Cause("pythonpath", f"PYTHONPATH was reset by a launch script; keep its old value, or {INSTALL}")
     if evidence.CAPTURED in one.evidence:
         return Cause("cuda-graph", CAPTURED)
     if evidence.BACKWARD in one.evidence:

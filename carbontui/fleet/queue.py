@@ -253,13 +253,13 @@ def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
     fullest = int(np.argmax(drawn / np.maximum(made.cap_w, 1e-9) if budgeted else drawn))
     room = "" if np.isinf(made.cap_w[fullest]) else f" of {units.fmt_watts(float(made.cap_w[fullest]))}"
     many = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
-    begin = "begins" if begun == 1 else "begin"
+    begin = "starts" if begun == 1 else "start"
     lines = [f"{many} and may be moved; {begun} {begin} within {units.fmt_duration(_span_s(made))}"]
     if begun:
         grams = float(made.problem.grams(start, plan.level).sum())
         at_once_g = float(made.problem.grams(np.where(start == NEVER, NEVER, 0), plan.level).sum())
         lines.append(
-            f"planned {units.fmt_grams(grams)}; all begun at once, budget or not: {units.fmt_grams(at_once_g)}; "
+            f"planned {units.fmt_grams(grams)}; started at once without the budget: {units.fmt_grams(at_once_g)}; "
             f"fullest {units.fmt_watts(float(drawn[fullest]))}{room}"
         )
         lines.append(f"certificate: no plan of these is better by more than {plan.gap:.2%}")

@@ -55,14 +55,14 @@ class Ending(NamedTuple):
 
 
 VANISHED = {
-    "running": "the child is gone and nobody saw its exit status",
+    "running": "the child is gone and its exit status is unknown",
     "waiting": "the keeper is gone before the command was started: run it again",
     "unloaded": "unloaded, and the keeper that would start it again is gone: run it again, from its checkpoint",
 }
 RESTARTABLE = {
-    "running": "the child is gone and nobody saw its exit status; start it again: {command}",
-    "waiting": "the keeper is gone before the command was started; it waits on with: {command}",
-    "unloaded": "unloaded, and the keeper that would start it again is gone; it goes on with: {command}",
+    "running": "the child is gone and its exit status is unknown; start it again: {command}",
+    "waiting": "the keeper is gone before the command was started; it continues to wait with: {command}",
+    "unloaded": "unloaded, and the keeper that would start it again is gone; it continues with: {command}",
 }
 """Why a job is lost, by the last known state of its child."""
 

@@ -21,7 +21,7 @@ def restart(job: store.Job) -> int:
     if job.foreign:
         raise launch.LaunchError(f"job {job.id} belongs to {job.host}; restart it there")
     if job.exit is not None:
-        raise launch.LaunchError(f"job {job.id} is over ({job.status().state}); start it anew with carbontui run")
+        raise launch.LaunchError(f"job {job.id} is over ({job.status().state}); start a new one with carbontui run")
     if job.alive("keeper"):
         raise launch.LaunchError(f"job {job.id} is live: its keeper starts it by itself")
     if pid := job.alive("child"):
@@ -39,7 +39,7 @@ def again(directory: Path, state: str | None = None) -> dict[str, Any]:
     spec = spool.load(directory)
     record = store.read_json(directory / "job.json")
     if spec is None or record is None:
-        raise launch.LaunchError(f"job {directory.name} was started without what restarts it; start it anew")
+        raise launch.LaunchError(f"job {directory.name} has no stored environment; start a new one with carbontui run")
     socket = Path(spec["socket"])
     if not socket.parent.is_dir():
         # the runtime directory belonged to a login session that has ended

@@ -167,7 +167,7 @@ def main(argv: list[str] | None = None) -> int:
     """Parse, open the driver, serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="carbontui.power.capd")
     parser.add_argument("--socket", type=Path, default=wire.SOCKET)
-    parser.add_argument("--metrics", help="where figures are told: node-exporter's folder, or a path ending in .sock")
+    parser.add_argument("--metrics", help="place of the metrics: node-exporter's folder, or a path ending in .sock")
     parser.add_argument("--group", help="its members may also lower limits on boards that others use")
     options = parser.parse_args(argv)
     from carbontui.power.nvml import NvmlBackend

@@ -42,7 +42,7 @@ class DeclaredBoards(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def words(self) -> str:
         """'yours: 250 W x 0.8', as provenance."""
-        share = "utilisation (1 where the driver tells none)" if self.utilisation is None else f"{self.utilisation:g}"
+        share = "utilisation (1 if none is reported)" if self.utilisation is None else f"{self.utilisation:g}"
         return f"yours: {self.tdp_w:g} W x {share}"
 
 

@@ -131,4 +131,4 @@ def farewell(target: Target, picture: Picture | None) -> str:
         return f"{how}; what it took: carbontui receipt {target.job}"
     if picture.status.reason.code == "stop":
         return f"{picture.status.name} is being stopped; look with: carbontui attach {target.job}"
-    return f"{picture.status.name} goes on; back to it with: carbontui attach {target.job}"
+    return f"{picture.status.name} continues; return to it with: carbontui attach {target.job}"

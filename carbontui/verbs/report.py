@@ -134,7 +134,7 @@ def _print(told: story.RunStory) -> None:
         click.echo(f"{figure.label:<20} {figure.value}{rests}")
     if told.over and (waiting := dict(told.grid_kinds).get("forecast")):
         click.echo(
-            f"\n{waiting:.0%} of its energy is counted by forecasts: carbontui report {told.status.job} --revise"
+            f"\n{waiting:.0%} of its energy is based on forecasts; update: carbontui report {told.status.job} --revise"
         )
     if parts := figures.parts(told):
         click.echo("\navoided CO2 by lever")
@@ -172,7 +172,7 @@ def explain(job: str | None, llm: bool, model: str, dry_run: bool) -> None:
     for text in prose.story_of(told):
         click.echo(text)
     if error := _last_error(told):
-        click.echo(f"The last error that it wrote: {error} (all of it: carbontui log {told.status.job})")
+        click.echo(f"Its last error: {error} (all of it: carbontui log {told.status.job})")
     click.echo()
     for line in prose.decisions(told):
         click.echo(line)

@@ -50,5 +50,5 @@ def resubmit(directory: Path, code: int) -> int:
         say(f"unloaded, but its successor cannot be submitted ({error}); submit it again by hand: it resumes")
         return code
     wait = max(0.0, not_before - now)
-    say(f"unloaded; goes on as Slurm job {new}, to begin in {wait:.0f} s")
+    say(f"unloaded; continues as Slurm job {new}, starting in {wait:.0f} s")
     return 0

@@ -73,7 +73,7 @@ def test_a_script_that_is_a_program_is_asked_of_the_python_it_names(tmp_path):
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("export PYTHONPATH=/my/code\npython train.py\n", "sets PYTHONPATH anew"),
+        ("export PYTHONPATH=/my/code\npython train.py\n", "resets PYTHONPATH"),
         ("PYTHONPATH=/my/code:$PYTHONPATH python train.py\n", "nothing in it keeps the hook out"),
         ("# PYTHONPATH=/old\npython -u train.py\n", "nothing in it keeps the hook out"),
         ("python3 -uI train.py\n", "python -I"),

@@ -154,7 +154,7 @@ def test_slots_begin_at_their_multiples_with_time_to_tell_slurm():
 def test_the_budget_is_told_as_it_was_given_however_little_waits():
     found = made([row("1")], cap_w=9000.0)
     lines = fleet_queue.told(found, planned(found.problem))
-    assert lines[0].startswith("1 job waits and may be moved; 1 begins") and "fullest 1700 W of 9000 W" in lines[1]
+    assert lines[0].startswith("1 job waits and may be moved; 1 starts") and "fullest 1700 W of 9000 W" in lines[1]
     free = made([row("1")], cap_w=float("inf"))
     assert "fullest 1700 W\n" in "\n".join([*fleet_queue.told(free, planned(free.problem)), ""])
 

@@ -166,7 +166,7 @@ def test_without_a_spool_nothing_is_kept_and_nothing_else_is_promised(house):
     kill_all(directory)
     assert "restart" not in house.cli("status", directory.name, check=True).stdout
     refused = house.cli("restart", directory.name)
-    assert refused.returncode == 1 and "start it anew" in refused.stderr
+    assert refused.returncode == 1 and "start a new one" in refused.stderr
 
 
 def test_an_unload_that_names_no_time_waits_for_the_plans_word(house):

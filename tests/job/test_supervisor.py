@@ -129,9 +129,9 @@ async def test_what_a_predecessor_kept_in_another_shape_begins_anew(job):
 async def test_a_socket_that_cannot_be_bound_is_said_and_tried_again(job, tmp_path):
     (tmp_path / "run").write_text("in the way")
     await job.server.keep_open()
-    assert "nobody new can connect" in job.server.fault
+    assert "no new connections" in job.server.fault
     await job.tick()
-    assert any("nobody new can connect" in text for text in job.requests.sections().status.notices)
+    assert any("no new connections" in text for text in job.requests.sections().status.notices)
     (tmp_path / "run").unlink()
     await job.server.keep_open()
     assert job.server.fault == "" and (tmp_path / "run" / "s").exists()
@@ -219,7 +219,7 @@ async def test_rows_lost_while_the_job_runs_are_carried_on_as_their_sum(job, tmp
     await job.write(job.look())
     await job.tick()
     assert before > 0 and job.cell.state.totals.gco2_g == pytest.approx(before, rel=1e-6)
-    assert "journal.db.corrupt-" in str(job.requests.sections().status.notices) and "the account goes on" in str(
+    assert "journal.db.corrupt-" in str(job.requests.sections().status.notices) and "the account continues" in str(
         job.requests.sections().status.notices
     )
     await job.write(job.look())
@@ -239,7 +239,7 @@ async def test_without_journal_and_snapshot_nothing_is_made_up(tmp_path, house_o
     told = job.requests.sections().status
     assert told.energy_gpu_kwh == pytest.approx(1.0)
     assert told.gco2_g is None and told.avoided_g is None
-    assert "not known" in str(told.notices)
+    assert "unknown" in str(told.notices)
 
 
 def _look(uuid: str, mono: float, joules: float) -> Sample:

@@ -52,4 +52,4 @@ def test_explain_names_the_error_that_a_failed_run_ended_with(tmp_path, monkeypa
     (job.dir / "snapshot.json").write_bytes(msgspec.json.encode({**status, "state": "failed"}))
     (job.dir / "run.log").write_text("step 60\nTraceback (most recent call last):\nRuntimeError: out of memory\n")
     told = CliRunner().invoke(report.explain, [])
-    assert "The last error that it wrote: RuntimeError: out of memory (all of it: carbontui log abcdef)" in told.output
+    assert "Its last error: RuntimeError: out of memory (all of it: carbontui log abcdef)" in told.output

@@ -57,7 +57,7 @@ def test_it_waits_in_the_queue_for_its_clean_hours_and_goes_on_there(one, house,
     first = submitted(one, house, shlex.join([sys.executable, str(tmp_path / "train.py"), str(lives), "a b"]))
     until(lambda: one.state(first) == "COMPLETED", 60, "the end of the first")
     told = one.output(first)
-    assert "goes on as Slurm job" in told
+    assert "continues as Slurm job" in told
     (second,) = {job for job, comment in jobs(one).items() if f'"after": "{first}"' in comment}
     note = json.loads(jobs(one)[second].removeprefix("carbontui:"))
     assert note == {"chain": first, "number": 1, "after": first}
@@ -81,7 +81,7 @@ def test_a_training_leaves_before_its_time_limit_and_its_successor_ends_it_bit_i
     first = submitted(one, house, shlex.join(command), "--time=2")
     until(lambda: one.state(first) == "COMPLETED", 115, "the end of the first before its limit")
     assert time.monotonic() - since < 115
-    assert "goes on as Slurm job" in one.output(first)
+    assert "continues as Slurm job" in one.output(first)
     (directory,) = [path.parent for path in house.home.glob("jobs/*/job.json")]
     before = store.snapshot(directory)
     got = lambda: (folder / "got").read_text().splitlines()  # noqa: E731

@@ -573,7 +573,7 @@ async def test_ctrl_c_leaves_and_says_that_the_training_goes_on(stage: Any, monk
         monkeypatch.setattr(s.app, "exit", lambda *a, **k: (said.append(k), leave(*a, **k)))
         await s.pilot.press("question_mark", "ctrl+c")
         await s.until(lambda: s.app._exit)
-        assert said[0]["message"] == "charlm goes on; back to it with: carbontui attach k7q2mz"
+        assert said[0]["message"] == "charlm continues; return to it with: carbontui attach k7q2mz"
         assert not s.fake.commands
 
 

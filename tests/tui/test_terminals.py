@@ -190,7 +190,7 @@ async def test_q_detaches_and_says_how_to_come_back(tmp_path: Path) -> None:
         os.write(terminal.master, b"q")
         assert await terminal.exit() == 0
         await terminal.quiet()
-        assert "charlm goes on; back to it with: carbontui attach k7q2mz" in terminal.words
+        assert "charlm continues; return to it with: carbontui attach k7q2mz" in terminal.words
         assert not fake.commands
 
 

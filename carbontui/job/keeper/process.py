@@ -373,7 +373,7 @@ class Keeper:
                 self.reap()
             except Exception as error:
                 # survive any exception: without a keeper there is no exit status and no restart
-                log(f"a fault of the keeper, which goes on: {type(error).__name__}: {error}")
+                log(f"error in the keeper, which continues: {type(error).__name__}: {error}")
                 time.sleep(FAULT_PAUSE_S)
         log("leaving")
         self.publish()

@@ -95,7 +95,7 @@ class Trial:
         how = "no step" if self.anew else f"exit code {code}" if code >= 0 else f"signal {-code}"
         if path := earlier():
             self.fell_back, self.anew = how, False
-            return f"the resume has failed ({how}): it goes on from {path}"
+            return f"the resume failed ({how}): continuing from {path}"
         if not self.retry:
             return ""
         self.retry, self.retried, self.anew = False, how, True

@@ -66,7 +66,7 @@ def returning():
         (running(), at(0, ranks=(rank(),)), "no checkpoint function"),
         (replace(running(), progress=structs.replace(progress(500), plain_done_s=700.0)), at(0), "at most 10 min"),
         (job_state(decision=Decision("paused", Reason("override", "at noon"), "pause")), at(0), "paused (at noon)"),
-        (running(), at(0, guarded=False), "nobody would start it again"),
+        (running(), at(0, guarded=False), "nothing would restart it"),
     ],
 )
 def test_what_cannot_be_rehearsed_says_why(state, seen, why):

@@ -151,7 +151,7 @@ def test_a_plan_says_what_scarce_watts_counted_in_it():
     planned = plan_of(FULL, FULL, PAUSE)
     assert plan.with_budget(planned, (0.0, 0.1, 0.0)) is planned
     told = plan.with_budget(planned, (0.0, 120.4, 0.0)).view.explanation
-    assert "a kWh counts up to 120 g more" in told and "the certificate is of the plan with it" in told
+    assert "a kWh counts up to 120 g more" in told and "the certificate is for the plan with it" in told
 
 
 def test_prices_that_a_cluster_has_set_are_in_the_plan_without_a_budget_of_this_machine():

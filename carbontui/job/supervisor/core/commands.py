@@ -156,7 +156,7 @@ def _calibrate(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> Rep
 def _guess(state: JobState, cmd: protocol.Cmd, by: str) -> tuple[JobState, Reply]:
     work, accept = state.progress, cmd.args.get("accept") is True
     if work.guess is None or not (work.steps_total is None or work.guessed):
-        known = "nothing tells" if work.steps_total is None else f"the total is known: {work.steps_total} steps"
+        known = "no source for one" if work.steps_total is None else f"the total is known: {work.steps_total} steps"
         return state, _no(cmd, f"no guess of the total steps: {known}", 3)
     steps, source = work.guess
     new = replace(state, progress=progress.agree(work, source if accept else ""))
@@ -183,7 +183,7 @@ def _rehearse(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tupl
         Keep(),
     )
     return new, Reply(
-        protocol.Result(cmd.id, True, text="rehearsing: it leaves with a checkpoint and comes back"), done
+        protocol.Result(cmd.id, True, text="rehearsing: it writes a checkpoint, exits and restarts"), done
     )
 
 

@@ -74,7 +74,7 @@ def families(told: protocol.Status, joules: Mapping[str, float], totals: Rising)
             GRAMS,
             "counter",
             "grams",
-            "CO2 of the job so far, as counted; where grid values are lowered later it stands until they are made up.",
+            "CO2 of the job so far. If grid values are revised downwards, it stays until the account catches up.",
             ((job, totals.at_least(GRAMS, told.gco2_g)),),
         ),
         Family(
@@ -110,7 +110,7 @@ def families(told: protocol.Status, joules: Mapping[str, float], totals: Rising)
             "carbontui_board_share_ratio",
             "gauge",
             "ratio",
-            "This job's part of the board's watts; 1 where nobody else uses it.",
+            "This job's share of the board's watts; 1 if nobody else uses it.",
             tuple((labels, _share(gpu)) for labels, gpu in boards),
         ),
         Family(

@@ -190,7 +190,7 @@ def with_budget(plan: Plan, price_g_per_kwh: Sequence[float]) -> Plan:
     begin, end = (units.fmt_clock(plan.edges_s[slot], made) for slot in (scarce[0], scarce[-1] + 1))
     words = (
         f"{plan.view.explanation} Others need watts of the site budget as well: between {begin} and {end} a kWh counts "
-        f"up to {most:.0f} g more; grams are told without that, the certificate is of the plan with it."
+        f"up to {most:.0f} g more; reported grams exclude that; the certificate is for the plan with it."
     )
     return replace(plan, view=msgspec.structs.replace(plan.view, explanation=words.strip()))
 

@@ -33,7 +33,7 @@ def refusal(state: JobState, seen: Inputs) -> str:
     """Why no rehearsal can begin now; '' when it can."""
     leader, known, done_s = seen.leader, state.unloading, state.progress.done_s
     if awaits_start(known):
-        return f"it was tried, and unloaded at step {known.step} to wait for its start, which shows if it comes back"
+        return f"it was tried, and unloaded at step {known.step} to wait for its start, which will show if it resumes"
     if known.rehearsing:
         return f"{known.by} rehearses it already ({words(known)})"
     if leader is None:
@@ -48,7 +48,7 @@ def refusal(state: JobState, seen: Inputs) -> str:
     if now.state not in ("running", "throttled") and (now.state, now.reason.code) != ("paused", "plan"):
         return f"the job is {now.state} ({now.reason.text})"
     if not seen.guarded:
-        return "the keeper is gone: nobody would start it again"
+        return "the keeper is gone: nothing would restart it"
     if done_s > REPEAT_MOST_S:
         done, most = units.fmt_duration(done_s), units.fmt_duration(REPEAT_MOST_S)
         tried = "; it has held already" if known.held else ""

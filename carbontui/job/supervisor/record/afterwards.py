@@ -91,7 +91,7 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
     account.restore()
     old = (told.get("gco2_g"), told.get("avoided_g"))
     if old[0] is not None and not math.isclose(_sums(account, told)[0] or 0.0, old[0], rel_tol=SAME, abs_tol=1e-3):
-        raise NoData("its journal does not come to what was told of it")
+        raise NoData("its journal does not add up to the reported account")
     before = dict(account.intensity)
     account.realised(rows, signal, source)
     changed = [at for at, value in account.intensity.items() if before.get(at, value) != value]

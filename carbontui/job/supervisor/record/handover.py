@@ -113,15 +113,15 @@ class Handover:
             return state
         if last is None:
             self._accounting.carry(None, None, 0)
-            energy = "" if account_known else "energy is counted anew from now on, "
-            self._tell(f"{energy}CO2, cost and what was avoided are not known")
+            energy = "" if account_known else "energy is counted from now on, "
+            self._tell(f"{energy}CO2, cost and avoided CO2 are unknown")
             return state
         if not account_known:
             self._accounting.begin_from(last.energy_gpu_kwh, last.energy_wall_kwh)
         self._accounting.carry(last.gco2_g, last.cost.value if last.cost else None, len(last.gpus))
-        begins = f"the account goes on from what was told at {last.measured_at}"
+        begins = f"the account continues from the status of {last.measured_at}"
         if not work_known:
-            begins += "; watts and latencies are measured anew"
+            begins += "; watts and latencies are measured again"
             state = _from_snapshot(state, last)
         self._tell(begins)
         return state
@@ -132,7 +132,7 @@ class Handover:
             return
         cost = state.totals.cost
         self._accounting.carry(state.totals.gco2_g, cost.value if cost else None, gpus)
-        self._tell("the account goes on; earlier CO2 and cost are no longer revised with the grid's values")
+        self._tell("the account continues; earlier CO2 and cost are no longer revised with the grid's values")
 
     def _tell(self, begins: str) -> None:
         """Report, now and in every later status, that the journal was lost and the consequences."""
@@ -205,5 +205,5 @@ def _from_snapshot(state: JobState, last: protocol.Status) -> JobState:
         until = units.from_iso(held.until) if held.until else None
         state = replace(state, override=Overrides(held, last.override_gen, until))
     if last.budget and last.budget.deadline:
-        state = replace(state, budget=Budget("deadline", units.from_iso(last.budget.deadline), "as last told"))
+        state = replace(state, budget=Budget("deadline", units.from_iso(last.budget.deadline), "as last reported"))
     return state

@@ -166,7 +166,7 @@ class Replanner:
         try:
             await asyncio.to_thread(note.add, job, facts)
         except SlurmError as error:
-            self._recorder.say(f"the cluster's fleet is not told what this job can do: {error}")
+            self._recorder.say(f"cannot tell the cluster's fleet what this job can do: {error}")
 
     def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: str) -> None:
         state, now, setup = self._cell.state, self._look().now_s, request.setup

@@ -131,7 +131,7 @@ class Server:
         except OSError as error:
             if not self.fault:
                 self.log(f"{self.path} cannot be bound: {error}")
-            self.fault = f"nobody new can connect: {self.path} cannot be bound ({error.strerror or error})"
+            self.fault = f"no new connections: {self.path} cannot be bound ({error.strerror or error})"
             return
         self.fault = ""
         if again:
