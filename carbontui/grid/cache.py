@@ -76,12 +76,24 @@ class Cache:
     ) -> Entry:
         """The entry of `key`, refreshed through `fetch` when its window is over and its data set allows a request.
 
-        `fetch` gets the old entry. A fault keeps the old answer and is recorded in `fault`. Raises Unreachable when
-        another job holds the lock for LOCK_S.
+        `fetch` gets the old entry. A fault keeps the old answer and is recorded in `fault`, also where another job's
+        request holds the lock for longer than LOCK_S. Never raises.
         """
         entry = await self.peek(key)
         if self._closed(entry):
             return entry
+        try:
+            return await self._refreshed(key, window_s, fetch, turn)
+        except Unreachable as error:
+            return replace(entry, fault=str(error))
+
+    async def _refreshed(
+        self,
+        key: str,
+        window_s: float,
+        fetch: Callable[[Entry], Awaitable[tuple[Series, tuple[str, ...]]]],
+        turn: Turn | None,
+    ) -> Entry:
         async with self._locked(key):
             entry = await self.peek(key)
             if self._closed(entry):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import stat
 import threading
@@ -462,3 +463,17 @@ async def test_where_no_source_answers_the_line_says_what_is_used_instead(site: 
     feed = feed_at(site)
     await feed.refresh()
     assert "503" in feed.note and "meanwhile using typical days of GB" in feed.note
+
+
+async def test_a_lock_that_another_job_holds_too_long_costs_one_question_not_the_whole_round(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "LOCK_S", 0.1)
+    site.respond = good("neso", NOW)
+    feed = feed_at(site, cache=tmp_path)
+    with (tmp_path / "neso-GB-history.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        await feed.refresh()
+    states = [state.note for state in feed.sources]
+    assert "taking too long" in states[0], states
+    assert feed.outlook(NOW, 86400, 86400, 900.0).how == "forecast" and "failed" not in feed.note

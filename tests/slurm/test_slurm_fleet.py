@@ -55,6 +55,8 @@ def test_starts_are_moved_within_the_budget_and_stay_when_it_has_ended(cluster, 
     assert set(told["starts"]) == set(jobs) and max(told["watts"]) == 1000.0
     assert shown(cluster, stranger)["StartTime"] == before
 
+    # Slurm says why a job waits only after its next look at the queue: until then its start is not known to be held
+    until(lambda: all(shown(cluster, job)["Reason"] == "BeginTime" for job in jobs), 60, "Slurm's look at the queue")
     again = json.loads(house.cli(*steps, "--once", "--json", check=True).stdout)
     assert again["moved"] == []
 
