@@ -48,7 +48,7 @@ def parse(text: str, kind: AllowanceKind, currency: str | None = None) -> Allowa
 def checked(found: Allowance) -> Allowance:
     """The same allowance if it is valid. Raises ValueError."""
     if not 0 < found.most <= MOST:
-        raise ValueError(f"a {found.kind} budget is more than nothing and at most {MOST:g}, not {found.most:g}")
+        raise ValueError(f"the {found.kind} budget must be above zero and at most {MOST:g}, not {found.most:g}")
     return found
 
 

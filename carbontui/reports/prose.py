@@ -68,14 +68,14 @@ def _how(story: RunStory) -> str:
 
 def _account(story: RunStory) -> str:
     if story.unmetered:
-        return f"What it drew and emitted is not known: {units.NOT_METERED}."
+        return f"Its energy and emissions are not known: {units.NOT_METERED}."
     energy = f"It drew {units.fmt_kwh(story.energy_wall_kwh)} at the wall"
     if story.gco2_g is None:
-        return f"{energy}; what that emitted is not known, for no grid value was."
+        return f"{energy}; its emissions are not known, because no grid value was."
     mean = "" if story.intensity_mean is None else f" at {story.intensity_mean:.0f} g/kWh on average"
     text = f"{energy} and emitted {units.fmt_grams(story.gco2_g)} CO2{mean}."
     if story.avoided_g is None:
-        return f"{text} What run-now would have emitted is not known: watts flat out were not measured."
+        return f"{text} The emissions of run-now are not known: flat-out watts were not measured."
     run_now, less = story.avoided_g + story.gco2_g, story.avoided_g
     if not held_back(story):
         # it is what it would be compared with: a share more or less would read as the doing of a plan

@@ -66,7 +66,7 @@ def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
             ("drifting", f"step time changed by {found.drift:+.0%} over the steps seen: no further drift is covered")
         )
     if found.core_wait >= BUSY:
-        rows.append(("busy", f"{_busy(found)}; the interval covers no other programs to twice as many"))
+        rows.append(("busy", f"{_busy(found)}; the interval covers from none to twice as many other programs"))
     return rows
 
 

@@ -110,7 +110,7 @@ def why_not(action: str, picture: Picture | None) -> str:
     if action == "cap" and not picture.status.gpus:
         return "no GPU of this job to cap (d says what can be done here)"
     if action == "guess" and (picture.status.guess is None or picture.status.guess.agreed):
-        return "no guessed total to agree to"
+        return "no guessed total to accept"
     return ""
 
 

@@ -116,7 +116,7 @@ def budget(value: str, job: str | None) -> None:
     command(job, "budget", {"budget": value})
 
 
-@click.command(short_help="Show a job's guessed total, and agree to plan with it.")
+@click.command(short_help="Show a job's guessed total, and accept it for planning.")
 @_job
 @click.option("--accept/--refuse", "accept", default=None, help="Plan with it from now on, or stop doing so.")
 def guess(job: str | None, accept: bool | None) -> None:

@@ -69,7 +69,7 @@ def test_sigstop_is_for_one_process_alone():
     assert "2 processes use H100 (GPU 1)" in sigstop_refusal(boards((7,), (7, 8)))
     assert "2 processes use GPUs together" in sigstop_refusal(boards((7,), (8,)))
     assert sigstop_refusal(boards((7,), (8,), foreign=(8,))) == "", "another person's job on another board"
-    assert "does not tell" in sigstop_refusal(boards(None))
+    assert "does not report" in sigstop_refusal(boards(None))
 
 
 def test_the_speed_under_an_override_is_the_measured_one_or_none():

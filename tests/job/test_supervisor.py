@@ -239,7 +239,7 @@ async def test_without_journal_and_snapshot_nothing_is_made_up(tmp_path, house_o
     told = job.requests.sections().status
     assert told.energy_gpu_kwh == pytest.approx(1.0)
     assert told.gco2_g is None and told.avoided_g is None
-    assert "unknown" in str(told.notices)
+    assert "not known" in str(told.notices)
 
 
 def _look(uuid: str, mono: float, joules: float) -> Sample:

@@ -83,8 +83,8 @@ def test_a_measured_curve_stays_and_what_was_brought_is_found(tmp_path: Path) ->
         (msgspec.structs.replace(measured(), schema="other/1"), "schema"),
         (msgspec.structs.replace(measured(), simulated=True), "simulated"),
         (msgspec.structs.replace(measured(), points=LEVELS[:1]), "flat out"),
-        (msgspec.structs.replace(measured(), levels=(point(300.0, 1e9, 0.5),)), "cannot be"),
-        (msgspec.structs.replace(measured(), levels=(point(300.0, 100.0, -1.0),)), "cannot be"),
+        (msgspec.structs.replace(measured(), levels=(point(300.0, 1e9, 0.5),)), "an impossible level"),
+        (msgspec.structs.replace(measured(), levels=(point(300.0, 100.0, -1.0),)), "an impossible level"),
     ],
 )
 def test_a_file_that_is_no_curve_is_refused_with_its_reason(tmp_path: Path, text: object, why: str) -> None:

@@ -274,7 +274,7 @@ def test_a_run_whose_grid_nobody_knew_has_energy_and_no_grams(tmp_path):
         db.execute("delete from grid")
     told = story.build(job, version="9.9")
     assert told.energy_wall_kwh > 0 and told.by_state[0].gco2_g is None
-    assert "what that emitted is not known" in prose.story_of(told)[2] and "not known" in page.html(told)
+    assert "its emissions are not known" in prose.story_of(told)[2] and "not known" in page.html(told)
 
 
 def test_status_journal_report_epochs_table_and_exports_agree_to_the_last_digit(tmp_path):

@@ -156,7 +156,7 @@ async def test_a_time_that_is_none_is_said_while_the_question_is_open(stage: Any
 async def test_a_guess_is_shown_as_one_and_agreed_to_by_a_key(stage: Any) -> None:
     async with stage() as s:
         await s.pilot.press("g")
-        await s.until(lambda: "no guessed total to agree to" in s.text())
+        await s.until(lambda: "no guessed total to accept" in s.text())
         s.fake.push(status=s.fake.status(guess=GUESS, steps_total=None))
         await s.until(lambda: "of 5 000? (a guess)" in s.text())
         await s.pilot.press("g")
@@ -514,7 +514,7 @@ async def test_the_sentence_of_a_pause_is_whole_and_so_is_the_key_that_ends_it(
     stage: Any, size: tuple[int, int]
 ) -> None:
     told = (
-        "Paused by anna@pts/2 until cleared: nothing is done meanwhile; paused beyond Mon 07:15 the budget becomes"
+        "Paused by anna@pts/2 until cleared: no work is done meanwhile; paused beyond Mon 07:15 the budget becomes"
         " unreachable."
     )
     async with stage("paused", size=size) as s:

@@ -14,7 +14,7 @@ _LEAST_OF_ALL = ("emitted", "avoided", "finish", "at")
 
 
 class Summary(Cells):
-    """`show(picture)` once the job is over; `brief`: the least there is to say."""
+    """`show(picture)` once the job is over; `brief`: only the most important rows."""
 
     picture: Picture | None = None
     brief = False

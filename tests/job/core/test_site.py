@@ -88,7 +88,7 @@ def test_a_boost_without_room_is_refused_with_the_reason():
     after, reply = commands.apply(made, Cmd(1, "boost"), seen, "ada")
     assert after is made and reply.result.exit_code == 4
     assert reply.result.error == (
-        "a boost takes 1400 W; the site budget of 1000 W leaves it 800 W with every other job at its least"
+        "a boost takes 1400 W; the site budget of 1000 W leaves it 800 W with every other job at its minimum"
     )
     boosted = replace(made, override=Overrides(protocol.Override("boost", None, None, "ada"), 1))
     assert site_claim.claim(boosted, inputs(NOW_S + 1, boards=TWO, ranks=(rank(),))).boost_s is not None

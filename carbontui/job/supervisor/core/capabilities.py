@@ -20,7 +20,7 @@ def sigstop_refusal(devices: Sequence[Reading]) -> str:
     own: set[int] = set()
     for reading in devices:
         if reading.pids is None:
-            return f"the driver does not tell which processes use {reading.name}"
+            return f"the driver does not report which processes use {reading.name}"
         if len(reading.pids) > 1:
             return f"{len(reading.pids)} processes use {reading.name} ({reading.label})"
         own |= set(reading.pids) - set(reading.foreign_pids)

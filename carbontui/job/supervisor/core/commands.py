@@ -79,7 +79,7 @@ def _stop(cmd: protocol.Cmd, by: str) -> Reply:
     now = bool(cmd.args.get("now"))
     told: tuple[Effect, ...] = (
         Record("stop", {"by": by, "now": now}),
-        LogLine(f"stop asked by {by}{' (now)' if now else ''}"),
+        LogLine(f"stop requested by {by}{' (now)' if now else ''}"),
     )
     return Reply(protocol.Result(cmd.id, True, text="stopping: INT, then TERM, then KILL"), (*told, StopChild(now)))
 
@@ -149,7 +149,7 @@ def _calibrate(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> Rep
     if why:
         return _no(cmd, why, 1)
     low, high = (units.fmt_duration(seconds) for seconds in calibration.TAKES_S)
-    text = f"calibrating: {low}, up to {high} where steps vary much; then: --show"
+    text = f"calibrating: {low}, up to {high} if steps vary much; then see: carbontui calibrate --show"
     return Reply(protocol.Result(cmd.id, True, text=text), (StartCalibration(by),))
 
 
@@ -179,7 +179,7 @@ def _rehearse(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tupl
     new = replace(state, unloading=unload_rules.begun(by, seen))
     done: tuple[Effect, ...] = (
         Record("rehearse", {"by": by}),
-        LogLine(f"rehearsal of an unload asked by {by}"),
+        LogLine(f"rehearsal of an unload requested by {by}"),
         Keep(),
     )
     return new, Reply(

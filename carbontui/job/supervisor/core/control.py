@@ -74,7 +74,7 @@ def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
     wanted = level
     level, reason = site_room.within(level, reason, seen.room, can_cap=seen.can_cap)
     if seen.lost and level.still and seen.child.state == "running":
-        text = f"trains on, not {reason.text}: where nothing is heard the lease of the pause has ended"
+        text = f"still training, not {reason.text}: the lease of the pause has ended at ranks out of reach"
         level, reason = FULL, protocol.Reason("no_client", text)
     asked = _ask(before, seen, level)
     asked = replace(asked, spent_pause=spent)

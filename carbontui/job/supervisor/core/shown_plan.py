@@ -143,7 +143,7 @@ def _words(state: JobState, planned: Plan, shown: protocol.PlanView, now_s: floa
     first = f"{done} by {by} {until}"
     if held.open_pause:
         late = finish.unreachable_by_pause(state, now_s)
-        return f"{first}: nothing is done meanwhile{f'; {late}' if late else ''}."
+        return f"{first}: no work is done meanwhile{f'; {late}' if late else ''}."
     free = planned.free_gco2_g
     if free is None or (held.until_s is None and mode == "cap"):
         return f"{first}; the rest is planned around it."

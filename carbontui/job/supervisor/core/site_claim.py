@@ -67,4 +67,4 @@ def why_no_boost(state: JobState, seen: Inputs) -> str:
         return ""
     left = units.fmt_watts(max(0.0, given.share.boost_w))
     needs, cap = units.fmt_watts(given.full_w), units.fmt_watts(given.share.cap_w)
-    return f"a boost takes {needs}; the site budget of {cap} leaves it {left} with every other job at its least"
+    return f"a boost takes {needs}; the site budget of {cap} leaves it {left} with every other job at its minimum"

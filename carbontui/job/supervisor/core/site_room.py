@@ -52,7 +52,7 @@ def notice(given: Share | None) -> str:
     if given is None or given.kept:
         return ""
     cap, least = units.fmt_watts(given.cap_w), units.fmt_watts(given.least_sum_w)
-    return f"the site budget of {cap} cannot be kept: the jobs of this machine can be brought to {least} at least"
+    return f"the site budget of {cap} cannot be kept: the jobs of this machine draw at least {least}"
 
 
 def watts_at(level: Level, boards: int, full_w: float, parked_w: float, *, absent: bool = False) -> float:

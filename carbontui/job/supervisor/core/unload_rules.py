@@ -51,8 +51,8 @@ def refusal(state: JobState, seen: Inputs) -> str:
         return "the keeper is gone: nothing would restart it"
     if done_s > REPEAT_MOST_S:
         done, most = units.fmt_duration(done_s), units.fmt_duration(REPEAT_MOST_S)
-        tried = "; it has held already" if known.held else ""
-        return f"{done} of work is done, and where the resume fails that is done again: at most {most}{tried}"
+        tried = "; a resume has worked before" if known.held else ""
+        return f"{done} of work is done and would be repeated if the resume fails; at most {most} may be{tried}"
     return ""
 
 

@@ -44,7 +44,7 @@ class Rebooked(NamedTuple):
     @property
     def words(self) -> str:
         if not self.hours:
-            return f"{self.source} says of its hours what was booked: nothing has changed"
+            return f"{self.source} still reports the booked values: nothing has changed"
         values = f"{self.before_g_per_kwh:.0f} -> {self.after_g_per_kwh:.0f} g/kWh over {self.hours:.3g} h"
         grams = [
             f"{name} {units.fmt_grams(old)} -> {units.fmt_grams(new)}"
@@ -87,7 +87,7 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
     book = account.journal
     told = book.recall("accounts")
     if not told or not book.recall("books"):
-        raise NoData("its account was never kept")
+        raise NoData("its account was never stored")
     account.restore()
     old = (told.get("gco2_g"), told.get("avoided_g"))
     if old[0] is not None and not math.isclose(_sums(account, told)[0] or 0.0, old[0], rel_tol=SAME, abs_tol=1e-3):

@@ -114,7 +114,7 @@ class Handover:
         if last is None:
             self._accounting.carry(None, None, 0)
             energy = "" if account_known else "energy is counted from now on, "
-            self._tell(f"{energy}CO2, cost and avoided CO2 are unknown")
+            self._tell(f"{energy}CO2, cost and avoided CO2 are not known")
             return state
         if not account_known:
             self._accounting.begin_from(last.energy_gpu_kwh, last.energy_wall_kwh)

@@ -82,4 +82,4 @@ def _disk_notice(folder: Path) -> str:
         return ""
     # a folder's name may contain bytes that are not text; a message cannot
     shown = os.fsencode(folder).decode(errors="replace")
-    return f"less than 1 GB is free where run.log lies ({shown})"
+    return f"less than 1 GB is free on the disk of run.log ({shown})"

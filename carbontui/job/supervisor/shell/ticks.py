@@ -10,12 +10,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 NEAR = 0.1
-"""A tick may come by this share of its period sooner or later where the boards tell something then."""
+"""A tick may come this share of its period early or late, to coincide with a report of the boards."""
 
 
 class NextTick:
-    """A period after the last one, together with what the boards tell where that is near: to wake up is much of what a
-    tick costs, and its watts are then of that moment. At once where something changed."""
+    """A period after the last one, or with a report of the boards near that time: waking up is much of a tick's cost,
+    and its watts are then of that moment. At once if something changed."""
 
     def __init__(self, period_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._period_s = period_s
@@ -32,7 +32,7 @@ class NextTick:
 
     async def wait(self) -> None:
         if self._due.is_set():
-            await asyncio.sleep(0)  # who waits for what the last one brought about is answered first
+            await asyncio.sleep(0)  # requests that wait for the last tick's result are answered first
         # not by wait_for, whose task takes as long as a third of a tick
         timer = asyncio.get_running_loop().call_later((1.0 + NEAR) * self._period_s, self._due.set)
         await self._due.wait()
