@@ -98,7 +98,7 @@ def look(command: Sequence[str], base: Mapping[str, str], folder: str) -> List[P
         python = next(iter(_starter_of(program)), sys.executable)
         return _launched(words[:at], python, words[at + 1 :], base, folder)
     if not name.startswith(("python", "pypy")):
-        text = f"{name} is not Python: what it starts is unknown until then; the job reports it after a minute"
+        text = f"{name} is not Python: what it starts cannot be checked in advance; the job reports it after a minute"
         return [ProbeLine(False, text)]
     flags, script = unseen.flags_of(words[at:]), unseen.script_of(words[at:])
     answer = ask(words[:at], words[at], flags, base)

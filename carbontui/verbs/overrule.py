@@ -120,7 +120,7 @@ def budget(value: str, job: str | None) -> None:
 @_job
 @click.option("--accept/--refuse", "accept", default=None, help="Plan with it from now on, or stop doing so.")
 def guess(job: str | None, accept: bool | None) -> None:
-    """If nothing reports how many steps a training makes, the total is guessed; plans use it only once you agree."""
+    """If nothing reports how many steps a training makes, the total is guessed. Plans use it once you accept it."""
     if accept is not None:
         command(job, "guess", {"accept": accept})
         return
