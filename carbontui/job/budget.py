@@ -93,7 +93,7 @@ def restored(kept: object, start_s: float, now_s: float) -> Budget:
     try:
         budget = msgspec.convert(kept, Budget)
     except msgspec.ValidationError as error:
-        raise ValueError(f"the kept budget cannot be used: {error}") from None
+        raise ValueError(f"the stored budget cannot be used: {error}") from None
     # given at some time since the start: its deadline may have passed, and is no further away than one given now
     early = min(start_s, now_s)
     return checked(budget, early if budget.value <= now_s else now_s)

@@ -73,8 +73,8 @@ async def test_after_three_silent_deaths_a_successor_leaves_out_one_stored_part_
         one.restore()
         said = capfd.readouterr().err
         assert (one.cell.state.override.gen == 7) is kept, deaths
-        assert ("without the kept plan" in said) is (deaths != "2")
-        assert ("without the kept override" in said) is not kept
+        assert ("without the stored plan" in said) is (deaths != "2")
+        assert ("without the stored override" in said) is not kept
 
 
 async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, monkeypatch):

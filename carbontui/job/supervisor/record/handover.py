@@ -71,34 +71,36 @@ class Handover:
             return replace(state, budget=budgets.restored(kept, state.start_s, now_s)) if kept else state
 
         restorers: dict[str, tuple[str, Callable[[JobState, Any], JobState]]] = {
-            "progress": ("the kept progress", lambda s, k: replace(s, progress=progress.restored(s.progress, k))),
-            "learned": ("what was measured", lambda s, k: replace(s, measured=measured.restored(k))),
-            "overrides": ("the kept override", lambda s, k: replace(s, override=override.restored(k))),
+            "progress": ("the stored progress", lambda s, k: replace(s, progress=progress.restored(s.progress, k))),
+            "learned": ("the stored measurements", lambda s, k: replace(s, measured=measured.restored(k))),
+            "overrides": ("the stored override", lambda s, k: replace(s, override=override.restored(k))),
             "forbidden": (
                 "the forbidden hours",
                 lambda s, k: replace(s, forbidden=forbidden.restored(k, now_s)),
             ),
-            "control": ("the kept state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
-            "boards": ("the boards it named", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
-            "budget": ("the kept budget", with_budget),
-            "unloading": ("what is known of unloading", lambda s, k: replace(s, unloading=unloading.restored(k))),
-            "tried": ("what was tried", lambda s, k: replace(s, tried=tried.restored(k))),
+            "control": ("the stored state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
+            "boards": ("the stored boards", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
+            "budget": ("the stored budget", with_budget),
+            "unloading": ("the stored unload result", lambda s, k: replace(s, unloading=unloading.restored(k))),
+            "tried": ("the stored try", lambda s, k: replace(s, tried=tried.restored(k))),
             "allowances": (
-                "what it may use",
+                "the stored allowances",
                 lambda s, k: replace(s, allowances=allowances.restored(s.allowances, k)),
             ),
-            "plan": ("the kept plan", lambda s, k: replace(s, plan=plan.restored(k))),
+            "plan": ("the stored plan", lambda s, k: replace(s, plan=plan.restored(k))),
         }
-        with self._confined("the kept account"):
+        with self._confined("the stored account"):
             self._accounting.restore()
         for key, (part, restored) in restorers.items():
             if key in doubted:
-                self._recorder.say(f"{silent_deaths} supervisors fell silent one after another: without {part}")
+                self._recorder.say(
+                    f"{silent_deaths} supervisors fell silent one after another: starting without {part}"
+                )
                 self._recorder.event("left_out", part=key)
                 continue
             with self._confined(part):
                 state = restored(state, _checked(self._journal.recall(key)))
-        with self._confined("the kept account"):
+        with self._confined("the stored account"):
             state = self._replace_lost(state)
         return state  # noqa: RET504 - what is raised inside the block ends there
 
