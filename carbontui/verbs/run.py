@@ -100,7 +100,7 @@ def claim(name: str, command: tuple[str, ...]) -> tuple[str, Path, str]:
 @click.option("--resubmit", is_flag=True, help="On unload, submit this Slurm script again to start in its clean hours.")
 @click.option("--hosts", help="Other machines the command runs on, like a,b, over your own ssh.")
 @click.option("--resume-args", help='Added to the command when it resumes, like "--init_from=resume".')
-@click.option("--try", "try_first", is_flag=True, help="Run it now (20 steps, two minutes at most), then let it wait.")
+@click.option("--try", "try_first", is_flag=True, help="Run 20 steps or more now (two minutes at most), then wait.")
 @click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
