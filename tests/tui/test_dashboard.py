@@ -427,7 +427,7 @@ async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> 
         assert rows == sorted(rows)
         assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan -316 g, -7%" in side[rows[1]]
         assert "467 g behind run-now" in side[rows[2]]
-        assert "pauses cost first and pay off later" in side[rows[2] + 1]
+        assert "pauses cost first, then pay off" in side[rows[2] + 1]
         s.fake.push(status=s.fake.status(at_end=None, gco2_g=1310.0, avoided_g=-12.0))
         await s.until(lambda: "start-up is counted, too" in s.text())
 

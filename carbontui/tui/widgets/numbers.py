@@ -85,7 +85,7 @@ class Numbers(Cells):
                 self._line("so far", grams, mark, told, short=told.removesuffix(" run-now").removesuffix(" of"))
             )
             if not even and avoided < 0 and end.avoided_g is not None and end.avoided_g > 0:
-                rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses cost first and pay off later", "dim")])
+                rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses cost first, then pay off", "dim")])
         if end is None:
             said = words.avoided_share(status)
             share = "" if said is None else f"{said:.0%} of run-now"
