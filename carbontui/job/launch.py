@@ -141,7 +141,7 @@ def start(
     try:
         paths.private_dir(Path(options.socket).parent)
     except OSError as error:
-        raise LaunchError(f"the job could not be steered: no place for its socket: {error}") from error
+        raise LaunchError(f"the job could not be controlled: no place for its socket: {error}") from error
     opts.save(options)
     with contextlib.suppress(OSError):  # an obstacle is reported by the supervisor, which retries
         paths.private_dir(Path(options.socket).parent)
