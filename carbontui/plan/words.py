@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from itertools import groupby
 
+from carbontui.plan.course import StretchWords, course
 from carbontui.plan.problem import Problem
 from carbontui.plan.results import Baseline, Schedule
 from carbontui.plan.rivals import baselines
@@ -76,21 +77,17 @@ def explain(
 
 
 def _course(problem: Problem, plan: Schedule, labels: Sequence[str], when: Callable[[float], str]) -> str:
-    """'pausing until 02:15', 'running at full until 18:00, then pausing until 02:15', 'running at cap300 to the
-    end'."""
     clock, runs = 0.0, []
     for level, group in groupby(zip(plan.levels, problem.dur_s, strict=True), key=lambda pair: pair[0]):
         clock += sum(duration for _, duration in group)
         runs.append((level, min(clock, plan.finish_s)))
     runs = [(level, end) for level, end in runs if level >= 0]
-    parts = []
-    for i, (level, end) in enumerate(runs[:2]):
-        last = i == len(runs) - 1
-        ending = f"to the end ({when(end)})" if last else f"until {when(end)}"
-        parts.append(f"{_doing(problem, level, labels)} {ending}")
-    if len(runs) > 1 and problem.levels[runs[0][0]].speed <= 0:
-        return parts[0]
-    return ", then ".join(parts)
+    return course(
+        [
+            StretchWords(_doing(problem, level, labels), problem.levels[level].speed <= 0, when(end))
+            for level, end in runs
+        ]
+    )
 
 
 def _doing(problem: Problem, level: int, labels: Sequence[str]) -> str:

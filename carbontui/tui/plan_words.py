@@ -172,7 +172,7 @@ def difference(found: protocol.Previewed, picture: Picture) -> str:
     if held is None or found.finish is None or found.gco2_g is None:
         return "what it costs is not known: no plan is in force"
     if words.same_course(found.plan, picture.plan):
-        return "it changes nothing: the plan stays as it is"
+        return words.SAME_COURSE
     later = units.from_iso(found.finish) - (picture.start_s + held.finish_s)
     parts = [f"CO₂ {words.signed(found.gco2_g - held.gco2_g, units.fmt_grams)}"]
     parts.append(f"finish {words.signed(later, units.fmt_duration)}")

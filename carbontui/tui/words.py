@@ -190,6 +190,9 @@ def in_force(picture: Picture) -> protocol.FrontierPoint | None:
     return frontier.points[frontier.chosen]
 
 
+SAME_COURSE = "it changes nothing: the plan stays as it is"
+
+
 def same_course(one: protocol.PlanView | None, other: protocol.PlanView | None) -> bool:
     """Whether two plans are the same levels at the same times, half a slot apart at most: made minutes apart from other
     watts, they differ in grams all the same, and that is nothing that a change of plan would give."""

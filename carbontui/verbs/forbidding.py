@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui import link, protocol, units
 from carbontui.job import store
-from carbontui.tui.words import same_course, signed
+from carbontui.tui.words import SAME_COURSE, same_course, signed
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
 
@@ -32,7 +32,7 @@ def words(snap: protocol.Snap, found: protocol.Previewed) -> str:
     if frontier is None or frontier.chosen is None or snap.status.budget is None or found.finish is None:
         return "what it costs is not known: no plan is in force"
     if same_course(found.plan, snap.plan):
-        return "it changes nothing: the plan stays as it is"
+        return SAME_COURSE
     held = frontier.points[frontier.chosen]
     more_g = (found.gco2_g or 0.0) - held.gco2_g
     later_s = units.from_iso(found.finish) - units.from_iso(snap.status.budget.start) - held.finish_s

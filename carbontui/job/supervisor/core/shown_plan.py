@@ -16,11 +16,12 @@ from carbontui import protocol, units
 from carbontui.job.supervisor.core import calibration, finish, forbidden, plan
 from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.plan import course
 from carbontui.power import curve as curves
 
 CALIBRATION_COST_S = 120.0
 """The flat-out work that a calibration costs, in seconds: it runs its levels in sequence, most of them slow."""
-DOING = {"off": "waiting", "unload": "unloaded", "pause": "pausing"}
+DOING = {"off": "waiting", "unload": "unloading", "pause": "pausing"}
 """What a job does at a level without training steps."""
 SAME = 0.005
 """Two totals that differ by less than this share of the larger are shown as equal."""
@@ -58,24 +59,22 @@ def _of_now(planned: Plan, now_s: float) -> Plan:
 
 
 def _course(planned: Plan, now_s: float) -> str:
-    """'pausing until 02:15', 'running at full until 18:00, then pausing until 02:15'; '' after the plan's end."""
+    """The stretches from now on; '' after the plan's end."""
     index = planned.index_at(now_s)
     if index is None:
         return ""
     ahead = zip(planned.names[index:], planned.edges_s[index + 1 :], strict=True)
-    stretches = [
-        (name, list(slots)[-1][1]) for name, slots in itertools.groupby(ahead, key=lambda slot: slot[0]) if name
-    ]
-    parts = []
-    for name, end_s in stretches[:2]:
-        level = planned.table[name]
-        last = (name, end_s) == stretches[-1]
-        finish_s = units.from_iso(planned.view.finish)
-        until = f"to the end ({units.fmt_clock(finish_s, now_s)})" if last else f"until {units.fmt_clock(end_s, now_s)}"
-        parts.append(f"{DOING.get(level.kind) or f'running at {name}'} {until}")
-        if level.still:
-            break
-    return ", then ".join(parts)
+    runs = [(name, list(slots)[-1][1]) for name, slots in itertools.groupby(ahead, key=lambda slot: slot[0]) if name]
+    ends_s = [end_s for _, end_s in runs[:-1]] + [units.from_iso(planned.view.finish)]
+    levels = [(name, planned.table[name]) for name, _ in runs]
+    return course.course(
+        [
+            course.StretchWords(
+                DOING.get(level.kind) or f"running at {name}", level.still, units.fmt_clock(end_s, now_s)
+            )
+            for (name, level), end_s in zip(levels, ends_s, strict=False)
+        ]
+    )
 
 
 def curve_note(state: JobState, now_s: float) -> str:
