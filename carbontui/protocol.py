@@ -79,6 +79,17 @@ def is_level_kind(word: str) -> TypeGuard[LevelKind]:
 # --- what `status --json` prints -------------------------------------------------------------------------------
 
 
+class Statement(Struct, frozen=True):
+    """What users are told, as a code and its figures; `carbontui.text` puts it into words. Never on the wire itself."""
+
+    code: str
+    parts: dict[str, Any] = {}
+
+
+def statement(code: str, **parts: Any) -> Statement:
+    return Statement(code, parts)
+
+
 class Reason(Struct, frozen=True):
     """Why the job is in its state: a code of the closed list, and a sentence for users."""
 

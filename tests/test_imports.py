@@ -32,12 +32,12 @@ ROOMS = {
     "cli": {"verbs"},
     "verbs": {
         *("tui", "backtest", "job", "cluster", "grid", "power", "plan", "account", "reports", "export"),
-        *("protocol", "link", "ssh", "site", "fleet"),
+        *("protocol", "link", "ssh", "site", "fleet", "text"),
         "client",  # hook: puts it into an environment; nothing of a training runs there
     },
-    "tui": {"protocol", "link"},
-    "backtest": {"account", "grid", "plan"},
-    "job": {"cluster", "site", "grid", "power", "plan", "account", "protocol", "client"},
+    "tui": {"protocol", "link", "text"},
+    "backtest": {"account", "grid", "plan", "text"},
+    "job": {"text", "cluster", "site", "grid", "power", "plan", "account", "protocol", "client"},
     "cluster": {"power"},
     "site": {"plan"},
     "fleet": {"cluster", "plan"},
@@ -45,8 +45,9 @@ ROOMS = {
     "power": set(),
     "plan": set(),
     "account": {"client"},  # the statistics of an estimate, which a training script uses as well
-    "reports": {"account", "job", "protocol", "grid"},
-    "export": {"account", "reports", "job", "protocol"},
+    "text": {"protocol"},
+    "reports": {"account", "job", "protocol", "grid", "text"},
+    "export": {"account", "reports", "job", "protocol", "text"},
     "link": {"protocol"},
     "ssh": {"protocol"},
     "protocol": set(),
