@@ -18,7 +18,17 @@ Wording = str | Callable[..., str]
 Table = Mapping[str, Wording]
 """The wording of each code."""
 
-_OF_TIME = {"clock": units.fmt_clock, "named_clock": units.fmt_named_clock}
+
+def until(at_s: float | None, now_s: float) -> str:
+    """' until 18:00', or '' without an end."""
+    return "" if at_s is None else f" until {units.fmt_clock(at_s, now_s)}"
+
+
+_OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
+    "clock": units.fmt_clock,
+    "named_clock": units.fmt_named_clock,
+    "until": until,
+}
 _OF_QUANTITY: Mapping[str, Callable[[Any], str]] = {
     "duration": units.fmt_duration,
     "watts": units.fmt_watts,

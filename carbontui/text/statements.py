@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from carbontui import protocol
 from carbontui.protocol import Statement
 from carbontui.text import forms
+from carbontui.text.reasons import REASONS
 
-TABLE: forms.Table = {}
+TABLE: forms.Table = {**REASONS}
 """The wording of every code of the package."""
+
+
+def reason(why: protocol.Why, now_s: float) -> protocol.Reason:
+    """A reason as the wire has it: its code, and its words as seen at `now_s`."""
+    return protocol.Reason(why.code, words(why.said, now_s))
 
 
 def words(said: Statement, now_s: float) -> str:
