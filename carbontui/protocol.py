@@ -94,6 +94,11 @@ def statement(code: str, **parts: Any) -> Statement:
     return Statement(code, parts)
 
 
+def written(text: str) -> Statement:
+    """A text of others (a driver, an agent, an error), told as it is."""
+    return Statement("as_told", {"text": text})
+
+
 class Why(Struct, frozen=True):
     """A reason before it is in words: a code of the closed list, and what is to be said."""
 
@@ -233,6 +238,8 @@ class Event(Struct, frozen=True):
     kind: str
     text: str
     by: str = ""
+    state: str = ""
+    """For a change of state, the new one."""
 
 
 class AtEnd(Struct, frozen=True, kw_only=True):
@@ -677,7 +684,7 @@ class Cmd(Struct, tag_field="t", tag="cmd", frozen=True):
 
 
 class Result(Struct, tag_field="t", tag="result", frozen=True):
-    """Answer to cmd. `text` is a line for the user ('paused at step 1204', 'asked, no boundary yet')."""
+    """Answer to cmd. `text` is a line for the user ('paused at step 1,204')."""
 
     id: int
     ok: bool
@@ -710,6 +717,8 @@ class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
     text: str = ""
     """How the request was read: the times of the forbidden hours, or the slot's time. Empty from a supervisor that
     supports neither: its plan then does not account for them."""
+    misread: bool = False
+    """The error is about the request itself: it cannot be understood or met, with any plan."""
 
 
 class StatusAsk(Struct, tag_field="t", tag="status", frozen=True):

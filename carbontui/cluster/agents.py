@@ -116,7 +116,7 @@ def merged(found: list[tuple[str, Readings]], now_mono_s: float) -> Readings:
         for device in readings.devices:
             device = structs.replace(device, node=name)
             if stale and len(found) > 1:
-                device = structs.replace(device, power_w=None, util=None, why={"power_w": f"nothing read on {name}"})
+                device = structs.replace(device, power_w=None, util=None, why={})
             devices.append(device)
     some = any(readings.devices for _, readings in found)
     bare = [name for name, readings in found if some and readings.mono_s and not (readings.devices or readings.notices)]

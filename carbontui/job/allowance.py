@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from carbontui import units
+from carbontui.protocol import Statement, statement
 
 AllowanceKind = Literal["carbon", "cost", "energy"]
 OnBudget = Literal["warn", "cap", "ask", "pause", "stop"]
@@ -26,12 +27,14 @@ class Allowance(NamedTuple):
     kind: AllowanceKind
     most: float
 
-    def words(self, amount: float | None = None, currency: str | None = None) -> str:
-        """An amount of this kind (its own by default): '2.00 kg CO2', '12.00 EUR', '5.00 kWh'."""
-        value = self.most if amount is None else amount
+    def amount(self, currency: str | None, value: float | None = None) -> Statement:
+        """An amount of this kind, its own by default, to be told."""
+        value = self.most if value is None else value
         if self.kind == "carbon":
-            return f"{units.fmt_grams(value)} CO2"
-        return units.fmt_kwh(value) if self.kind == "energy" else units.fmt_money(value, currency or "").strip()
+            return statement("grams_of_co2", grams=value)
+        if self.kind == "energy":
+            return statement("energy", kwh=value)
+        return statement("money", value=value, currency=currency or "")
 
 
 def parse(text: str, kind: AllowanceKind, currency: str | None = None) -> Allowance:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from carbontui import units
@@ -19,6 +20,16 @@ Table = Mapping[str, Wording]
 """The wording of each code."""
 
 
+def _until_named(end_s: float | None, now_s: float) -> str:
+    # in the supervisor's time zone, which may differ from the user's: named, so that a mistake is noticed
+    return "" if end_s is None else f", until {units.fmt_named_clock(end_s, now_s)}"
+
+
+def _also(more: Any) -> str:
+    clauses = (more,) if isinstance(more, str) else more or ()
+    return "".join(f"; {clause}" for clause in clauses if clause)
+
+
 def until(at_s: float | None, now_s: float) -> str:
     """' until 18:00', or '' without an end."""
     return "" if at_s is None else f" until {units.fmt_clock(at_s, now_s)}"
@@ -27,13 +38,20 @@ def until(at_s: float | None, now_s: float) -> str:
 _OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
     "clock": units.fmt_clock,
     "named_clock": units.fmt_named_clock,
+    "time_of_day": lambda at_s, now_s: f"{datetime.fromtimestamp(at_s):%H:%M}",
     "until": until,
+    "until_named": _until_named,  # ', until 18:00 CET', or nothing without an end
 }
-_OF_QUANTITY: Mapping[str, Callable[[Any], str]] = {
+_OF_VALUE: Mapping[str, Callable[[Any], str]] = {
     "duration": units.fmt_duration,
     "watts": units.fmt_watts,
     "kwh": units.fmt_kwh,
     "grams": units.fmt_grams,
+    "count": "{:,}".format,
+    "list": ", ".join,
+    "and": " and ".join,
+    "state": lambda state: "capped" if state == "throttled" else state,
+    "also": _also,  # '; this; that', or nothing
 }
 
 
@@ -44,8 +62,8 @@ class _Template(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> Any:
         if format_spec in _OF_TIME:
             return _OF_TIME[format_spec](value, self._now_s)
-        if format_spec in _OF_QUANTITY:
-            return _OF_QUANTITY[format_spec](value)
+        if format_spec in _OF_VALUE:
+            return _OF_VALUE[format_spec](value)
         return super().format_field(value, format_spec)
 
 
@@ -59,9 +77,12 @@ def fill(template: str, now_s: float, **parts: Any) -> str:
 
 def worded(said: Statement, now_s: float, table: Table) -> str:
     """The statement as text, statements among its parts included. Raises KeyError for a code without wording."""
-    parts = {
-        name: worded(value, now_s, table) if isinstance(value, Statement) else value
-        for name, value in said.parts.items()
-    }
+    parts = {name: _part(value, now_s, table) for name, value in said.parts.items()}
     wording = table[said.code]
     return fill(wording, now_s, **parts) if isinstance(wording, str) else wording(now_s=now_s, **parts)
+
+
+def _part(value: Any, now_s: float, table: Table) -> Any:
+    if isinstance(value, Statement):
+        return worded(value, now_s, table)
+    return tuple(_part(one, now_s, table) for one in value) if isinstance(value, tuple) else value

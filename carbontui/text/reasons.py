@@ -14,7 +14,7 @@ def _silent(*, reason: str, silent: Sequence[str], now_s: float) -> str:
 REASONS: Table = {
     "as_told": "{text}",
     "starting": "processes are coming up",
-    "state_is": "{state}: {reason}",
+    "state_is": "{state:state}: {reason}",
     # a person
     "stopping": "stopping: a user asked for it",
     "paused_by": "paused by {by}{until_s:until}",
@@ -22,6 +22,7 @@ REASONS: Table = {
     "boosted_by": "boosted by {by}{until_s:until}",
     "forbidden_hours": "forbidden hours{until_s:until}",
     # budgets
+    "used_up": "the {kind} budget of {amount} is used up",
     "used_up_leaving": "the {kind} budget of {amount} is used up: a checkpoint is written, then it ends",
     "used_up_paused": "the {kind} budget of {amount} is used up: paused until it is raised",
     "capped_to_last": "capped at {watts:g} W per GPU to stay within its budget",

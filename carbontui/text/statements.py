@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from carbontui import protocol
 from carbontui.protocol import Statement
 from carbontui.text import forms
+from carbontui.text.log import LOG
+from carbontui.text.notices import NOTICES
 from carbontui.text.reasons import REASONS
+from carbontui.text.refusals import REFUSALS
+from carbontui.text.replies import REPLIES
+from carbontui.text.trials import TRIALS
 
-TABLE: forms.Table = {**REASONS}
+TABLES = (LOG, NOTICES, REASONS, REFUSALS, REPLIES, TRIALS)
+TABLE: forms.Table = {code: wording for table in TABLES for code, wording in table.items()}
 """The wording of every code of the package."""
 
 
@@ -19,3 +28,8 @@ def reason(why: protocol.Why, now_s: float) -> protocol.Reason:
 def words(said: Statement, now_s: float) -> str:
     """The statement as text, as seen at `now_s`. Raises KeyError for a code without wording."""
     return forms.worded(said, now_s, TABLE)
+
+
+def in_words(facts: Mapping[str, Any], now_s: float) -> dict[str, Any]:
+    """The same facts with every statement among them as text."""
+    return {key: words(fact, now_s) if isinstance(fact, Statement) else fact for key, fact in facts.items()}

@@ -87,5 +87,5 @@ def stood_still_s(events: tuple[protocol.Event, ...], from_s: float, to_s: float
             continue
         at = min(max(units.from_iso(one.at), from_s), to_s)
         total += (at - since) * still
-        still, since = one.text.partition(":")[0] in ("paused", "unloaded", "waiting"), at
+        still, since = one.state in ("paused", "unloaded", "waiting"), at
     return total + (to_s - since) * still

@@ -18,7 +18,7 @@ def price(job: store.Job, hours: str) -> str:
     if found.error and found.plan is None:
         known = snap.plan is not None
         # without a plan the hours still apply; only their cost is unknown
-        if known or found.error.startswith("hours "):
+        if known or found.misread:
             raise Failure(found.error, 2)
         return f"{hours}: what it costs is not known ({found.error})"
     if not found.text:

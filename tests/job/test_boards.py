@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from drawn import drawn
 from msgspec.structs import replace
 from states import inputs, job_state
 
@@ -21,7 +22,7 @@ def test_another_job_on_a_board_is_one_note_with_its_name() -> None:
     shared = replace(BOARD, foreign_pids=(99,), foreign_user="job nightly (pid 99)")
     refused = Outcome(BOARD.uuid, False, "foreign", None, "job nightly (pid 99) uses this GPU too: ...")
     seen = inputs(boards=(shared,), limits=LimitNews(True, False, (), {BOARD.uuid: refused}))
-    found = [text for text in notices(job_state(), seen, ()) if "nightly" in text]
+    found = [text for text in map(drawn, notices(job_state(), seen, ())) if "nightly" in text]
     assert found == ["GPU 3: job nightly (pid 99) uses it too: its limit is left alone, its watts are counted here"]
 
 
@@ -37,6 +38,6 @@ def test_boards_counted_before_a_training_that_names_none_was_seen_on_its_own_ar
 
 def test_a_cap_above_a_low_limit_is_refused_with_the_drivers_default_and_the_command() -> None:
     low = replace(BOARD, limit_min_w=200.0, limit_top_w=400.0, limit_max_w=700.0, limit_default_w=700.0)
-    why = why_no_cap(job_state(), inputs(boards=(low,)), 600.0)
+    why = drawn(why_no_cap(job_state(), inputs(boards=(low,)), 600.0))
     assert "above the limit found (400 W), which is below the driver's default of 700 W" in why
     assert "sudo nvidia-smi -i GPU-a -pl 700" in why and "--allow-raise" in why

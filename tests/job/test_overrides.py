@@ -6,6 +6,7 @@ from msgspec import to_builtins
 
 from carbontui.job.supervisor.core import override as overrides
 from carbontui.job.supervisor.core.override import Overrides, apply, expire, restored
+from carbontui.protocol import statement
 
 
 def test_an_override_says_who_and_ends_by_the_clock():
@@ -18,8 +19,9 @@ def test_an_override_says_who_and_ends_by_the_clock():
 
 def test_the_slower_of_two_hands_is_told_who_was_faster():
     held = apply(Overrides(), "pause", by="ada@pts/1", expected_gen=0)
-    with pytest.raises(overrides.OverrideError, match="ada@pts/1 changed it first"):
+    with pytest.raises(overrides.OverrideError) as refused:
         apply(held, "boost", by="bob@pts/2", expected_gen=0)
+    assert refused.value.said == statement("changed_first", by="ada@pts/1", mode="pause")
     assert apply(held, "boost", by="bob@pts/2", expected_gen=1).current.mode == "boost"
     assert apply(held, "resume", by="cron", expected_gen=None).current is None
 

@@ -66,11 +66,11 @@ def boards(*pids, foreign=()):
 
 
 def test_sigstop_is_for_one_process_alone():
-    assert sigstop_refusal([]) == "" and sigstop_refusal(boards((7,), (7,), ())) == ""
-    assert "2 processes use H100 (GPU 1)" in sigstop_refusal(boards((7,), (7, 8)))
-    assert "2 processes use GPUs together" in sigstop_refusal(boards((7,), (8,)))
-    assert sigstop_refusal(boards((7,), (8,), foreign=(8,))) == "", "another person's job on another board"
-    assert "does not report" in sigstop_refusal(boards(None))
+    assert sigstop_refusal([]) is None and sigstop_refusal(boards((7,), (7,), ())) is None
+    assert "2 processes use H100 (GPU 1)" in drawn(sigstop_refusal(boards((7,), (7, 8))))
+    assert "2 processes use GPUs together" in drawn(sigstop_refusal(boards((7,), (8,))))
+    assert sigstop_refusal(boards((7,), (8,), foreign=(8,))) is None, "another person's job on another board"
+    assert "does not report" in drawn(sigstop_refusal(boards(None)))
 
 
 def test_the_speed_under_an_override_is_the_measured_one_or_none():

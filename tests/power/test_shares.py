@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nvml_machine import machine_with  # noqa: F401
@@ -123,7 +124,7 @@ def test_a_board_that_cannot_be_split_is_counted_whole_and_said(
     run(sim, [job], 20)
     (reading,) = job.readings.devices
     assert reading.foreign_pids and reading.share is None
-    assert any("are counted here" in line for line in notices.board_notices([reading], 0.0))
+    assert any("are counted here" in drawn(line) for line in notices.board_notices([reading], 0.0))
 
 
 parts = st.dictionaries(st.integers(1, 50), st.tuples(st.integers(0, 10**11), st.floats(0, 100)), min_size=1)

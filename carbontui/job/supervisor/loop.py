@@ -46,6 +46,7 @@ from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import NextTick, Ticks
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.job.worker.handle import WorkerHandle
+from carbontui.protocol import statement
 from carbontui.site.ledger import Ledger
 from carbontui.text.statements import words
 
@@ -130,7 +131,6 @@ class Supervisor:
             keep=self._keep,
             calibrate=lambda by: self.calibrator.start(by, self.look()),
             changed=self.wake,
-            now_s=lambda: clock.at_wall(time.time()),
         )
         self.stopping = False
         self._next_tick = NextTick(REPLAY_TICK_S if clock.replay else TICK_S)
@@ -156,7 +156,7 @@ class Supervisor:
             grid_note=self.grid.note,
             planning_failed=bool(self.replanner.note),
             trial=self.calibrator.level,
-            trial_text=self.calibrator.text,
+            trial_said=self.calibrator.said,
             site=self.site.share,
         )
 
@@ -164,7 +164,7 @@ class Supervisor:
         for effect in asked:
             self.actuators.perform(effect)
 
-    def _replan_at_once(self, why: str) -> None:
+    def _replan_at_once(self, why: protocol.Statement) -> None:
         self.replanner.request(why)
         self.wake()
 
@@ -332,7 +332,7 @@ class Supervisor:
             say(f"the clock was set by {seen.jump_s:+.0f} s")
             self.recorder.event("clock", jump_s=seen.jump_s)
             self.grid.look(seen.now_s)
-            self.replanner.request("the clock was set")
+            self.replanner.request(statement("cause_clock"))
         self.grid.read(seen.now_s)
 
     def _decide(self, before: JobState, seen: Inputs) -> Inputs:
@@ -341,8 +341,8 @@ class Supervisor:
         self.site.renew(self.cell.state, seen)
         if self.site.share is not seen.site:
             seen = replace(seen, site=self.site.share)
-        if (self.calibrator.level, self.calibrator.text) != (seen.trial, seen.trial_text):
-            seen = replace(seen, trial=self.calibrator.level, trial_text=self.calibrator.text)
+        if (self.calibrator.level, self.calibrator.said) != (seen.trial, seen.trial_said):
+            seen = replace(seen, trial=self.calibrator.level, trial_said=self.calibrator.said)
         now = allowance_rules.judged(state.expire(trying.saw(self.cell.state, seen), seen.now_s), seen)
         asked, decision = control.decide(now.asked, observe(now, seen))
         after = state.enter(now, asked, decision, seen)

@@ -11,7 +11,7 @@ from carbontui.job.supervisor.core import attendance, commands, control, notices
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.power.messages import Node
-from carbontui.protocol import Cmd, Override, Pids
+from carbontui.protocol import Override, Pids
 
 
 def ranks_of(*heard: int, world: int = 4, unheard_s: float = 0.0):
@@ -92,10 +92,11 @@ def test_state_line_pause_watts_and_notices_say_who_is_silent():
     asked, decision = control.decide(made.asked, observe(made, seen))
     assert drawn(decision).endswith("; silent: n2")
     made = replace(made, asked=asked, decision=decision)
-    told = status.status(made, seen, host="n1", pids=Pids(1, 2, 3, 4), notices=notices.notices(made, seen, ()))
+    told = status.status(made, seen, host="n1", pids=Pids(1, 2, 3, 4))
     assert told.power_w is None and told.provenance["power_w"].source == "unknown: n2"
-    assert "silent: n2" in told.notices and "watts are unknown without n2" in told.notices
-    assert commands.pause_asked(made, Cmd(1, "pause"), seen, "").text == "asked, no boundary yet; silent: n2"
+    said = [one.code for one in notices.notices(made, seen, ())]
+    assert "silent" in said and "nodes_unread" in said
+    assert drawn(commands.pause_asked(made, seen)) == "requested; waiting for the current step to end; silent: n2"
 
 
 def test_a_job_that_is_over_misses_nobody():

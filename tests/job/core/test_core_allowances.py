@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import states
+from drawn import drawn
 from states import NOW_S, board, inputs, job_state, outlook, rank
 
 from carbontui import protocol
@@ -98,8 +99,8 @@ def test_what_will_not_do_is_said_with_the_moment_it_is_used_up_and_asked_about(
     (told,) = allowance_rules.on_wire(state)
     assert told.used_up_at == "2027-01-15T09:00:00.000Z" and told.act == "ask"
     (line,) = allowance_rules.notices(state, NOW_S)
-    assert "180 g CO2 is not enough: 360 g CO2 expected" in line and "carbontui stop" in line
-    assert "no cap: the boards take no limit" in line
+    assert "180 g CO2 is not enough: 360 g CO2 expected" in drawn(line) and "carbontui stop" in drawn(line)
+    assert "no cap: the boards take no limit" in drawn(line)
 
 
 def test_a_question_nobody_answers_stands_and_the_training_goes_on():
@@ -107,7 +108,7 @@ def test_a_question_nobody_answers_stands_and_the_training_goes_on():
     later = inputs(NOW_S + 700.0, boards=(board(),), ranks=(rank(),))
     state = judged(state, later)
     (line,) = allowance_rules.notices(state, later.now_s)
-    assert "no answer: the training goes on" in line
+    assert "no answer: the training goes on" in drawn(line, later.now_s)
     assert decided(state, later)[0].mode == "run"
 
 
@@ -151,7 +152,7 @@ def test_a_person_stands_above_the_cap_and_the_pause_of_a_budget():
 def test_used_up_it_is_said_though_nobody_asked_to_be_warned():
     state = judged(job(Allowance("carbon", 210.0), order=("cap",), used_g=211.0))
     (line,) = allowance_rules.notices(state, NOW_S)
-    assert "is used up (211 g CO2)" in line and "the training goes on" in line
+    assert "is used up (211 g CO2)" in drawn(line) and "the training goes on" in drawn(line)
     assert decided(state)[0].mode == "run"
 
 
@@ -164,20 +165,20 @@ def test_a_stop_writes_a_checkpoint_leaves_and_does_not_come_back():
     asked, decision = decided(state, can)
     assert asked.mode == "unload" and decision.why.code == "budget_stop"
     done = effects(before, state, can, renew=False)
-    assert [effect.why for effect in done if isinstance(effect, LastRun)] == [
+    assert [drawn(effect.why) for effect in done if isinstance(effect, LastRun)] == [
         "the carbon budget of 210 g CO2 is used up"
     ]
     assert any(isinstance(effect, Record) and effect.kind == "allowance" for effect in done)
     # a larger budget takes it back
     raised, reply = commands.apply(state, protocol.Cmd(1, "budget", {"budget": "300g"}), can, "ada")
-    assert reply.result.ok and "209 g CO2 used so far" in reply.result.text
-    assert LastRun("") in effects(state, judged(raised, can), can, renew=False)
+    assert not reply.answer.exit_code and "209 g CO2 used so far" in drawn(reply.answer)
+    assert LastRun(None) in effects(state, judged(raised, can), can, renew=False)
 
 
 def test_without_a_checkpoint_function_nothing_is_stopped():
     state = judged(job(Allowance("carbon", 210.0), order=("stop",), used_g=211.0))
     assert decided(state)[0].mode == "run"
-    assert "no checkpoint function" in allowance_rules.notices(state, NOW_S)[0]
+    assert "no checkpoint function" in drawn(allowance_rules.notices(state, NOW_S)[0])
     state = judged(job(Allowance("carbon", 210.0), order=("stop", "pause"), used_g=211.0))
     assert decided(state)[0].mode == "pause"
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from drawn import drawn
 from states import NOW_S, board, decided, inputs, job_state, rank
 
 from carbontui import protocol
@@ -16,6 +17,7 @@ from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
+from carbontui.text.replies import curve_lines
 
 RUNNING = job_state(decision=decided("running", "full", "plan", "x"))
 SEEN = inputs(boards=(board(),), ranks=(rank(),))
@@ -33,7 +35,7 @@ def curve(*points, gpus=1, note=""):
 
 
 def test_a_training_that_runs_with_slack_on_its_own_board_can_be_calibrated():
-    assert calibration.refusal(RUNNING, SEEN) == ""
+    assert calibration.refusal(RUNNING, SEEN) is None
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_a_training_that_runs_with_slack_on_its_own_board_can_be_calibrated():
     ],
 )
 def test_a_calibration_is_refused_with_its_reason(fields, seen, why):
-    assert why in calibration.refusal(replace(RUNNING, **fields), seen)
+    assert why in drawn(calibration.refusal(replace(RUNNING, **fields), seen))
 
 
 def test_a_training_warms_up_flat_out_or_under_a_cap_of_the_plan():
@@ -105,12 +107,12 @@ def test_what_keeps_a_calibration_from_capping_is_named():
     ],
 )
 def test_what_disturbs_a_measurement_ends_it_with_its_name(fields, seen, why):
-    assert why in calibration.disturbance(replace(RUNNING, **fields), seen)
+    assert why in drawn(calibration.disturbance(replace(RUNNING, **fields), seen))
 
 
 def test_a_board_that_was_never_the_jobs_disturbs_nothing_when_it_goes():
     known = replace(RUNNING, boards=Boards(named=("GPU-a",)))
-    assert calibration.disturbance(known, replace(SEEN, metered=frozenset({"GPU-a", "GPU-z"}))) == ""
+    assert calibration.disturbance(known, replace(SEEN, metered=frozenset({"GPU-a", "GPU-z"}))) is None
 
 
 def test_refusals_that_pass_are_told_from_those_that_last():
@@ -140,12 +142,9 @@ def test_levels_below_what_a_board_allows_now_are_left_out():
 
 
 def test_a_model_is_never_shown_as_a_measurement():
-    shown = calibration.table(
-        Curve(gpu="Simulated GPU", gpus=1, fingerprint="x", measured_s=NOW_S, rate_steps_per_s=1.0, simulated=True)
-    )
-    assert "SIMULATED GPU: a model, not a measurement" in shown
-    assert "SIMULATED" not in calibration.table(curve())
-    assert calibration.table(None) == ""
+    model = Curve(gpu="Simulated GPU", gpus=1, fingerprint="x", measured_s=NOW_S, rate_steps_per_s=1.0, simulated=True)
+    assert "  SIMULATED GPU: a model, not a measurement" in curve_lines(model)
+    assert not any("SIMULATED" in line for line in curve_lines(curve()))
 
 
 KNOWN_W = {"GPU-a": Mean(600.0, 20)}

@@ -1,17 +1,19 @@
 """What can be done in this job, and why the better thing cannot."""
 
 import pytest
+from drawn import drawn
 from states import board, inputs, job_state, rank
 
 from carbontui import protocol
 from carbontui.job.supervisor.core import capabilities
 from carbontui.job.supervisor.core.measured import Mean, Measured
+from carbontui.job.supervisor.shell.requests import abilities
 from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Capability, HostReading, Readings
 
 
 def rows(state, seen):
-    answer = capabilities.answer(state, seen, protocol.AbilitiesAsk(3))
+    answer = abilities(state, seen, protocol.AbilitiesAsk(3))
     assert answer.id == 3
     return {(row.device, row.aspect): row for row in answer.rows}
 
@@ -48,9 +50,9 @@ def test_a_program_without_steps_is_offered_sigstop():
 
 def test_sigstop_is_refused_where_nobody_could_undo_it_or_a_board_is_shared():
     known = job_state(sigstop=True)
-    assert "keeper" in capabilities.freeze_why(known, inputs(guarded=False))
-    assert "2 processes use H100" in capabilities.freeze_why(known, inputs(boards=(board(pids=(7, 8)),)))
-    assert capabilities.freeze_why(job_state(), inputs(guarded=False)) == "", "nobody asked for it"
+    assert capabilities.freeze_why(known, inputs(guarded=False)).code == "keeper_gone_to_thaw"
+    assert "2 processes use H100" in drawn(capabilities.freeze_why(known, inputs(boards=(board(pids=(7, 8)),))))
+    assert capabilities.freeze_why(job_state(), inputs(guarded=False)) is None, "nobody asked for it"
     assert training(known, inputs(boards=(board(pids=(7, 8)),)))["SIGSTOP"].support == "not supported"
 
 
@@ -75,8 +77,8 @@ def test_the_curve_is_under_the_table_once_it_was_measured():
     point = Point(kind="cap", cap_w=300.0, power_w=290.0, power_se=2.0, speed=0.8, speed_se=0.01, j_per_step=36.3)
     known = Curve(gpu="H100", gpus=1, fingerprint="x", measured_s=0.0, rate_steps_per_s=12.0, points=(point,))
     ask = protocol.AbilitiesAsk(1)
-    assert capabilities.answer(job_state(), inputs(), ask).curve == ()
-    lines = capabilities.answer(job_state(curve=known), inputs(), ask).curve
+    assert abilities(job_state(), inputs(), ask).curve == ()
+    lines = abilities(job_state(curve=known), inputs(), ask).curve
     assert "12 steps/s" in lines[0] and "cap 300 W" in lines[1] and "36.3 J/step" in lines[1]
 
 
@@ -97,13 +99,13 @@ def test_the_curve_is_under_the_table_once_it_was_measured():
     ],
 )
 def test_a_cap_that_cannot_be_set_is_refused_with_what_would_help(fields, seen, watts, why):
-    assert why in capabilities.why_no_cap(job_state(**fields), seen, watts)
+    assert why in drawn(capabilities.why_no_cap(job_state(**fields), seen, watts))
 
 
 def test_a_cap_within_bounds_is_refused_by_nobody():
-    assert capabilities.why_no_cap(job_state(), inputs(boards=(board(),)), 300.0) == ""
+    assert capabilities.why_no_cap(job_state(), inputs(boards=(board(),)), 300.0) is None
     raised = job_state(allow_raise=True)
-    assert capabilities.why_no_cap(raised, inputs(boards=(board(limit_top_w=500.0),)), 600.0) == ""
+    assert capabilities.why_no_cap(raised, inputs(boards=(board(limit_top_w=500.0),)), 600.0) is None
     untold = inputs(boards=(board(caps={}),))
-    assert capabilities.why_no_cap(job_state(), untold, 300.0) == "", "the board will say"
-    assert capabilities.why_no_cap(job_state(), inputs(boards=(board(),)), 700.0) == ""
+    assert capabilities.why_no_cap(job_state(), untold, 300.0) is None, "the board will say"
+    assert capabilities.why_no_cap(job_state(), inputs(boards=(board(),)), 700.0) is None

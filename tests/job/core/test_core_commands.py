@@ -20,7 +20,7 @@ from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
-from carbontui.protocol import Cmd
+from carbontui.protocol import Cmd, statement, written
 
 ADA = "ada@pts/1"
 PIDS = protocol.Pids(1, 2, 3, 4)
@@ -77,8 +77,8 @@ def test_a_refused_command_leaves_the_state_as_it_was_and_a_taken_one_can_be_sho
     known = RUNNING if planned else replace(RUNNING, plan=None)
     seen = SEEN if limited else inputs(boards=(board(limit_max_w=None, limit_min_w=None, limit_w=None),))
     after, reply = commands.apply(known, Cmd(1, verb, args, gen), seen, ADA)
-    if reply.result is not None and not reply.result.ok:
-        assert after is known and reply.effects == () and reply.result.error and reply.result.exit_code
+    if reply.answer is not None and reply.answer.exit_code:
+        assert after is known and reply.effects == () and drawn(reply.answer)
         return
     held = after.override
     assert held.until_s is None or NOW_S < held.until_s <= seen.now_s + commands.OVERRIDE_MAX_S
@@ -92,27 +92,27 @@ def test_a_refused_command_leaves_the_state_as_it_was_and_a_taken_one_can_be_sho
 )
 def test_a_cap_that_is_no_number_of_watts_is_refused(watts):
     after, reply = do("cap", seen=inputs(boards=(board(limit_min_w=None, limit_max_w=None),)), value_w=watts)
-    assert after is RUNNING and not reply.result.ok
-    assert reply.result.error == "cap needs watts per GPU, like 300W" and reply.result.exit_code == 2
+    assert after is RUNNING and reply.answer.exit_code
+    assert reply.answer.said.code == "no_watts" and reply.answer.exit_code == 2
 
 
 def test_a_cap_beyond_what_the_board_takes_is_refused_with_its_bounds():
     after, reply = do("cap", value_w=100)
-    assert after is RUNNING and reply.result.exit_code == 4 and "at least 200 W" in reply.result.error
-    assert "at most 700 W" in do("cap", value_w=800)[1].result.error
+    assert after is RUNNING and reply.answer.exit_code == 4 and "at least 200 W" in drawn(reply.answer)
+    assert "at most 700 W" in drawn(do("cap", value_w=800)[1].answer)
 
 
 def test_a_job_that_is_over_takes_no_command():
     over = job_state(decision=decision("done"))
     after, reply = do("pause", over)
     assert after is over and not reply.effects
-    assert reply.result.error == "job t is over (done)" and reply.result.exit_code == 3
+    assert drawn(reply.answer) == "job t is over (done)" and reply.answer.exit_code == 3
 
 
 def test_the_slower_of_two_hands_is_refused_and_changes_nothing():
     first, _ = do("boost", gen=0)
     after, reply = commands.apply(first, Cmd(8, "pause", {}, 0), SEEN, "bob")
-    assert after is first and not reply.effects and f"{ADA} changed it first (boost)" in reply.result.error
+    assert after is first and not reply.effects and f"{ADA} changed it first (boost)" in drawn(reply.answer)
     after, reply = commands.apply(first, Cmd(8, "pause", {}, first.override.gen), SEEN, "bob")
     assert after.override.current.by == "bob" and after.override.gen == 2
 
@@ -120,12 +120,12 @@ def test_the_slower_of_two_hands_is_refused_and_changes_nothing():
 @pytest.mark.parametrize("args", [{"for_s": -5}, {"for_s": -1e9}, {"until": "2020-01-01T00:00:00Z"}])
 def test_an_override_that_would_be_over_at_once_is_refused(args):
     after, reply = do("pause", **args)
-    assert after is RUNNING and not reply.result.ok
+    assert after is RUNNING and reply.answer.exit_code
 
 
 def test_an_override_of_more_than_a_year_is_refused():
-    assert "more than a year away" in do("pause", for_s=400 * 86400.0)[1].result.error
-    assert "more than 366 days" in do("pause", until="2035-01-01T00:00:00Z")[1].result.error
+    assert "more than a year away" in drawn(do("pause", for_s=400 * 86400.0)[1].answer)
+    assert "more than 366 days" in drawn(do("pause", until="2035-01-01T00:00:00Z")[1].answer)
 
 
 # --- overrides ---
@@ -135,7 +135,7 @@ def test_a_pause_is_recorded_planned_around_kept_and_awaited():
     after, reply = do("pause")
     assert after.override == Overrides(protocol.Override("pause", None, None, ADA), 1)
     assert kinds(reply) == ["Record", "Replan", "Keep"]
-    assert reply.result is None and reply.awaits == "pause"
+    assert reply.answer is None and reply.awaits == "pause"
     assert after.asked is RUNNING.asked, "what is asked is decided by the tick"
 
 
@@ -147,8 +147,8 @@ def test_until_next_is_the_time_of_the_plans_next_change_and_stays_it():
 
 def test_until_next_is_refused_where_the_plan_changes_nothing_more():
     after, reply = do("boost", replace(RUNNING, plan=plan_of(FULL)), until="next")
-    assert "no next change" in reply.result.error and after.override.current is None
-    assert not do("boost", replace(RUNNING, plan=None), until="next")[1].result.ok
+    assert "no next change" in drawn(reply.answer) and after.override.current is None
+    assert do("boost", replace(RUNNING, plan=None), until="next")[1].answer.exit_code
 
 
 def test_for_counts_from_now():
@@ -159,11 +159,11 @@ def test_for_counts_from_now():
 def test_resume_clears_what_was_asked_and_says_where_to():
     after, reply = do("resume", do("pause")[0])
     assert after.override == Overrides(None, 2)
-    assert reply.result.text == "back to the plan"
+    assert drawn(reply.answer) == "back to the plan"
 
 
 def test_a_boost_with_an_end_says_when():
-    assert do("boost", for_s=3600)[1].result.text.startswith("flat out, until ")
+    assert do("boost", for_s=3600)[1].answer.said == statement("boosted", until_s=SEEN.now_s + 3600)
 
 
 def test_a_cap_said_again_after_a_board_gave_it_up_is_set_on_it_again():
@@ -180,19 +180,19 @@ def test_a_cap_said_again_after_a_board_gave_it_up_is_set_on_it_again():
 def test_a_budget_is_in_force_at_once_and_says_until_when():
     after, reply = do("budget", budget="3h")
     assert after.deadline_s == NOW_S + 3 * 3600.0
-    assert reply.result.ok and reply.result.text.startswith("budget 3h, until ") and "cannot" not in reply.result.text
+    assert reply.answer.said == statement("budget_set", budget="3h", until_s=NOW_S + 3 * 3600.0, late=())
     assert kinds(reply) == ["Record", "Replan", "Keep"]
 
 
 def test_a_budget_that_cannot_be_met_is_taken_and_says_so():
     after, reply = do("budget", budget="1h")
-    assert after.deadline_s == NOW_S + 3600.0 and "it cannot be met: flat out the work ends" in reply.result.text
+    assert after.deadline_s == NOW_S + 3600.0 and "it cannot be met: at full speed the work ends" in drawn(reply.answer)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "0.5x", "-3h", "2020-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999x"])
 def test_a_budget_that_is_none_is_refused(text):
     after, reply = do("budget", budget=text)
-    assert after is RUNNING and not reply.result.ok and not reply.effects
+    assert after is RUNNING and reply.answer.exit_code and not reply.effects
 
 
 def test_a_stop_changes_nothing_of_the_state_and_orders_the_end():
@@ -205,50 +205,48 @@ def test_a_stop_changes_nothing_of_the_state_and_orders_the_end():
 def test_a_calibration_is_begun_where_it_can_be_and_refused_with_the_reason():
     assert do("calibrate")[1].effects == (fx.StartCalibration(ADA),)
     reply = do("calibrate", seen=inputs(boards=(board(),)))[1]
-    assert not reply.result.ok and reply.result.error == "no training step has been seen yet" and not reply.effects
-    busy = replace(SEEN, trial=CAP, trial_text="2 of 5 levels")
-    assert do("calibrate", seen=busy)[1].result.error == "a calibration is running (2 of 5 levels)"
+    assert reply.answer.exit_code and reply.answer.said.code == "no_step_yet" and not reply.effects
+    busy = replace(SEEN, trial=CAP, trial_said=written("2 of 5 levels"))
+    assert drawn(do("calibrate", seen=busy)[1].answer) == "a calibration is running (2 of 5 levels)"
 
 
 def test_a_curve_is_shown_once_there_is_one():
-    assert do("calibrate", show=True)[1].result.exit_code == 3
+    assert do("calibrate", show=True)[1].answer.exit_code == 3
     point = Point(kind="full", cap_w=None, power_w=600.0, power_se=1.0, speed=1.0, speed_se=0.01)
     curve = Curve(gpu="H100", gpus=1, fingerprint="x", measured_s=NOW_S, rate_steps_per_s=12.0, points=(point,))
     reply = do("calibrate", replace(RUNNING, curve=curve), show=True)[1]
-    assert "12 steps/s" in reply.result.text and reply.result.data["gpu"] == "H100" and not reply.effects
+    assert "12 steps/s" in drawn(reply.answer) and reply.answer.data["gpu"] == "H100" and not reply.effects
 
 
 # --- what is answered once it has taken hold ---
 
-PAUSE_CMD = Cmd(7, "pause")
-
 
 @pytest.mark.parametrize("observed", ["running", "throttled", "pausing", "starting"])
 def test_a_pause_is_not_answered_before_it_holds(observed):
-    assert commands.pause_held(job_state(decision=decision(observed)), PAUSE_CMD, SEEN) is None
+    assert commands.pause_held(job_state(decision=decision(observed)), SEEN) is None
 
 
 def test_a_pause_that_holds_names_the_step_or_the_signal():
     paused = job_state(decision=decision("paused"))
     paused = replace(paused, progress=structs.replace(paused.progress, step=1204))
-    assert commands.pause_held(paused, PAUSE_CMD, SEEN).text == "paused at step 1204"
+    assert drawn(commands.pause_held(paused, SEEN)) == "paused at step 1,204"
     frozen = replace(paused, asked=Asked("pause", 1, freeze=True))
-    assert commands.pause_held(frozen, PAUSE_CMD, SEEN).text == "paused (SIGSTOP)"
+    assert drawn(commands.pause_held(frozen, SEEN)) == "paused (SIGSTOP)"
     waiting = job_state(decision=decision("waiting"))
-    assert commands.pause_held(waiting, PAUSE_CMD, SEEN).text == "waiting"
+    assert drawn(commands.pause_held(waiting, SEEN)) == "waiting"
 
 
 def test_a_pause_nobody_can_hold_says_why():
     stuck = job_state(decision=decision("pausing", code="no_client", text="call carbontui.step()"))
-    assert commands.pause_asked(stuck, PAUSE_CMD, inputs(), "call carbontui.step()").text == "call carbontui.step()"
+    assert drawn(commands.pause_asked(stuck, inputs())) == "call carbontui.step()"
     slow = job_state(decision=decision("pausing", code="no_boundary", text="no boundary for 42 s"))
-    assert commands.pause_asked(slow, PAUSE_CMD, inputs(), "no boundary for 42 s").text == "asked, no boundary yet"
+    assert commands.pause_asked(slow, inputs()).said == statement("pause_asked", silent=())
 
 
 def cap_said(state=None, **news):
     seen = inputs(boards=(board(),), limits=limits(asked=True, **news))
-    found = commands.cap_held(state or replace(RUNNING, asked=Asked(limit_w=300.0)), Cmd(7, "cap"), seen, 300.0)
-    return found and found.text
+    found = commands.cap_held(state or replace(RUNNING, asked=Asked(limit_w=300.0)), seen, 300.0)
+    return found and drawn(found)
 
 
 def test_a_cap_is_answered_when_the_boards_have_and_with_what_they_said():
@@ -256,10 +254,10 @@ def test_a_cap_is_answered_when_the_boards_have_and_with_what_they_said():
     assert cap_said(RUNNING) is None, "the tick has not asked yet"
     assert cap_said(outcomes={"GPU-a": Outcome("GPU-a", True, "applied")}) == "capped at 300 W per GPU"
     by_clock = {"GPU-a": Outcome("GPU-a", True, "applied", text="by a clock lock")}
-    assert cap_said(outcomes=by_clock) == "asked for 300 W per GPU: by a clock lock"
+    assert cap_said(outcomes=by_clock) == "cap of 300 W per GPU requested; by a clock lock"
     refused = {"GPU-a": Outcome("GPU-a", False, "no_permission", text="only root may")}
-    assert cap_said(outcomes=refused) == "asked for 300 W per GPU, not capped: only root may"
-    assert cap_said(job_state(decision=decision("waiting"))) == "asked for 300 W per GPU: set when it starts"
+    assert cap_said(outcomes=refused) == "cap of 300 W per GPU requested, not capped: only root may"
+    assert cap_said(job_state(decision=decision("waiting"))) == "cap of 300 W per GPU requested: set when it starts"
 
 
 def test_a_script_without_an_end_leaves_the_work_unknown_and_the_job_visible():
@@ -268,7 +266,7 @@ def test_a_script_without_an_end_leaves_the_work_unknown_and_the_job_visible():
     told = status.status(endless, SEEN, host="h", pids=PIDS)
     assert told.budget.deadline is None and told.finish_expected is None and not told.budget.work_known
     assert "would take years" in drawn(finish.why_no_shifting(endless, SEEN))
-    assert commands.apply(endless, Cmd(1, "budget", {"budget": "1000x"}), SEEN, ADA)[1].result.ok
+    assert not commands.apply(endless, Cmd(1, "budget", {"budget": "1000x"}), SEEN, ADA)[1].answer.exit_code
 
 
 def test_a_cap_may_be_asked_of_a_job_that_has_not_started():

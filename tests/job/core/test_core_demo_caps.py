@@ -59,5 +59,5 @@ def test_flat_out_is_known_though_the_plan_caps_from_the_first_step_on():
 def test_a_replay_on_a_real_board_says_why_it_sets_no_limit():
     clock = Clock(2000.0, 1.0, NOW_S)
     state = job_state(clock=clock, cap=False)
-    assert "replayed" in capabilities.why_no_cap(state, inputs(boards=(board(),)), 300.0)
-    assert "--no-cap" in capabilities.why_no_cap(job_state(cap=False), inputs(boards=(board(),)), 300.0)
+    assert capabilities.why_no_cap(state, inputs(boards=(board(),)), 300.0).code == "cap_in_replay"
+    assert capabilities.why_no_cap(job_state(cap=False), inputs(boards=(board(),)), 300.0).code == "caps_off"

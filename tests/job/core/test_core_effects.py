@@ -13,6 +13,7 @@ from carbontui.job.supervisor.core import override
 from carbontui.job.supervisor.core.boards import Boards, LeftAlone
 from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.effects import effects
+from carbontui.protocol import statement
 
 WAITING = Child("waiting")
 
@@ -194,7 +195,7 @@ def held(mode, gen=1):
 def test_the_end_of_an_override_is_one_event_and_one_new_plan():
     before, after = replace(RUNNING, override=held("boost")), replace(RUNNING, override=override.Overrides(gen=2))
     assert found(fx.Record, before, after) == [fx.Record("override_over", {"mode": "boost", "by": "ada@pts/1"})]
-    assert found(fx.Replan, before, after) == [fx.Replan("the override ended")]
+    assert found(fx.Replan, before, after) == [fx.Replan(statement("cause_override_over"))]
     assert found(fx.Record, after, after) == [] and found(fx.Replan, after, after) == []
 
 
@@ -205,15 +206,17 @@ def test_an_override_that_gives_way_to_another_has_not_ended():
 
 def test_a_plan_is_made_anew_when_caps_become_possible_or_impossible():
     caps = replace(RUNNING, caps_hold=True)
-    assert found(fx.Replan, RUNNING, caps) == [fx.Replan("limits can be set")]
-    assert found(fx.Replan, caps, RUNNING) == [fx.Replan("limits cannot be set")]
+    assert found(fx.Replan, RUNNING, caps) == [fx.Replan(statement("cause_caps"))]
+    assert found(fx.Replan, caps, RUNNING) == [fx.Replan(statement("cause_no_caps"))]
 
 
 def test_a_change_of_state_is_journaled_and_logged_once():
     after = replace(RUNNING, decision=decision("throttled", CAP.name), asked=Asked(gen=4))
     (event,) = found(fx.Record, RUNNING, after)
     assert event.kind == "state" and event.facts["state"] == "throttled" and event.facts["want_gen"] == 4
-    assert found(fx.LogLine, RUNNING, after) == [fx.LogLine(protocol.statement("state_is", state="throttled", reason=after.decision.why.said))]
+    assert found(fx.LogLine, RUNNING, after) == [
+        fx.LogLine(statement("state_is", state="throttled", reason=after.decision.why.said))
+    ]
     assert found(fx.Record, after, after) == []
 
 

@@ -12,6 +12,7 @@ from carbontui.job.supervisor.core import finish
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
+from carbontui.protocol import statement
 
 SEEN = inputs(NOW_S + 100)
 WAITING = Child("waiting")
@@ -178,12 +179,12 @@ def test_a_predecessors_plan_does_not_drift_as_nobody_knows_what_it_expected():
 
 def test_a_pause_says_from_when_on_the_budget_is_out_of_reach():
     known = job_state(budget="2x", work_s=7200.0, override=under("pause"))
-    assert "the budget becomes unreachable" in finish.unreachable_by_pause(known, SEEN.now_s)
-    assert finish.unreachable_by_pause(known, NOW_S + 7300) == "this pause makes the budget unreachable"
-    assert finish.unreachable_by_pause(replace(known, override=under("pause", NOW_S + 7100)), SEEN.now_s) == ""
+    assert finish.unreachable_by_pause(known, SEEN.now_s).code == "unreachable_if_paused_beyond"
+    assert finish.unreachable_by_pause(known, NOW_S + 7300) == statement("unreachable_by_pause")
+    assert finish.unreachable_by_pause(replace(known, override=under("pause", NOW_S + 7100)), SEEN.now_s) is None
     late = replace(known, override=under("pause", NOW_S + 7300))
-    assert finish.unreachable_by_pause(late, SEEN.now_s) == "this pause makes the budget unreachable"
-    assert finish.unreachable_by_pause(replace(known, override=under("boost")), SEEN.now_s) == ""
+    assert finish.unreachable_by_pause(late, SEEN.now_s) == statement("unreachable_by_pause")
+    assert finish.unreachable_by_pause(replace(known, override=under("boost")), SEEN.now_s) is None
 
 
 def test_a_decision_does_not_change_when_the_work_is_done():

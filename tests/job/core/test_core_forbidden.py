@@ -65,7 +65,9 @@ TOO_LONG = f"{iso(NOW_S)}/{iso(NOW_S + 30 * 86400)}"
 def test_what_cannot_be_hours_is_refused_with_the_forms(text):
     state = job_state()
     after, reply = do("forbid", state, hours=text)
-    assert after is state and not reply.result.ok and reply.result.exit_code == 2 and repr(text) in reply.result.error
+    assert (
+        after is state and reply.answer.exit_code and reply.answer.exit_code == 2 and repr(text) in drawn(reply.answer)
+    )
 
 
 @given(st.lists(st.tuples(st.floats(0, 40), st.floats(0.1, 12), st.booleans()), max_size=5), st.floats(0.1, 30))
@@ -81,8 +83,8 @@ def test_the_soonest_finish_waits_for_every_forbidden_second(windows, work_h):
 def test_within_them_it_stands_still_whatever_deadline_and_longest_pause_say():
     state = job_state(budget="1x", plan=plan_of(FULL, FULL), max_pause_s=60.0)
     state, reply = do("forbid", state, hours="08:00-09:00")
-    assert reply.result.ok and "will not run 08:00 to 09:00" in reply.result.text
-    assert "the budget cannot be met" in reply.result.text
+    assert not reply.answer.exit_code and "will not run 08:00 to 09:00" in drawn(reply.answer)
+    assert "the budget cannot be met" in drawn(reply.answer)
     assert [type(effect).__name__ for effect in reply.effects] == ["Record", "Replan", "Keep"]
     for later_s in (0.0, 1800.0):
         seen = inputs(NOW_S + 100.0 + later_s, ranks=(rank(),))
@@ -136,7 +138,7 @@ def test_they_are_shown_kept_and_taken_away_again():
     state, _ = do("forbid", job_state(), hours="22:00-23:00")
     state, _ = do("forbid", state, hours="daily 17:00-20:00")
     told = status.status(state, SEEN, host="h", pids=protocol.Pids(1, 2, 3, 4)).forbidden
-    assert [one.text for one in told] == ["daily 17:00 to 20:00", "22:00 to 23:00"] and told[0].by == "ada@pts/1"
+    assert [one.daily for one in told] == [True, False] and told[0].by == "ada@pts/1"
     import msgspec
 
     assert forbidden.restored(msgspec.to_builtins(state.forbidden), NOW_S) == state.forbidden
@@ -144,11 +146,11 @@ def test_they_are_shown_kept_and_taken_away_again():
     same, _ = do("forbid", state, hours="22:00-23:00")
     assert len(same.forbidden) == 2
     _, refused = do("allow", state, hours="01:00-02:00")
-    assert not refused.result.ok and "forbidden are: daily 17:00 to 20:00" in refused.result.error
+    assert refused.answer.exit_code and "forbidden are: daily 17:00 to 20:00" in drawn(refused.answer)
     state, reply = do("allow", state, hours="22:00-23:00")
-    assert reply.result.ok and len(state.forbidden) == 1
+    assert not reply.answer.exit_code and len(state.forbidden) == 1
     state, _ = do("allow", state)
-    assert state.forbidden == () and not do("allow", state)[1].result.ok
+    assert state.forbidden == () and do("allow", state)[1].answer.exit_code
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_guess_is_shown_with_its_source_and_nothing_is_planned_with_it():
 
 def test_once_a_person_agrees_it_is_planned_with_and_still_called_a_guess():
     job, reply = do(heard(unknown()))
-    assert reply.result.ok and reply.result.text.startswith("planning with 5000 steps")
+    assert not reply.answer.exit_code and drawn(reply.answer).startswith("planning with 5,000 steps")
     assert [type(effect).__name__ for effect in reply.effects] == ["Record", "Replan", "Keep"]
     assert reply.effects[0].facts["by"] == "ada@pts/1" and reply.effects[0].facts["source"] == GUESS[1]
     assert job.progress.total_s == 500.0 and finish.why_no_shifting(job, inputs()) is None
@@ -70,19 +70,19 @@ def test_run_with_guess_needs_no_further_word():
 def test_the_scripts_word_replaces_a_guess():
     job = heard(do(heard(unknown()))[0], guess=None, total=400)
     assert job.progress.steps_total == 400 and told(job).guess is None
-    assert do(job)[1].result.exit_code == 3
+    assert do(job)[1].answer.exit_code == 3
 
 
 def test_a_persons_steps_stand_above_a_guess():
     job = heard(job_state(work_s=None, steps=100, guess=True))
     assert job.progress.steps_total == 100
-    refused = do(job)[1].result
-    assert not refused.ok and "the total is known: 100 steps" in refused.error
+    refused = do(job)[1].answer
+    assert refused.exit_code and refused.said == protocol.statement("no_guess_needed", steps=100)
 
 
 def test_without_a_guess_there_is_nothing_to_agree_to():
     job, reply = do(unknown())
-    assert reply.result.exit_code == 3 and job == unknown()
+    assert reply.answer.exit_code == 3 and job == unknown()
 
 
 def test_the_next_training_of_a_command_is_guessed_anew():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from drawn import drawn
 from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outlook, plan_of, rank
 
 from carbontui import protocol
@@ -267,4 +268,4 @@ def test_what_is_split_is_said_to_be() -> None:
     assert told.provenance["energy_gpu_kwh"].how == "estimated"
     assert "90% shared, split" in told.provenance["energy_gpu_kwh"].source
     (line,) = core_notices.board_notices([shared], 0.0)
-    assert "job resnet" in line and "150 of 600 W are this job's" in line
+    assert "job resnet" in drawn(line) and "150 of 600 W are this job's" in drawn(line)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import msgspec
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, outlook, plan_of, rank
@@ -171,7 +172,8 @@ def test_every_story_is_decided_shown_and_pauses_nobody_without_a_cause(job, sto
             job = replace(job, plan=PLANS[it["plan"]])
         if it["cmd"] is not None:
             told, reply = commands.apply(job, it["cmd"], seen, "ada")
-            assert told is job or reply.result is None or reply.result.ok
+            assert told is job or reply.answer is None or not reply.answer.exit_code
+            assert reply.answer is None or drawn(reply.answer, now_s)
             assert told.override.gen >= job.override.gen
             job = told
         before = job
@@ -193,8 +195,9 @@ def test_every_story_is_decided_shown_and_pauses_nobody_without_a_cause(job, sto
         for effect in done:
             assert not isinstance(effect, fx.Hold) or seen.child.state in ("waiting", "unloaded")
             assert not isinstance(effect, fx.Freeze) or (after.spec.sigstop and it["guarded"] and not it["ranks"])
-        lines = notices.notices(after, seen, ())
-        shown = status.status(after, seen, host="h", pids=protocol.Pids(1, 2, 3, 4), notices=lines)
+        lines = tuple(drawn(line, now_s) for line in notices.notices(after, seen, ()))
+        shown = status.status(after, seen, host="h", pids=protocol.Pids(1, 2, 3, 4))
+        shown = msgspec.structs.replace(shown, notices=lines)
         assert msgspec.json.decode(msgspec.json.encode(shown), type=protocol.Status) == shown
         plan_request.plan_request(after, seen)
         job = after

@@ -71,7 +71,7 @@ def returning():
     ],
 )
 def test_what_cannot_be_rehearsed_says_why(state, seen, why):
-    assert why in unload_rules.refusal(state, seen)
+    assert why in drawn(unload_rules.refusal(state, seen))
     assert not unload_rules.refusal(running(), at(0))
     by_plan = decided("paused", "pause", "plan", "until 17:00")
     assert not unload_rules.refusal(running(decision=by_plan), at(0)), "the plan gives way for a moment"
@@ -85,15 +85,17 @@ def test_the_keeper_is_armed_before_the_training_is_asked_to_leave():
     assert state.asked.mode == "unload" and state.asked.not_before_s is None, "it comes back at once"
     old = unload_rules.begun("me@tty", at(0))
     state, asked = told(running(unloading=old), at(30, child=Child("running", age_s=130.0)))
-    assert state.asked.mode == "run" and "older version" in state.unloading.verdict, "a keeper that would not"
+    assert state.asked.mode == "run" and "older version" in drawn(state.unloading.result), "a keeper that would not"
 
 
 def test_one_that_comes_back_holds_and_its_cost_is_measured():
     back = rank(can_unload=True, step=4, start_step=500, start_known=True, loss=2.4)
     state = replace(returning(), totals=Totals(wall_kwh=1.003))
     state, asked = told(state, at(27, ranks=(back,), starts=2))
-    assert state.unloading.held is True and "it works: left at step 500 and resumed there" in state.unloading.verdict
-    assert "loss 2.5 before, 2.4 after" in state.unloading.verdict
+    assert state.unloading.held is True and "it works: left at step 500 and resumed there" in drawn(
+        state.unloading.result
+    )
+    assert "loss 2.5 before, 2.4 after" in drawn(state.unloading.result)
     assert state.measured.unload_s.value == 5.0
     assert state.measured.unload_j.value == pytest.approx(3600.0)
     assert state.measured.reload_j.value == pytest.approx(0.002 * 3.6e6)
@@ -104,7 +106,7 @@ def test_one_that_comes_back_holds_and_its_cost_is_measured():
 def test_one_that_begins_elsewhere_does_not_hold_and_is_counted_from_there():
     back = rank(can_unload=True, step=4, start_step=0, start_known=True)
     state, _ = told(returning(), at(27, ranks=(back,), starts=2))
-    assert state.unloading.held is False and "left at step 500, resumed from step 0" in state.unloading.verdict
+    assert state.unloading.held is False and "left at step 500, resumed from step 0" in drawn(state.unloading.result)
     assert not unload_rules.may(state)
     assert told(state, at(28, ranks=(replace(back, step=9),), starts=2))[0].progress.step == 9
 
@@ -112,7 +114,7 @@ def test_one_that_begins_elsewhere_does_not_hold_and_is_counted_from_there():
 def test_one_whose_start_fails_is_begun_again_by_the_keeper():
     again = Child("running", age_s=1.0, retried="exit code 1")
     state, asked = told(returning(), at(20, ranks=(), child=again, starts=3))
-    assert state.unloading.held is False and "exit code 1" in state.unloading.verdict
+    assert state.unloading.held is False and "exit code 1" in drawn(state.unloading.result)
     assert state.progress.step == 0 and effects.Retry(True) not in asked
 
 
@@ -127,7 +129,7 @@ def test_a_checkpoint_function_that_fails_is_told_of_and_it_trains_on():
     state = leaving()
     held = rank("paused", state.asked.gen, can_unload=True, step=500)
     state, asked = told(state, at(3, ranks=(held,)))
-    assert state.unloading.held is False and "checkpoint function failed" in state.unloading.verdict
+    assert state.unloading.held is False and "checkpoint function failed" in drawn(state.unloading.result)
     assert state.asked.mode == "run" and effects.Retry(False) in asked
 
 
@@ -135,7 +137,7 @@ def test_a_person_s_word_gives_a_rehearsal_up():
     state = leaving()
     state = replace(state, override=replace(state.override, current=Override("pause", None, None, "her@tty")))
     state, _ = told(state, at(3))
-    assert "given up" in state.unloading.verdict and state.unloading.held is None and state.asked.mode == "pause"
+    assert "given up" in drawn(state.unloading.result) and state.unloading.held is None and state.asked.mode == "pause"
 
 
 def test_one_is_offered_only_where_it_could_be_of_use():
@@ -162,7 +164,9 @@ def test_an_unload_by_the_plan_whose_resume_fails_goes_on_from_an_earlier_checkp
     state, _ = told(state, at(5, ranks=(), child=tries, starts=3))
     back = rank(can_unload=True, step=3, start_step=450, start_known=True)
     state, asked = told(state, at(25, ranks=(back,), child=tries, starts=3))
-    assert "ended with signal 9" in state.unloading.verdict and "resumed from step 450" in state.unloading.verdict
+    assert "ended with signal 9" in drawn(state.unloading.result) and "resumed from step 450" in drawn(
+        state.unloading.result
+    )
     assert not unload_rules.may(state) and effects.FallBack(False) in asked
     state, _ = told(state, at(26, ranks=(replace(back, step=9),), child=tries, starts=3))
     assert state.progress.step == 459, "what is done twice counts once"
@@ -200,7 +204,7 @@ def test_one_that_can_be_unloaded_is_unloaded_and_kept_for_the_plan():
     state, _ = told(state, at(1, child=replace(TRYING, retry=True), ranks=(saves,)))
     assert state.asked.mode == "unload"
     state, _ = told(state, at(3, child=Child("unloaded", retry=True), ranks=(), starts=1))
-    assert "unloaded at step 20, checkpoint kept" in state.tried.text
+    assert "unloaded at step 20, checkpoint kept" in drawn(state.tried.result)
     assert unloading.level(state.unloading) is None, "it is for the plan to say when it goes on"
     assert state.progress.step == 20
     assert plan_request.level_now(state, at(4, child=Child("unloaded", retry=True), ranks=())) == "off"
@@ -212,7 +216,7 @@ def test_one_that_begins_again_counts_from_zero_and_keeps_what_it_learned():
     state = job_state(decision=RUNNING, progress=done, tried=Tried(under_way=True))
     state, asked = told(state, at(0, child=Child("waiting"), ranks=(), starts=1))
     assert state.progress.step == 0 and state.progress.ref_rate == 2.0 and state.progress.steps_total == 1000
-    assert "0.5 s a step" in state.tried.text and "starts over" in state.tried.text
+    assert "0.5 s a step" in drawn(state.tried.result) and "starts over" in drawn(state.tried.result)
     assert any(isinstance(one, effects.Replan) for one in asked)
 
 
@@ -220,4 +224,4 @@ def test_a_try_tells_the_total_that_it_guesses():
     done = rules.Progress(step=22, starts=1, guess=(3000, "max_iters"))
     state = job_state(decision=RUNNING, progress=done, tried=Tried(under_way=True))
     state, _ = told(state, at(0, child=Child("waiting"), ranks=(), starts=1))
-    assert "3000 total steps are a guess, from max_iters" in state.tried.text
+    assert "3,000 total steps are a guess, from max_iters" in drawn(state.tried.result)

@@ -74,7 +74,7 @@ def test_where_no_limit_can_be_set_it_is_held_and_where_it_cannot_be_kept_that_i
     claim = site_claim.claim(made, seen)
     assert claim.least_w == claim.full_w == 1400.0
     assert decided(made, seen)[0].mode == "pause"
-    assert any("cannot be kept" in line for line in notices.notices(made, seen, ()))
+    assert any(line.code == "site_budget_broken" for line in notices.notices(made, seen, ()))
 
 
 def replace_limit(reading):
@@ -87,8 +87,8 @@ def test_a_boost_without_room_is_refused_with_the_reason():
     made = job_state(caps_hold=True)
     seen = inputs(boards=TWO, ranks=(rank(),), site=share(400.0, boost_w=800.0))
     after, reply = commands.apply(made, Cmd(1, "boost"), seen, "ada")
-    assert after is made and reply.result.exit_code == 4
-    assert reply.result.error == (
+    assert after is made and reply.answer.exit_code == 4
+    assert drawn(reply.answer) == (
         "a boost takes 1400 W; the site budget of 1000 W leaves it 800 W with every other job at its minimum"
     )
     boosted = replace(made, override=Overrides(protocol.Override("boost", None, None, "ada"), 1))

@@ -15,12 +15,12 @@ from carbontui.account import expected_end as account
 from carbontui.account.expected_end import Stretch
 from carbontui.job.allowance import Allowance, AllowanceKind, OnBudget
 from carbontui.job.supervisor.core import expected_end, machine
-from carbontui.job.supervisor.core.allowances import Allowances, Prospect
+from carbontui.job.supervisor.core.allowances import Allowances, NoCap, Prospect
 from carbontui.job.supervisor.core.levels import PAUSE, UNLOAD, Chosen
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.protocol import Why, statement
+from carbontui.protocol import Statement, Why, statement
 
 JUDGED_EVERY_S = 10.0
 """Machine seconds between two forecasts of the totals; actual use is compared at every tick."""
@@ -56,7 +56,9 @@ def _look_ahead(state: JobState, seen: Inputs) -> Allowances:
     fits = _fits(freely, RELIEF if held.cap_w is not None or held.asked_s is not None else 1.0)
     if fits:
         return replace(held, prospects=freely, over=(), cap_w=None, asked_s=None)
-    cap_w, why, prospects = None, "", freely
+    cap_w: float | None = None
+    why: NoCap = ""
+    prospects = freely
     if "cap" in held.order:
         cap_w, why, prospects = _cap(state, seen, freely)
     over = _exceeded(prospects)
@@ -65,12 +67,13 @@ def _look_ahead(state: JobState, seen: Inputs) -> Allowances:
     return replace(held, prospects=prospects, over=over, cap_w=cap_w, no_cap=why, asked_s=asked_s)
 
 
-def _cap(state: JobState, seen: Inputs, freely: tuple[Prospect, ...]) -> tuple[float | None, str, tuple[Prospect, ...]]:
+def _cap(
+    state: JobState, seen: Inputs, freely: tuple[Prospect, ...]
+) -> tuple[float | None, NoCap, tuple[Prospect, ...]]:
     """The fastest cap under which everything fits, else the one that uses least; else the reason for no cap."""
     caps = sorted(machine.caps(state), key=lambda entry: -entry.cap_w)
     if not caps:
-        why = "the boards take no limit" if not state.caps_hold else "its speed under a cap is not measured yet"
-        return None, f"no cap: {why}", freely
+        return None, "no_limits" if not state.caps_hold else "unmeasured", freely
     found = [(entry.cap_w, _prospects(state, seen, entry.cap_w)) for entry in caps]
     for cap_w, prospects in found:
         if _fits(prospects, 1.0):
@@ -79,7 +82,7 @@ def _cap(state: JobState, seen: Inputs, freely: tuple[Prospect, ...]) -> tuple[f
     totals = [(_expected(prospects, first), cap_w, prospects) for cap_w, prospects in found]
     total, cap_w, prospects = min(totals, key=lambda entry: entry[0])
     if total >= _expected(freely, first):
-        return None, "no cap: none would use less", freely
+        return None, "none_saves", freely
     return cap_w, "", prospects
 
 
@@ -93,17 +96,17 @@ def _used_up(state: JobState, seen: Inputs, held: Allowances) -> Allowances:
 
     spent = next((entry.allowance.kind for entry in held.prospects if gone(entry)), None)
     if spent is None:
-        return replace(held, spent=None, act=None, no_stop="")
+        return replace(held, spent=None, act=None, no_stop=False)
     act: OnBudget | None = None
-    why = ""
+    unable = False
     for step in held.order:
         if step == "stop" and held.act != "stop" and not _can_stop(state, seen):
-            why = "it has no checkpoint function (carbontui.on_checkpoint): it is not stopped"
+            unable = True  # without a checkpoint function
             continue
         if step in ("pause", "stop"):
             act = step
             break
-    return replace(held, spent=spent, act=act, no_stop=why)
+    return replace(held, spent=spent, act=act, no_stop=unable)
 
 
 def _can_stop(state: JobState, seen: Inputs) -> bool:
@@ -203,61 +206,73 @@ def holds(state: JobState) -> Chosen | None:
     if held.act is None or held.spent is None:
         return None
     spent = next(entry for entry in held.given if entry.kind == held.spent)
-    stop = held.act == "stop"
-    code, amount = "used_up_leaving" if stop else "used_up_paused", spent.words(currency=state.spec.currency)
-    said = statement(code, kind=spent.kind, amount=amount)
+    amount, stop = spent.amount(state.spec.currency), held.act == "stop"
+    if stop:
+        said = statement("used_up_leaving", kind=spent.kind, amount=amount)
+    else:
+        said = statement("used_up_paused", kind=spent.kind, amount=amount)
     return Chosen(UNLOAD if stop else PAUSE, Why("budget_stop", said), "allowance")
 
 
-def why_last(state: JobState) -> str:
-    """For the keeper: why the command must not be restarted after its next exit; '' if it may be."""
+def why_last(state: JobState) -> Statement | None:
+    """For the keeper: why the command must not be restarted after its next exit; None if it may be."""
     held = state.allowances
     if held.act != "stop" or held.spent is None:
-        return ""
+        return None
     spent = next(entry for entry in held.given if entry.kind == held.spent)
-    return f"the {spent.kind} budget of {spent.words(currency=state.spec.currency)} is used up"
+    return statement("used_up", kind=spent.kind, amount=spent.amount(state.spec.currency))
 
 
-def notices(state: JobState, now_s: float) -> list[str]:
-    """One line per allowance that is, or will be, exceeded, with the action taken."""
+def notices(state: JobState, now_s: float) -> list[Statement]:
+    """One per allowance that is, or will be, exceeded, with the action taken."""
     held = state.allowances
-    lines = [line for prospect in held.prospects if (line := _notice(state, prospect, now_s))]
+    found = [one for prospect in held.prospects if (one := _notice(state, prospect, now_s))]
     if held.cap_w is not None and not held.over:
-        kinds = " and ".join(entry.kind for entry in held.given)
-        lines.append(f"capped at {held.cap_w:g} W per GPU so that the {kinds} budget lasts")
-    return lines
+        kinds = tuple(entry.kind for entry in held.given)
+        found.append(statement("capped_for_allowances", watts=held.cap_w, kinds=kinds))
+    return found
 
 
-def _notice(state: JobState, prospect: Prospect, now_s: float) -> str:
-    """The notice for one allowance; '' while it suffices, or if no warning was requested."""
+def _notice(state: JobState, prospect: Prospect, now_s: float) -> Statement | None:
+    """The notice for one allowance; None while it suffices, or if no warning was requested."""
     held, entry, currency = state.allowances, prospect.allowance, state.spec.currency
-    name, used = f"the {entry.kind} budget of {entry.words(currency=currency)}", entry.words(prospect.used, currency)
+    kind, most, used = entry.kind, entry.amount(currency), entry.amount(currency, prospect.used)
     question = _question(entry, held, currency, now_s)
     if prospect.used >= entry.most:
-        acts = {"pause": "paused until it is raised", "stop": "it ends at its checkpoint"}
-        on = "the training goes on" + (f" ({held.no_stop})" if held.no_stop else "")
         # an exceeded allowance is reported whether or not `warn` was requested
-        return f"{name} is used up ({used}): " + (acts.get(held.act or "") or "; ".join(filter(None, (on, question))))
-    if entry.kind not in held.over:
-        return ""
+        if held.act == "pause":
+            then = statement("allowance_pauses")
+        elif held.act == "stop":
+            then = statement("allowance_ends")
+        else:
+            goes_on = statement("allowance_cannot_end") if held.no_stop else statement("allowance_goes_on")
+            then = statement("with_question", said=goes_on, question=question)
+        return statement("allowance_used_up", kind=kind, most=most, used=used, then=then)
+    if kind not in held.over:
+        return None
     if "warn" not in held.order:
-        return f"{name}: {question}" if question else ""
+        return statement("allowance_question", kind=kind, most=most, question=question[0]) if question else None
     assert prospect.expected is not None
-    at = "" if prospect.used_up_s is None else f", used up at {units.fmt_clock(prospect.used_up_s, now_s)}"
-    line = f"{name} is not enough: {entry.words(prospect.expected, currency)} expected{at}"
-    capped = "" if held.cap_w is None else f"capped at {held.cap_w:g} W per GPU"
-    return "; ".join(filter(None, (line, capped, held.no_cap, question)))
+    return statement(
+        "allowance_not_enough",
+        kind=kind,
+        most=most,
+        expected=entry.amount(currency, prospect.expected),
+        used_up_s=prospect.used_up_s,
+        cap_w=held.cap_w,
+        more=((statement("no_cap", why=held.no_cap),) if held.no_cap else ()) + question,
+    )
 
 
-def _question(entry: Allowance, held: Allowances, currency: str | None, now_s: float) -> str:
+def _question(entry: Allowance, held: Allowances, currency: str | None, now_s: float) -> tuple[Statement, ...]:
+    """What the user is asked; () where nothing is."""
     if held.asked_s is None:
-        return ""
-    until = held.asked_s + ASK_S
-    if now_s >= until:
-        return "asked, no answer: the training goes on"
+        return ()
+    until_s = held.asked_s + ASK_S
+    if now_s >= until_s:
+        return (statement("question_unanswered"),)
     example = {"carbon": "3kg", "cost": f"20{currency or 'EUR'}", "energy": "8kWh"}[entry.kind]
-    clock = units.fmt_clock(until, now_s)
-    return f"raise it (carbontui budget {example}) or end the job (carbontui stop)? After {clock} it goes on anyway"
+    return (statement("question", example=example, until_s=until_s),)
 
 
 def on_wire(state: JobState) -> tuple[protocol.Allowance, ...]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from carbontui.job.allowance import DEFAULT_ORDER, KINDS, Allowance, AllowanceKind, OnBudget, order_of
 from carbontui.job.spec import Options
+
+NoCap = Literal["", "no_limits", "unmeasured", "none_saves"]
 
 
 class Prospect(NamedTuple):
@@ -34,14 +36,14 @@ class Allowances:
     """The allowance that is used up."""
     cap_w: float | None = None
     """Watts per GPU that the action `cap` limits the job to."""
-    no_cap: str = ""
+    no_cap: NoCap = ""
     """Why the action `cap` is called for but unavailable."""
     asked_s: float | None = None
     """Job clock when the question was asked."""
     act: OnBudget | None = None
     """pause or stop, once an allowance is used up."""
-    no_stop: str = ""
-    """Why the action `stop` is called for but unavailable."""
+    no_stop: bool = False
+    """The action `stop` is called for but unavailable: there is no checkpoint function."""
     forecast_share: float = 0.0
     """Relative excess of the forecast band's upper end over the expected remainder."""
     judged_mono_s: float = float("-inf")

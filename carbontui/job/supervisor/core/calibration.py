@@ -10,6 +10,7 @@ from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.calibration import CalibrationSpec
 from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Code, Outcome, Reading
+from carbontui.protocol import Statement, statement
 
 TAKES_S = (300.0, 900.0)
 """Duration of a calibration: with uniform steps, and where the rate varies by 10 % from second to second."""
@@ -25,32 +26,24 @@ PASSING: frozenset[Code] = frozenset({"outside", "held", "foreign", "lost", "err
 """Temporary refusals: they say nothing about what these boards can do at another time."""
 
 
-BASIS = {
-    "public": "from public measurements of other trainings on other boards (Zeus, NSDI 2023): carbontui calibrate",
-    "imported": "imported: measured on another board of this model, which adds 4 %",
-}
-
-
-def refusal(state: JobState, seen: Inputs) -> str:
-    """Why no calibration can start now; '' when it can."""
+def refusal(state: JobState, seen: Inputs) -> Statement | None:
+    """Why no calibration can start now; None when it can."""
     if state.clock.replay:
-        return "a replay cannot be calibrated: its watts are those of a model or of another time"
+        return statement("replay_uncalibrated")
     if not seen.devices:
-        return "there is no GPU to calibrate on"
+        return statement("no_gpu")
     if not seen.ranks:
-        return "no training step has been seen yet"
+        return statement("no_step_yet")
     if state.override.current is not None:
-        return f"the job is under an override of {state.override.current.by}; clear it first: carbontui resume"
+        return statement("overridden", by=state.override.current.by)
     if state.decision.state not in ("running", "throttled"):
-        return f"the job is {state.decision.state}"
+        return statement("job_is", state=state.decision.state)
     foreign = [pid for reading in seen.devices for pid in reading.foreign_pids]
     if foreign:
-        return f"other processes use its GPU (pid {foreign[0]}): their work would be measured too"
+        return statement("gpu_of_others", pid=foreign[0])
     if any(reading.mig for reading in seen.devices):
-        return "its GPU is shared by MIG slices: their work would be measured too"
-    if finish.must_run(state, seen):
-        return "no slack is left before the deadline; give it some: carbontui budget 1.5x"
-    return ""
+        return statement("gpu_in_slices")
+    return statement("no_slack_to_calibrate") if finish.must_run(state, seen) else None
 
 
 def runs_warm(state: JobState, seen: Inputs) -> bool:
@@ -132,19 +125,19 @@ def spec_of(state: JobState, seen: Inputs, fingerprint: str) -> CalibrationSpec:
     )
 
 
-def disturbance(state: JobState, seen: Inputs) -> str:
-    """Why measuring is not possible at the moment; '' when it is."""
-    if state.override.current is not None:
-        return f"{state.override.current.mode} by {state.override.current.by}"
+def disturbance(state: JobState, seen: Inputs) -> Statement | None:
+    """Why measuring is not possible at the moment; None when it is."""
+    if (held := state.override.current) is not None:
+        return statement("disturbed_by_user", mode=held.mode, by=held.by)
     if finish.must_run(state, seen):
-        return "no slack is left before the deadline"
+        return statement("disturbed_by_deadline")
     if seen.leader is None:
-        return "the training loop has disconnected"
+        return statement("disturbed_by_disconnection")
     if boards.unseen(state.boards, seen) or any(reading.lost for reading in seen.devices):
-        return "a GPU was lost"
+        return statement("disturbed_by_lost_gpu")
     if any(reading.foreign_pids for reading in seen.devices):
-        return "another process uses the GPU"
-    return ""
+        return statement("disturbed_by_others")
+    return None
 
 
 def failures(outcomes: Sequence[Outcome]) -> tuple[str, str]:
@@ -173,28 +166,3 @@ def usable_levels(found: Curve, seen: Inputs) -> tuple[Point, ...]:
     """The levels of an earlier curve that the boards still allow."""
     low = max((reading.limit_min_w or 0.0 for reading in seen.devices), default=0.0)
     return tuple(point for point in found.levels if point.cap_w is None or point.cap_w >= low)
-
-
-def table(curve: Curve | None) -> str:
-    """The curve as text, or ''."""
-    if curve is None:
-        return ""
-    rate = f"{curve.rate_steps_per_s:.3g} steps/s flat out" if curve.rate_steps_per_s else "not measured on this job"
-    lines = [f"{curve.gpu} x {curve.gpus}: {rate}"]
-    lines += [f"  {_line(point)}" for point in curve.points]
-    if curve.parked_w is not None:
-        lines.append(f"  parked      {curve.parked_w:7.1f} W ±{2 * (curve.parked_se or 0):.1f}")
-    if curve.pause_s is not None and curve.resume_s is not None:
-        lines.append(f"  pause {curve.pause_s:.1f} s, resume {curve.resume_s:.1f} s")
-    if curve.basis != "measured":
-        lines.append(f"  {BASIS[curve.basis]}")
-    if curve.simulated:
-        lines.append("  SIMULATED GPU: a model, not a measurement")
-    return "\n".join(lines + ([f"  {curve.note}"] if curve.note else []))
-
-
-def _line(point: Point) -> str:
-    name = "full" if point.cap_w is None else f"cap {point.cap_w:.0f} W"
-    joules = "" if point.j_per_step is None else f"  {point.j_per_step:.4g} J/step"
-    watts, speed = 2 * point.power_se, 200 * point.speed_se
-    return f"{name:<11} {point.power_w:7.1f} W ±{watts:.1f}  speed {100 * point.speed:5.1f} % ±{speed:.1f}{joules}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from carbontui import protocol, units
+from carbontui import protocol
 from carbontui.job import budget as budgets
 from carbontui.job.allowance import Allowance, checked, recognised
 from carbontui.job.supervisor.core import (
@@ -35,8 +36,9 @@ from carbontui.job.supervisor.core.effects import (
     StopChild,
 )
 from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.override import OverrideError, Overrides
+from carbontui.job.supervisor.core.override import OverrideError
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.protocol import Statement, statement, written
 
 OVERRIDE_MAX_S = 366 * 86400.0
 """The longest override with an end; without an end it holds until cleared."""
@@ -44,11 +46,19 @@ NUMBER_MAX = 1e18
 """The largest number on the wire: viewers would refuse any status with a larger one (`protocol.NonNegative`)."""
 
 
+class Answered(NamedTuple):
+    """What is answered: refused if there is an exit code. `data` is the same for machines."""
+
+    said: Statement
+    exit_code: int = 0
+    data: Mapping[str, Any] | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """`result` is the answer, unless it waits for a pause or cap to take effect; `effects` are to be performed."""
+    """`answer` is None while it waits for a pause or cap to take effect; `effects` are to be performed."""
 
-    result: protocol.Result | None = None
+    answer: Answered | None = None
     effects: tuple[Effect, ...] = ()
     awaits: Literal["pause", "cap"] | None = None
 
@@ -56,7 +66,7 @@ class Reply:
 def apply(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
     """The state after one command of `by`, with its reply and effects; a refused command leaves the state unchanged."""
     if not state.live:
-        return state, _no(cmd, f"job {state.spec.job} is over ({state.decision.state})", 3)
+        return state, _no(statement("job_over", job=state.spec.job, state=state.decision.state), 3)
     try:
         if cmd.verb == "stop":
             return state, _stop(cmd, by)
@@ -71,17 +81,18 @@ def apply(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[Jo
         if cmd.verb == "guess":
             return _guess(state, cmd, by)
         return _override(state, cmd, seen, by)
-    except (OverrideError, ValueError) as error:
-        return state, _no(cmd, str(error), 2)
+    except OverrideError as refusal:
+        return state, _no(refusal.said, 2)
+    except ValueError as error:  # of a user's text: names it, and the forms that are understood
+        return state, _no(written(str(error)), 2)
 
 
 def _stop(cmd: protocol.Cmd, by: str) -> Reply:
     now = bool(cmd.args.get("now"))
-    told: tuple[Effect, ...] = (
-        Record("stop", {"by": by, "now": now}),
-        LogLine(f"stop requested by {by}{' (now)' if now else ''}"),
+    asked = statement("stop_asked_now", by=by) if now else statement("stop_asked", by=by)
+    return Reply(
+        Answered(statement("will_stop")), (Record("stop", {"by": by, "now": now}), LogLine(asked), StopChild(now))
     )
-    return Reply(protocol.Result(cmd.id, True, text="stopping: INT, then TERM, then KILL"), (*told, StopChild(now)))
 
 
 def _budget(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
@@ -90,23 +101,22 @@ def _budget(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[
         return _allowance(state, cmd, allowance, by)
     new = replace(state, budget=budgets.parse(text, now))
     deadline, left = new.deadline_s, new.progress.left_s
-    # in the supervisor's time zone, which may differ from the user's: named, so that a mistake is noticed
-    when = "" if deadline is None else f", until {units.fmt_named_clock(deadline, now)}"
+    late: tuple[Statement, ...] = ()
     if deadline is not None and left is not None and now + left > deadline + finish.late_tolerance_s(new):
-        when += f"; it cannot be met: flat out the work ends {units.fmt_clock(now + left, now)}"
-    done = (Record("budget", {"by": by, "budget": text}), Replan(f"budget {text} by {by}"), Keep())
-    return new, Reply(protocol.Result(cmd.id, True, text=f"budget {text}{when}"), done)
+        late = (statement("unreachable_at_full_speed", end_s=now + left),)
+    why = statement("cause_budget", budget=text, by=by)
+    done = (Record("budget", {"by": by, "budget": text}), Replan(why), Keep())
+    return new, Reply(Answered(statement("budget_set", budget=text, until_s=deadline, late=late)), done)
 
 
 def _allowance(state: JobState, cmd: protocol.Cmd, new: Allowance, by: str) -> tuple[JobState, Reply]:
     """Set another carbon, cost or energy budget; the actions for the old one are chosen anew."""
-    new = checked(new)
-    used = state.totals.of(new.kind)
-    words = f"{new.kind} budget {new.words(currency=state.spec.currency)}"
-    so_far = f"{words}; {new.words(used, state.spec.currency)} used so far"
-    done = (Record("budget", {"by": by, new.kind: new.most}), Replan(f"{words} by {by}"), Keep())
+    new, currency = checked(new), state.spec.currency
+    used, most = new.amount(currency, state.totals.of(new.kind)), new.amount(currency)
+    why = statement("cause_allowance", kind=new.kind, most=most, by=by)
+    done = (Record("budget", {"by": by, new.kind: new.most}), Replan(why), Keep())
     after = replace(state, allowances=state.allowances.with_(new))
-    return after, Reply(protocol.Result(cmd.id, True, text=so_far), done)
+    return after, Reply(Answered(statement("allowance_set", kind=new.kind, most=most, used=used)), done)
 
 
 def _hours(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
@@ -114,92 +124,89 @@ def _hours(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[J
     now, asked = seen.now_s, cmd.args.get("hours")
     held = forbidden.current(state.forbidden, now)
     if cmd.verb == "forbid":
-        said = forbidden.parse(str(asked or ""), now, by)
-        new = replace(state, forbidden=forbidden.added(held, said))
-        text = f"it will not run {said.text(now)}"
+        meant = forbidden.parse(str(asked or ""), now, by)
+        new = replace(state, forbidden=forbidden.added(held, meant))
         left, deadline = new.progress.left_s, new.deadline_s
+        late: tuple[Statement, ...] = ()
         if left is not None and deadline is not None:
             soonest = finish.soonest_s(new, now, left)
             if soonest > deadline + finish.late_tolerance_s(new):
-                text += f"; the budget cannot be met: flat out the work ends {units.fmt_clock(soonest, now)}"
+                late = (statement("budget_unreachable_at_full_speed", end_s=soonest),)
+        told = statement("forbidden", hours=meant.said, late=late)
     elif not held:
-        return state, _no(cmd, "no hours are forbidden", 3)
+        return state, _no(statement("nothing_forbidden"), 3)
     else:
-        meant = None if asked is None else forbidden.parse(str(asked), now)
-        gone = tuple(one for one in held if meant is None or (one.start_s, one.end_s) == (meant.start_s, meant.end_s))
+        wanted = None if asked is None else forbidden.parse(str(asked), now)
+        gone = tuple(
+            one for one in held if wanted is None or (one.start_s, one.end_s) == (wanted.start_s, wanted.end_s)
+        )
         if not gone:
-            known = ", ".join(one.text(now) for one in held)
-            return state, _no(cmd, f"hours {asked!r} are not forbidden; forbidden are: {known}", 3)
+            known = tuple(one.said for one in held)
+            return state, _no(statement("hours_not_forbidden", hours=asked, known=known), 3)
         new = replace(state, forbidden=tuple(one for one in held if one not in gone))
-        text = f"it may run {', '.join(one.text(now) for one in gone)} again"
-    facts = {"verb": cmd.verb, "by": by, "hours": asked, "text": text}
-    done = (Record("hours", facts), Replan(f"{cmd.verb} hours by {by}"), Keep())
-    return new, Reply(protocol.Result(cmd.id, True, text=text), done)
+        told = statement("allowed", hours=tuple(one.said for one in gone))
+    facts = {"verb": cmd.verb, "by": by, "hours": asked, "text": told}
+    done = (Record("hours", facts), Replan(statement("cause_hours", verb=cmd.verb, by=by)), Keep())
+    return new, Reply(Answered(told), done)
 
 
 def _calibrate(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> Reply:
     if cmd.args.get("show"):
         if state.curve is None:
-            return _no(cmd, f"not calibrated yet{f': {seen.trial_text}' if seen.trial_text else ''}", 3)
-        text, data = calibration.table(state.curve), msgspec.to_builtins(state.curve)
-        return Reply(protocol.Result(cmd.id, True, text=text, data=data))
+            return _no(statement("not_calibrated", last=seen.trial_said), 3)
+        return Reply(Answered(statement("curve", curve=state.curve), data=msgspec.to_builtins(state.curve)))
     why = calibration.refusal(state, seen)
     if seen.trial is not None:
-        why = f"a calibration is running ({seen.trial_text})"
+        why = statement("calibration_runs", progress=seen.trial_said)
     if why:
-        return _no(cmd, why, 1)
-    low, high = (units.fmt_duration(seconds) for seconds in calibration.TAKES_S)
-    text = f"calibrating: {low}, up to {high} if steps vary much; then see: carbontui calibrate --show"
-    return Reply(protocol.Result(cmd.id, True, text=text), (StartCalibration(by),))
+        return _no(why, 1)
+    low_s, high_s = calibration.TAKES_S
+    return Reply(Answered(statement("calibrating", low_s=low_s, high_s=high_s)), (StartCalibration(by),))
 
 
 def _guess(state: JobState, cmd: protocol.Cmd, by: str) -> tuple[JobState, Reply]:
     work, accept = state.progress, cmd.args.get("accept") is True
     if work.guess is None or not (work.steps_total is None or work.guessed):
-        known = "no source for one" if work.steps_total is None else f"the total is known: {work.steps_total} steps"
-        return state, _no(cmd, f"no guess of the total steps: {known}", 3)
+        if work.steps_total is None:
+            return state, _no(statement("no_guess"), 3)
+        return state, _no(statement("no_guess_needed", steps=work.steps_total), 3)
     steps, source = work.guess
     new = replace(state, progress=progress.agree(work, source if accept else ""))
-    told = f"{steps} steps, guessed from {source}"
     facts = {"by": by, "accept": accept, "steps": steps, "source": source}
-    done = (Record("guess", facts), Replan(f"guess {'accepted' if accept else 'refused'} by {by}"), Keep())
-    text = f"planning with {told}" if accept else f"not planning with {told}"
-    return new, Reply(protocol.Result(cmd.id, True, text=text), done)
+    if accept:
+        told, why = statement("guess_taken", steps=steps, source=source), statement("cause_guess_taken", by=by)
+    else:
+        told, why = statement("guess_left", steps=steps, source=source), statement("cause_guess_left", by=by)
+    return new, Reply(Answered(told), (Record("guess", facts), Replan(why), Keep()))
 
 
 def _rehearse(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
     known = state.unloading
     if cmd.args.get("show"):
-        data = {"phase": known.phase, "held": known.held, "verdict": known.verdict, **(known.facts or {})}
-        text = unloading.words(known) if known.rehearsing else known.verdict or "never unloaded yet"
-        return state, Reply(protocol.Result(cmd.id, True, text=text, data=data))
+        data = {"phase": known.phase, "held": known.held, "verdict": known.result or "", **unloading.facts(known)}
+        said = unloading.said(known) if known.rehearsing else known.result or statement("never_unloaded")
+        return state, Reply(Answered(said, data=data))
     if why := unload_rules.refusal(state, seen):
-        awaits = {"awaits": "step"} if why == unload_rules.NO_STEP_YET else None
-        return state, Reply(protocol.Result(cmd.id, False, error=why, exit_code=1, data=awaits))
+        return state, Reply(Answered(why, 1, {"awaits": "step"} if why.code == "no_step_yet" else None))
     new = replace(state, unloading=unload_rules.begun(by, seen))
-    done: tuple[Effect, ...] = (
-        Record("rehearse", {"by": by}),
-        LogLine(f"rehearsal of an unload requested by {by}"),
-        Keep(),
-    )
-    return new, Reply(
-        protocol.Result(cmd.id, True, text="rehearsing: it writes a checkpoint, exits and restarts"), done
-    )
+    done = (Record("rehearse", {"by": by}), LogLine(statement("rehearsal_asked", by=by)), Keep())
+    return new, Reply(Answered(statement("rehearsal_begins")), done)
 
 
 def _override(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[JobState, Reply]:
     watts: float | None = None
     if cmd.verb == "cap":
-        watts = _number(cmd.args.get("value_w"), "cap needs watts per GPU, like 300W")
+        watts = _number(cmd.args.get("value_w"), override.NO_WATTS)
         if refusal := capabilities.why_no_cap(state, seen, watts):
-            return state, _no(cmd, refusal, 4)
+            return state, _no(refusal, 4)
     if cmd.verb == "boost" and (refusal := site_claim.why_no_boost(state, seen)):
-        return state, _no(cmd, refusal, 4)
+        return state, _no(refusal, 4)
     until = _until(state, cmd, seen)
     held = override.apply(state.override, cmd.verb, by=by, expected_gen=cmd.override_gen, until_s=until, value_w=watts)
     new = replace(state, override=held)
     facts = {"verb": cmd.verb, "by": by, "until": cmd.args.get("until"), "value_w": watts, "gen": held.gen}
-    done: tuple[Effect, ...] = (Record("override", facts), Replan(f"{cmd.verb} by {by}"), Keep())
+    why = statement("cause_override", verb=cmd.verb, by=by)
+    done: tuple[Effect, ...] = (Record("override", facts), Replan(why), Keep())
     if cmd.verb == "pause":
         return new, Reply(effects=done, awaits="pause")
     if watts is not None:
@@ -207,33 +214,33 @@ def _override(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tupl
         new = replace(new, boards=replace(new.boards, left=boards.NONE_LEFT))
         again = (SetLimit(watts),) if state.asked.limit_w == watts else ()
         return new, Reply(effects=(*done, *again), awaits="cap")
-    text = {"resume": "back to the plan", "boost": "flat out"}[cmd.verb]
-    return new, Reply(protocol.Result(cmd.id, True, text=text + until_words(held, seen.now_s)), done)
+    said = statement("resumed") if cmd.verb == "resume" else statement("boosted", until_s=held.until_s)
+    return new, Reply(Answered(said), done)
 
 
 def _until(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> float | None:
     """`until` as epoch seconds of the job's clock; `for_s` counts from now. Raises OverrideError or ValueError."""
     now, until = seen.now_s, cmd.args.get("until")
     if cmd.args.get("for_s") is not None:
-        asked: float | str = now + _number(cmd.args["for_s"], "for how long? like 30m or 2h")
+        asked: float | str = now + _number(cmd.args["for_s"], statement("no_duration"))
     elif until is None:
         return None
     else:
         asked = budgets.parse_until(str(until), now)
     if not isinstance(asked, str):
         if asked <= now:
-            raise OverrideError("that time is over already")
+            raise OverrideError(statement("in_the_past"))
         if asked > now + OVERRIDE_MAX_S:
-            raise OverrideError("that is more than a year away; without a time it holds until cleared")
+            raise OverrideError(statement("over_a_year_away"))
         return asked
     # resolved now: the new plan is made around the override, and its next change would be the override's own end
     change = finish.planned(state, seen).next_at_s
     if change is None:
-        raise OverrideError("the plan has no next change; say --for 30m or --until 18:00")
+        raise OverrideError(statement("no_next_change"))
     return change
 
 
-def _number(value: Any, wanted: str) -> float:
+def _number(value: Any, wanted: Statement) -> float:
     """A number above zero, also as text. Raises OverrideError with what was `wanted`."""
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
         value = float(value)
@@ -242,56 +249,55 @@ def _number(value: Any, wanted: str) -> float:
     return float(value)
 
 
-# --- replies once the command has taken effect -------------------------------------------------------------------
+# --- answers once the command has taken effect -------------------------------------------------------------------
 
 
-def pause_held(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Result | None:
+def pause_held(state: JobState, seen: Inputs) -> Answered | None:
     """'paused at step N' once every rank has acknowledged; None before."""
-    observed = state.decision.state
+    observed, until_s = state.decision.state, state.override.until_s
     if observed not in ("paused", "waiting", "unloaded"):
         return None
-    how = "(SIGSTOP)" if state.asked.freeze else f"at step {state.progress.step}"
-    text = f"paused {how}" if observed == "paused" else observed
-    return protocol.Result(cmd.id, True, text=text + until_words(state.override, seen.now_s) + _unheard(state, seen))
+    silent = _unheard(state, seen)
+    if observed != "paused":
+        return Answered(statement("still_already", state=observed, until_s=until_s, silent=silent))
+    if state.asked.freeze:
+        return Answered(statement("paused_by_signal", until_s=until_s, silent=silent))
+    return Answered(statement("paused", step=state.progress.step, until_s=until_s, silent=silent))
 
 
-def pause_asked(state: JobState, cmd: protocol.Cmd, seen: Inputs, why: str) -> protocol.Result:
-    """The reply if no step has ended in time; `why` is the state's reason in words."""
-    text = why if state.decision.why.code == "no_client" else f"asked, no boundary yet{_unheard(state, seen)}"
-    return protocol.Result(cmd.id, True, text=text)
+def pause_asked(state: JobState, seen: Inputs) -> Answered:
+    """The answer if no step has ended in time."""
+    why = state.decision.why
+    return Answered(why.said if why.code == "no_client" else statement("pause_asked", silent=_unheard(state, seen)))
 
 
-def _unheard(state: JobState, seen: Inputs) -> str:
-    """'; silent: n2' if part of the job is not heard, so that it is unknown whether it is paused."""
+def _unheard(state: JobState, seen: Inputs) -> tuple[Statement, ...]:
+    """Says which part of the job is not heard, so that it is unknown whether it is paused; () if all is."""
     silent = attendance.silent(state.attendance, seen)
-    return f"; silent: {', '.join(silent)}" if silent else ""
+    return (statement("silent", names=silent),) if silent else ()
 
 
-def cap_held(state: JobState, cmd: protocol.Cmd, seen: Inputs, watts: float) -> protocol.Result | None:
+def cap_held(state: JobState, seen: Inputs, watts: float) -> Answered | None:
     """'capped' once the boards have accepted it, or why none did; None before they have answered."""
-    asked = f"{watts:g} W per GPU"
     if state.decision.state in ("waiting", "unloaded"):
-        return protocol.Result(cmd.id, True, text=f"asked for {asked}: set when it starts")
+        return Answered(statement("cap_at_start", watts=watts))
     if state.asked.limit_w != watts or seen.limits.pending:
         return None
     refused = boards.refused_cap(watts, seen)
     if refused.watts is not None:
-        return protocol.Result(cmd.id, True, text=f"asked for {asked}, not capped: {refused.why}")
+        return Answered(statement("not_capped", watts=watts, why=refused.why))
     answered = (seen.limits.outcomes.get(reading.uuid) for reading in seen.devices)
-    notes = [outcome.text for outcome in answered if outcome and outcome.ok and outcome.text]
-    told = f"asked for {asked}: {'; '.join(dict.fromkeys(notes))}" if notes else f"capped at {asked}"
-    return protocol.Result(cmd.id, True, text=told + until_words(state.override, seen.now_s))
+    notes = dict.fromkeys(outcome.text for outcome in answered if outcome and outcome.ok and outcome.text)
+    until_s = state.override.until_s
+    if notes:
+        return Answered(statement("cap_taken", watts=watts, how=tuple(notes), until_s=until_s))
+    return Answered(statement("capped", watts=watts, until_s=until_s))
 
 
-def cap_asked(cmd: protocol.Cmd, watts: float) -> protocol.Result:
-    """The reply if no board has answered in time."""
-    return protocol.Result(cmd.id, True, text=f"asked for {watts:g} W per GPU; the driver has not answered yet")
+def cap_asked(watts: float) -> Answered:
+    """The answer if no board has answered in time."""
+    return Answered(statement("cap_unanswered", watts=watts))
 
 
-def until_words(held: Overrides, now_s: float) -> str:
-    """', until 18:00 CET' if the override in force has an end."""
-    return "" if held.until_s is None else f", until {units.fmt_named_clock(held.until_s, now_s)}"
-
-
-def _no(cmd: protocol.Cmd, why: str, code: int) -> Reply:
-    return Reply(protocol.Result(cmd.id, False, error=why, exit_code=code))
+def _no(why: Statement, code: int) -> Reply:
+    return Reply(Answered(why, code))

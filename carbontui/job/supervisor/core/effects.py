@@ -11,6 +11,7 @@ from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.simulated import SimulatedSpec
+from carbontui.protocol import Statement, statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Disown:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An event for the journal; `at_s` on the job's clock if not now. Statements among the facts are kept in words."""
+    """An event for the journal; `at_s` on the job's clock if not now. Its statements are stored as words."""
 
     kind: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -87,14 +88,14 @@ class Record:
 class LogLine:
     """A line for carbontui.log."""
 
-    text: str | protocol.Statement
+    said: Statement
 
 
 @dataclass(frozen=True, slots=True)
 class Replan:
     """Make a new plan at the next opportunity."""
 
-    why: str
+    why: Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,9 @@ class StopChild:
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """The command is not resumed after its next exit, even with a checkpoint. '' revokes that."""
+    """The command is not resumed after its next exit, even with a checkpoint. None revokes that."""
 
-    why: str
+    why: Statement | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +219,7 @@ def _last(before: JobState, after: JobState, seen: Inputs, *, renew: bool) -> tu
     """A stop by an allowance: the command exits with a checkpoint, and the keeper must not resume it."""
     was, why = allowance_rules.why_last(before), allowance_rules.why_last(after)
     if not why:
-        return (LastRun(""),) if was else ()
+        return (LastRun(None),) if was else ()
     told: tuple[Effect, ...] = (LastRun(why),) if renew or why != was else ()
     # an older keeper has no `last run` message: it is stopped once the command has exited
     return (*told, StopChild(now=True)) if seen.child.state == "unloaded" and renew else told
@@ -237,11 +238,12 @@ def _unloading(before: JobState, after: JobState, seen: Inputs, *, renew: bool) 
         found.append(EndStart())
     if known.phase != was.phase:
         found.append(Record("unloading", {"phase": known.phase, "by": known.by, "step": known.step}))
-    if known.verdict != was.verdict and known.verdict:
-        found += [Record("rehearsal", dict(known.facts or {})), LogLine(f"unload: {known.verdict}")]
-        found += [Replan("whether it can be unloaded is known"), Keep()]
-    if after.tried.text != before.tried.text:
-        found += [Record("tried", {"text": after.tried.text}), LogLine(after.tried.text), Replan("tried"), Keep()]
+    if known.result is not None and known.result != was.result:
+        found += [Record("rehearsal", unloading.facts(known)), LogLine(statement("unload", result=known.result))]
+        found += [Replan(statement("cause_unload_known")), Keep()]
+    told = after.tried.result
+    if told is not None and told != before.tried.result:
+        found += [Record("tried", {"text": told}), LogLine(told), Replan(statement("cause_tried")), Keep()]
     return tuple(found)
 
 
@@ -288,8 +290,9 @@ def _told_allowances(before: JobState, after: JobState, seen: Inputs) -> list[Ef
     now = after.allowances
     figures = [(p.allowance.kind, p.allowance.most, p.used, p.expected) for p in now.prospects]
     facts = {"over": now.over, "spent": now.spent, "act": now.act, "cap_w": now.cap_w, "asked": now.asked_s is not None}
-    told = next(iter(allowance_rules.notices(after, seen.now_s)), "the budgets are sufficient again")
-    return [Record("allowance", {**facts, "figures": figures}), LogLine(told), Replan("an allowance"), Keep()]
+    told = next(iter(allowance_rules.notices(after, seen.now_s)), statement("allowances_suffice"))
+    why = statement("cause_allowances")
+    return [Record("allowance", {**facts, "figures": figures}), LogLine(told), Replan(why), Keep()]
 
 
 def _key(decision: Decision) -> tuple[object, ...]:
@@ -303,9 +306,10 @@ def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]
     found: list[Effect] = []
     over, new = before.override.current, after.decision
     if over is not None and after.override.current is None:
-        found += [Record("override_over", {"mode": over.mode, "by": over.by}), Replan("the override ended")]
+        ended = statement("cause_override_over")
+        found += [Record("override_over", {"mode": over.mode, "by": over.by}), Replan(ended)]
     if after.caps_hold != before.caps_hold:
-        found.append(Replan("limits can be set" if after.caps_hold else "limits cannot be set"))
+        found.append(Replan(statement("cause_caps") if after.caps_hold else statement("cause_no_caps")))
     if after.epoch is not None and after.epoch != before.epoch:
         found.append(Record("epoch", {"number": after.epoch, "step": after.progress.step, "loss": after.last_loss}))
     found += _told_allowances(before, after, seen)
@@ -315,5 +319,5 @@ def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]
         facts = {"state": new.state, "reason": new.why.code, "text": new.why.said, "level": new.level.name}
         at_s = None if after.live else seen.child.ended_s(after.clock)
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}, at_s))
-        found.append(LogLine(protocol.statement("state_is", state=new.state, reason=new.why.said)))
+        found.append(LogLine(statement("state_is", state=new.state, reason=new.why.said)))
     return tuple(found)

@@ -77,7 +77,7 @@ def planned(state: JobState, seen: Inputs) -> Says:
 def _first_plan_is_near(state: JobState, seen: Inputs) -> bool:
     if seen.planning_failed or seen.child.state not in ("waiting", "unloaded"):
         return False
-    if state.tried.text:  # its measurements have just become known
+    if state.tried.result is not None:  # its measurements have just become known
         ended = state.decision.state in ("waiting", "unloaded")
         near = not ended or seen.mono_s - state.changed_mono_s < FIRST_PLAN_S
     else:
@@ -142,12 +142,12 @@ def drifted(state: JobState, now_s: float) -> bool:
     return abs(expected - left) > drift_s(state)
 
 
-def unreachable_by_pause(state: JobState, now_s: float) -> str:
-    """A sentence if a user's pause makes the budget unreachable, else ''."""
+def unreachable_by_pause(state: JobState, now_s: float) -> protocol.Statement | None:
+    """What is to be told if a user's pause makes the budget unreachable."""
     left, deadline, held = state.progress.left_s, state.deadline_s, state.override
     if held.current is None or held.current.mode != "pause" or left is None or deadline is None:
-        return ""
+        return None
     latest = deadline - left
     if held.until_s is None and latest > now_s:
-        return f"paused beyond {units.fmt_clock(latest, now_s)} the budget becomes unreachable"
-    return "this pause makes the budget unreachable" if held.until_s is None or held.until_s > latest else ""
+        return protocol.statement("unreachable_if_paused_beyond", latest_s=latest)
+    return protocol.statement("unreachable_by_pause") if held.until_s is None or held.until_s > latest else None

@@ -15,6 +15,7 @@ from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.supervisor.core.problem import Setup
 from carbontui.plan.problem import STANDS_STILL
+from carbontui.protocol import Statement, statement
 
 MOST = 16
 """The most forbidden stretches; more would be hard to keep track of."""
@@ -47,6 +48,10 @@ class ForbiddenHours:
                 yield start_s, end_s
             days += timedelta(days=1)
 
+    @property
+    def said(self) -> Statement:
+        return statement("hours_daily" if self.daily else "hours", start_s=self.start_s, end_s=self.end_s)
+
     def text(self, now_s: float) -> str:
         """'22:00 to Mon 06:00' or 'daily 17:00 to 20:00'."""
         if self.daily:
@@ -58,8 +63,9 @@ class ForbiddenHours:
         return not self.daily and self.end_s <= now_s
 
     def to_wire(self, now_s: float) -> protocol.ForbiddenHours:
+        """Not yet described in words."""
         start_s, end_s = next(self.windows(now_s, now_s + 3 * _DAY_S), (self.start_s, self.end_s))
-        return protocol.ForbiddenHours(units.iso(start_s), units.iso(end_s), self.daily, self.by, self.text(now_s))
+        return protocol.ForbiddenHours(units.iso(start_s), units.iso(end_s), self.daily, self.by)
 
 
 def parse(text: str, now_s: float, by: str = "") -> ForbiddenHours:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from carbontui import units
 from carbontui.job.supervisor.core import (
     allowance_rules,
     attendance,
@@ -16,6 +15,7 @@ from carbontui.job.supervisor.core import (
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import Capability, Reading
+from carbontui.protocol import Statement, statement, written
 
 TRIED_S = 60.0
 """The result of a try is shown until the real start is this old."""
@@ -23,75 +23,79 @@ UNREAD_S = 10.0
 """Agents of other machines may take this long to come up before their watts are reported missing."""
 
 
-def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ...]:
+def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> list[Statement]:
     """Caveats on the numbers first, then `ours` (faults of carbontui itself), then the rest."""
-    found: list[str] = []
+    found: list[Statement] = []
     if state.spec.simulated:
-        found.append("SIMULATED GPU: watts are a model, not a measurement")
+        found.append(statement("simulated"))
     if state.clock.replay:
-        found.append(f"REPLAY of recorded grid data, {state.clock.speed:.0f} times faster than life")
+        found.append(statement("replay", times=state.clock.speed))
     # the consequence of the user's own command comes before standing conditions
-    if sentence := finish.unreachable_by_pause(state, seen.now_s):
-        found.append(sentence)
+    if late := finish.unreachable_by_pause(state, seen.now_s):
+        found.append(late)
     found += allowance_rules.notices(state, seen.now_s)
     if not seen.guarded:
-        found.append("unguarded: no restart (the keeper is gone)")
+        found.append(statement("unguarded"))
     if state.spec.nodes is not None and state.spec.nodes.fault:
-        found.append(state.spec.nodes.fault)
+        found.append(written(state.spec.nodes.fault))
     if silent := attendance.silent(state.attendance, seen):
-        found.append(f"silent: {', '.join(silent)}")
-    if seen.uptime_s >= UNREAD_S and (unread := attendance.unread_nodes(seen)):
-        found.append(f"watts are unknown without {', '.join(unread)}")
-    if text := site_room.notice(seen.site):
-        found.append(text)
+        found.append(statement("silent", names=silent))
+    unread = attendance.unread_nodes(seen)
+    if unread and seen.uptime_s >= UNREAD_S:
+        found.append(statement("nodes_unread", names=unread))
+    if beyond := site_room.notice(seen.site):
+        found.append(beyond)
     # the screen has room for the first only: wrong watts come before the source of the grid data
-    found += board_notices(seen.devices, seen.readings_age_s)
+    found += board_notices(seen.devices, seen.readings_age_s, unread)
     if missing := boards.unseen(state.boards, seen):
-        found.append(f"{len(missing)} of its boards cannot be seen any more: watts are unknown without them")
-    if state.tried.text and (seen.child.state != "running" or seen.child.age_s < TRIED_S):
-        found.append(state.tried.text)
+        found.append(statement("boards_unseen", count=len(missing)))
+    if state.tried.result is not None and (seen.child.state != "running" or seen.child.age_s < TRIED_S):
+        found.append(state.tried.result)
     if unload_rules.offered(state, seen):
-        found.append(f"for long pauses it could be unloaded, after a rehearsal: carbontui rehearse {state.spec.job}")
-    found += [line for line in ours if line]
-    found += seen.readings.notices
-    several = {r.uuid: f"{r.label}: " for r in seen.readings.devices} if len(seen.readings.devices) > 1 else {}
+        found.append(statement("rehearsal_offered", job=state.spec.job))
+    found += [written(line) for line in (*ours, *seen.readings.notices) if line]
+    several = len(seen.readings.devices) > 1
+    label = {reading.uuid: reading.label for reading in seen.readings.devices if several}
     shared = {reading.uuid for reading in seen.devices if reading.foreign_pids}
-    failed = [o for o in seen.limits.outcomes.values() if not o.ok and o.text]
-    found += [several.get(o.uuid, "") + o.text for o in failed if o.code != "foreign" or o.uuid not in shared]
-    return tuple(dict.fromkeys(found))
+    for outcome in seen.limits.outcomes.values():
+        if outcome.ok or not outcome.text or (outcome.code == "foreign" and outcome.uuid in shared):
+            continue
+        board = label.get(outcome.uuid)
+        found.append(statement("of_board", board=board, text=outcome.text) if board else written(outcome.text))
+    return found
 
 
-def _whose(reading: Reading) -> str:
+def _whose(reading: Reading) -> Statement:
     """How the watts of a board shared with others are counted."""
     if reading.share is None:
-        return "its watts are counted here"
+        return statement("counted_here")
     if reading.own_w is None or reading.power_w is None:
-        return "its watts are shared, split"
-    return f"its watts are shared, split: {reading.own_w:.0f} of {reading.power_w:.0f} W are this job's"
+        return statement("split")
+    return statement("split_as", own=reading.own_w, all=reading.power_w)
 
 
-def board_notices(devices: Sequence[Reading], age_s: float) -> list[str]:
+def board_notices(devices: Sequence[Reading], age_s: float, unread: Collection[str] = ()) -> list[Statement]:
     """Why the watts of these boards are not simply this job's: no answer, no reading, other users.
 
-    `age_s` is the age of the readings; boards seen before and now silent are named together with what is missing.
+    `age_s` is the age of the readings. Boards of the nodes `unread` are told of with their node.
     """
     if devices and age_s >= FRESH_S:
-        silent = units.fmt_duration(age_s)
-        return [f"the driver has not answered for {silent}: watts are unknown, limits stay as they are until it does"]
+        return [statement("driver_silent", age_s=age_s)]
     found = []
     for reading in devices:
         board = reading.label
         if reading.lost:
-            found.append(f"{board} is lost (it fell off the bus): reset it or reboot; its energy until then is kept")
+            found.append(statement("board_lost", board=board))
             continue
         counts = reading.caps.get("energy", Capability("unknown")).support == "yes"
-        why = reading.why.get("power_w", "no reading")
-        said = why.startswith("nothing read on")  # reported once, for the whole machine
-        if reading.power_w is None and not counts and not said:
-            found.append(f"{board}: no watts can be read ({why}); the energy counted is without them")
+        if reading.power_w is None and not counts and reading.node not in unread:
+            found.append(statement("board_unread", board=board, why=reading.why.get("power_w", "no reading")))
         if reading.mig:
-            found.append(f"{board}: its watts are those of the whole board, shared by its MIG slices")
+            found.append(statement("board_in_slices", board=board))
         if reading.foreign_pids:
-            user = reading.foreign_user or f"another process (pid {reading.foreign_pids[0]})"
-            found.append(f"{board}: {user} uses it too: its limit is left alone, {_whose(reading)}")
+            whose = _whose(reading)
+            if reading.foreign_user:
+                found.append(statement("board_of_user_too", board=board, user=reading.foreign_user, whose=whose))
+            else:
+                found.append(statement("board_of_others_too", board=board, pid=reading.foreign_pids[0], whose=whose))
     return found

@@ -124,7 +124,7 @@ class Inputs:
     """Why a busy command has shown no step; None until it has been busy for a while, or once it has shown one."""
     trial: Level | None = None
     """The level a calibration asks for now."""
-    trial_text: str = ""
+    trial_said: protocol.Statement | None = None
     """Progress of a calibration, or the result of the last one."""
 
     @property
@@ -169,7 +169,7 @@ class Observation:
     """A requested cap that no board holds, and why."""
     can_freeze: bool = False
     """`run --sigstop`."""
-    freeze_why: str = ""
+    freeze_why: protocol.Statement | None = None
     """Why SIGSTOP must not be used now although requested (two processes use a GPU, no keeper to undo it)."""
     room: Room | None = None
     """What the machine's power budget leaves to this job."""

@@ -69,9 +69,9 @@ def observe(state: JobState, seen: Inputs) -> Observation:
 def _rehearsing(state: JobState, seen: Inputs) -> Chosen | None:
     level = unloading.level(state.unloading)
     if seen.child.trying:
-        return Chosen(level or FULL, Why("calibrating", statement("as_told", text=trying.words(state))), "try")
+        return Chosen(level or FULL, Why("calibrating", trying.said(state)), "try")
     if level is None:
         return None
     return Chosen(
-        level, Why("calibrating", statement("rehearsing", phase=unloading.words(state.unloading))), "calibration"
+        level, Why("calibrating", statement("rehearsing", phase=unloading.said(state.unloading))), "calibration"
     )

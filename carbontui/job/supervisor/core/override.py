@@ -9,10 +9,18 @@ import msgspec
 from msgspec import Meta
 
 from carbontui import protocol, units
+from carbontui.protocol import Statement, statement
 
 
 class OverrideError(ValueError):
-    """An override that cannot be accepted; the text says why."""
+    """A request that cannot be accepted, and why."""
+
+    def __init__(self, why: Statement) -> None:
+        super().__init__(why.code)
+        self.said = why
+
+
+NO_WATTS = statement("no_watts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +53,15 @@ def apply(
 ) -> Overrides:
     """The overrides after `verb` (pause, boost, cap, resume). Raises OverrideError on a concurrent change."""
     if expected_gen is not None and expected_gen != held.gen:
-        who = held.current.by if held.current else "someone"
-        what = held.current.mode if held.current else "cleared the override"
-        raise OverrideError(f"{who} changed it first ({what}); check and repeat")
+        if held.current is None:
+            raise OverrideError(statement("cleared_first"))
+        raise OverrideError(statement("changed_first", by=held.current.by, mode=held.current.mode))
     if verb == "resume":
         return Overrides(None, held.gen + 1)
     if verb not in ("pause", "boost", "cap"):
-        raise OverrideError(f"{verb!r} is not an override")
+        raise OverrideError(statement("not_an_override", verb=verb))
     if verb == "cap" and value_w is None:
-        raise OverrideError("cap needs watts per GPU, like 300W")
+        raise OverrideError(NO_WATTS)
     mode: Any = verb
     shown = None if until_s is None else units.iso(until_s)
     override = protocol.Override(mode, value_w if verb == "cap" else None, shown, by)

@@ -141,8 +141,8 @@ def _words(state: JobState, planned: Plan, shown: protocol.PlanView, now_s: floa
     until = "until cleared" if held.until_s is None else f"until {units.fmt_clock(held.until_s, now_s)}"
     first = f"{done} by {by} {until}"
     if held.open_pause:
-        late = finish.unreachable_by_pause(state, now_s)
-        return f"{first}: no work is done meanwhile{f'; {late}' if late else ''}."
+        late = "; the budget becomes unreachable" if finish.unreachable_by_pause(state, now_s) else ""
+        return f"{first}: no work is done meanwhile{late}."
     free = planned.free_gco2_g
     if free is None or (held.until_s is None and mode == "cap"):
         return f"{first}; the rest is planned around it."

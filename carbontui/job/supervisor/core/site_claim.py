@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from carbontui import units
 from carbontui.job.supervisor.core import finish, site_boards, site_plan
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.site_room import Room, watts_at
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.protocol import Statement, statement
 from carbontui.site.sharing import TOLERANCE_W, Claim
 
 
@@ -60,11 +60,10 @@ def room(state: JobState, seen: Inputs) -> Room | None:
     return Room(seen.site, boards.number, boards.full_w, boards.least_w, held)
 
 
-def why_no_boost(state: JobState, seen: Inputs) -> str:
-    """Why a boost does not fit even with all other jobs at their minimum; '' if it fits."""
+def why_no_boost(state: JobState, seen: Inputs) -> Statement | None:
+    """Why a boost does not fit even with all other jobs at their minimum; None if it fits."""
     given = room(state, seen)
     if given is None or given.full_w <= given.share.boost_w + TOLERANCE_W:
-        return ""
-    left = units.fmt_watts(max(0.0, given.share.boost_w))
-    needs, cap = units.fmt_watts(given.full_w), units.fmt_watts(given.share.cap_w)
-    return f"a boost takes {needs}; the site budget of {cap} leaves it {left} with every other job at its minimum"
+        return None
+    left = max(0.0, given.share.boost_w)
+    return statement("no_room_to_boost", needs=given.full_w, cap=given.share.cap_w, left=left)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from carbontui import units
 from carbontui.job.supervisor.core import levels
 from carbontui.job.supervisor.core.levels import PAUSE, Chosen, Level
-from carbontui.protocol import Why, statement
+from carbontui.protocol import Statement, Why, statement
 from carbontui.site.sharing import TOLERANCE_W, Share
 
 STEP_W = 5.0
@@ -47,12 +46,11 @@ def within(choice: Chosen, given: Room | None, *, can_cap: bool) -> Chosen:
     return choice
 
 
-def notice(given: Share | None) -> str:
-    """The notice if even the minimum of all jobs together exceeds the budget; '' otherwise."""
+def notice(given: Share | None) -> Statement | None:
+    """The notice if even the minimum of all jobs together exceeds the budget."""
     if given is None or given.kept:
-        return ""
-    cap, least = units.fmt_watts(given.cap_w), units.fmt_watts(given.least_sum_w)
-    return f"the site budget of {cap} cannot be kept: the jobs of this machine draw at least {least}"
+        return None
+    return statement("site_budget_broken", cap=given.cap_w, least=given.least_sum_w)
 
 
 def watts_at(level: Level, boards: int, full_w: float, parked_w: float, *, absent: bool = False) -> float:

@@ -24,11 +24,9 @@ How = protocol.How
 SPLIT = "shared, split by the kernels and memory of each process"
 
 
-def status(
-    state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids, notices: tuple[str, ...] = ()
-) -> protocol.Status:
-    """The Status at the time of `seen`, its reason not yet in words. `host` and `pids` name the machine and our
-    processes."""
+def status(state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids) -> protocol.Status:
+    """The Status at the time of `seen`, without what is told in words: notices, and the texts of the reason and of
+    forbidden hours. `host` and `pids` name the machine and our processes."""
     gpus = tuple(_gpu(reading, state.measured.parked_w.get(reading.uuid, (None, 0))[0]) for reading in seen.devices)
     fresh = seen.readings_age_s < FRESH_S
     leader, totals, work, held = seen.leader, state.totals, state.progress, state.override
@@ -74,7 +72,6 @@ def status(
         forecast_errors=_forecast_errors(state.outlook),
         exit=_exit(state, seen),
         certificate=state.plan.view.certificate if state.plan else None,
-        notices=notices,
         provenance=_provenance(state, seen, gpus, blind=blind, expected=expected is not None)
         | ({} if at_end is None else {"at_end": expected_end.provenance(state, seen)})
         | ({} if estimate is None else {"estimate": work_estimate.provenance(state)}),

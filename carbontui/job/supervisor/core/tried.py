@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
+from carbontui.protocol import Statement
+
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The result of the try; `text` is '' until one has ended."""
+    """The try; `result` is None until one has ended."""
 
-    text: str = ""
+    result: Statement | None = None
     under_way: bool = False
     stepped_s: float | None = None
     """When its first step was seen, on the machine's monotonic clock."""

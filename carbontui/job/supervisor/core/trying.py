@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from carbontui import units
 from carbontui.job.supervisor.core import progress, unload_rules, unloading
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.core.tried import Tried
+from carbontui.protocol import Statement, statement
 
 STEPS = 20
 TRY_S = 120.0
@@ -33,10 +33,11 @@ def ends(state: JobState, seen: Inputs) -> bool:
     return enough(state, seen) and state.unloading.phase == "none"
 
 
-def words(state: JobState) -> str:
+def said(state: JobState) -> Statement:
+    """How far it has come."""
     if state.unloading.by == unloading.TRY:
-        return f"trying the command: {unloading.words(state.unloading)}"
-    return f"trying the command before its start: at least {STEPS} steps, {units.fmt_duration(TRY_S)} at most"
+        return statement("trying_unload", phase=unloading.said(state.unloading))
+    return statement("trying", steps=STEPS, most_s=TRY_S)
 
 
 def saw(state: JobState, seen: Inputs) -> JobState:
@@ -54,33 +55,31 @@ def saw(state: JobState, seen: Inputs) -> JobState:
             return replace(state, unloading=unload_rules.begun(unloading.TRY, seen))
         return state
     if tried.under_way and seen.child.state in ("waiting", "unloaded"):
-        text = _told(state, kept=seen.child.state == "unloaded")
-        state = replace(state, tried=Tried(text, ended_s=seen.now_s))
-    if state.tried.text and seen.child.state == "waiting" and state.progress.step:
+        result = _result(state, kept=seen.child.state == "unloaded")
+        state = replace(state, tried=Tried(result, ended_s=seen.now_s))
+    if state.tried.result is not None and seen.child.state == "waiting" and state.progress.step:
         # this also discards counts of an exited process that arrive only now
         state = replace(state, progress=progress.begun_again(state.progress, 0))
     return state
 
 
-def _told(state: JobState, *, kept: bool) -> str:
-    """What was measured, in one line."""
+def _result(state: JobState, *, kept: bool) -> Statement:
+    """What was measured."""
     work = state.progress
     if not work.step:
-        return "tried: it ran, but no training step was seen"
-    parts = [f"tried: {work.steps_done} steps"]
-    if work.ref_rate:
-        parts.append(f"{1 / work.ref_rate:.3g} s a step")
+        return statement("tried_without_steps")
     watts = [mean.value for mean in state.measured.full_w.values() if mean.value is not None]
-    if watts:
-        parts.append(f"{sum(watts):.0f} W on its GPUs")
-    elif state.measured.rest_w.value is not None:
-        parts.append(f"{state.measured.rest_w.value:.0f} W of CPU and memory")
-    if work.steps_total is not None:
-        takes = "" if work.total_s is None else f" ({units.fmt_duration(work.total_s)})"
-        parts.append(f"{work.steps_total} total steps{takes}")
-    elif work.work_s is None and work.guess is not None:
-        parts.append(f"{work.guess[0]} total steps are a guess, from {work.guess[1]} (--guess plans with it)")
-    elif work.work_s is None:
-        parts.append("the total is not known")
-    parts.append(f"unloaded at step {work.step}, checkpoint kept" if kept else "it cannot be unloaded: it starts over")
-    return ", ".join(parts)
+    guess = work.guess if work.steps_total is None and work.work_s is None else None
+    return statement(
+        "tried",
+        steps=work.steps_done,
+        step_s=1 / work.ref_rate if work.ref_rate else None,
+        gpus_w=sum(watts) if watts else None,
+        host_w=state.measured.rest_w.value,
+        total=work.steps_total,
+        takes_s=work.total_s,
+        total_known=work.steps_total is not None or work.work_s is not None,
+        guess=guess and guess[0],
+        guessed_from=guess and guess[1],
+        kept_at=work.step if kept else None,
+    )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from carbontui import units
+from carbontui import protocol
 from carbontui.job.supervisor.core import progress
 from carbontui.job.supervisor.core.observation import Inputs, Rank
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.job.supervisor.core.unloading import Phase, Unloading, awaits_start, words
+from carbontui.job.supervisor.core.unloading import Phase, Unloading, awaits_start, said
+from carbontui.protocol import Statement, statement
 
-NO_STEP_YET = "no training step has been seen yet"
 REPEAT_MOST_S = 600.0
 """If the resume of a rehearsal fails, training starts over: at most this much work is repeated."""
 ARM_S = 10.0
@@ -29,31 +29,30 @@ SLACK_S = 1800.0
 JOULES_PER_KWH = 3.6e6
 
 
-def refusal(state: JobState, seen: Inputs) -> str:
-    """Why no rehearsal can begin now; '' when it can."""
+def refusal(state: JobState, seen: Inputs) -> Statement | None:
+    """Why no rehearsal can begin now; None when it can."""
     leader, known, done_s = seen.leader, state.unloading, state.progress.done_s
     if awaits_start(known):
-        return f"it was tried, and unloaded at step {known.step} to wait for its start, which will show if it resumes"
+        return statement("unloaded_until_start", step=known.step)
     if known.rehearsing:
-        return f"{known.by} rehearses it already ({words(known)})"
+        return statement("rehearses_already", by=known.by, phase=said(known))
     if leader is None:
-        return NO_STEP_YET
+        return statement("no_step_yet")
     if not leader.can_unload:
-        return "it has no checkpoint function: carbontui.on_checkpoint(save); see docs/frameworks.md"
+        return statement("nothing_to_checkpoint_with")
     if state.override.current is not None:
-        return f"the job is under an override of {state.override.current.by}; clear it first: carbontui resume"
+        return statement("overridden", by=state.override.current.by)
     if seen.trial is not None:
-        return f"a calibration is running ({seen.trial_text})"
+        return statement("calibration_runs", progress=seen.trial_said)
     now = state.decision
     if now.state not in ("running", "throttled") and (now.state, now.why.code) != ("paused", "plan"):
-        return f"the job is {now.state}"
+        return statement("job_is_because", state=now.state, why=now.why.said)
     if not seen.guarded:
-        return "the keeper is gone: nothing would restart it"
+        return statement("nothing_restarts_it")
     if done_s > REPEAT_MOST_S:
-        done, most = units.fmt_duration(done_s), units.fmt_duration(REPEAT_MOST_S)
-        tried = "; a resume has worked before" if known.held else ""
-        return f"{done} of work is done and would be repeated if the resume fails; at most {most} may be{tried}"
-    return ""
+        worked = (statement("resumed_before"),) if known.held else ()
+        return statement("too_much_to_repeat", done_s=done_s, most_s=REPEAT_MOST_S, worked=worked)
+    return None
 
 
 def begun(by: str, seen: Inputs) -> Unloading:
@@ -103,12 +102,12 @@ def _turn(state: JobState, known: Unloading, phase: Phase, seen: Inputs) -> Unlo
 def _asked(state: JobState, seen: Inputs) -> JobState:
     known = state.unloading
     if state.override.current is not None:
-        return _over(state, None, f"given up: {state.override.current.mode} by {state.override.current.by}")
+        return _over(state, None, _given_up(state.override.current))
     if seen.child.retry:
         turned = _turn(state, known, "leaving", seen)
         return replace(state, unloading=replace(turned, starts=seen.starts, loss=state.last_loss))
     if seen.mono_s - known.since_s > ARM_S:
-        return _over(state, None, "not tried: its keeper is of an older version and would not start it again")
+        return _over(state, None, statement("unload_keeper_too_old"))
     return state
 
 
@@ -119,14 +118,14 @@ def _leaving(state: JobState, seen: Inputs) -> JobState:
     if seen.child.state == "unloaded":
         return replace(state, unloading=_left(state, known, seen))
     if seen.child.state not in ("running", "unloaded"):
-        return _over(replace(state, unloading=known), False, "failed: the command ended instead of unloading")
+        return _over(replace(state, unloading=known), False, statement("unload_ended"))
     if state.override.current is not None:
-        return _over(state, None, f"given up: {state.override.current.mode} by {state.override.current.by}")
+        return _over(state, None, _given_up(state.override.current))
     stands = leader is not None and leader.state == "paused" and leader.want_gen == asked.gen and asked.mode == "unload"
     if stands:
-        return _over(state, False, "failed: its checkpoint function failed (see carbontui log); training continues")
+        return _over(state, False, statement("unload_checkpoint_failed"))
     if seen.mono_s - known.since_s > LEAVE_S:
-        return _over(state, False, f"failed: no checkpoint within {units.fmt_duration(LEAVE_S)}; training continues")
+        return _over(state, False, statement("unload_no_checkpoint", within_s=LEAVE_S))
     return replace(state, unloading=known)
 
 
@@ -148,12 +147,12 @@ def _joules(state: JobState, known: Unloading) -> float:
 def _returning(state: JobState, seen: Inputs) -> JobState:
     known, leader = state.unloading, seen.leader
     if known.by and seen.child.retried:
-        again = f"failed: the restart ended with {seen.child.retried}; the run starts over without that checkpoint"
-        return _over(state, False, f"{again}, repeating {known.step} steps", anew=True)
+        why = statement("unload_restart_ended", how=seen.child.retried, step=known.step)
+        return _over(state, False, why, anew=True)
     if seen.child.state == "unloaded":
         return replace(state, unloading=_turn(state, known, "away", seen))
     if seen.child.state != "running":
-        return _over(state, False, "failed: the restarted command ended")
+        return _over(state, False, statement("unload_restarted_ended"))
     if leader is None or seen.starts <= known.starts or leader.step < ENOUGH_STEPS:
         return state
     return _back(state, seen, leader)
@@ -164,9 +163,11 @@ def _back(state: JobState, seen: Inputs, leader: Rank) -> JobState:
     known, began = state.unloading, leader.start_step
     failed = seen.child.fell_back
     if failed or (leader.start_known and began < known.step):
-        where = f"left at step {known.step}, resumed from step {began}"
-        why = f"the restart ended with {failed}; it continues from an earlier checkpoint: " if failed else ""
-        return _over(state, False, f"failed: {why}{where}", anew=True, began=began)
+        if failed:
+            why = statement("unload_fell_back", how=failed, left=known.step, began=began)
+        else:
+            why = statement("unload_resumed_elsewhere", left=known.step, began=began)
+        return _over(state, False, why, anew=True, began=began)
     took_s = seen.mono_s - known.since_s
     joules, measured = _joules(state, known), state.measured
     measured = replace(measured, reload_j=measured.reload_j.plus(joules))
@@ -174,14 +175,16 @@ def _back(state: JobState, seen: Inputs, leader: Rank) -> JobState:
         measured = replace(measured, unload_s=measured.unload_s.plus(known.save_s))
     if known.save_j is not None:
         measured = replace(measured, unload_j=measured.unload_j.plus(known.save_j))
-    loss = ""
-    if known.loss is not None and leader.loss is not None:
-        loss = f"; loss {known.loss:.4g} before, {leader.loss:.4g} after"
-    size = "" if known.saved_b is None else f", {_bytes(known.saved_b)}"
-    save = "" if known.save_s is None else f" (checkpoint {known.save_s:.0f} s{size}; restart {took_s:.0f} s)"
-    away = took_s + (known.save_s or 0.0)
-    told = "" if leader.start_known else ", by the step count passed to it"
-    text = f"it works: left at step {known.step} and resumed there{told}{loss}; {away:.0f} s without a step{save}"
+    result = statement(
+        "unload_works",
+        step=known.step,
+        step_stated=leader.start_known,
+        loss_before=known.loss,
+        loss_after=leader.loss,
+        save_s=known.save_s,
+        saved_b=known.saved_b,
+        restart_s=took_s,
+    )
     facts = {
         "held": True,
         "step": known.step,
@@ -195,22 +198,18 @@ def _back(state: JobState, seen: Inputs, leader: Rank) -> JobState:
         "reload_s": took_s,
         "reload_j": joules,
     }
-    over = Unloading(held=True, verdict=text, facts=facts)
+    over = Unloading(held=True, result=result, facts=facts)
     return replace(state, measured=measured, unloading=over)
 
 
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} GB"
+def _given_up(override: protocol.Override) -> Statement:
+    return statement("unload_given_up", mode=override.mode, by=override.by)
 
 
-def _over(state: JobState, held: bool | None, verdict: str, *, anew: bool = False, began: int = 0) -> JobState:
+def _over(state: JobState, held: bool | None, why: Statement, *, anew: bool = False, began: int = 0) -> JobState:
     """End the rehearsal. `anew`: the training counts from step `began` again."""
     was = state.unloading
     held = was.held if held is None else held
-    facts = {"held": held, "step": was.step, "why": verdict}
+    facts = {"held": held, "step": was.step}
     work = progress.begun_again(state.progress, began) if anew else state.progress
-    return replace(state, progress=work, unloading=Unloading(held=held, verdict=verdict, facts=facts))
+    return replace(state, progress=work, unloading=Unloading(held=held, result=why, facts=facts))

@@ -10,6 +10,7 @@ import msgspec
 
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core.levels import FULL, Level
+from carbontui.protocol import Statement, statement
 
 Phase = Literal["none", "asked", "leaving", "away", "returning"]
 UNLOAD = Level("unload", "unload", 0.0, 0.0)
@@ -32,9 +33,10 @@ class Unloading:
     loss: float | None = None
     held: bool | None = None
     """Whether it resumed the last time this was tried; None: never tried."""
-    verdict: str = ""
+    result: Statement | None = None
+    """How the last one went."""
     facts: Mapping[str, Any] | None = None
-    """The verdict in machine-readable form."""
+    """The result in machine-readable form."""
     save_s: float | None = None
     save_j: float | None = None
     saved_b: int | None = None
@@ -64,14 +66,14 @@ def level(known: Unloading) -> Level | None:
     return UNLOAD if known.phase == "leaving" else FULL
 
 
-def words(known: Unloading) -> str:
-    return {
-        "none": "",
-        "asked": "about to leave",
-        "leaving": "writing a checkpoint before leaving",
-        "away": "left, restarting",
-        "returning": "restarted, waiting for its first steps",
-    }[known.phase]
+def said(known: Unloading) -> Statement:
+    """How far an unload under way has come."""
+    return statement("unload_phase", phase=known.phase)
+
+
+def facts(known: Unloading) -> dict[str, Any]:
+    """The result of the last one, for machines."""
+    return {} if known.facts is None else {**known.facts, "why": known.result}
 
 
 def guards(known: Unloading) -> bool:

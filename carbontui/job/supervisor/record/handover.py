@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,9 +32,13 @@ from carbontui.job.supervisor.core import (
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.tried import Tried
+from carbontui.job.supervisor.core.unloading import Unloading
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.text.statements import words
 
+_Result = TypeVar("_Result", Unloading, Tried)
 Confined = Callable[[str], AbstractContextManager[bool | None]]
 """Returns a block in which an exception ends the block and nothing else; the text names the part."""
 
@@ -81,8 +85,11 @@ class Handover:
             "control": ("the stored state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
             "boards": ("the stored boards", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
             "budget": ("the stored budget", with_budget),
-            "unloading": ("the stored unload result", lambda s, k: replace(s, unloading=unloading.restored(k))),
-            "tried": ("the stored try", lambda s, k: replace(s, tried=tried.restored(k))),
+            "unloading": (
+                "the stored unload result",
+                lambda s, k: replace(s, unloading=_worded(unloading.restored(k))),
+            ),
+            "tried": ("the stored try", lambda s, k: replace(s, tried=_worded(tried.restored(k)))),
             "allowances": (
                 "the stored allowances",
                 lambda s, k: replace(s, allowances=allowances.restored(s.allowances, k)),
@@ -176,6 +183,13 @@ def _checked(kept: Any) -> Any:
         raise ValueError(f"{kept:g} is not a plausible number for a job")
     for inner in kept.values() if isinstance(kept, dict) else kept if isinstance(kept, list) else ():
         _checked(inner)
+    return kept
+
+
+def _worded(kept: _Result) -> _Result:
+    """The same, if its result can be put into words: it may be of another version. Raises KeyError or TypeError."""
+    if kept.result is not None:
+        words(kept.result, 0.0)
     return kept
 
 

@@ -12,7 +12,7 @@ from carbontui import protocol, untrusted
 from carbontui.job import journal
 from carbontui.job.history import SHORT_S, UNUSABLE, HistoryError, Past, read
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import events
+from carbontui.text import events
 
 
 class HistoryThread:

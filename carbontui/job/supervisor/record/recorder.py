@@ -9,7 +9,9 @@ import time
 from carbontui import protocol, units
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import events
+from carbontui.protocol import Statement
+from carbontui.text import events
+from carbontui.text.statements import in_words, words
 
 RECENT = 4
 
@@ -31,12 +33,17 @@ class Recorder:
         """The latest user commands, oldest first."""
 
     def event(self, kind: str, at_s: float | None = None, /, **facts: object) -> None:
-        """Record an event; `at_s` on the job's clock if not now."""
+        """Record an event, its statements as words; `at_s` on the job's clock if not now."""
         wall = time.time()
         at = self._clock.at_wall(wall) if at_s is None else at_s
-        self._journal.event(at, wall, kind, **facts)
-        if kind in events.PERSONAL and (one := events.told(at, kind, facts)):
+        drawn = in_words(facts, at)
+        self._journal.event(at, wall, kind, **drawn)
+        if kind in events.PERSONAL and (one := events.told(at, kind, drawn)):
             self.recent = (*self.recent, one)[-RECENT:]
 
-    def say(self, text: str) -> None:
-        say(text)
+    def say(self, said: Statement | str) -> None:
+        say(said if isinstance(said, str) else self.words(said))
+
+    def words(self, said: Statement) -> str:
+        """The statement as of now, on the job's clock."""
+        return words(said, self._clock.at_wall(time.time()))

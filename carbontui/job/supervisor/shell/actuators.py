@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from carbontui import protocol
 from carbontui.job.supervisor.core.effects import (
     Disown,
     Effect,
@@ -34,12 +32,12 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Server
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import Outcome
-from carbontui.text.statements import words
+from carbontui.protocol import Statement, statement
 
 
 class Actuators:
     """One action per kind of effect. `replan`, `keep` and `calibrate` are callbacks of those parts; `changed` asks
-    for a tick once the boards have answered, `now_s` is the job's clock."""
+    for a tick once the boards have answered."""
 
     def __init__(
         self,
@@ -50,11 +48,10 @@ class Actuators:
         accounting: Accounting,
         recorder: Recorder,
         allow_raise: bool,
-        replan: Callable[[str], None],
+        replan: Callable[[Statement], None],
         keep: Callable[[], None],
         calibrate: Callable[[str], None],
         changed: Callable[[], None],
-        now_s: Callable[[], float],
     ) -> None:
         self._keeper = keeper
         self._server = server
@@ -66,7 +63,6 @@ class Actuators:
         self._keep = keep
         self._calibrate = calibrate
         self._changed = changed
-        self._now_s = now_s
         self._limiting: asyncio.Task[None] | None = None
 
     @property
@@ -99,9 +95,9 @@ class Actuators:
             case Disown(boards):
                 self.disown(boards)
             case Record(kind, facts, at_s):
-                self._recorder.event(kind, at_s, **{name: self._drawn(fact) for name, fact in facts.items()})
-            case LogLine(text):
-                self._recorder.say(self._drawn(text))
+                self._recorder.event(kind, at_s, **facts)
+            case LogLine(said):
+                self._recorder.say(said)
             case Replan(why):
                 self._replan(why)
             case Keep():
@@ -109,7 +105,7 @@ class Actuators:
             case StopChild(now):
                 self._keeper.stop(now=now)
             case LastRun(why):
-                self._keeper.last(why)
+                self._keeper.last("" if why is None else self._recorder.words(why))
             case Retry(on):
                 self._keeper.retry(on=on)
             case FallBack(on):
@@ -119,14 +115,10 @@ class Actuators:
             case StartCalibration(by):
                 self._calibrate(by)
 
-    def _drawn(self, fact: Any) -> Any:
-        """A statement in words; anything else as it is."""
-        return words(fact, self._now_s()) if isinstance(fact, protocol.Statement) else fact
-
     def disown(self, boards: tuple[str, ...]) -> None:
         joules = self._accounting.disown(boards)
         self._recorder.event("disowned", boards=list(boards), joules=joules)
-        self._recorder.say(f"not the training's boards, {joules:.0f} J taken back: {', '.join(boards)}")
+        self._recorder.say(statement("boards_disowned", joules=joules, boards=boards))
 
     def _limit(self, wanted: SetLimit) -> None:
         if self._limiting is not None:

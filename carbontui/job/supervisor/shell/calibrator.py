@@ -22,6 +22,7 @@ from carbontui.power import curve as curves
 from carbontui.power import curve_files, public_curves
 from carbontui.power.curve import Curve
 from carbontui.power.meter import Meter
+from carbontui.protocol import Statement, statement
 
 ANSWERED_S = 1.0
 """A board has this long to answer a new limit before its last outcome is taken as the answer."""
@@ -31,7 +32,7 @@ class Calibrator:
     """At most one calibration at a time; `level` is what control should ask of the job now."""
 
     def __init__(
-        self, cell: StateCell, meter: Callable[[], Meter], recorder: Recorder, replan: Callable[[str], None]
+        self, cell: StateCell, meter: Callable[[], Meter], recorder: Recorder, replan: Callable[[Statement], None]
     ) -> None:
         self._cell = cell
         self._meter = meter
@@ -45,15 +46,16 @@ class Calibrator:
         self._brought: Curve | None = None
         self._asked_s = 0.0
         self.level: Level | None = None
-        self.text = ""
+        self.said: Statement | None = None
+        """Its progress, or the result of the last one."""
 
     def start(self, by: str, seen: Inputs) -> None:
         """Start a calibration. The caller has checked `calibration.refusal`."""
         state = self._cell.state
         self._running = power.Calibration(calibration.spec_of(state, seen, _fingerprint(state)))
-        self.level, self.text, self._tried, self._asked_s = FULL, "starting", True, seen.mono_s
+        self.level, self.said, self._tried, self._asked_s = FULL, statement("calibration_starts"), True, seen.mono_s
         self._recorder.event("calibration", by=by, action="start")
-        self._recorder.say(f"calibration started by {by}")
+        self._recorder.say(statement("calibration_begun", by=by))
 
     def tick(self, seen: Inputs) -> None:
         """Once per tick of the supervisor, before it decides."""
@@ -62,7 +64,7 @@ class Calibrator:
         except Exception as error:
             # a failed measurement must never leave the job at one of its levels
             self._tried = True
-            self._end(f"calibration given up: {type(error).__name__}: {error}")
+            self._end(statement("calibration_given_up", why=f"{type(error).__name__}: {error}"))
 
     def _advance(self, seen: Inputs) -> None:
         if self._running is None:
@@ -79,11 +81,11 @@ class Calibrator:
             case power.Resume():
                 self.level = FULL
             case power.Wait(text=text, share=share):
-                self.text = f"{text}, {share:.0%} done"
+                self.said = statement("calibration_measures", text=text, share=share)
             case power.Finished(curve=curve):
                 self._finish(curve)
             case power.GivenUp(why=why):
-                self._end(f"calibration given up: {why}")
+                self._end(statement("calibration_given_up", why=why))
 
     def _observe(self, seen: Inputs) -> power.CalibrationInput:
         state, leader, meter = self._cell.state, seen.leader, self._meter()
@@ -94,6 +96,7 @@ class Calibrator:
         if self.level is not None and self.level.kind == "cap" and seen.mono_s - self._asked_s > ANSWERED_S:
             answered = seen.limits.outcomes
             interrupted, refused = calibration.failures([answered[r.uuid] for r in seen.devices if r.uuid in answered])
+        disturbed = calibration.disturbance(state, seen)
         return power.CalibrationInput(
             mono_s=seen.mono_s,
             wall_s=seen.now_s,
@@ -103,7 +106,7 @@ class Calibrator:
             energy_mono_s=min(counted, default=seen.mono_s),
             limit_w=min(limits, default=None),
             paused=state.decision.state == "paused",
-            disturbed=calibration.disturbance(state, seen) or interrupted,
+            disturbed=self._recorder.words(disturbed) if disturbed else interrupted,
             refused=refused,
         )
 
@@ -121,19 +124,19 @@ class Calibrator:
 
     def _finish(self, curve: Curve) -> None:
         try:
-            where = str(curve_files.save(curve))
+            where: Statement | str = str(curve_files.save(curve))
         except OSError as error:
-            where = f"not kept: {error}"
+            where = statement("not_kept", error=str(error))
         self._cell.replace(curve=curve)
         self._recorder.event("calibration", action="finished", levels=len(curve.levels), file=where)
-        self._end(f"calibrated: {len(curve.levels)} useful levels ({where})")
+        self._end(statement("calibrated", levels=len(curve.levels), where=where))
 
-    def _end(self, text: str) -> None:
+    def _end(self, said: Statement) -> None:
         self._running = self.level = None
-        self.text = text
-        self._recorder.say(text)
-        self._recorder.event("calibration", action="ended", text=text)
-        self._replan(text)
+        self.said = said
+        self._recorder.say(said)
+        self._recorder.event("calibration", action="ended", text=said)
+        self._replan(said)
 
     def _reuse(self, seen: Inputs) -> None:
         """Reuse a curve of this script on these boards from an earlier job or supervisor."""
@@ -151,15 +154,13 @@ class Calibrator:
             return
         if higher := calibration.too_high_w(found, seen):
             drawn, allowed = higher
-            self._recorder.say(
-                f"the speed curve of an earlier run is of {drawn:.0f} W flat out; {allowed:.0f} W are allowed now"
-            )
+            self._recorder.say(statement("curve_too_high", drawn=drawn, allowed=allowed))
             return
         if found.simulated == devices[0].simulated:
             kept = calibration.usable_levels(found, seen)
             self._cell.replace(curve=msgspec.structs.replace(found, levels=kept))
-            self._recorder.say(f"speed curve of an earlier run reused: {len(kept)} levels")
-            self._replan("a speed curve was found")
+            self._recorder.say(statement("curve_reused", levels=len(kept)))
+            self._replan(statement("cause_curve_found"))
 
     def _assume(self, seen: Inputs) -> None:
         """Until this job is calibrated, use an imported curve, else one from public measurements."""
@@ -169,7 +170,7 @@ class Calibrator:
         if state.spec.simulated is not None and state.spec.simulated.points and state.spec.cap:
             self._assumed = True
             self._cell.replace(curve=calibration.simulated_curve(state, seen))
-            self._replan("speeds under caps are simulated")
+            self._replan(statement("cause_curve_simulated"))
             return
         full_w = calibration.drawn_w(state, seen)
         if full_w is None:
@@ -191,9 +192,11 @@ class Calibrator:
             return
         kept = calibration.usable_levels(known, seen)
         self._cell.replace(curve=msgspec.structs.replace(known, levels=kept))
-        whose = "an imported curve" if self._brought else "public measurements"
-        self._recorder.say(f"speeds under caps assumed from {whose} until this job is calibrated: {len(kept)} levels")
-        self._replan("a speed curve is assumed")
+        if self._brought:
+            self._recorder.say(statement("curve_assumed_imported", levels=len(kept)))
+        else:
+            self._recorder.say(statement("curve_assumed_public", levels=len(kept)))
+        self._replan(statement("cause_curve_assumed"))
 
 
 def _fingerprint(state: JobState) -> str:

@@ -19,6 +19,7 @@ from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import ForecastAsk
+from carbontui.protocol import Statement, statement
 
 BACK_LEAST_S, BACK_MOST_S = 6 * 3600.0, 36 * 3600.0
 """How much of the past an outlook covers while the job lives."""
@@ -59,7 +60,12 @@ class GridReader:
     """Puts a fresh outlook into the state. `changed` is called with each reason for a new plan."""
 
     def __init__(
-        self, cell: StateCell, feed: Feed, accounting: Accounting, worker: WorkerHandle, changed: Callable[[str], None]
+        self,
+        cell: StateCell,
+        feed: Feed,
+        accounting: Accounting,
+        worker: WorkerHandle,
+        changed: Callable[[Statement], None],
     ) -> None:
         self._cell = cell
         self._feed = feed
@@ -122,7 +128,7 @@ class GridReader:
     async def _refresh(self) -> None:
         await self._feed.refresh()
         self.look(self._now_s())
-        self._changed("new grid data")
+        self._changed(statement("cause_grid"))
 
     async def forecast(self, now_s: float) -> str:
         """Have the worker forecast if there is history to learn from and the last forecast is a slot old. Returns why

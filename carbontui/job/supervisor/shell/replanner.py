@@ -28,6 +28,7 @@ from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.grid import GridReader
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer
+from carbontui.protocol import Statement, statement
 from carbontui.site import given
 from carbontui.site.given import PricesError
 from carbontui.site.sharing import GivenPrices
@@ -67,7 +68,7 @@ class Replanner:
         self._noting: asyncio.Task[None] | None = None
         self._prices_fault = ""
         self.note = ""
-        self._why = "start"
+        self._why: Statement | None = statement("cause_start")
         self._due_s = 0.0
         self._asked_mono = float("-inf")
         self._task: asyncio.Task[None] | None = None
@@ -77,7 +78,7 @@ class Replanner:
         self._watts_assumed = False
         """Whether the plan in force was made before the watts flat out were known."""
 
-    def request(self, why: str) -> None:
+    def request(self, why: Statement) -> None:
         """Make a new plan at the next opportunity."""
         self._why = self._why or why
 
@@ -94,12 +95,12 @@ class Replanner:
         if self._watts_assumed and machine.full_wall_w(state, seen) is not None:
             # else its grams stand beside the measured ones, perhaps ten times as many, until the slot is over
             self._watts_assumed = False
-            self.request("the watts flat out are known")
+            self.request(statement("cause_watts_known"))
         due = seen.now_s >= self._due_s or bool(self._why) or finish.drifted(state, seen.now_s)
         gap = REPLAY_GAP_S if state.clock.replay else FIRST_GAP_S
         if due and seen.mono_s - self._asked_mono >= gap:
             self._asked_mono = seen.mono_s
-            why, self._why = self._why or "slot", ""
+            why, self._why = self._why or statement("cause_slot"), None
             self._task = asyncio.ensure_future(self._make(why))
 
     def _hear_others(self, state: JobState, seen: Inputs) -> None:
@@ -115,13 +116,13 @@ class Replanner:
             self._turn_mono = max(seen.mono_s + site_plan.turn_s(state, seen), self._asked_mono + site_plan.TURN_S)
         elif seen.mono_s >= self._turn_mono:
             self._others, self._turn_mono = others, None
-            self.request("site budget")
+            self.request(statement("cause_site"))
 
-    async def _make(self, why: str) -> None:
+    async def _make(self, why: Statement) -> None:
         try:
             failed = await self._grid.forecast(self._look().now_s)
             if failed:
-                self._recorder.say(f"no own forecast: {failed}")
+                self._recorder.say(statement("no_own_forecast", why=failed))
             seen = self._look()
             self._due_s = self._next_s(seen, problem.SLOT_S)
             self._watts_assumed = machine.full_wall_w(self._cell.state, seen) is None
@@ -130,14 +131,16 @@ class Replanner:
                 self._adopt(request, await self._worker.plan(request.ask), why)
                 self._tell_fleet(request, seen)
         except WorkFailed as error:
-            self.note = f"no new plan: {error}"
-            self._recorder.say(self.note)
+            self._fail(str(error))
         except Exception as error:
             # a planning failure must never end the supervisor: the plan in force stays
-            self.note = f"no new plan: {type(error).__name__}: {error}"
-            self._recorder.say(self.note)
+            self._fail(f"{type(error).__name__}: {error}")
         finally:
             self._changed()
+
+    def _fail(self, why: str) -> None:
+        self.note = self._recorder.words(statement("no_new_plan", why=why))
+        self._recorder.say(self.note)
 
     def _given(self) -> GivenPrices | None:
         """Shadow prices that a cluster's fleet sets for this job; None if unreadable, which is reported once."""
@@ -145,9 +148,9 @@ class Replanner:
         try:
             return self._prices(time.time())
         except PricesError as error:
-            fault = f"the cluster's prices are not followed: {error}"
+            fault = str(error)
             if fault != self._prices_fault:
-                self._recorder.say(fault)
+                self._recorder.say(statement("no_shadow_prices", why=fault))
             return None
         finally:
             self._prices_fault = fault
@@ -167,9 +170,9 @@ class Replanner:
         try:
             await asyncio.to_thread(note.add, job, facts)
         except SlurmError as error:
-            self._recorder.say(f"cannot tell the cluster's fleet what this job can do: {error}")
+            self._recorder.say(statement("fleet_untold", why=str(error)))
 
-    def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: str) -> None:
+    def _adopt(self, request: PlanRequest, answer: PlanAnswer, why: Statement) -> None:
         state, now, setup = self._cell.state, self._look().now_s, request.setup
         new = plan.from_answer(setup, answer, now, request.deadline_s, request.left_s)
         new = plan.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
@@ -195,8 +198,8 @@ class Replanner:
     async def preview(self, ask: protocol.Preview) -> protocol.Previewed:
         """The result of another budget or carbon price."""
 
-        def refused(text: str) -> protocol.Previewed:
-            return protocol.Previewed(ask.id, None, None, None, None, None, error=text)
+        def refused(text: str, *, misread: bool = False) -> protocol.Previewed:
+            return protocol.Previewed(ask.id, None, None, None, None, None, error=text, misread=misread)
 
         state, seen = self._cell.state, self._look()
         reason = finish.why_no_shifting(state, seen)
@@ -207,14 +210,17 @@ class Replanner:
             text = ""
             if ask.forbid is not None:
                 hours = forbidden.parse(ask.forbid, seen.now_s)
-                state, text = replace(state, forbidden=forbidden.added(state.forbidden, hours)), hours.text(seen.now_s)
+                state = replace(state, forbidden=forbidden.added(state.forbidden, hours))
+                text = words(hours.said, seen.now_s)
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
             text = text or ("" if slot_s is None else units.fmt_clock(slot_s, seen.now_s))
             request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s, self._given())
             if request is None:
                 return refused("nothing is left to plan")
             answer = await self._worker.preview(request.ask)
-        except (ValueError, WorkFailed) as error:
+        except ValueError as error:
+            return refused(str(error), misread=True)
+        except WorkFailed as error:
             return refused(str(error))
         view, spent = plan.from_answer(request.setup, answer, seen.now_s).view, _spent(state)
         total = (spent.gco2_g + view.gco2_g, spent.cost + view.cost, spent.kwh + view.kwh)

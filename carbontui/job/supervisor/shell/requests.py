@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
+
 from carbontui import protocol, units
 from carbontui.grid.live import SourceState
 from carbontui.grid.types import Outlook
@@ -28,8 +30,10 @@ from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.sensors import rank_of
 from carbontui.job.supervisor.shell.server import Peer, Sections
 from carbontui.job.supervisor.shell.ticks import Ticks
+from carbontui.power import capability
 from carbontui.power.handle import AgentHandle
-from carbontui.text.statements import words
+from carbontui.text.replies import curve_lines
+from carbontui.text.statements import in_words, words
 
 ACK_WAIT_S = 2.0
 """How long a command waits for ranks or boards before it replies that they have been asked."""
@@ -144,7 +148,7 @@ class Requests:
         return tuple(job.status() for job in store.jobs()[:50])
 
     def abilities(self, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
-        return capabilities.answer(self._cell.state, self._look(), ask)
+        return abilities(self._cell.state, self._look(), ask)
 
     def grid(self, ask: protocol.GridAsk) -> protocol.GridAnswer:
         outlook = self._cell.state.outlook
@@ -195,15 +199,29 @@ class Requests:
         self._cell.state, reply = commands.apply(self._cell.state, cmd, self._look(), by)
         self._perform(reply.effects)
         self._wake()
-        if reply.result is not None:
-            return reply.result
+        if reply.answer is not None:
+            return self._result(cmd, reply.answer)
         if reply.awaits == "pause":
-            held = await self._ticks.until(lambda: commands.pause_held(self._cell.state, cmd, self._look()), ACK_WAIT_S)
-            now = self._cell.state
-            why = words(now.decision.why.said, self._look().now_s)
-            return held or commands.pause_asked(now, cmd, self._look(), why)
+            held = await self._ticks.until(lambda: commands.pause_held(self._cell.state, self._look()), ACK_WAIT_S)
+            return self._result(cmd, held or commands.pause_asked(self._cell.state, self._look()))
         watts = float(cmd.args["value_w"])
-        taken = await self._ticks.until(
-            lambda: commands.cap_held(self._cell.state, cmd, self._look(), watts), ACK_WAIT_S
-        )
-        return taken or commands.cap_asked(cmd, watts)
+        taken = await self._ticks.until(lambda: commands.cap_held(self._cell.state, self._look(), watts), ACK_WAIT_S)
+        return self._result(cmd, taken or commands.cap_asked(watts))
+
+    def _result(self, cmd: protocol.Cmd, answer: commands.Answered) -> protocol.Result:
+        """The answer as the wire has it."""
+        now_s = self._look().now_s
+        text, data = words(answer.said, now_s), None if answer.data is None else in_words(answer.data, now_s)
+        if answer.exit_code:
+            return protocol.Result(cmd.id, False, error=text, exit_code=answer.exit_code, data=data)
+        return protocol.Result(cmd.id, True, text=text, data=data)
+
+
+def abilities(state: JobState, seen: Inputs, ask: protocol.AbilitiesAsk) -> protocol.AbilitiesAnswer:
+    """For screen page `d`: boards and host as the agent sees them, then the training, then its speed curve."""
+    boards = capability.table(msgspec.structs.replace(seen.readings, devices=seen.devices))
+    rows = [protocol.Ability(x.device, x.aspect, capability.SAYS[x.support], x.why, x.fix) for x in boards]
+    for own in capabilities.of_training(state, seen):
+        why, support = words(own.why, seen.now_s), capability.SAYS[own.support]
+        rows.append(protocol.Ability("training", own.aspect, support, why, own.fix))
+    return protocol.AbilitiesAnswer(ask.id, tuple(rows), tuple(curve_lines(state.curve) if state.curve else ()))

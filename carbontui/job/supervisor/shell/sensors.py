@@ -17,6 +17,7 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.power.handle import AgentHandle
+from carbontui.protocol import Statement
 from carbontui.site.sharing import Share
 
 
@@ -60,7 +61,7 @@ class Sensors:
         grid_note: str = "",
         planning_failed: bool = False,
         trial: Level | None = None,
-        trial_text: str = "",
+        trial_said: Statement | None = None,
         site: Share | None = None,
     ) -> Inputs:
         """The current inputs."""
@@ -93,7 +94,7 @@ class Sensors:
             uptime_s=mono - self._born_mono,
             unseen=self._unseen_watch.look(running, child.age_s, mono, stepped=stepped),
             trial=trial,
-            trial_text=trial_text,
+            trial_said=trial_said,
         )
 
 

@@ -13,7 +13,7 @@ import msgspec
 from carbontui import protocol
 from carbontui.job import store
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import metrics, notices, status
+from carbontui.job.supervisor.core import forbidden, metrics, notices, status
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
@@ -21,6 +21,7 @@ from carbontui.openmetrics.place import MetricsPlace
 from carbontui.openmetrics.text import Rising, render
 from carbontui.power.handle import AgentHandle
 from carbontui.text import statements
+from carbontui.text.statements import words
 
 DISK_LEAST_B = 1 << 30
 
@@ -53,9 +54,15 @@ class Snapshots:
     def describe(self, state: JobState, seen: Inputs) -> protocol.Status:
         pids = protocol.Pids(self._keeper.keeper_pid, os.getpid(), self._agent.pid, self._keeper.pid)
         lines = notices.notices(state, seen, [*self._faults(), self._metrics_fault, _disk_notice(self._log_dir)])
-        told = status.status(state, seen, host=self._host, pids=pids, notices=lines)
-        reason = statements.reason(state.decision.why, seen.now_s)
-        return msgspec.structs.replace(told, reason=reason, events=self._recent())
+        told = status.status(state, seen, host=self._host, pids=pids)
+        hours = zip(told.forbidden, forbidden.current(state.forbidden, seen.now_s), strict=True)
+        return msgspec.structs.replace(
+            told,
+            reason=statements.reason(state.decision.why, seen.now_s),
+            forbidden=tuple(msgspec.structs.replace(one, text=words(its.said, seen.now_s)) for one, its in hours),
+            notices=tuple(dict.fromkeys(words(line, seen.now_s) for line in lines)),
+            events=self._recent(),
+        )
 
     @property
     def _metrics_fault(self) -> str:

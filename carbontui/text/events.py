@@ -15,7 +15,8 @@ def told(at_s: float, kind: str, facts: Facts) -> protocol.Event | None:
     words = _WORDS.get(kind)
     try:
         text = words(facts, at_s) if words else ""
-        return protocol.Event(units.iso(at_s), kind, text, str(facts.get("by") or "")) if text else None
+        state = str(facts["state"]) if kind == "state" else ""
+        return protocol.Event(units.iso(at_s), kind, text, str(facts.get("by") or ""), state) if text else None
     except (KeyError, OverflowError, TypeError, ValueError):
         return None
 

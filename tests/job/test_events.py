@@ -7,9 +7,9 @@ from states import NOW_S
 
 from carbontui.job.history import HistoryError
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import events
 from carbontui.job.supervisor.record import history_thread
 from carbontui.plan import Problem, ProblemLevel, evaluate, solve, windows
+from carbontui.text import events
 
 
 @pytest.mark.parametrize(

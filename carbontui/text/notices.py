@@ -1,0 +1,81 @@
+"""What a user should know: caveats on the numbers, what is missing, budgets that will not last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from carbontui import units
+from carbontui.text.forms import Table
+
+
+def _not_enough(
+    *,
+    kind: str,
+    most: str,
+    expected: str,
+    used_up_s: float | None,
+    cap_w: float | None,
+    more: Sequence[str],
+    now_s: float,
+) -> str:
+    at = "" if used_up_s is None else f", used up at {units.fmt_clock(used_up_s, now_s)}"
+    capped = () if cap_w is None else (f"capped at {cap_w:g} W per GPU",)
+    return "; ".join((f"the {kind} budget of {most} is not enough: {expected} expected{at}", *capped, *more))
+
+
+def _no_cap(*, why: str, now_s: float) -> str:
+    because = {
+        "no_limits": "the boards take no limit",
+        "unmeasured": "its speed under a cap is not measured yet",
+        "none_saves": "none would use less",
+    }[why]
+    return f"no cap: {because}"
+
+
+NOTICES: Table = {
+    "simulated": "SIMULATED GPU: watts are a model, not a measurement",
+    "replay": "REPLAY of recorded grid data, {times:,.0f} times faster than life",
+    "unguarded": "unguarded: no restart (the keeper is gone)",
+    "silent": "silent: {names:list}",
+    "nodes_unread": "watts are unknown without {names:list}",
+    "unreachable_by_pause": "this pause makes the budget unreachable",
+    "unreachable_if_paused_beyond": "paused beyond {latest_s:clock} the budget becomes unreachable",
+    "site_budget_broken": "the site budget of {cap:watts} cannot be kept: "
+    "the jobs of this machine draw at least {least:watts}",
+    "rehearsal_offered": "for long pauses it could be unloaded, after a rehearsal: carbontui rehearse {job}",
+    # boards
+    "of_board": "{board}: {text}",
+    "boards_unseen": "{count} of its boards cannot be seen any more: watts are unknown without them",
+    "driver_silent": "the driver has not answered for {age_s:duration}: watts are unknown, "
+    "limits stay as they are until it does",
+    "board_lost": "{board} is lost (it fell off the bus): reset it or reboot; its energy until then is kept",
+    "board_unread": "{board}: no watts can be read ({why}); the energy counted is without them",
+    "board_in_slices": "{board}: its watts are those of the whole board, shared by its MIG slices",
+    "board_of_user_too": "{board}: {user} uses it too: its limit is left alone, {whose}",
+    "board_of_others_too": "{board}: another process (pid {pid}) uses it too: its limit is left alone, {whose}",
+    "counted_here": "its watts are counted here",
+    "split": "its watts are shared, split",
+    "split_as": "its watts are shared, split: {own:.0f} of {all:.0f} W are this job's",
+    # carbon, cost and energy budgets
+    "grams_of_co2": "{grams:grams} CO2",
+    "energy": "{kwh:kwh}",
+    "money": lambda *, value, currency, now_s: f"{value:,.2f} {currency}".strip(),
+    "capped_for_allowances": "capped at {watts:g} W per GPU so that the {kinds:and} budget lasts",
+    "allowance_not_enough": _not_enough,
+    "allowance_question": "the {kind} budget of {most}: {question}",
+    "allowance_used_up": "the {kind} budget of {most} is used up ({used}): {then}",
+    "allowance_pauses": "paused until it is raised",
+    "allowance_ends": "it ends at its checkpoint",
+    "allowance_goes_on": "the training goes on",
+    "allowance_cannot_end": "the training goes on (it has no checkpoint function (carbontui.on_checkpoint): "
+    "it is not stopped)",
+    "allowances_suffice": "the budgets are sufficient again",
+    "no_cap": _no_cap,
+    "question": "raise it (carbontui budget {example}) or end the job (carbontui stop)? "
+    "After {until_s:clock} it goes on anyway",
+    "question_unanswered": "asked, no answer: the training goes on",
+    "with_question": "{said}{question:also}",
+    # forbidden hours
+    "hours": "{start_s:clock} to {end_s:clock}",
+    "hours_daily": "daily {start_s:time_of_day} to {end_s:time_of_day}",
+}

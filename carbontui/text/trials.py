@@ -1,0 +1,111 @@
+"""What was tried with a job and how it went: unloads and their rehearsals, a try before the start, calibrations."""
+
+from __future__ import annotations
+
+from carbontui import units
+from carbontui.text.forms import Table
+
+
+def _phase(*, phase: str, now_s: float) -> str:
+    return {
+        "none": "",
+        "asked": "about to leave",
+        "leaving": "writing a checkpoint before leaving",
+        "away": "left, restarting",
+        "returning": "restarted, waiting for its first steps",
+    }[phase]
+
+
+def _unload_works(
+    *,
+    step: int,
+    step_stated: bool,
+    loss_before: float | None,
+    loss_after: float | None,
+    save_s: float | None,
+    saved_b: int | None,
+    restart_s: float,
+    now_s: float,
+) -> str:
+    told = "" if step_stated else ", by the step count passed to it"
+    known = loss_before is not None and loss_after is not None
+    loss = f"; loss {loss_before:.4g} before, {loss_after:.4g} after" if known else ""
+    size = "" if saved_b is None else f", {_bytes(saved_b)}"
+    save = "" if save_s is None else f" (checkpoint {save_s:.0f} s{size}; restart {restart_s:.0f} s)"
+    away_s = restart_s + (save_s or 0.0)
+    return f"it works: left at step {step:,} and resumed there{told}{loss}; {away_s:.0f} s without a step{save}"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def _tried(
+    *,
+    steps: int,
+    step_s: float | None,
+    gpus_w: float | None,
+    host_w: float | None,
+    total: int | None,
+    takes_s: float | None,
+    total_known: bool,
+    guess: int | None,
+    guessed_from: str | None,
+    kept_at: int | None,
+    now_s: float,
+) -> str:
+    parts = [f"tried: {steps:,} steps"]
+    if step_s is not None:
+        parts.append(f"{step_s:.3g} s a step")
+    if gpus_w is not None:
+        parts.append(f"{gpus_w:.0f} W on its GPUs")
+    elif host_w is not None:
+        parts.append(f"{host_w:.0f} W of CPU and memory")
+    if total is not None:
+        parts.append(f"{total:,} total steps" + ("" if takes_s is None else f" ({units.fmt_duration(takes_s)})"))
+    elif guess is not None:
+        parts.append(f"{guess:,} total steps are a guess, from {guessed_from} (--guess plans with it)")
+    elif not total_known:
+        parts.append("the total is not known")
+    if kept_at is None:
+        parts.append("it cannot be unloaded: it starts over")
+    else:
+        parts.append(f"unloaded at step {kept_at:,}, checkpoint kept")
+    return ", ".join(parts)
+
+
+TRIALS: Table = {
+    "unload_phase": _phase,
+    "unload_works": _unload_works,
+    "unload_given_up": "given up: {mode} by {by}",
+    "unload_keeper_too_old": "not tried: its keeper is of an older version and would not start it again",
+    "unload_ended": "failed: the command ended instead of unloading",
+    "unload_checkpoint_failed": "failed: its checkpoint function failed (see carbontui log); training continues",
+    "unload_no_checkpoint": "failed: no checkpoint within {within_s:duration}; training continues",
+    "unload_restart_ended": "failed: the restart ended with {how}; the run starts over without that checkpoint, "
+    "repeating {step:count} steps",
+    "unload_restarted_ended": "failed: the restarted command ended",
+    "unload_fell_back": "failed: the restart ended with {how}; it continues from an earlier checkpoint: "
+    "left at step {left:count}, resumed from step {began:count}",
+    "unload_resumed_elsewhere": "failed: left at step {left:count}, resumed from step {began:count}",
+    # a try before the start
+    "trying": "trying the command before its start: at least {steps:count} steps, {most_s:duration} at most",
+    "trying_unload": "trying the command: {phase}",
+    "tried_without_steps": "tried: it ran, but no training step was seen",
+    "tried": _tried,
+    # calibrations
+    "calibration_starts": "starting",
+    "calibration_measures": "{text}, {share:.0%} done",
+    "calibrated": "calibrated: {levels} useful levels ({where})",
+    "not_kept": "not kept: {error}",
+    "calibration_given_up": "calibration given up: {why}",
+    "disturbed_by_user": "{mode} by {by}",
+    "disturbed_by_deadline": "no slack is left before the deadline",
+    "disturbed_by_disconnection": "the training loop has disconnected",
+    "disturbed_by_lost_gpu": "a GPU was lost",
+    "disturbed_by_others": "another process uses the GPU",
+}
