@@ -38,8 +38,6 @@ NOTICES: Table = {
     "unguarded": "unguarded: no restart (the keeper is gone)",
     "silent": "silent: {names:list}",
     "nodes_unread": "watts are unknown without {names:list}",
-    "unreachable_by_pause": "this pause makes the budget unreachable",
-    "unreachable_if_paused_beyond": "paused beyond {latest_s:clock} the budget becomes unreachable",
     "site_budget_broken": "the site budget of {cap:watts} cannot be kept: "
     "the jobs of this machine draw at least {least:watts}",
     "rehearsal_offered": "for long pauses it could be unloaded, after a rehearsal: carbontui rehearse {job}",

@@ -10,12 +10,13 @@ from carbontui.protocol import Statement
 from carbontui.text import forms
 from carbontui.text.log import LOG
 from carbontui.text.notices import NOTICES
+from carbontui.text.plan import PLAN
 from carbontui.text.reasons import REASONS
 from carbontui.text.refusals import REFUSALS
 from carbontui.text.replies import REPLIES
 from carbontui.text.trials import TRIALS
 
-TABLES = (LOG, NOTICES, REASONS, REFUSALS, REPLIES, TRIALS)
+TABLES = (LOG, NOTICES, PLAN, REASONS, REFUSALS, REPLIES, TRIALS)
 TABLE: forms.Table = {code: wording for table in TABLES for code, wording in table.items()}
 """The wording of every code of the package."""
 

@@ -61,8 +61,8 @@ def test_what_has_been_is_told_after_a_while_and_counts_what_stood_still() -> No
     now = picture(loss=1.95, step=7182, avoided_g=316.0, gco2_g=900.0)
     last = away.LastLook(units.iso(NOW - 6 * 3600), 1204, 2.56, 100.0, 0.0, "running")
     events = (
-        protocol.Event(units.iso(NOW - 5 * 3600), "state", "paused: by the plan"),
-        protocol.Event(units.iso(NOW - 3600), "state", "running: flat out"),
+        protocol.Event(units.iso(NOW - 5 * 3600), "state", "paused: by the plan", state="paused"),
+        protocol.Event(units.iso(NOW - 3600), "state", "running: at full speed", state="running"),
         PAUSED,
     )
     told = away.told(last, now, events)

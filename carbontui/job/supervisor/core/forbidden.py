@@ -52,13 +52,6 @@ class ForbiddenHours:
     def said(self) -> Statement:
         return statement("hours_daily" if self.daily else "hours", start_s=self.start_s, end_s=self.end_s)
 
-    def text(self, now_s: float) -> str:
-        """'22:00 to Mon 06:00' or 'daily 17:00 to 20:00'."""
-        if self.daily:
-            start, end = (datetime.fromtimestamp(at) for at in (self.start_s, self.end_s))
-            return f"daily {start:%H:%M} to {end:%H:%M}"
-        return f"{units.fmt_clock(self.start_s, now_s)} to {units.fmt_clock(self.end_s, now_s)}"
-
     def over(self, now_s: float) -> bool:
         return not self.daily and self.end_s <= now_s
 
