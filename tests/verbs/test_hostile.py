@@ -85,4 +85,4 @@ def test_until_next_needs_a_change_and_a_time_that_is_over_is_refused(house):
     done = house.cli("pause", job.id, "--until", "next")
     assert done.returncode == 2 and "no next change" in done.stderr
     done = house.cli("pause", job.id, "--until", "2020-01-01T00:00:00Z")
-    assert done.returncode == 2 and "over already" in done.stderr
+    assert done.returncode == 2 and "in the past" in done.stderr
