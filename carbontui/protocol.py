@@ -242,11 +242,12 @@ class Certificate(Struct, frozen=True):
 
 
 class Provenance(Struct, frozen=True):
-    """Where a number comes from, and how old it is."""
+    """Where a number comes from, and how old it is. `ahead` is the source of what is to come, where that is another."""
 
     how: How
     source: str
     age_s: float | None = None
+    ahead: str = ""
 
 
 class ForbiddenHours(Struct, frozen=True):
@@ -268,6 +269,9 @@ class Event(Struct, frozen=True):
     by: str = ""
     state: str = ""
     """For a change of state, the new one."""
+    finish: Time | None = None
+    gco2_g: float | None = None
+    """Of a new plan: when it ends, and what it emits until then."""
 
 
 class AtEnd(Struct, frozen=True, kw_only=True):

@@ -34,7 +34,11 @@ PLACE = re.compile(r"(?P<host>[^\s:/]+)(?::(?P<job>.+))?")
 
 
 class SshError(Exception):
-    """The text is one line for the user."""
+    """One line for the user; `why` is the same without the name of the host it begins with."""
+
+    def __init__(self, why: str, host: str = "") -> None:
+        super().__init__(f"{host}: {why}" if host else why)
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ class SshHost:
         try:
             found = tuple(msgspec.json.decode(text, type=list[protocol.Status]))
         except (ValueError, RecursionError):
-            raise SshError(f"{self.name}: carbontui there does not answer as this version understands") from None
+            raise SshError("carbontui there does not answer as this version understands", self.name) from None
         if job is None:
             return found
         named = [status for status in found if status.job == job] or [status for status in found if status.name == job]
@@ -161,7 +165,7 @@ class SshHost:
                 "like --there '~/venv/bin/carbontui'"
             )
         if done.returncode != 0:
-            raise SshError(f"{self.name}: {_last_line(done.stderr) or f'ssh ended with {done.returncode}'}")
+            raise SshError(_last_line(done.stderr) or f"ssh ended with {done.returncode}", self.name)
         return done.stdout.decode(errors="replace")
 
     async def _serve(self, path: Path, job: str) -> None:

@@ -17,10 +17,11 @@ from typing import Any
 from carbontui.backtest.assumed_job import AssumedJob, Grid, boundaries
 from carbontui.backtest.issued import LEAST_HISTORY_S, ForecastIssue, OwnForecast, Predictor, PublishedForecast
 from carbontui.plan.evaluation import evaluate
+from carbontui.plan.graph import build
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError
 from carbontui.plan.results import Evaluation, run_lengths
-from carbontui.plan.rivals import baselines
+from carbontui.plan.rivals import baselines, evaluated, steady
 from carbontui.units import iso
 
 WEEK_S = 7 * 86400.0
@@ -245,7 +246,8 @@ def rolling(case: Case, expect: Predictor) -> list[int]:
 
 def _best_constant(case: Case) -> tuple[int, ...]:
     """The best level to hold throughout, chosen in hindsight."""
-    held = [b for b in baselines(case.problem) if b.name.startswith("constant ") and b.evaluation.feasible]
+    _, *constant = evaluated(case.problem, steady(build(case.problem)))
+    held = [b for b in constant if b.evaluation.feasible]
     return min(held, key=lambda b: b.evaluation.objective).levels if held else ()
 
 

@@ -237,12 +237,12 @@ def _read(path: Path) -> Entry:
             for start, dur, value, kind, suspect in zip(*(held[name] for name in _COLUMNS), strict=True)
         )
         mix = tuple(Mix(float(start), float(dur), dict(mw)) for start, dur, mw in held.get("mix", ()))
-        series = Series(**{name: held[name] for name in _FIELDS}, rows=rows, mix=mix)
+        series = Series(**{name: held[name] for name in _FIELDS if name in held}, rows=rows, mix=mix)
     return Entry(series, float(data["asked_at_s"]), float(data["next_s"]), data["fault"], tuple(data["notes"]))
 
 
 _COLUMNS = ("start_s", "dur_s", "value", "kind", "suspect")
-_FIELDS = ("zone", "signal", "source", "licence", "currency", "generated_at_s", "fetched_at_s")
+_FIELDS = ("zone", "signal", "source", "licence", "currency", "generated_at_s", "fetched_at_s", "ahead_s")
 
 
 def _write(path: Path, entry: Entry) -> None:

@@ -30,14 +30,13 @@ GAP_S = 2 * 3600.0
 AHEAD_S = 900.0
 AWAY_S = 3 * 366 * 86400.0
 LONGEST_ROW_S = 8 * 86400.0
-CLOCK = "is the clock right?"
-"""Ends a note on stamps that lie in the future of this machine's clock."""
 
 
 def clean(
     raw: Iterable[Raw], *, signal: Signal, now_s: float, usual_g: float | None = None, zeros: bool = False
-) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """Rows fit for a Series, and notes on the repairs. `usual_g`: the zone's usual level, to detect a wrong unit;
+) -> tuple[tuple[Row, ...], tuple[str, ...], float]:
+    """Rows fit for a Series, notes on the repairs, and how far values left out lay in the future of this machine's
+    clock (seconds; 0 for none). `usual_g`: the zone's usual level, to detect a wrong unit;
     `zeros`: whether an average may be 0 g (direct emissions of a mix of wind and hydro).
 
     Raises NoData when nothing is left, BadAnswer when the whole answer is in another unit.
@@ -47,12 +46,15 @@ def clean(
     if signal != "price":
         rows = _plausible(rows, signal, notes, usual_g, zeros)
         rows = _stuck(rows, notes)
-    rows = _not_ahead(rows, now_s, notes, signal)
+    ahead_s = 0.0 if signal == "price" else _ahead_s(rows, now_s)
+    if ahead_s:
+        rows = [row for row in rows if row.kind == "forecast" or row.start_s <= now_s + AHEAD_S]
+        notes.append(ahead_note(ahead_s))
     if not rows:
         raise NoData("the answer holds no usable value" + (f" ({notes[-1]})" if notes else ""))
     if signal != "price":
         rows = _bridged(rows, notes)
-    return tuple(rows), tuple(notes)
+    return tuple(rows), tuple(notes), ahead_s
 
 
 def _ordered(raw: Iterable[Raw]) -> tuple[list[Row], list[str]]:
@@ -80,15 +82,14 @@ def _of_our_time(rows: list[Row], now_s: float, notes: list[str]) -> list[Row]:
     return kept
 
 
-def _not_ahead(rows: list[Row], now_s: float, notes: list[str], signal: Signal) -> list[Row]:
-    """Drop actual values later than now: a clock is wrong. Day-ahead prices are known ahead."""
-    if signal == "price":
-        return rows
-    kept = [row for row in rows if row.kind == "forecast" or row.start_s <= now_s + AHEAD_S]
-    if len(kept) < len(rows):
-        ahead_min = (rows[-1].start_s - now_s) / 60
-        notes.append(f"values from {ahead_min:.0f} min ahead of this machine's clock left out: {CLOCK}")
-    return kept
+def _ahead_s(rows: list[Row], now_s: float) -> float:
+    """How far actual values are later than now, where a clock must be wrong. Day-ahead prices are known ahead."""
+    most_s = max((row.start_s for row in rows if row.kind != "forecast"), default=now_s) - now_s
+    return most_s if most_s > AHEAD_S else 0.0
+
+
+def ahead_note(ahead_s: float) -> str:
+    return f"values from {ahead_s / 60:.0f} min ahead of this machine's clock left out: is the clock right?"
 
 
 def _plausible(rows: list[Row], signal: Signal, notes: list[str], usual_g: float | None, zeros: bool) -> list[Row]:

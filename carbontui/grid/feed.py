@@ -174,7 +174,7 @@ class Feed:
         realised = max(0, int((now_s - start_s) // step_s))
         slots = max(1, math.ceil((now_s + ahead_s - start_s) / step_s - 1e-9) - realised)
         past = self._past(actual, start_s, step_s, realised)
-        future, source, how = self._expected(actual, start_s + realised * step_s, step_s, slots, now_s)
+        future, source, how, ahead = self._expected(actual, start_s + realised * step_s, step_s, slots, now_s)
         mean, lo, hi = zip(*(past + future), strict=True)
         made_s = self._adopted["now_s"] if self._adopted and self._fresh(now_s) else now_s
         price = self._prices(start_s, step_s, realised + slots)
@@ -196,6 +196,7 @@ class Feed:
             price_source=price.source,
             currency=self._settings.currency if price.mean else None,
             note=self.note,
+            ahead_source=ahead,
             moved=self.moved(now_s),
             accuracy=self.accuracy,
             difference_error=self._live.difference_error if self._live is not None else None,
@@ -218,11 +219,11 @@ class Feed:
 
     def _expected(
         self, actual: Sequence[Row], start_s: float, step_s: float, slots: int, now_s: float
-    ) -> tuple[list[compose.ValueAndBand], str, How]:
+    ) -> tuple[list[compose.ValueAndBand], str, How, str]:
         """The future slots: the user's value, else our own forecast, else the published one, else typical days scaled
-        to recent values."""
+        to recent values; their source and kind, and in a replay of a recording the source of what is to come."""
         if self._yours is not None:
-            return [(self._yours, self._yours, self._yours)] * slots, self._yours_title, "estimated"
+            return [(self._yours, self._yours, self._yours)] * slots, self._yours_title, "estimated", ""
         beyond = compose.expectation(self._typical, actual, now_s) if self._typical else None
         cells = [beyond.slot(start_s + k * step_s, step_s) if beyond else compose.NOTHING for k in range(slots)]
         source = beyond.source if beyond else "no forecast"
@@ -244,10 +245,10 @@ class Feed:
                 source = f"{source} ({self._source_title()})"
         if self._recorded is not None:
             if self._plays(now_s):
-                return cells, f"{self._recorded.source}; ahead: {source}", "replay"
+                return cells, self._recorded.source, "replay", source
             # the recording does not cover this time: the values shown are not its data
             source = f"{source}; {self._recorded.source} does not cover this time"
-        return cells, source, how
+        return cells, source, how, ""
 
     def _source_title(self) -> str:
         shown = (self._live.published or self._live.history) if self._live else None

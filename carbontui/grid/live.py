@@ -68,8 +68,8 @@ class Live:
         self.difference_error: float | None = None
         self._issued_s = 0.0
         self.note = ""
-        self._notes: tuple[str, ...] = ()
-        """Repairs to the last answers of the source in use."""
+        self._ahead_s = 0.0
+        """How far the last answers of the source in use lay in the future of this machine's clock."""
         self.source: Provider | None = None
         self._settings = settings
         self._now = now
@@ -119,7 +119,7 @@ class Live:
             if not choose.usable(provider, self._settings):
                 continue
             history, forecast = await self._ask(provider, opens)
-            self._notes = (*history.notes, *forecast.notes)
+            self._ahead_s = max(entry.series.ahead_s if entry.series else 0.0 for entry in (history, forecast))
             state = self._states[provider.name] = self._judge(provider, history, forecast, self._now())
             if state.state == "answers":
                 faults += await self._take_nearest(provider, history, forecast, opens)
@@ -137,9 +137,8 @@ class Live:
 
     def _remarks(self) -> list[str]:
         shown = self.published or self.history
-        clock = [note for note in self._notes if note.endswith(clean.CLOCK)]
-        if clock:
-            return clock[:1]
+        if self._ahead_s:
+            return [clean.ahead_note(self._ahead_s)]
         if self.source is not None and shown is not None and shown.source != self.source.title:
             return [f"no values for {self.zone}: showing {shown.source}"]
         skew_s = self.http.skew_s

@@ -52,6 +52,8 @@ class Series:
     fetched_at_s: float | None = None
     mix: tuple[Mix, ...] = ()
     """The fuel mix of the last day's rows, where the source publishes it."""
+    ahead_s: float = 0.0
+    """How far values left out lay in the future of this machine's clock; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ class Outlook:
     price_source: str = ""
     currency: str | None = None
     note: str = ""
+    ahead_source: str = ""
+    """Where recorded values are replayed: the source of those to come; `source` is the recording."""
     moved: str = ""
     """Which fuels changed the intensity recently, where the mix is known: 'coal +2.1 GW, wind -3.0 GW since 16:00'."""
     accuracy: tuple[Accuracy, ...] = ()

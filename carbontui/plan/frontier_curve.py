@@ -90,8 +90,7 @@ def _fineness(graph: Graph) -> int:
 
 def _simple(graph: Graph) -> Ints:
     """Run now and each constant level, where feasible: exact points that rounding must not lose."""
-    keep = [levels for name, levels in rivals.schedules(graph) if name == "run now" or name.startswith("constant ")]
-    table = np.array(keep)
+    table = np.array([levels for _, levels in rivals.steady(graph)])
     sound = [evaluate(graph.problem, levels).feasible for levels in _lists(table)]
     return np.asarray(table[np.array(sound)], dtype=np.int64)
 

@@ -37,12 +37,7 @@ def _as_tuples(named: list[tuple[str, Ints]]) -> list[tuple[str, tuple[int, ...]
 
 def schedules(graph: Graph) -> list[tuple[str, Ints]]:
     """The schedules of all baselines, levels [T] each; some may be infeasible."""
-    problem = graph.problem
-    fastest = problem.fastest
-    named = [("run now", _from_first_chance(graph, fastest))]
-    for j, level in enumerate(problem.levels):
-        if level.running:
-            named.append((f"constant {level.name}", _from_first_chance(graph, j)))
+    named = steady(graph)
     rest = _resting_level(graph)
     if rest is not None:
         window = _best_window(graph, rest)
@@ -50,6 +45,16 @@ def schedules(graph: Graph) -> list[tuple[str, Ints]]:
             named.append(("best window", window))
         named.append(("cheapest slots", _cheapest(graph, rest)))
         named.append(("threshold", _threshold(graph, rest)))
+    return named
+
+
+def steady(graph: Graph) -> list[tuple[str, Ints]]:
+    """Run now, and then each running level throughout, from the first chance on."""
+    problem = graph.problem
+    named = [("run now", _from_first_chance(graph, problem.fastest))]
+    for j, level in enumerate(problem.levels):
+        if level.running:
+            named.append((f"constant {level.name}", _from_first_chance(graph, j)))
     return named
 
 

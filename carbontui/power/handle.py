@@ -28,7 +28,6 @@ from carbontui.power.messages import (
     BEAT_S,
     HUNG_S,
     LINE_MAX,
-    NOTHING,
     AgentLine,
     Bye,
     Code,
@@ -355,7 +354,7 @@ class AgentHandle:
             due = [waiting for gen, waiting in self._waiting.items() if gen <= message.gen and not waiting.done()]
             if not message.asked or not due:
                 # when a wish is repeated for a successor or for other boards, report only what changed
-                self._happened += (o for o in message.outcomes if o.code != "kept" and o.text != NOTHING)
+                self._happened += (o for o in message.outcomes if o.code != "kept")
                 return
             for waiting in due:
                 waiting.set_result(message.outcomes)

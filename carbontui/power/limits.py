@@ -14,7 +14,7 @@ from carbontui.power.board_lease import BoardLease
 from carbontui.power.board_limit import CODES, BoardLimit
 from carbontui.power.devices import GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, Backend, DeviceError, DeviceInfo, Look
 from carbontui.power.leases import LeaseStore, command, is_stale, restore_stale, stale_leases
-from carbontui.power.messages import NOTHING, Capability, Outcome
+from carbontui.power.messages import Capability, Outcome
 from carbontui.power.power_limit import Ineffective
 
 __all__ = ["Limiter", "restore_stale", "stale_leases"]
@@ -211,7 +211,7 @@ class Limiter:
         """The driver refused. Once our limit is gone, try a clock lock, once."""
         refused = board.refusal(error, watts)
         back = self.release(board.info.uuid)
-        if back.code == "given_back" and error.code in (NO_PERMISSION, NOT_SUPPORTED):
+        if back.ok and error.code in (NO_PERMISSION, NOT_SUPPORTED):
             outcome = self._switch_to_clocks(board, "its power limit cannot be set", refused, watts, power_w, now_s)
             if outcome is not None and outcome.ok:
                 return outcome
@@ -271,7 +271,7 @@ class Limiter:
         lease = board.lease.record
         if lease is None:
             board.lease.let_go()
-            return board.outcome(True, "given_back", NOTHING)
+            return board.outcome(True, "kept", "no limit of ours is in force")
         try:
             outcome = clocks.lift(board) if lease.clocks_mhz is not None else power_limit.restore(board)
         except DeviceError as error:
@@ -353,7 +353,7 @@ class Limiter:
         why = f"accepted, but the board still drew {found.drawn_w:.0f} W under {found.limit_w:.0f} W"
         self._say(f"{board.info.uuid}: {why}")
         fix = back.fix
-        if back.code == "given_back":
+        if back.ok:
             because, limit = "its power limit has no effect", Capability("no_effect", why)
             outcome = self._switch_to_clocks(board, because, limit, found.limit_w, found.drawn_w, now_s)
             if outcome is not None and outcome.ok:

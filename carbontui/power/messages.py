@@ -27,16 +27,13 @@ SENSOR_BOUND = "sensor ±5 %; bursts under 0.3 s may be 20 % off"
 """The error bound behind every label of joules: on some boards the counter sums a sensor that is active a quarter of
 the time, invisibly in the readings (arXiv 2312.02741; bursts of 250 ms on such a simulated board: -16 %)."""
 
-NOTHING = "no limit of ours is in force"
-"""The outcome text of a restore when there was no limit to restore."""
-
 Support = Literal["yes", "no_permission", "not_supported", "no_effect", "unknown", "lost"]
 PowerKind = Literal["avg1s", "instant", "unspecified", "module", "model"]
 Method = Literal["counter", "integrated", "gap", "model"]
 How = Literal["measured", "estimated", "simulated"]
 Code = Literal[
     "applied",  # the limit was written and read back
-    "kept",  # it was already in force
+    "kept",  # it was already in force, or there was none to restore
     "given_back",  # the original limit is in force again
     "no_permission",
     "not_supported",

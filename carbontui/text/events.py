@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import structs
+
 from carbontui import protocol, units
 
 Facts = Mapping[str, Any]
@@ -15,8 +17,12 @@ def told(at_s: float, kind: str, facts: Facts) -> protocol.Event | None:
     words = _WORDS.get(kind)
     try:
         text = words(facts, at_s) if words else ""
-        state = str(facts["state"]) if kind == "state" else ""
-        return protocol.Event(units.iso(at_s), kind, text, str(facts.get("by") or ""), state) if text else None
+        found = protocol.Event(units.iso(at_s), kind, text, str(facts.get("by") or ""))
+        if kind == "state":
+            found = structs.replace(found, state=str(facts["state"]))
+        elif kind == "plan":
+            found = structs.replace(found, finish=str(facts["finish"]), gco2_g=float(facts["gco2_g"]))
+        return found if text else None
     except (KeyError, OverflowError, TypeError, ValueError):
         return None
 
@@ -56,6 +62,7 @@ _WORDS: dict[str, Callable[[Facts, float], str]] = {
     "clock": lambda facts, at_s: f"the clock was set by {units.fmt_duration(abs(float(facts['jump_s'])))}",
     "revised": lambda facts, at_s: f"the grid's values were revised: {facts['text']}",
     "journal_lost": lambda facts, at_s: str(facts["text"]),
+    "tried": lambda facts, at_s: str(facts["text"]),
     "end": _end,
 }
 PERSONAL = frozenset({"override", "override_over", "budget", "hours", "stop"})

@@ -132,7 +132,10 @@ def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: b
         first = plans[0]
         lead = "first plan" if whole else "an earlier plan"
         at = words.clock_iso(first.at, picture.now_s)
-        rows.append([(f" {lead:<16}", "dim"), (f"{at}: {first.text.partition(': ')[2]}", "text")])
+        if first.finish is not None and first.gco2_g is not None:
+            done = words.clock_iso(first.finish, picture.now_s)
+            told = f"{at}: done {done}, {units.fmt_grams(first.gco2_g)} to come"
+            rows.append([(f" {lead:<16}", "dim"), (told, "text")])
         end = picture.status.at_end
         if end is not None:
             now = f"done {words.finish(picture.status, picture.now_s)}, {units.fmt_grams(end.gco2_g)} in all"

@@ -92,8 +92,8 @@ def settings_findings() -> list[Finding]:
         loaded = config.load()
     except config.ConfigError as error:
         return [Finding("settings", "missing", str(error), f"edit {paths.config_file()}")]
-    given = [f"{name}={getattr(loaded.settings, name)} ({origin})" for name, origin in loaded.origin.items()]
-    given = [text for text in given if not text.endswith("(default)")]
+    origins = {name: origin for name, origin in loaded.origin.items() if origin != "default"}
+    given = [f"{name}={getattr(loaded.settings, name)} ({origin})" for name, origin in origins.items()]
     file = paths.config_file()
     where = str(file) if file.exists() else f"{file} does not exist"
     return [Finding("settings", "ok", f"{', '.join(given) or 'defaults'} ({where})")]

@@ -89,7 +89,7 @@ class RemoteJobs:
 
     def _fact(self, name: str) -> tuple[str, bool]:
         if fault := self._faults.get(name):
-            return f"unreachable: {fault.removeprefix(name + ': ')}", False
+            return f"unreachable: {fault}", False
         if name not in self._found:
             return "asking ...", True
         live = sum(not target.over for target in self._found[name])
@@ -101,7 +101,7 @@ class RemoteJobs:
                 self._found[host.name] = tuple(target_of(host, status) for status in host.statuses())
                 self._faults.pop(host.name, None)
             except ssh.SshError as error:
-                self._faults[host.name] = str(error)
+                self._faults[host.name] = error.why
             self._leave.wait(LOOK_EVERY_S)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from carbontui import protocol
 from carbontui.job import launch, store
 from carbontui.job import spec as options
 from carbontui.job.runlog import last_lines
@@ -57,12 +58,22 @@ def follow(directory: Path) -> None:
         sys.exit(code)
     due = time.monotonic() + TOLD_S
     while job is not None and time.monotonic() < due:
-        told = next((notice for notice in job.status().notices if notice.startswith("tried: ")), "")
-        if told:
-            click.echo(f"carbontui: {told}", err=True)
+        tried = [one.text for one in _events(job) if one.kind == "tried"]
+        if tried:
+            click.echo(f"carbontui: {tried[-1]}", err=True)
             return
         time.sleep(POLL_S)
         job = store.load(directory)
+
+
+def _events(job: store.Job) -> tuple[protocol.Event, ...]:
+    from carbontui.job.history import HistoryError
+    from carbontui.job.supervisor.record.history_thread import read_events
+
+    try:
+        return read_events(job.dir / "journal.db", 0.0, 500, False)
+    except HistoryError:
+        return ()
 
 
 def tail(log: Path) -> list[str]:

@@ -21,7 +21,7 @@ def hours(*values: float | None, kind: str = "actual", start_s: float | None = N
 
 
 def tidy(raw: list[tuple], **how: object):
-    return clean(raw, **{"signal": "average_direct", "now_s": NOW, **how})  # type: ignore[arg-type]
+    return clean(raw, **{"signal": "average_direct", "now_s": NOW, **how})[:2]  # type: ignore[arg-type]
 
 
 def test_zero_grams_is_a_fault_not_a_clean_grid() -> None:

@@ -159,10 +159,11 @@ class Provider:
         if len(raw) > ROWS_MAX:
             raise BadAnswer(f"{self.title} sent more than {ROWS_MAX} values")
         try:
-            rows, notes = clean.clean(raw, signal=self.signal, now_s=now_s, usual_g=usual_g, zeros=self.zeros)
+            cleaned = clean.clean(raw, signal=self.signal, now_s=now_s, usual_g=usual_g, zeros=self.zeros)
         except (NoData, BadAnswer) as error:
             raise type(error)(f"{self.title}: {error}") from None
-        made = Series(zone, self.signal, rows, self.title, self.licence, self.currency, generated_at_s)
+        rows, notes, ahead_s = cleaned
+        made = Series(zone, self.signal, rows, self.title, self.licence, self.currency, generated_at_s, ahead_s=ahead_s)
         return made, notes
 
 

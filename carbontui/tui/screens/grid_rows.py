@@ -53,16 +53,14 @@ def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs
     past, ahead = band.mean_g[: band.realised], band.mean_g[band.realised :]
     top = max((value for value in band.mean_g if value is not None), default=1.0)
     day = round(86400.0 / band.step_s)
-    for label, values, begins in (
-        ("so far", past[-day:], start + max(0, len(past) - day) * band.step_s),
-        ("expected", ahead[:day], start + band.realised * band.step_s),
+    for label, ink, values, begins in (
+        ("so far", "past", past[-day:], start + max(0, len(past) - day) * band.step_s),
+        ("expected", "running", ahead[:day], start + band.realised * band.step_s),
     ):
         if any(value is not None for value in values):
             ends = begins + len(values) * band.step_s
             when = f"{words.clock(begins, now_s)} to {words.clock(ends, now_s)}"
-            rows.append(
-                [_label(label), (_bars(values, top, glyphs, cells), "past" if label == "so far" else "running")]
-            )
+            rows.append([_label(label), (_bars(values, top, glyphs, cells), ink)])
             rows.append([_label(""), (f"{when}: {_spread(values)}", "text")])
     if cleanest := _cleanest(band, now_s):
         rows.append([_label("cleanest"), (cleanest, "text")])

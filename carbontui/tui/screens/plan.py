@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from carbontui import link, protocol, units
-from carbontui.tui import keys, plan_words
+from carbontui.tui import keys, plan_words, words
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.key_order import answered
@@ -22,7 +22,7 @@ from carbontui.tui.screens.read import folded
 from carbontui.tui.widgets.cells import CellRow, Cells
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.key_line import KeyLine
-from carbontui.tui.widgets.levels import PastLevels
+from carbontui.tui.widgets.levels import PastLevels, table
 from carbontui.tui.widgets.scale import GUTTER, window
 from carbontui.tui.widgets.status_line import StatusLine
 
@@ -247,13 +247,14 @@ class PlanPage(Screen[None]):
 
     def _otherwise(self) -> str:
         pointed, plan = self._pointed(), self._picture().plan
+        infos = table(plan)
         runs = any(
             pointed is not None
             and units.from_iso(one.start) <= sum(pointed) / 2 < units.from_iso(one.end)
-            and not one.level.startswith(("pause", "unload", "off"))
+            and infos[one.level].kind not in words.STILL
             for one in (plan.windows if plan else ())
         )
-        return "standing still" if runs else "running flat out"
+        return "standing still" if runs else "running at full speed"
 
     async def _learn_events(self) -> None:
         try:

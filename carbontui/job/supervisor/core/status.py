@@ -218,7 +218,7 @@ def _provenance(
         # typical-day profiles have no age: nothing was fetched
         made = None if grid == "default" else round(max(0.0, seen.now_s - state.outlook.made_at_s), 1)
         moved = f"; moved by {state.outlook.moved}" if state.outlook.moved else ""
-        found["intensity"] = p(grid, source + moved, made)
+        found["intensity"] = p(grid, source + moved, made, state.outlook.ahead_source)
         if state.outlook.accuracy:
             found["forecast_errors"] = p("measured", accuracy_words(state.outlook.accuracy))
     # grams are no better known than the energy they come from
