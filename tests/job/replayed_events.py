@@ -20,6 +20,7 @@ import msgspec
 from carbontui import protocol
 from carbontui.job.supervisor.core import allowance_rules, commands, control, state, trying
 from carbontui.job.supervisor.core.effects import effects
+from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, Rank
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.state import JobState
@@ -134,7 +135,7 @@ def replayed(path: Path) -> Iterator[tuple[Recorded, dict[str, Any]]]:
 
 def outcome(event: Event, asked: Any, decision: Any, done: Any) -> dict[str, Any]:
     """What is compared: what is asked, what was decided, and the effects or the reply, without words."""
-    told = {"asked": tree(asked), "decision": tree(decision)}
+    told = {"asked": tree(asked), "decision": as_recorded(tree(decision))}
     if isinstance(event, Commanded):
         reply = tree(done)
         result = reply["result"] and {name: reply["result"][name] for name in ("ok", "exit_code")}
@@ -144,10 +145,22 @@ def outcome(event: Event, asked: Any, decision: Any, done: Any) -> dict[str, Any
     return wordless(told)
 
 
+def as_recorded(decision: Any) -> Any:
+    """A decision in the form of the first recordings: its reason's code, and its level by name."""
+    if "why" not in decision:
+        return decision
+    kept = {name: decision[name] for name in ("state", "hold_until_s", "wanted")}
+    return {**kept, "reason": {"code": decision["why"]["code"], "text": True}, "level": decision["level"]["name"]}
+
+
 def wordless(value: Any) -> Any:
+    """Without words; a statement that is still to be put into words counts as some."""
     if isinstance(value, dict):
         return {
-            name: bool(inner) if name in SENTENCES and isinstance(inner, str) else wordless(inner)
+            name: bool(inner)
+            if name in SENTENCES
+            and (isinstance(inner, str) or (isinstance(inner, dict) and set(inner) == {"code", "parts"}))
+            else wordless(inner)
             for name, inner in value.items()
         }
     return [wordless(inner) for inner in value] if isinstance(value, list) else value
@@ -242,6 +255,11 @@ def built(value: Any, kind: Any) -> Any:
         return float(value)
     if isinstance(value, list) and hasattr(kind, "_fields"):
         return kind(*map(built, value, hints(kind).values()))
+    if kind is control.Decision and "reason" in value:
+        why = protocol.Why(value["reason"]["code"], protocol.statement("as_told", text=value["reason"]["text"]))
+        level = Level(value["level"], value["level"].split()[0], cap_w=None)
+        value = {"state": value["state"], "hold_until_s": value["hold_until_s"], "wanted": value["wanted"]}
+        return control.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
     if isinstance(value, dict) and hasattr(kind, "__annotations__"):
         return kind(**{name: built(one, hints(kind)[name]) for name, one in value.items()})
     return value

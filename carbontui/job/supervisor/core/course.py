@@ -87,7 +87,7 @@ def _walked(state: JobState, seen: Inputs, ahead: Ahead, cap_w: float | None, *,
     found: list[Segment] = []
     at, still = seen.now_s, plan_request.level_now(state, seen) in ("pause", "unload")
     for until, planned, by in ahead:
-        if left_s is not None and left_s <= 1e-9:
+        if left_s == 0.0:
             break
         level = planned
         if planned is not None and cap_w is not None and at >= capped_from_s and by not in ("person", "calibration"):
@@ -100,14 +100,15 @@ def _walked(state: JobState, seen: Inputs, ahead: Ahead, cap_w: float | None, *,
         runs_from = at if level.still or not still else min(until, at + resume_s)
         end = until
         if left_s is not None and level.speed > 0:
-            end = min(until, runs_from + left_s / level.speed)
-            left_s -= max(0.0, end - runs_from) * level.speed
+            done_s = runs_from + left_s / level.speed
+            end = min(until, done_s)
+            # of epoch seconds a difference is known to a fraction of a microsecond only
+            left_s = 0.0 if done_s <= until else left_s - max(0.0, end - runs_from) * level.speed
         found.append(Segment(at, end, level, by, runs_from))
         at, still = end, level.kind in STILL - {"off"}
         if end == math.inf:
             break
-    done = left_s is not None and left_s <= 1e-9 and at < math.inf
-    return CourseAhead(tuple(found), _as_promised(state, at) if done else None)
+    return CourseAhead(tuple(found), _as_promised(state, at) if left_s == 0.0 else None)
 
 
 def _as_promised(state: JobState, finish_s: float) -> float:
