@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from carbontui import protocol, units
+from carbontui.text import situation
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 
@@ -103,7 +104,7 @@ def summary(picture: Picture, *, spelt: bool = False) -> list[tuple[str, str]]:
         mark = words.mark(status, field)
         return f" ({status.provenance[field].how})" if mark and spelt else f" {mark}" if mark else ""
 
-    rows = [("ended", f"{status.state}, {words.exit_words(status.exit)}: {status.reason.text}")]
+    rows = [("ended", f"{status.state}, {situation.exit_words(status.exit)}: {status.reason.text}")]
     if status.step:
         total = f" of {words.count(status.steps_total)}" if status.steps_total else ""
         loss = "" if status.loss is None else f", loss {status.loss:.4g}"

@@ -70,24 +70,6 @@ def mark(status: protocol.Status, field: str) -> str:
     return MARKS[found.how] if found else ""
 
 
-def level_name(name: str, table: tuple[protocol.LevelInfo, ...] = ()) -> str:
-    """'full', '250 W per GPU', 'pause': a level in words."""
-    for info in table:
-        if info.name == name and info.kind == "cap" and info.cap_w is not None:
-            return f"cap {info.cap_w:.0f} W"
-    return name
-
-
-def next_change(status: protocol.Status, plan: protocol.PlanView | None, now_s: float) -> str:
-    """'next: pause at 17:30, in 2 h 05', or ''."""
-    if status.next is None:
-        return ""
-    at = units.from_iso(status.next.at)
-    name = level_name(status.next.level, plan.table if plan else ())
-    name = "back to the plan" if name == "plan" else name
-    return f"next: {name} at {clock(at, now_s)}, in {units.fmt_duration(at - now_s)}"
-
-
 def way_on(status: protocol.Status) -> str:
     """The key a user who does not want the present state would press next, or ''."""
     if status.state not in protocol.LIVE_STATES:
@@ -95,7 +77,7 @@ def way_on(status: protocol.Status) -> str:
     if status.guess is not None and not status.guess.agreed and status.state == "running":
         return f"g: plan with {count(status.guess.steps)} steps"
     if status.override is not None:
-        return "r: resume now" if status.next is not None and status.next.level == "plan" else "r: resume the plan"
+        return "r: resume the plan"
     if status.state == "waiting":
         return "b: start it now"
     if status.state in ("paused", "unloaded"):
@@ -103,28 +85,11 @@ def way_on(status: protocol.Status) -> str:
     return ""
 
 
-def override(status: protocol.Status, now_s: float) -> str:
-    """'pause by ada@pts/3 until 18:00', or ''."""
-    held = status.override
-    if held is None:
-        return ""
-    what = f"cap {held.value_w:.0f} W" if held.mode == "cap" and held.value_w is not None else held.mode
-    until = "until cleared" if held.until is None else f"until {clock_iso(held.until, now_s)}"
-    return f"{what} by {held.by}, {until}"
-
-
 def multiple(finish_s: float, frontier: protocol.Frontier) -> str:
     """'1.80×' of flat out, or a duration when flat out is not known."""
     if frontier.reference_s:
         return f"{finish_s / frontier.reference_s:.2f}×"
     return units.fmt_duration(finish_s)
-
-
-def exit_words(exit_: protocol.Exit | None) -> str:
-    """'exit 0', 'signal 9', 'exit unknown'."""
-    if exit_ is None or (exit_.code is None and exit_.signal is None):
-        return "exit unknown"
-    return f"exit {exit_.code}" if exit_.code is not None else f"signal {exit_.signal}"
 
 
 def banner(status: protocol.Status, series: protocol.ChartSeries) -> str:
@@ -150,30 +115,12 @@ def age(seconds: float) -> str:
     return units.fmt_duration(seconds // 60 * 60)
 
 
-def ended_at(status: protocol.Status, now_s: float) -> str:
-    """When a finished job ended; '' while it lives, and for a replay, whose clock is not ours."""
-    if status.state in protocol.LIVE_STATES or status.replayed:
-        return ""
-    return clock_iso(status.ended_at, now_s)
-
-
 def avoided_share(status: protocol.Status) -> float | None:
     """Avoided CO2 as a share of what run-now would have emitted; None where it is negligible."""
     avoided, emitted = status.avoided_g, status.gco2_g
     if avoided is None or emitted is None or abs(avoided) < units.LEAST_G or avoided + emitted <= 0:
         return None
     return avoided / (avoided + emitted)
-
-
-def why(picture: Picture) -> str:
-    """The sentence under the state: the plan's own where the plan or an override decides, as state and next change are
-    shown beside it; else the reason."""
-    status, plan = picture.status, picture.plan
-    code = status.reason.code
-    plain = status.state in ("running", "throttled", "paused", "unloaded")
-    if code in ("plan", "override") and plain and plan is not None and plan.explanation:
-        return plan.explanation
-    return status.reason.text
 
 
 def last_event(picture: Picture) -> str:
@@ -219,8 +166,3 @@ def signed(value: float, size: Callable[[float], str]) -> str:
 def count(number: int) -> str:
     """'12 040': thousands separated by a space."""
     return f"{number:,}".replace(",", " ")
-
-
-def finish(status: protocol.Status, now_s: float) -> str:
-    """'Fri 09:12', or an en dash when the work is unknown."""
-    return "–" if status.finish_expected is None else clock_iso(status.finish_expected, now_s)
