@@ -27,8 +27,8 @@ def lines(story: RunStory) -> list[tuple[str, str]]:
 
 
 def _told(story: RunStory) -> list[str]:
-    told = [notice.split(":")[0] for notice in story.status.notices if notice.isupper() or "SIMULATED" in notice]
-    told += [notice.split(",")[0] for notice in story.status.notices if notice.startswith("REPLAY")]
+    told = [] if story.options.simulated is None else ["SIMULATED GPU"]
+    told += ["REPLAY of recorded grid data"] if story.options.replay is not None else []
     metered = figures.metered(story, 1)
     told += [] if story.unmetered else [f"{figures.metered_verb(story)} by {metered}"]
     return [*told, f"grid: {figures.zone(story) or 'not known'}", f"carbontui {story.version}"]

@@ -109,7 +109,7 @@ def _how(story: RunStory, field: str) -> str:
     if known is None:
         return ""
     # forecasts of hours that have passed are no part of their account
-    return f"{known.how}: {known.source.split('; ahead:')[0] if story.over else known.source}"
+    return f"{known.how}: {known.source}{'' if story.over or not known.ahead else f'; ahead: {known.ahead}'}"
 
 
 def _budget(story: RunStory) -> str:

@@ -237,7 +237,7 @@ def _grid(db: sqlite3.Connection) -> list[GridRow]:
         "select start, dur, value, kind, source from grid"
         f" where signal != 'price' and {journal.GRID_SOUND} order by start"
     )
-    return [GridRow(start, dur, value, kind, source.split("; ahead:")[0]) for start, dur, value, kind, source in rows]
+    return [GridRow(*row) for row in rows]
 
 
 def _grid_kinds(cells: list[EnergyBin], rows: list[GridRow]) -> tuple[tuple[str, float], ...]:

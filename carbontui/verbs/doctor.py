@@ -144,9 +144,8 @@ async def power_findings(mend: bool) -> list[Finding]:
     if mend:
         for outcome in leases.restore_stale():
             verdict: Verdict = "ok" if outcome.ok else "missing"
-            board = "" if outcome.uuid in outcome.text else f"{outcome.uuid}: "
             back = "restored" if outcome.watts is None else f"restored, {outcome.watts:.0f} W"
-            found.append(Finding("limits", verdict, f"{board}{outcome.text or back}", outcome.fix))
+            found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or back}", outcome.fix))
     else:
         found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
     found += [Finding("limits", "missing", text) for text in leases.damaged_leases()]

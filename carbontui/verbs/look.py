@@ -111,8 +111,8 @@ def _how(status: protocol.Status, field: str) -> str:
     found = status.provenance.get(field)
     if found is None:
         return ""
-    source = found.source if status.state in protocol.LIVE_STATES else found.source.split("; ahead:")[0]
-    return f"  [{found.how}: {source}]"
+    ahead = f"; ahead: {found.ahead}" if found.ahead and status.state in protocol.LIVE_STATES else ""
+    return f"  [{found.how}: {found.source}{ahead}]"
 
 
 def warn_stale() -> None:

@@ -24,10 +24,18 @@ from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, Rank
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.tried import Tried
+from carbontui.job.supervisor.core.unloading import Unloading
 from carbontui.job.supervisor.record.events_file import tree
 
-SENTENCES = {"text", "why", "error", "verdict"}
+SENTENCES = {"text", "why", "error", "verdict", "said"}
 """Fields that hold words for people: whether there are any is compared, not which."""
+IN_WORDS: dict[type, dict[str, str]] = {
+    Unloading: {"verdict": "result"},
+    Tried: {"text": "result"},
+    Inputs: {"trial_text": "trial_said"},
+}
+"""Fields that held words in the first recordings, and the statements that they are now."""
 
 
 # --- the events ---------------------------------------------------------------------------------------------------
@@ -138,7 +146,11 @@ def outcome(event: Event, asked: Any, decision: Any, done: Any) -> dict[str, Any
     told = {"asked": tree(asked), "decision": as_recorded(tree(decision))}
     if isinstance(event, Commanded):
         reply = tree(done)
-        result = reply["result"] and {name: reply["result"][name] for name in ("ok", "exit_code")}
+        if "answer" in reply:
+            code = reply["answer"] and reply["answer"][1]
+            result = reply["answer"] and {"ok": not code, "exit_code": code}
+        else:
+            result = reply["result"] and {name: reply["result"][name] for name in ("ok", "exit_code")}
         told |= {"result": result, "awaits": reply["awaits"], "effects": reply["effects"]}
     elif isinstance(event, Tick):
         told["effects"] = tree(done)
@@ -157,9 +169,11 @@ def wordless(value: Any) -> Any:
     """Without words; a statement that is still to be put into words counts as some."""
     if isinstance(value, dict):
         return {
-            name: bool(inner)
+            "text" if name == "said" else name: bool(inner)
             if name in SENTENCES
-            and (isinstance(inner, str) or (isinstance(inner, dict) and set(inner) == {"code", "parts"}))
+            and (
+                inner is None or isinstance(inner, str) or (isinstance(inner, dict) and set(inner) == {"code", "parts"})
+            )
             else wordless(inner)
             for name, inner in value.items()
         }
@@ -260,6 +274,12 @@ def built(value: Any, kind: Any) -> Any:
         level = Level(value["level"], value["level"].split()[0], cap_w=None)
         value = {"state": value["state"], "hold_until_s": value["hold_until_s"], "wanted": value["wanted"]}
         return control.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
+    if isinstance(value, dict) and kind in IN_WORDS:
+        words = {new: value[old] for old, new in IN_WORDS[kind].items() if old in value}
+        value = {name: one for name, one in value.items() if name not in IN_WORDS[kind]}
+        value |= {name: protocol.written(text) if text else None for name, text in words.items()}
+    if isinstance(value, protocol.Statement):
+        return value
     if isinstance(value, dict) and hasattr(kind, "__annotations__"):
         return kind(**{name: built(one, hints(kind)[name]) for name, one in value.items()})
     return value

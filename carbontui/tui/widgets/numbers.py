@@ -71,8 +71,7 @@ class Numbers(Cells):
         if end is not None:
             rows.append(self._line("at end", units.fmt_grams(end.gco2_g), "F", _band(end)))
             if end.run_now_g is not None:
-                told, ink = _against(end)
-                short = told.rpartition(", ")[2]
+                told, ink, short = _against(end)
                 rows.append(self._line("run now", units.fmt_grams(end.run_now_g), "F", told, ink, short))
         grams = "–" if status.gco2_g is None else units.fmt_grams(status.gco2_g)
         mark = m(status, "gco2_g") if status.gco2_g is not None else ""
@@ -81,10 +80,11 @@ class Numbers(Cells):
             rows.append(self._line("so far", grams, mark, "CO₂ emitted"))
         else:
             side, even = ("ahead of" if avoided >= 0 else "behind"), abs(avoided) < units.LEAST_G
-            told = "as run-now" if even else f"{units.fmt_grams(abs(avoided))} {side} run-now"
-            rows.append(
-                self._line("so far", grams, mark, told, short=told.removesuffix(" run-now").removesuffix(" of"))
-            )
+            told, short = "as run-now", "as run-now"
+            if not even:
+                size = units.fmt_grams(abs(avoided))
+                told, short = f"{size} {side} run-now", f"{size} {'ahead' if avoided >= 0 else 'behind'}"
+            rows.append(self._line("so far", grams, mark, told, short=short))
             if not even and avoided < 0 and end.avoided_g is not None and end.avoided_g > 0:
                 rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses cost first, then pay off", "dim")])
         if end is None:
@@ -188,12 +188,13 @@ def _band(end: protocol.AtEnd) -> str:
     return f"{units.fmt_grams(end.gco2_lo_g)} to {units.fmt_grams(end.gco2_hi_g)}"
 
 
-def _against(end: protocol.AtEnd) -> tuple[str, str]:
-    """The plan's total against run-now: ('-316 g, -7 %', ink)."""
+def _against(end: protocol.AtEnd) -> tuple[str, str, str]:
+    """The plan's total against run-now, its ink, and shorter: ('plan −316 g, −7%', ink, '−7%')."""
     if end.run_now_g is None or end.avoided_g is None:
-        return "", "text"
+        return "", "text", ""
     if abs(end.avoided_g) < units.LEAST_G:
-        return "as much", "text"
-    sign = "-" if end.avoided_g > 0 else "+"
-    share = f", {sign}{abs(end.avoided_g) / end.run_now_g:.0%}" if end.run_now_g > 0 else ""
-    return f"plan {sign}{units.fmt_grams(abs(end.avoided_g))}{share}", "running" if end.avoided_g > 0 else "warning"
+        return "as much", "text", "as much"
+    sign, ink = ("-", "running") if end.avoided_g > 0 else ("+", "warning")
+    grams = f"plan {sign}{units.fmt_grams(abs(end.avoided_g))}"
+    share = f"{sign}{abs(end.avoided_g) / end.run_now_g:.0%}" if end.run_now_g > 0 else ""
+    return (f"{grams}, {share}", ink, share) if share else (grams, ink, grams)

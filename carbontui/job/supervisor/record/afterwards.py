@@ -68,7 +68,6 @@ async def rebook(job: store.Job, options: Options, feed: Feed) -> Rebooked:
     *_, end_s, signal, source = booked[-1]
     # hours booked from another source or signal stay: the two are not mixed
     first_s = min(start for start, _, *of in booked if of == [signal, source])
-    source = source.split("; ahead:")[0]
     since_s = max(first_s, end_s - REVISED_MOST_S)
     try:
         said = await asyncio.wait_for(feed.again(source, since_s, min(end_s, time.time())), ASKED_MOST_S)

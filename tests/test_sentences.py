@@ -1,0 +1,165 @@
+"""Sentences are drawn, never read: code carries codes and figures, and `carbontui.text` has the words of each."""
+
+import ast
+import inspect
+import string
+
+import pytest
+from later import together
+from test_imports import CORE, FILE_OF, names, within
+
+from carbontui.text.statements import TABLE, TABLES
+
+pytestmark = together("imports")
+
+SENTENCES = {
+    *("error", "explanation", "fault", "found_text", "level", "line", "message", "note", "notice", "notices", "reason"),
+    *("said", "sentence", "source", "text", "told", "verdict", "why", "words"),
+}
+"""How a value that may be a sentence of ours is named, whatever it is an attribute or an item of."""
+READS = {
+    *("endswith", "find", "index", "partition", "removeprefix", "removesuffix", "replace", "rfind", "rpartition"),
+    *("rsplit", "split", "startswith"),
+}
+FOREIGN = {
+    "carbontui.client": "scripts, environments and names inside the training process",
+    "carbontui.cluster.queue": "what Slurm prints",
+    "carbontui.cluster.slurm": "what Slurm prints",
+    "carbontui.config": "what msgspec says of a file of the user",
+    "carbontui.export.codecarbon": "a cell that a spreadsheet would take for a formula",
+    "carbontui.grid.providers": "what operators publish",
+    "carbontui.job.allowance": "what the user typed",
+    "carbontui.job.journal": "/proc",
+    "carbontui.job.supervisor.shell.unseen_watch": "a file of lines `time word`",
+    "carbontui.link": "lines of a socket",
+    "carbontui.openmetrics.text": "the OpenMetrics format",
+    "carbontui.plan.graph": "level numbers",
+    "carbontui.power.cpu_time": "/proc",
+    "carbontui.power.orphans": "/proc",
+    "carbontui.power.rapl": "/proc",
+    "carbontui.proc": "/proc",
+    "carbontui.tui.loglines": "the training's output, with the keeper's one marker line",
+    "carbontui.tui.screens.log": "the training's output",
+    "carbontui.tui.widgets.key_line": "names of actions",
+    "carbontui.verbs.compare": "what the user typed",
+    "carbontui.verbs.other_machines": "what the user typed",
+    "carbontui.verbs.remote": "what the user typed",
+}
+"""Modules that read texts of others, and which: nothing they read is a sentence of carbontui."""
+LAID_OUT = {
+    "carbontui.reports.forms": "a text on one line of a table",
+    "carbontui.tui.widgets.state_bar": "whether a line was cut short",
+    "carbontui.verbs.foreground": "which notices are new",
+}
+"""Modules that fold a text to fit, or print it once: nothing depends on what it says."""
+
+
+def named(node):
+    """The name by which a value is known: `reason` of `state.reason`, `reasons` of `reasons[0]`, ..."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Call):
+        return named(node.func)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def is_text(node):
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+
+
+def is_constant(node):
+    return named(node).isupper()
+
+
+def reads_in(tree):
+    """Lines where a value named like a sentence is cut, searched or compared."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READS:
+            if named(node.func.value) in SENTENCES:
+                yield node.lineno
+        elif isinstance(node, ast.Compare):
+            for left, operator, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
+                if isinstance(operator, ast.In | ast.NotIn) and named(right) in SENTENCES:
+                    yield node.lineno
+                if isinstance(operator, ast.Eq | ast.NotEq):
+                    for one, other in ((left, right), (right, left)):
+                        if named(one) in SENTENCES and (is_text(other) or is_constant(other)):
+                            yield node.lineno
+
+
+@pytest.mark.parametrize("code", ['a.text.partition(":")', "'x' in b.why", 'reason == "no step yet"', "why == NONE"])
+def test_a_read_is_found(code):
+    assert list(reads_in(ast.parse(code)))
+
+
+def test_nothing_reads_a_sentence():
+    found = {
+        f"{module}:{line}"
+        for module, path in FILE_OF.items()
+        if not within(module, {**FOREIGN, **LAID_OUT})
+        for line in reads_in(ast.parse(path.read_text()))
+    }
+    assert found == set()
+
+
+def test_every_exception_is_needed():
+    reading = {module for module, path in FILE_OF.items() if list(reads_in(ast.parse(path.read_text())))}
+    assert {each for each in (*FOREIGN, *LAID_OUT) if not any(within(module, [each]) for module in reading)} == set()
+
+
+# --- every statement has a wording, and every wording is of a statement --------------------------------------------
+
+
+COMPLETED = {"captured", "ranks"}
+"""Codes that are told only with what follows from them in front: `cannot_hold_ranks`, `no_boundary_ranks`."""
+
+
+def made(tree):
+    """(code, names of its parts or None where they are not literal, line) of each statement; the code of one that is
+    put together ends with '*'."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or named(node.func) not in ("statement", "Statement") or not node.args:
+            continue
+        code = node.args[0]
+        known = isinstance(code, ast.Constant) and named(node.func) == "statement"
+        parts = {keyword.arg for keyword in node.keywords} if known and None not in node.keywords else None
+        if isinstance(code, ast.Constant):
+            yield code.value, parts, node.lineno
+        elif isinstance(code, ast.JoinedStr) and isinstance(code.values[0], ast.Constant):
+            yield f"{code.values[0].value}*", None, node.lineno
+
+
+def fields(wording):
+    if callable(wording):
+        return set(inspect.signature(wording).parameters) - {"now_s"}
+    return {name for _, name, _, _ in string.Formatter().parse(wording) if name}
+
+
+def statements():
+    for module, path in FILE_OF.items():
+        for code, parts, line in made(ast.parse(path.read_text())):
+            yield f"{module}:{line}", code, parts
+
+
+def test_every_statement_has_a_wording_of_its_parts_alone():
+    wrong = []
+    for where, code, parts in statements():
+        if code.endswith("*") or code in COMPLETED:
+            continue
+        if code not in TABLE or (parts is not None and fields(TABLE[code]) != parts):
+            wrong.append(f"{where} {code}: {parts} for {code in TABLE and fields(TABLE[code])}")
+    assert wrong == []
+
+
+def test_every_wording_is_used_and_said_once():
+    codes = {code for _, code, _ in statements()}
+    begun = tuple(code[:-1] for code in codes if code.endswith("*"))
+    assert {code for code in TABLE if code not in codes and not code.startswith(begun)} == set()
+    assert sum(len(table) for table in TABLES) == len(TABLE), "one code in two tables"
+
+
+def test_the_core_has_no_words():
+    bound = {module: names()[module] for module in FILE_OF if within(module, [CORE])}
+    assert {
+        module for module, all_names in bound.items() if any(within(n, ["carbontui.text"]) for n in all_names)
+    } == set()
