@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Callable
 from datetime import datetime, timezone
 
 J_PER_KWH = 3.6e6
@@ -106,6 +107,30 @@ def fmt_duration(seconds: float) -> str:
         return f"{minutes // 60} h {minutes % 60:02d}"
     hours = round(s / 3600)
     return f"{hours // 24} d {hours % 24} h"
+
+
+def fmt_count(number: int) -> str:
+    """'12 040': thousands separated by a space."""
+    return f"{number:,}".replace(",", " ")
+
+
+_SCALES = {"g": 1.0, "kg": 1e3, "t": 1e6, "Wh": 1e-3, "kWh": 1.0, "W": 1.0, "kW": 1e3}
+DIGITS_MOST = 9
+
+
+def fmt_between(shown: Callable[[float], str], lo: float, hi: float) -> str:
+    """'16.8 kWh to 17.2 kWh', as `shown` writes both; with more digits (a duration in seconds) where they would read
+    alike, '' where none sets them apart."""
+    low, high = shown(lo), shown(hi)
+    if low != high:
+        return f"{low} to {high}"
+    unit = "s" if shown is fmt_duration else low.rpartition(" ")[2]
+    scale = _SCALES.get(unit, 1.0)
+    for digits in range(DIGITS_MOST):
+        low, high = (f"{value / scale:,.{digits}f}" for value in (lo, hi))
+        if low != high:
+            return f"{low} {unit} to {high} {unit}"
+    return ""
 
 
 def fmt_watts(watts: float | None) -> str:

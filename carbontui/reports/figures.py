@@ -10,6 +10,7 @@ from carbontui.account.revision import signed
 from carbontui.account.split import Split
 from carbontui.reports.epochs import EpochPart
 from carbontui.reports.story import RunStory
+from carbontui.text import account as words
 
 STATE_WORDS = {
     "running": "flat out",
@@ -19,6 +20,7 @@ STATE_WORDS = {
     "unloaded": "unloaded, boards free",
     "waiting": "waiting for its start",
     "starting": "starting",
+    "switching": "going on again",
     "done": "ended",
     "failed": "ended",
     "stopped": "ended",
@@ -73,10 +75,14 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     else:
         mean = "" if story.intensity_mean is None else f"{story.intensity_mean:.0f} g/kWh on average; "
         found.append(Figure("emitted", f"{units.fmt_grams(story.gco2_g)} CO2", mean + _how(story, "gco2_g")))
-    if story.avoided_g is not None and story.gco2_g is not None:
-        run_now = story.avoided_g + story.gco2_g
-        found.append(Figure("run-now", f"{units.fmt_grams(run_now)} CO2", "the same work flat out from the start"))
-        share = "" if story.kept_share is None else f" ({story.kept_share:.1%})"
+    if story.run_now_g is None and story.avoided_g is not None:
+        found.append(Figure("avoided", words.NOTHING_HELD, "it is its own run-now"))
+    elif story.avoided_g is not None:
+        found.append(
+            Figure("run-now", f"{units.fmt_grams(story.run_now_g)} CO2", "the same work with nothing held back")
+        )
+        part = words.share(story.avoided_g, story.run_now_g)
+        share = "" if part is None else f" ({part:.1%})"
         half = story.split.halves.avoided_g if story.split and story.split.halves else None
         band = "" if half is None or not _worth(half) else f"80 % band ± {units.fmt_grams(half)}"
         found.append(
@@ -96,6 +102,16 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         )
     if status.cost is not None:
         found.append(Figure("cost", units.fmt_money(status.cost.value, status.cost.currency), "energy and rent"))
+    found += [
+        Figure(
+            f"besides: {apart.reason}",
+            f"{units.fmt_kwh(apart.energy_wall_kwh)}, {units.fmt_grams(apart.gco2_g)} CO2",
+            f"{units.fmt_duration(apart.elapsed_s)}, to learn about the work: not in the account",
+        )
+        for apart in story.excluded
+    ]
+    if gaps := words.gaps(story.status):
+        found.append(Figure("metered", gaps))
     found.append(Figure("elapsed", units.fmt_duration(story.elapsed_s), _budget(story)))
     if status.step:
         total = f" of {status.steps_total:,}" if status.steps_total else ""

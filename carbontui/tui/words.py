@@ -7,6 +7,7 @@ from collections.abc import Callable
 from carbontui import protocol, units
 from carbontui.tui.picture import Picture
 
+count = units.fmt_count
 STATE_STYLE = {
     "starting": "dim",
     "waiting": "paused",
@@ -120,13 +121,6 @@ def multiple(finish_s: float, frontier: protocol.Frontier) -> str:
     return units.fmt_duration(finish_s)
 
 
-def exit_words(exit_: protocol.Exit | None) -> str:
-    """'exit 0', 'signal 9', 'exit unknown'."""
-    if exit_ is None or (exit_.code is None and exit_.signal is None):
-        return "exit unknown"
-    return f"exit {exit_.code}" if exit_.code is not None else f"signal {exit_.signal}"
-
-
 def banner(status: protocol.Status, series: protocol.ChartSeries) -> str:
     """What must stay in sight: 'SIMULATED GPU · REPLAY 3600× …'; '' for a real job in real time."""
     hows = {found.how for found in status.provenance.values()}
@@ -155,14 +149,6 @@ def ended_at(status: protocol.Status, now_s: float) -> str:
     if status.state in protocol.LIVE_STATES or status.replayed:
         return ""
     return clock_iso(status.ended_at, now_s)
-
-
-def avoided_share(status: protocol.Status) -> float | None:
-    """Avoided CO2 as a share of what run-now would have emitted; None where it is negligible."""
-    avoided, emitted = status.avoided_g, status.gco2_g
-    if avoided is None or emitted is None or abs(avoided) < units.LEAST_G or avoided + emitted <= 0:
-        return None
-    return avoided / (avoided + emitted)
 
 
 def why(picture: Picture) -> str:
@@ -214,11 +200,6 @@ def _level_ends_s(plan: protocol.PlanView) -> list[float]:
 def signed(value: float, size: Callable[[float], str]) -> str:
     """'-1.2 kg' or '+3 h 05': the sign beside the size in its unit."""
     return ("-" if value < 0 else "+") + size(abs(value))
-
-
-def count(number: int) -> str:
-    """'12 040': thousands separated by a space."""
-    return f"{number:,}".replace(",", " ")
 
 
 def finish(status: protocol.Status, now_s: float) -> str:

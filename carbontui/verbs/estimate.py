@@ -16,7 +16,7 @@ import msgspec
 from carbontui import link, paths, protocol
 from carbontui.job import launch, store
 from carbontui.job import spec as job_spec
-from carbontui.tui import account_words
+from carbontui.text import account as account_words
 from carbontui.verbs import overrule, run, run_values, streams, talk
 from carbontui.verbs.failure import Failure, Finite
 from carbontui.verbs.overrides import overrides
@@ -134,6 +134,7 @@ def _options(
         pue=settings.pue,
         cap=False,
         spool=False,
+        estimate=True,
     )
 
 
