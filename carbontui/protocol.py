@@ -66,8 +66,12 @@ ReasonCode = Literal[
     "signalled",  # a signal ended the command
     "stop",  # a user stopped it
     "budget_stop",  # an energy, carbon or cost budget caps, pauses or stopped it
+    "site",  # the machine's power budget leaves less than was decided, or nothing
     "vanished",  # the child is gone and its exit status is unknown
 ]
+HeldBy = Literal["plan", "person", "site", "allowance", "forbidden", "calibration", "try", "end"]
+"""Whose decision holds: the plan (also where nobody decided otherwise), a person's override or stop, the site budget, a
+carbon, cost or energy budget, forbidden hours, a calibration or rehearsal, a try before the start, the job's end."""
 How = Literal["measured", "integrated", "estimated", "default", "forecast", "simulated", "replay"]
 LevelKind = Literal["off", "unload", "pause", "duty", "cap", "full"]
 
@@ -90,10 +94,17 @@ def statement(code: str, **parts: Any) -> Statement:
     return Statement(code, parts)
 
 
-class Reason(Struct, frozen=True):
-    """Why the job is in its state: a code of the closed list, and a sentence for users."""
+class Why(Struct, frozen=True):
+    """A reason before it is in words: a code of the closed list, and what is to be said."""
 
     code: ReasonCode
+    said: Statement
+
+
+class Reason(Struct, frozen=True):
+    """Why the job is in its state: a code, one of ReasonCode or of a newer peer's, and a sentence for users."""
+
+    code: str
     text: str
 
 

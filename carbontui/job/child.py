@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from carbontui import protocol
 from carbontui.job.clock import Clock
+from carbontui.protocol import Why, statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +52,12 @@ class Ending(NamedTuple):
     """The state a job ends in, and why."""
 
     state: protocol.State
-    reason: protocol.Reason
+    why: Why
 
 
-VANISHED = {
-    "running": "the child is gone and its exit status is unknown",
-    "waiting": "the keeper is gone before the command was started: run it again",
-    "unloaded": "unloaded, and the keeper that would start it again is gone: run it again, from its checkpoint",
-}
-RESTARTABLE = {
-    "running": "the child is gone and its exit status is unknown; start it again: {command}",
-    "waiting": "the keeper is gone before the command was started; it continues to wait with: {command}",
-    "unloaded": "unloaded, and the keeper that would start it again is gone; it continues with: {command}",
-}
-"""Why a job is lost, by the last known state of its child."""
+STARTING = Why("starting", statement("starting"))
+LAST_STATES = frozenset({"running", "waiting", "unloaded"})
+"""The last known states of a vanished child that are told apart."""
 
 
 def exited(record: Mapping[str, Any]) -> Child:
@@ -81,25 +74,26 @@ def exited(record: Mapping[str, Any]) -> Child:
     )
 
 
-def lost(was: str, command: str = "") -> protocol.Reason:
-    """Why a job is lost; `command` starts it again, '' if none can."""
-    texts = RESTARTABLE if command else VANISHED
-    return protocol.Reason("vanished", texts.get(was, texts["running"]).format(command=command))
+def lost(was: str, command: str = "") -> Why:
+    """Why a job is lost, by its last known state; `command` starts it again, '' if none can."""
+    was = was if was in LAST_STATES else "running"
+    said = statement(f"restartable_{was}", command=command) if command else statement(f"lost_{was}")
+    return Why("vanished", said)
 
 
 def ending(child: Child) -> Ending:
     """The final state and reason for a child that has exited or vanished."""
     if child.state == "vanished":
         if child.stopped:
-            return Ending("stopped", protocol.Reason("stop", "stopped by a user; its exit status is unknown"))
+            return Ending("stopped", Why("stop", statement("stopped_unseen")))
         return Ending("lost", lost(child.was))
     if child.unloaded:
-        return Ending("unloaded", protocol.Reason("exited", "unloaded; the scheduler is to start it again"))
+        return Ending("unloaded", Why("exited", statement("unloaded_for_scheduler")))
     if child.budget:
-        return Ending("stopped", protocol.Reason("budget_stop", f"{child.budget}: stopped at its checkpoint"))
+        return Ending("stopped", Why("budget_stop", statement("stopped_by_budget", budget=child.budget)))
     if child.stopped:
-        return Ending("stopped", protocol.Reason("stop", "stopped by a user"))
+        return Ending("stopped", Why("stop", statement("stopped")))
     if child.signal is not None:
-        return Ending("failed", protocol.Reason("signalled", f"the command was ended by signal {child.signal}"))
-    text = f"the command ended with exit code {child.code}"
-    return Ending("done" if child.code == 0 else "failed", protocol.Reason("exited", text))
+        return Ending("failed", Why("signalled", statement("signalled", signal=child.signal)))
+    state: protocol.State = "done" if child.code == 0 else "failed"
+    return Ending(state, Why("exited", statement("exited", exit_code=child.code)))

@@ -8,6 +8,7 @@ import math
 import os
 import secrets
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import msgspec
 from carbontui import paths, proc, protocol, units, untrusted
 from carbontui.job import child as children
 from carbontui.job import history, runlog, spool
+from carbontui.text import statements
 
 LAST_S = 32_503_680_000.0
 """The year 3000: no job starts later, and datetime still supports it."""
@@ -108,7 +110,7 @@ class Job:
                 host=self.host,
                 measured_at=units.iso(self.started_s),
                 state="starting",
-                reason=protocol.Reason("starting", "processes are coming up"),
+                reason=statements.reason(children.STARTING, self.started_s),
             )
         if self.foreign:
             return saved
@@ -117,7 +119,7 @@ class Job:
         if saved.state in protocol.LIVE_STATES:
             changes |= self._outside(saved.state, pids, saved.gpus)
         elif saved.state == "lost" and not self.live and self.restart_command:
-            changes["reason"] = children.lost(self.was, self.restart_command)
+            changes["reason"] = _reason(children.lost(self.was, self.restart_command))
         return msgspec.structs.replace(saved, **changes)
 
     def _outside(self, saved: str, pids: protocol.Pids, gpus: tuple[protocol.Gpu, ...]) -> dict[str, Any]:
@@ -125,19 +127,21 @@ class Job:
         if self.exit is not None:
             return ended(self.exit)
         if pids.keeper is None and pids.child is None and pids.supervisor is None:
-            reason = children.lost(saved, self.restart_command)
+            reason = _reason(children.lost(saved, self.restart_command))
             return {"state": "lost", "reason": reason, "next": None, "exit": None}
         if pids.supervisor is None and pids.child is not None:
-            text = "no supervisor answers; training goes on unsteered, a new supervisor is on its way"
-            if pids.keeper is None:
-                text = "keeper and supervisor are gone; training goes on unsteered"
+            code = "orphaned" if pids.keeper is None else "unsteered"
             # the last supervisor's readings are out of date
             blank = {"power_w": None, "own_w": None, "memory_used_b": None, "util": None}
             gpus = tuple(msgspec.structs.replace(gpu, **blank) for gpu in gpus)
-            reason = protocol.Reason("unguarded", text)
+            reason = _reason(protocol.Why("unguarded", protocol.statement(code)))
             gone = {"power_w": None, "rate_steps_per_s": None, "gpus": gpus}
             return {"state": "running", "reason": reason, "next": None, **gone}
         return {}
+
+
+def _reason(why: protocol.Why) -> protocol.Reason:
+    return statements.reason(why, time.time())
 
 
 def snapshot(directory: Path) -> protocol.Status | None:
@@ -150,8 +154,8 @@ def snapshot(directory: Path) -> protocol.Status | None:
 def ended(record: dict[str, Any]) -> dict[str, Any]:
     """state, reason and exit of a Status from the keeper's exit record."""
     child = children.exited(record)
-    state, reason = children.ending(child)
-    return {"state": state, "reason": reason, "exit": protocol.Exit(child.code, child.signal), "next": None}
+    state, why = children.ending(child)
+    return {"state": state, "reason": _reason(why), "exit": protocol.Exit(child.code, child.signal), "next": None}
 
 
 def load(directory: Path) -> Job | None:

@@ -1,27 +1,21 @@
-"""Statements in words: the room's one entry for codes of any kind."""
+"""Every statement in words: the one entry for codes of any kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
+from carbontui import protocol
 from carbontui.protocol import Statement
+from carbontui.text import forms
+from carbontui.text.reasons import REASONS
 
-Wording = Callable[..., str]
-"""Takes the statement's parts by name, and `now_s`, from which times are written ('18:00' today, else with the day)."""
-
-
-def words(said: Statement, now_s: float, table: Mapping[str, Wording]) -> str:
-    """The statement as text, by the wording that `table` has for its code.
-
-    Raises KeyError for a code without wording, TypeError for parts that the wording does not know.
-    """
-    return table[said.code](now_s=now_s, **_parts(said, now_s, table))
+TABLE: forms.Table = {**REASONS}
+"""The wording of every code of the package."""
 
 
-def _parts(said: Statement, now_s: float, table: Mapping[str, Wording]) -> dict[str, Any]:
-    """The parts, with statements inside a statement in words too."""
-    return {
-        name: words(value, now_s, table) if isinstance(value, Statement) else value
-        for name, value in said.parts.items()
-    }
+def reason(why: protocol.Why, now_s: float) -> protocol.Reason:
+    """A reason as the wire has it: its code, and its words as seen at `now_s`."""
+    return protocol.Reason(why.code, words(why.said, now_s))
+
+
+def words(said: Statement, now_s: float) -> str:
+    """The statement as text, as seen at `now_s`. Raises KeyError for a code without wording."""
+    return forms.worded(said, now_s, TABLE)

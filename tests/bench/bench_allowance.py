@@ -15,9 +15,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from states import decided
+
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from carbontui import protocol, units
+from carbontui import units
 from carbontui.grid.types import Outlook
 from carbontui.job.allowance import Allowance
 from carbontui.job.supervisor.core import allowance_rules, control, machine, plan, plan_request, problem
@@ -86,7 +88,7 @@ def one(seed: int, order: tuple[str, ...]) -> tuple[float, bool, str]:
         work_s=work_s, objective="time", budget="3x", measured=known, curve=curve(), caps_hold=True,
         outlook=forecast(rng, truth, 0), totals=Totals(gco2_g=0.0), progress=Progress(work_s=work_s),
     )  # fmt: skip
-    state = replace(state, decision=control.Decision("running", protocol.Reason("plan", ""), "full"))
+    state = replace(state, decision=decided("running", "full", "plan", ""))
     seen = inputs(NOW_S, boards=(board(),), ranks=(rank(can_unload=True),))
     flat_out = _flat_out(truth, work_s)
     request = plan_request.plan_request(state, seen)

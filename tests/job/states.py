@@ -9,13 +9,14 @@ from carbontui.job import budget as budgets
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core.levels import Level
+from carbontui.job.supervisor.core.control import Decision
+from carbontui.job.supervisor.core.levels import OFF, UNLOAD, Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.progress import begun
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import Capability, Reading, Readings
-from carbontui.protocol import LevelInfo, PlanView
+from carbontui.protocol import LevelInfo, PlanView, Why, statement
 from carbontui.units import iso
 
 NOW_S = 1_800_000_000.0
@@ -24,6 +25,14 @@ RUNNING = Child("running", age_s=100.0)
 FULL = Level("full", "full", 600.0, 1.0)
 PAUSE = Level("pause", "pause", 90.0, 0.0)
 CAP = Level("cap 300 W", "cap", 300.0, 0.8, cap_w=300.0)
+LEVELS = {level.name: level for level in (FULL, PAUSE, CAP, OFF, UNLOAD)}
+
+
+def decided(state="running", level="full", code="plan", text="x", **fields) -> Decision:
+    """A decision with its level by name, and its reason as given."""
+    kind = level.split()[0]
+    named = LEVELS.get(level) or Level(level, kind, cap_w=float(level.split()[1]) if kind == "cap" else None)
+    return Decision(state, Why(code, statement("as_told", text=text)), named, **fields)
 
 
 def spec(**fields) -> Options:

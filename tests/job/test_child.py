@@ -5,6 +5,7 @@ import pytest
 from carbontui.job import child, store
 from carbontui.job.supervisor.core.control import Asked, decide
 from carbontui.job.supervisor.core.observation import Observation
+from carbontui.text.statements import reason
 
 RECORDS = [
     ({"code": 0}, "done"),
@@ -19,5 +20,5 @@ RECORDS = [
 def test_supervisor_and_reader_of_the_exit_record_say_the_same(record, state):
     _, decision = decide(Asked(), Observation(now_s=0.0, mono_s=0.0, child=child.exited(record)))
     told = store.ended(record)
-    assert (told["state"], told["reason"]) == (decision.state, decision.reason)
+    assert (told["state"], told["reason"]) == (decision.state, reason(decision.why, 0.0))
     assert told["state"] == state

@@ -146,7 +146,7 @@ def test_an_unknown_zone_is_never_guessed_silently(house):
     job = house.start("--work", "8h", "--budget", "2x")
     status = until(lambda: (s := job.status()).get("reason", {}).get("code") == "no_zone" and s, 70, "the reason")
     assert status["state"] == "running"
-    assert status["reason"]["text"].startswith("flat out: the grid zone is not known; set it with --zone")
+    assert status["reason"]["text"].startswith("at full speed: the grid zone is not known; set it with --zone")
 
 
 def test_a_budget_is_changed_while_the_job_runs(house):

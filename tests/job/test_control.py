@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from drawn import drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,14 +45,14 @@ def test_a_planned_pause_is_asked_for_and_observed_only_when_every_rank_stands()
 def test_a_person_wins_over_the_plan_and_is_named():
     asked, decision = decide(Asked(), seen(PAUSE, override=override("boost")))
     assert asked.mode == "run" and decision.state == "running"
-    assert decision.reason.code == "override" and "ada@pts/1" in decision.reason.text
+    assert decision.why.code == "override" and "ada@pts/1" in drawn(decision)
     assert decide(Asked(), seen(FULL, override=override("pause")))[0].mode == "pause"
 
 
 def test_unknown_work_or_zone_never_pauses_but_keeps_a_cap():
-    why = protocol.Reason("no_work", "flat out: the amount of work is not known yet")
+    why = protocol.Why("no_work", protocol.statement("work_unknown"))
     asked, decision = decide(Asked(), seen(PAUSE, no_shifting=why))
-    assert asked.mode == "run" and decision.reason.code == "no_work"
+    assert asked.mode == "run" and decision.why.code == "no_work"
     assert decide(Asked(), seen(CAP, no_shifting=why, can_cap=True))[0].limit_w == 300
 
 
@@ -62,7 +63,7 @@ def test_no_plan_yet_means_flat_out():
 
 def test_no_slack_left_runs_whatever_the_plan_says():
     asked, decision = decide(Asked(), seen(PAUSE, must_run=True))
-    assert asked.mode == "run" and decision.reason.code == "deadline"
+    assert asked.mode == "run" and decision.why.code == "deadline"
 
 
 def test_a_person_may_pause_beyond_the_deadline():
@@ -73,7 +74,7 @@ def test_the_longest_pause_ends_and_is_not_begun_again_until_the_plan_ran():
     asked, _ = decide(Asked(), seen(PAUSE, max_pause_s=600))
     late = replace(seen(PAUSE, [rank("paused", 1)], max_pause_s=600), now_s=1000 + 601)
     asked, decision = decide(asked, late)
-    assert asked.mode == "run" and decision.reason.code == "max_pause"
+    assert asked.mode == "run" and decision.why.code == "max_pause"
     asked, decision = decide(asked, replace(late, now_s=1700))
     assert asked.mode == "run"
     asked, _ = decide(asked, replace(late, now_s=1800, planned=FULL))
@@ -97,7 +98,7 @@ def test_unload_needs_a_checkpoint_function_else_it_is_a_pause():
 def test_a_start_that_waits_is_held_until_the_plan_begins_and_released_by_boost():
     waiting = Child("waiting")
     _, decision = decide(Asked(), seen(OFF, (), waiting, next_at_s=4000.0, next_level="full"))
-    assert decision.state == "waiting" and decision.hold_until_s == 4000.0 and decision.reason.code == "plan_wait"
+    assert decision.state == "waiting" and decision.hold_until_s == 4000.0 and decision.why.code == "plan_wait"
     _, decision = decide(Asked(), seen(OFF, (), waiting, next_at_s=4000.0, override=override("boost")))
     assert decision.hold_until_s is None
 
@@ -111,7 +112,7 @@ def test_no_boundary_is_said_after_a_while():
     asked, _ = decide(Asked(), seen(PAUSE))
     stuck = replace(seen(PAUSE, [replace(rank("asked", 1), quiet_s=42.0)]), mono_s=50 + 42)
     _, decision = decide(asked, stuck)
-    assert decision.state == "pausing" and decision.reason.code == "no_boundary" and "42 s" in decision.reason.text
+    assert decision.state == "pausing" and decision.why.code == "no_boundary" and "42 s" in drawn(decision)
 
 
 def test_a_cap_is_a_limit_only_where_it_can_be_set():
@@ -126,8 +127,7 @@ def test_a_cap_that_no_board_holds_is_not_called_one():
     asked, _ = decide(Asked(), seen(FULL, override=capped, can_cap=True))
     refused = seen(FULL, override=capped, can_cap=True, refused_w=300.0, refused_why="no effect")
     _, decision = decide(asked, refused)
-    assert decision.state == "running" and decision.reason.text.startswith("not capped at 300 W")
-    assert "no effect" in decision.reason.text
+    assert decision.state == "running" and drawn(decision) == "cap of 300 W per GPU refused: no effect"
     _, decision = decide(asked, replace(refused, override=override("cap", 250.0)))
     assert decision.state == "throttled", "another cap has not been refused yet"
 
@@ -158,7 +158,7 @@ rank_states = st.sampled_from(["running", "asked", "paused", "checkpointing", "u
 def test_whatever_happens_generations_grow_and_a_pause_has_a_cause(events):
     asked = Asked()
     for step, (planned, word, state, gen, must, free, can_cap) in enumerate(events):
-        why = protocol.Reason("no_zone", "zone unknown") if free else None
+        why = protocol.Why("no_zone", protocol.statement("no_zone_known")) if free else None
         observed = Observation(
             now_s=1000.0 + step,
             mono_s=float(step),

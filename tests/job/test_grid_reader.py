@@ -3,17 +3,16 @@
 from pathlib import Path
 
 import pytest
-from states import NOW_S, job_state, spec
+from states import NOW_S, decided, job_state, spec
 
 from carbontui import units
 from carbontui.grid import opening
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.cell import StateCell
 from carbontui.job.supervisor.shell.grid import GridReader
-from carbontui.protocol import Reason, State
+from carbontui.protocol import State
 
 HOUR = 3600.0
 
@@ -26,7 +25,7 @@ def test_a_job_of_sixty_hours_is_seen_whole_once_it_is_over(tmp_path: Path, stat
     feed = opening.open_feed(
         "DE", settings=opening.settings(asked_offline=True), now=lambda: now_s, grid_file=str(tmp_path / "grid.csv")
     )
-    job = job_state(spec=spec(dir=str(tmp_path)), decision=Decision(state, Reason("plan", "by the plan"), "full"))
+    job = job_state(spec=spec(dir=str(tmp_path)), decision=decided(state, "full", "plan", "by the plan"))
     accounts = Accounting(job.spec, Clock(), Journal(tmp_path / "j.db"), "boot")
     reader = GridReader(StateCell(job), feed, accounts, worker=None, changed=lambda why: None)  # type: ignore[arg-type]
     seen = reader.look(now_s)

@@ -11,6 +11,7 @@ import sys
 import time
 
 import pytest
+from drawn import drawn
 from house import until
 
 from carbontui.job.keeper import messages, resume
@@ -171,7 +172,7 @@ async def test_a_keeper_that_dies_while_the_command_is_unloaded_is_named_as_the_
     ours.close()
     await asyncio.wait_for(told.wait(), 5)
     _, decision = decide(Asked(), Observation(now_s=0.0, mono_s=0.0, child=one.child()))
-    assert decision.state == "lost" and "run it again" in decision.reason.text
+    assert decision.state == "lost" and "run it again" in drawn(decision)
 
 
 @pytest.mark.parametrize("order", [messages.FallBack(True), messages.Retry(True)])

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from drawn import drawn
 from states import NOW_S, inputs, job_state, outlook
 
 from carbontui.job.child import Child
@@ -44,7 +45,7 @@ def test_a_planned_duty_cycle_is_asked_of_the_training():
     child = Child("running", age_s=100)
     asked, decision = decide(Asked(), Observation(now_s=0, mono_s=0, child=child, ranks=ranks, planned=duty))
     assert (asked.mode, asked.duty) == ("run", 0.5)
-    assert decision.state == "throttled" and "not energy" in decision.reason.text
+    assert decision.state == "throttled" and "not energy" in drawn(decision)
 
 
 def may_cap(*support):
@@ -102,13 +103,13 @@ def reason_to_wait(mean, price=(), **said):
 def test_a_grid_of_which_nothing_is_expected_is_not_planned_as_clean():
     assert reason_to_wait([300, 310, 305, None]) is None
     reason = reason_to_wait([300, 310, None, None])
-    assert reason.code == "no_grid" and "WattTime: 9 h old" in reason.text
+    assert reason.code == "no_grid" and "WattTime: 9 h old" in drawn(reason)
 
 
 def test_money_is_not_saved_where_no_price_is_known():
     seen = [300, 310, 305, 300]
     reason = reason_to_wait(seen, objective="cost")
-    assert reason.code == "no_grid" and "no electricity price in EUR" in reason.text
+    assert reason.code == "no_grid" and "no electricity price in EUR" in drawn(reason)
     assert reason_to_wait(seen, objective="cost", price_per_kwh=0.3) is None
     assert reason_to_wait(seen, objective="cost", carbon_price=80.0) is None
     assert reason_to_wait(seen, (None, None, 0.1, None), objective="cost") is None

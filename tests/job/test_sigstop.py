@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from drawn import drawn
 from house import until
 
 from carbontui import proc, protocol
@@ -63,11 +64,11 @@ def test_it_is_paused_only_once_it_stands_and_a_refusal_says_why():
     assert decision.state == "pausing"
     standing = seen(can_freeze=True, child=Child("running", age_s=100, frozen=True))
     _, decision = decide(asked, standing)
-    assert decision.state == "paused" and "SIGSTOP" in decision.reason.text
+    assert decision.state == "paused" and "SIGSTOP" in drawn(decision)
     asked, decision = decide(asked, replace(standing, freeze_why="2 processes use H100"))
-    assert not asked.freeze and "2 processes use H100" in decision.reason.text
-    assert "--sigstop" in decide(Asked(), seen())[1].reason.text, "without it the way to get it is named"
-    refused = decide(Asked(), seen(freeze_why="the keeper is gone"))[1].reason.text
+    assert not asked.freeze and "2 processes use H100" in drawn(decision)
+    assert "--sigstop" in drawn(decide(Asked(), seen())[1]), "without it the way to get it is named"
+    refused = drawn(decide(Asked(), seen(freeze_why="the keeper is gone"))[1])
     assert "keeper is gone" in refused and "--sigstop" not in refused, "who asked for it is not told to"
 
 

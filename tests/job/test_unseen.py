@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from drawn import drawn
 from house import until
 from later import needs
 from states import RUNNING, inputs, job_state, plan_of, rank
@@ -141,16 +142,16 @@ def test_the_state_line_says_why_no_step_is_seen_and_takes_it_back_at_the_first(
     zone = fields.pop("zone", "DE")
     state, seen = job_state(**fields), inputs(zone=zone, unseen=CAUSE)
     told = said(state, seen)
-    assert (told.state, told.reason.code) == ("running", "no_client")
-    assert told.reason.text == f"no step seen yet: {CAUSE.text}"
-    assert said(state, inputs(zone=zone, ranks=(rank(),))).reason.code != "no_client"
+    assert (told.state, told.why.code) == ("running", "no_client")
+    assert drawn(told) == f"no step seen yet: {CAUSE.text}"
+    assert said(state, inputs(zone=zone, ranks=(rank(),))).why.code != "no_client"
 
 
 def test_a_pause_that_nothing_hears_says_why():
     state = job_state()
     state = replace(state, override=replace(state.override, current=protocol.Override("pause", None, None, "ada")))
     told = said(state, inputs(unseen=CAUSE))
-    assert told.state == "pausing" and CAUSE.text in told.reason.text
+    assert told.state == "pausing" and CAUSE.text in drawn(told)
 
 
 def test_a_training_that_cannot_be_held_is_not_paused_by_a_plan():
@@ -175,5 +176,5 @@ def test_why_no_step_is_seen_is_journaled_once_it_is_known():
     first = replace(state, decision=said(state, inputs(child=replace(RUNNING, age_s=40.0))))
     known = replace(state, decision=said(state, inputs(unseen=CAUSE)))
     told = [one for one in effects(first, known, inputs(), renew=False) if isinstance(one, Record)]
-    assert [one.facts["text"] for one in told] == [f"no step seen yet: {CAUSE.text}"]
+    assert [drawn(one.facts["text"]) for one in told] == [f"no step seen yet: {CAUSE.text}"]
     assert not [one for one in effects(known, known, inputs(), renew=False) if isinstance(one, Record)]

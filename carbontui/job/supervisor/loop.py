@@ -48,6 +48,7 @@ from carbontui.job.supervisor.shell.ticks import NextTick, Ticks
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.job.worker.handle import WorkerHandle
 from carbontui.site.ledger import Ledger
+from carbontui.text.statements import words
 
 TICK_S = 1.0
 REPLAY_TICK_S = 0.1
@@ -130,6 +131,7 @@ class Supervisor:
             keep=self._keep,
             calibrate=lambda by: self.calibrator.start(by, self.look()),
             changed=self.wake,
+            now_s=lambda: clock.at_wall(time.time()),
         )
         self.stopping = False
         self._next_tick = NextTick(REPLAY_TICK_S if clock.replay else TICK_S)
@@ -369,7 +371,7 @@ class Supervisor:
         """Write journal and snapshot, about every two seconds; a full disk is reported and survived."""
         now, leader = self.cell.state, seen.leader
         if leader is not None:
-            self.journal.steps(seen.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level)
+            self.journal.steps(seen.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)
         self.handover.keep(now, seen)
         if self.journal.commit():
             self.last_counts.forget()
@@ -390,5 +392,5 @@ class Supervisor:
             self._ended_mono = seen.mono_s
             at_s = seen.child.ended_s(self.cell.state.clock)
             self.recorder.event("end", at_s, state=decision.state, code=seen.child.code, signal=seen.child.signal)
-            say(f"the job is over: {decision.reason.text}")
+            say(f"the job is over: {words(decision.why.said, seen.now_s)}")
         return seen.mono_s - self._ended_mono > GONE_GRACE_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from drawn import drawn
 from states import NOW_S, inputs, job_state, rank
 
 from carbontui.job.supervisor.core import attendance, commands, control, notices, state, status
@@ -89,12 +90,12 @@ def test_state_line_pause_watts_and_notices_say_who_is_silent():
     seen = inputs(NOW_S + 100, ranks=ranks_of(0, world=1), nodes=(Node("n2", "", 9.0, float("inf")),))
     made = after(job_state(), seen)
     asked, decision = control.decide(made.asked, observe(made, seen))
-    assert decision.reason.text.endswith("; silent: n2")
+    assert drawn(decision).endswith("; silent: n2")
     made = replace(made, asked=asked, decision=decision)
     told = status.status(made, seen, host="n1", pids=Pids(1, 2, 3, 4), notices=notices.notices(made, seen, ()))
     assert told.power_w is None and told.provenance["power_w"].source == "unknown: n2"
     assert "silent: n2" in told.notices and "watts are unknown without n2" in told.notices
-    assert commands.pause_asked(made, Cmd(1, "pause"), seen).text == "asked, no boundary yet; silent: n2"
+    assert commands.pause_asked(made, Cmd(1, "pause"), seen, "").text == "asked, no boundary yet; silent: n2"
 
 
 def test_a_job_that_is_over_misses_nobody():
@@ -103,7 +104,7 @@ def test_a_job_that_is_over_misses_nobody():
     seen = inputs(NOW_S + 100, child=Child("exited", code=0), nodes=(Node("n2", "", 9.0, 9.0),))
     made = job_state()
     _, decision = control.decide(made.asked, observe(made, seen))
-    assert "silent" not in decision.reason.text
+    assert "silent" not in drawn(decision)
 
 
 def test_where_a_lease_has_ended_the_others_are_held_no_longer_and_the_pause_returns_with_the_wire():
@@ -123,8 +124,8 @@ def test_where_a_lease_has_ended_the_others_are_held_no_longer_and_the_pause_ret
     made, asked, _ = mode(after(made, both(10, 10.0)), both(10, 10.0))
     assert asked == "pause"  # its lease holds there: another agent may be on its way
     made, asked, decision = mode(after(made, both(16, 16.0)), both(16, 16.0))
-    assert asked == "run" and "the lease of the pause has ended" in decision.reason.text
-    assert "paused by ada" in decision.reason.text and decision.reason.text.endswith("; silent: n2")
+    assert asked == "run" and "the lease of the pause has ended" in drawn(decision)
+    assert "paused by ada" in drawn(decision) and drawn(decision).endswith("; silent: n2")
     made, asked, _ = mode(after(made, both(40, 0.0)), both(40, 0.0))
     assert asked == "pause"
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import states
 from states import NOW_S, board, inputs, job_state, outlook, rank
 
 from carbontui import protocol
@@ -45,7 +46,7 @@ def job(*given: Allowance, order=("warn", "cap", "ask"), used_g=0.0, curve=None,
         caps_hold=curve is not None,
         **fields,
     )
-    return replace(made, decision=control.Decision("running", protocol.Reason("plan", ""), "full"))
+    return replace(made, decision=states.decided("running", "full", "plan", ""))
 
 
 def judged(state, seen=SEEN):
@@ -115,7 +116,7 @@ def test_the_fastest_cap_that_keeps_within_it_is_taken_and_nothing_more_is_asked
     state = judged(job(Allowance("carbon", 280.0), curve=CURVE))
     assert state.allowances.cap_w == 400.0 and state.allowances.asked_s is None
     asked, decision = decided(state)
-    assert asked.limit_w == 400.0 and decision.reason.code == "budget_stop"
+    assert asked.limit_w == 400.0 and decision.why.code == "budget_stop"
     assert judged(job(Allowance("carbon", 210.0), curve=CURVE)).allowances.cap_w == 250.0
     # none will do: the most frugal, and the question
     state = judged(job(Allowance("carbon", 150.0), curve=CURVE))
@@ -161,7 +162,7 @@ def test_a_stop_writes_a_checkpoint_leaves_and_does_not_come_back():
     # what the last checkpoint takes is set aside: 30 s of 600 W at 300 g/kWh are 1.5 g
     state = judged(replace(before, totals=Totals(gco2_g=208.6)), can)
     asked, decision = decided(state, can)
-    assert asked.mode == "unload" and decision.reason.code == "budget_stop"
+    assert asked.mode == "unload" and decision.why.code == "budget_stop"
     done = effects(before, state, can, renew=False)
     assert [effect.why for effect in done if isinstance(effect, LastRun)] == [
         "the carbon budget of 210 g CO2 is used up"
@@ -233,5 +234,7 @@ def test_the_end_that_a_budget_made_is_named():
     ended = Child("exited", code=0, stopped=True, budget="the carbon budget of 2.00 kg CO2 is used up")
     assert control.ending(ended) == (
         "stopped",
-        protocol.Reason("budget_stop", "the carbon budget of 2.00 kg CO2 is used up: stopped at its checkpoint"),
+        protocol.Why(
+            "budget_stop", protocol.statement("stopped_by_budget", budget="the carbon budget of 2.00 kg CO2 is used up")
+        ),
     )

@@ -66,7 +66,7 @@ def test_a_metered_board_that_the_driver_does_not_show_any_more_is_missed():
 def test_a_cap_that_every_board_refused_holds_nowhere():
     no = Outcome("GPU-a", False, "no_permission", text="only root may")
     seen = inputs(boards=(board(),), limits=limits(asked=True, outcomes={"GPU-a": no}))
-    assert boards.refused_cap(300.0, seen) == (300.0, "only root may")
+    assert boards.refused_cap(300.0, seen) == (300.0, "no_permission", "only root may")
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,20 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from states import NOW_S, board, inputs, job_state, rank
+from states import NOW_S, board, decided, inputs, job_state, rank
 
 from carbontui import protocol
 from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core import calibration
 from carbontui.job.supervisor.core.boards import Boards
-from carbontui.job.supervisor.core.control import Asked, Decision
+from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.power.curve import Curve, Point
 from carbontui.power.messages import Capability, Outcome
-from carbontui.protocol import Reason
 
-RUNNING = job_state(decision=Decision("running", Reason("plan", "x"), "full"))
+RUNNING = job_state(decision=decided("running", "full", "plan", "x"))
 SEEN = inputs(boards=(board(),), ranks=(rank(),))
 BOOST = Overrides(protocol.Override("boost", None, None, "ada"), 1)
 
@@ -44,7 +43,7 @@ def test_a_training_that_runs_with_slack_on_its_own_board_can_be_calibrated():
         ({}, inputs(ranks=(rank(),)), "no GPU"),
         ({}, inputs(boards=(board(),)), "no training step"),
         ({"override": BOOST}, SEEN, "override of ada"),
-        ({"decision": Decision("paused", Reason("plan", "x"), "pause")}, SEEN, "the job is paused"),
+        ({"decision": decided("paused", "pause", "plan", "x")}, SEEN, "the job is paused"),
         ({}, inputs(boards=(board(foreign_pids=(4242,)),), ranks=(rank(),)), "pid 4242"),
         ({}, inputs(boards=(board(mig=True),), ranks=(rank(),)), "MIG"),
         ({}, replace(SEEN, now_s=NOW_S + 7195.0), "no slack is left before the deadline"),
@@ -56,7 +55,7 @@ def test_a_calibration_is_refused_with_its_reason(fields, seen, why):
 
 def test_a_training_warms_up_flat_out_or_under_a_cap_of_the_plan():
     assert calibration.runs_warm(RUNNING, SEEN)
-    capped = Decision("throttled", Reason("plan", "x"), "cap 300 W")
+    capped = decided("throttled", "cap 300 W", "plan", "x")
     assert calibration.runs_warm(replace(RUNNING, decision=capped, asked=Asked(limit_w=300.0)), SEEN)
     assert not calibration.runs_warm(replace(RUNNING, asked=Asked(duty=0.5)), SEEN)
     assert not calibration.runs_warm(RUNNING, inputs(boards=(board(),)))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from states import CAP, NOW_S, board, inputs, job_state, rank
+from states import CAP, NOW_S, board, decided, inputs, job_state, rank
 
 from carbontui import protocol
 from carbontui.job.child import Child
@@ -11,15 +11,14 @@ from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core import override
 from carbontui.job.supervisor.core.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.control import Asked, Decision
+from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.effects import effects
-from carbontui.protocol import Reason
 
 WAITING = Child("waiting")
 
 
 def decision(name="running", level="full", code="plan", **fields):
-    return Decision(name, Reason(code, "by the plan"), level, **fields)
+    return decided(name, level, code, "by the plan", **fields)
 
 
 def found(kind, before, after, seen=None, renew=False):
@@ -214,12 +213,12 @@ def test_a_change_of_state_is_journaled_and_logged_once():
     after = replace(RUNNING, decision=decision("throttled", CAP.name), asked=Asked(gen=4))
     (event,) = found(fx.Record, RUNNING, after)
     assert event.kind == "state" and event.facts["state"] == "throttled" and event.facts["want_gen"] == 4
-    assert found(fx.LogLine, RUNNING, after) == [fx.LogLine("throttled: by the plan")]
+    assert found(fx.LogLine, RUNNING, after) == [fx.LogLine(protocol.statement("state_is", state="throttled", reason=after.decision.why.said))]
     assert found(fx.Record, after, after) == []
 
 
 def test_a_clock_that_moves_in_a_sentence_is_no_event():
-    after = replace(RUNNING, decision=Decision("running", Reason("plan", "flat out until 12:15"), "full"))
+    after = replace(RUNNING, decision=decided("running", "full", "plan", "flat out until 12:15"))
     assert found(fx.Record, RUNNING, after) == [] and found(fx.LogLine, RUNNING, after) == []
 
 

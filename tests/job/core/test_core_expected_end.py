@@ -4,24 +4,22 @@ import random
 from dataclasses import replace
 
 import pytest
-from states import FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of
+from states import FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outlook, plan_of
 
 from carbontui import units
 from carbontui.account import expected_end as account
 from carbontui.account.expected_end import Slots, Stretch
 from carbontui.job.supervisor.core import expected_end, finish, machine
-from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.state import Totals
-from carbontui.protocol import Reason
 
 SEEN = inputs(NOW_S + 4000.0, boards=(board(),))
 
 
 def job(values, **fields):
     return job_state(
-        decision=Decision("running", Reason("plan", "x"), "full"),
+        decision=decided("running", "full", "plan", "x"),
         measured=Measured(full_w={"GPU-a": Mean(600.0, 9)}, parked_w={"GPU-a": Mean(90.0, 9)}),
         totals=Totals(gco2_g=100.0, run_now_past_g=120.0, run_now_until_s=NOW_S),
         outlook=values,
@@ -61,7 +59,7 @@ def test_no_end_is_told_of_a_job_that_is_over_or_whose_grid_nobody_knows():
     assert expected_end.at_end(assumed, SEEN).gco2_g > 100.0
     assert "full watts assumed" in expected_end.provenance(assumed, SEEN).source
     assert expected_end.at_end(replace(known, outlook=None), SEEN) is None
-    assert expected_end.at_end(replace(known, decision=Decision("done", Reason("exited", "x"), "full")), SEEN) is None
+    assert expected_end.at_end(replace(known, decision=decided("done", "full", "exited", "x")), SEEN) is None
 
 
 @pytest.mark.parametrize("from_h, parked_h", [(1.5, 1.0), (1.0, 1.0 - 400 / 3600), (20.0, 0.0)])

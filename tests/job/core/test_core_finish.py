@@ -3,16 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from states import CAP, FULL, NOW_S, PAUSE, inputs, job_state, outlook, plan_of
+from drawn import drawn
+from states import CAP, FULL, NOW_S, PAUSE, decided, inputs, job_state, outlook, plan_of
 
 from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core import finish
-from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
-from carbontui.protocol import Reason
 
 SEEN = inputs(NOW_S + 100)
 WAITING = Child("waiting")
@@ -36,18 +35,20 @@ def test_unknown_work_comes_before_an_unknown_zone_and_that_before_a_silent_grid
 
 def test_steps_without_a_speed_wait_for_the_measurement_and_ask_nothing_of_a_person():
     known = job_state(work_s=None, steps=1000)
-    text = finish.why_no_shifting(known, inputs()).text
+    text = drawn(finish.why_no_shifting(known, inputs()))
     assert "measuring the speed of a step first" in text and "--work" not in text
 
 
 def test_an_unknown_zone_is_named_with_its_candidates():
     known = job_state(zone_why="US is several zones: US-CAL-CISO, US-TEX-ERCO")
-    assert finish.why_no_shifting(known, inputs(zone=None)).text == "flat out: " + known.spec.zone_why
+    assert drawn(finish.why_no_shifting(known, inputs(zone=None))) == "at full speed: " + known.spec.zone_why
 
 
 def test_what_has_happened_is_no_forecast():
     known = job_state(outlook=outlook(300.0, 200.0, None, None, realised=2))
-    assert finish.why_no_shifting(known, inputs(grid_note="the source is silent")).text.endswith("the source is silent")
+    assert drawn(finish.why_no_shifting(known, inputs(grid_note="the source is silent"))).endswith(
+        "the source is silent"
+    )
     assert finish.why_no_shifting(replace(known, outlook=outlook(300.0, 200.0, None, realised=1)), inputs()) is None
 
 
@@ -186,5 +187,5 @@ def test_a_pause_says_from_when_on_the_budget_is_out_of_reach():
 
 
 def test_a_decision_does_not_change_when_the_work_is_done():
-    paused = job_state(decision=Decision("paused", Reason("plan", "x"), "pause"), plan=plan_of(FULL, PAUSE, FULL))
+    paused = job_state(decision=decided("paused", "pause", "plan", "x"), plan=plan_of(FULL, PAUSE, FULL))
     assert finish.finish_s(paused, SEEN) == finish.finish_s(replace(paused, decision=job_state().decision), SEEN)

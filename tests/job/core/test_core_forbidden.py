@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from drawn import drawn
 from hypothesis import given
 from hypothesis import strategies as st
 from states import FULL, NOW_S, PAUSE, inputs, job_state, plan_of, rank
@@ -86,7 +87,7 @@ def test_within_them_it_stands_still_whatever_deadline_and_longest_pause_say():
     for later_s in (0.0, 1800.0):
         seen = inputs(NOW_S + 100.0 + later_s, ranks=(rank(),))
         asked, decision = control.decide(replace(state.asked, still_since_s=NOW_S), observe(state, seen))
-        assert asked.mode == "pause" and decision.reason.text == "forbidden hours until 09:00"
+        assert asked.mode == "pause" and drawn(decision) == "forbidden hours until 09:00"
     after = inputs(NOW_S + H, ranks=(rank(),))
     assert control.decide(state.asked, observe(state, after))[0].mode == "run"
     waiting = inputs(NOW_S + 100.0, child=Child("waiting"))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from drawn import drawn
 from msgspec import structs, to_builtins
 from states import inputs, job_state, rank
 
@@ -38,7 +39,7 @@ def test_a_guess_is_shown_with_its_source_and_nothing_is_planned_with_it():
     job = heard(unknown())
     assert job.progress.total_s is None
     assert told(job).guess == protocol.Guess(5000, GUESS[1], agreed=False) and told(job).steps_total is None
-    why = finish.why_no_shifting(job, inputs()).text
+    why = drawn(finish.why_no_shifting(job, inputs()))
     assert "5000 total steps are a guess, from CosineAnnealingLR(T_max=)" in why and "carbontui guess --accept" in why
 
 

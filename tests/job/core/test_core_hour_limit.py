@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from states import NOW_S, board, inputs, job_state, outlook, rank
+from states import NOW_S, board, decided, inputs, job_state, outlook, rank
 
-from carbontui import protocol
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import control, plan, plan_request
+from carbontui.job.supervisor.core import plan, plan_request
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.worker.process import solve_plan
 
@@ -21,7 +20,7 @@ def job(*mean_g, state="running", level="full", **fields):
         not_above_g=300.0, budget="20h", outlook=outlook(*mean_g),
         measured=Measured(full_w={"GPU-a": Mean(600.0, 100)}, parked_w={"GPU-a": Mean(90.0, 100)}), **fields,
     )  # fmt: skip
-    return replace(made, decision=control.Decision(state, protocol.Reason("plan", ""), level), still_changed_s=NOW_S)
+    return replace(made, decision=decided(state, level, "plan", ""), still_changed_s=NOW_S)
 
 
 def solved(state, seen=RUNNING):

@@ -3,16 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from states import NOW_S, board, inputs, job_state, rank
+from states import NOW_S, board, decided, inputs, job_state, rank
 
 from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core import machine, problem
-from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.core.unloading import Unloading
 from carbontui.power.curve import Curve, Point
-from carbontui.protocol import Reason
 
 REPLAY = Clock(speed=60.0, wall_origin_s=NOW_S, job_origin_s=NOW_S)
 TWO = inputs(boards=(board(limit_found_w=700.0), board("GPU-b", limit_found_w=500.0)))
@@ -101,7 +99,7 @@ def test_in_a_replay_measured_seconds_are_many_of_the_jobs_and_defaults_are_not(
 
 
 def test_an_unload_is_possible_once_one_has_held_and_while_unloaded():
-    unloaded = job_state(decision=Decision("unloaded", Reason("plan", ""), "unload"))
+    unloaded = job_state(decision=decided("unloaded", "unload", "plan", ""))
     assert not machine.machine(job_state(), inputs(ranks=(rank(),))).can_unload
     saves = inputs(ranks=(rank(can_unload=True),))
     assert not machine.machine(job_state(), saves).can_unload, "nobody has seen it come back"

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from drawn import drawn
 from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, RUNNING, board, inputs, job_state, limits, plan_of, rank
 
@@ -44,25 +45,26 @@ def test_a_cap_that_every_board_refused_is_not_called_in_force():
     no = limits(asked=True, outcomes={"GPU-a": Outcome("GPU-a", False, "no_permission", text="only root may")})
     asked, decision = decided(known, inputs(boards=(board(),), ranks=(rank(),), limits=no))
     assert asked.limit_w == 300.0 and decision.state == "running"
-    assert decision.reason.text.startswith("not capped at 300 W") and decision.reason.text.endswith("only root may")
+    assert drawn(decision) == "cap of 300 W per GPU refused: only root may"
+    assert (decision.applied.kind, decision.refused) == ("full", "no_permission")
 
 
 def test_a_late_plan_is_followed_and_called_late():
     _, decision = decided(job_state(plan=plan_of(FULL, late_s=600.0)), inputs(ranks=(rank(),)))
-    assert decision.state == "running" and decision.reason.code == "late"
+    assert decision.state == "running" and decision.why.code == "late"
 
 
 def test_a_planned_pause_gives_way_to_the_deadline():
     known = job_state(plan=plan_of(PAUSE, FULL), budget="1x")
     asked, decision = decided(known, inputs(ranks=(rank(),)))
-    assert asked.mode == "run" and decision.reason.code == "deadline"
+    assert asked.mode == "run" and decision.why.code == "deadline"
 
 
 def test_a_trial_of_the_calibration_stands_above_the_plan_and_below_a_person():
     known = job_state(plan=plan_of(FULL))
     trying = inputs(boards=(board(),), ranks=(rank(),), trial=cap(300.0))
     asked, decision = decided(known, trying)
-    assert asked.limit_w == 300.0 and decision.reason.code == "calibrating"
+    assert asked.limit_w == 300.0 and decision.why.code == "calibrating"
     boosted = replace(known, override=Overrides(protocol.Override("boost", None, None, "ada"), 1))
     assert decided(boosted, trying)[0].limit_w is None
 
@@ -78,4 +80,4 @@ def test_sigstop_waits_until_a_program_had_the_time_to_show_a_step():
 
 def test_without_any_plan_or_zone_the_job_runs():
     asked, decision = decided(job_state(progress=Progress()), inputs(ranks=(rank(),), zone=None))
-    assert asked.mode == "run" and decision.reason.code == "no_work"
+    assert asked.mode == "run" and decision.why.code == "no_work"

@@ -5,17 +5,17 @@ from dataclasses import replace
 import msgspec
 import pytest
 from msgspec import structs
-from states import CAP, FULL, NOW_S, PAUSE, inputs, job_state, plan_of
+from states import CAP, FULL, NOW_S, PAUSE, decided, inputs, job_state, plan_of
 
 from carbontui import protocol
 from carbontui.job import budget as budgets
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core import finish, plan, plan_request
-from carbontui.job.supervisor.core.control import Asked, Decision
+from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.plan import Plan
-from carbontui.protocol import Override, Reason
+from carbontui.protocol import Override
 
 UNLOAD = Level("unload", "unload", 25.0, 0.0)
 
@@ -178,7 +178,7 @@ def test_a_deadline_that_cannot_be_met_is_planned_to_the_soonest_finish():
 
 def test_the_planner_is_told_how_long_the_level_has_lasted_by_the_word_and_not_by_the_state():
     known = job_state(budget="4h", still=True, still_changed_s=NOW_S - 1700.0)
-    known = replace(known, decision=Decision("paused", Reason("plan", ""), "pause"))
+    known = replace(known, decision=decided("paused", "pause", "plan", ""))
     initial = setup_of(known).problem["initial"]
     assert initial == {"level": 0, "age_slots": 2}
 
@@ -190,7 +190,7 @@ def test_the_planner_is_told_how_long_the_level_has_lasted_by_the_word_and_not_b
 )  # fmt: skip
 def test_the_planner_starts_from_what_the_job_really_does(observed, child, level):
     name = {"throttled": "cap 300 W"}.get(observed, "full")
-    known = job_state(decision=Decision(observed, Reason("plan", ""), name))
+    known = job_state(decision=decided(observed, name, "plan", ""))
     assert plan_request.level_now(known, inputs(child=Child(child))) == level
 
 

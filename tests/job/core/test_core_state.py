@@ -3,23 +3,20 @@
 from dataclasses import replace
 
 import pytest
-from states import CAP, NOW_S, PAUSE, board, inputs, job_state, plan_of, rank
+from states import CAP, NOW_S, PAUSE, board, decided, inputs, job_state, plan_of, rank
 
 from carbontui.job.child import Child
 from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import override, state
 from carbontui.job.supervisor.core.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.control import Asked, Decision
+from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.measured import Mean
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.power.messages import Capability, HostReading, Readings
-from carbontui.protocol import Reason
-
-PLAN = Reason("plan", "by the plan")
 
 
 def decision(name="running", level="full", **fields):
-    return Decision(name, PLAN, level, **fields)
+    return decided(name, level, "plan", "by the plan", **fields)
 
 
 def running(**fields):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of, rank
+from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outlook, plan_of, rank
 
 from carbontui import protocol
 from carbontui.grid.types import Accuracy
@@ -15,20 +15,18 @@ from carbontui.job.supervisor.core import notices as core_notices
 from carbontui.job.supervisor.core import plan
 from carbontui.job.supervisor.core import status as core
 from carbontui.job.supervisor.core.boards import Boards
-from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.power.messages import HostReading, Readings
-from carbontui.protocol import Reason
 
 REPLAY = Clock(60.0, NOW_S, NOW_S)
 CPU = HostReading(cpu_w=80.0, dram_w=12.0, how="measured", source="RAPL")
 
 
 def decision(name="running", level="full", code="plan"):
-    return Decision(name, Reason(code, "x"), level)
+    return decided(name, level, code, "x")
 
 
 def status(state=None, seen=None, **fields):

@@ -6,20 +6,21 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from drawn import drawn
 from msgspec import structs
-from states import FULL, NOW_S, inputs, job_state, plan_of, rank
+from states import FULL, NOW_S, decided, inputs, job_state, plan_of, rank
 
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core import control, effects, plan_request, trying, unload_rules, unloading
 from carbontui.job.supervisor.core import progress as rules
-from carbontui.job.supervisor.core.control import Asked, Decision
+from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.state import Totals, absorb
 from carbontui.job.supervisor.core.tried import Tried
 from carbontui.job.supervisor.core.unloading import Unloading
-from carbontui.protocol import Override, Reason
+from carbontui.protocol import Override
 
-RUNNING = Decision("running", Reason("plan", ""), "full")
+RUNNING = decided("running", "full", "plan", "")
 SAVES = rank(can_unload=True, step=500, loss=2.5)
 
 
@@ -65,14 +66,14 @@ def returning():
         (running(), at(0, ranks=()), "no training step"),
         (running(), at(0, ranks=(rank(),)), "no checkpoint function"),
         (replace(running(), progress=structs.replace(progress(500), plain_done_s=700.0)), at(0), "at most 10 min"),
-        (job_state(decision=Decision("paused", Reason("override", "at noon"), "pause")), at(0), "paused (at noon)"),
+        (job_state(decision=decided("paused", "pause", "override", "at noon")), at(0), "the job is paused"),
         (running(), at(0, guarded=False), "nothing would restart it"),
     ],
 )
 def test_what_cannot_be_rehearsed_says_why(state, seen, why):
     assert why in unload_rules.refusal(state, seen)
     assert not unload_rules.refusal(running(), at(0))
-    by_plan = Decision("paused", Reason("plan", "until 17:00"), "pause")
+    by_plan = decided("paused", "pause", "plan", "until 17:00")
     assert not unload_rules.refusal(running(decision=by_plan), at(0)), "the plan gives way for a moment"
 
 
@@ -180,7 +181,7 @@ TRYING = Child("running", age_s=30.0, trying=True)
 def test_a_try_runs_flat_out_and_is_ended_after_enough_steps_or_time():
     few = job_state(decision=RUNNING, progress=progress(5))
     state, asked = told(few, at(0, child=TRYING, ranks=(rank(step=5),)))
-    assert state.decision.level == "full" and "trying the command" in state.decision.reason.text
+    assert state.decision.level.name == "full" and "trying the command" in drawn(state.decision)
     assert effects.EndStart() not in asked
     _, asked = told(few, at(0, child=replace(TRYING, age_s=121.0), ranks=()))
     assert effects.EndStart() in asked

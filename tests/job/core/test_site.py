@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from drawn import drawn
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, plan_of, rank
 
 from carbontui import protocol
@@ -58,10 +59,10 @@ def test_a_training_of_unknown_length_is_capped_and_never_held():
 def test_less_than_full_is_a_limit_and_less_than_the_lowest_limit_is_a_pause():
     made = job_state(caps_hold=True)
     asked, decision = decided(made, inputs(boards=TWO, ranks=(rank(),), site=share(650.0)))
-    assert (asked.limit_w, decision.level, decision.wanted.kind) == (325.0, "cap 325 W", "full")
-    assert decision.reason.text.endswith("; 325 W per GPU by the site budget of 1000 W")
+    assert (asked.limit_w, decision.level.name, decision.wanted.kind) == (325.0, "cap 325 W", "full")
+    assert drawn(decision) == "capped at 325 W per GPU by the site budget of 1000 W"
     asked, decision = decided(made, inputs(boards=TWO, ranks=(rank(),), site=share(260.0)))
-    assert asked.mode == "pause" and "held: the site budget" in decision.reason.text
+    assert asked.mode == "pause" and "held: the site budget" in drawn(decision)
     asked, _ = decided(made, inputs(boards=TWO, ranks=(rank(),), site=share(1400.0)))
     assert (asked.mode, asked.limit_w) == ("run", None)
 

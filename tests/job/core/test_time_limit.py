@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from drawn import drawn
 from states import NOW_S, inputs, job_state, rank
 
 from carbontui.job.supervisor.core import control
@@ -22,7 +23,7 @@ def test_it_is_unloaded_a_checkpoint_and_a_minute_before_the_end_and_goes_on_at_
     assert asked_at(NOW_S + 900.0)[0].mode == "run"
     asked, decision = asked_at(NOW_S + 911.0)
     assert (asked.mode, asked.not_before_s) == ("unload", None)
-    assert "unloaded before its time limit" in decision.reason.text
+    assert "unloaded before its time limit" in drawn(decision)
 
 
 def test_what_leaving_took_once_is_what_is_left_for_it():

@@ -16,10 +16,11 @@ from carbontui.account.expected_end import Stretch
 from carbontui.job.allowance import Allowance, AllowanceKind, OnBudget
 from carbontui.job.supervisor.core import expected_end, machine
 from carbontui.job.supervisor.core.allowances import Allowances, Prospect
-from carbontui.job.supervisor.core.levels import PAUSE, Level
+from carbontui.job.supervisor.core.levels import PAUSE, UNLOAD, Chosen
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.protocol import Why, statement
 
 JUDGED_EVERY_S = 10.0
 """Machine seconds between two forecasts of the totals; actual use is compared at every tick."""
@@ -30,7 +31,6 @@ RELIEF = 0.97
 """Hysteresis: an action ends once this share of the allowance would suffice without it."""
 RESERVE_MOST = 0.05
 """At most this share of an allowance is reserved for the last checkpoint."""
-LEAVE = Level("unload", "unload", 0.0, 0.0)
 
 # --- the judgement -----------------------------------------------------------------------------------------------
 
@@ -197,22 +197,25 @@ def _forecast_share(state: JobState, seen: Inputs) -> float:
 # --- what follows ------------------------------------------------------------------------------------------------
 
 
-def holds(state: JobState) -> tuple[Level, protocol.Reason] | None:
+def holds(state: JobState) -> Chosen | None:
     """The level that a used-up allowance holds the job at, and why; None if none is used up."""
     held = state.allowances
     if held.act is None or held.spent is None:
         return None
     spent = next(entry for entry in held.given if entry.kind == held.spent)
-    gone = f"the {spent.kind} budget of {spent.words(currency=state.spec.currency)} is used up"
-    if held.act == "stop":
-        return LEAVE, protocol.Reason("budget_stop", f"{gone}: a checkpoint is written, then it ends")
-    return PAUSE, protocol.Reason("budget_stop", f"{gone}: paused until it is raised")
+    stop = held.act == "stop"
+    code, amount = "used_up_leaving" if stop else "used_up_paused", spent.words(currency=state.spec.currency)
+    said = statement(code, kind=spent.kind, amount=amount)
+    return Chosen(UNLOAD if stop else PAUSE, Why("budget_stop", said), "allowance")
 
 
 def why_last(state: JobState) -> str:
     """For the keeper: why the command must not be restarted after its next exit; '' if it may be."""
-    held = holds(state)
-    return held[1].text.partition(":")[0] if held is not None and state.allowances.act == "stop" else ""
+    held = state.allowances
+    if held.act != "stop" or held.spent is None:
+        return ""
+    spent = next(entry for entry in held.given if entry.kind == held.spent)
+    return f"the {spent.kind} budget of {spent.words(currency=state.spec.currency)} is used up"
 
 
 def notices(state: JobState, now_s: float) -> list[str]:

@@ -40,9 +40,11 @@ class Boards:
 
 
 class RefusedCap(NamedTuple):
-    """A cap that every board has refused or dropped, and why; (None, '') while one holds or is pending."""
+    """A cap that every board has refused or dropped, the code of the refusal, and why; none of them while one holds or
+    is pending."""
 
     watts: float | None = None
+    code: str | None = None
     why: str = ""
 
 
@@ -104,7 +106,7 @@ def refused_cap(limit_w: float | None, seen: Inputs) -> RefusedCap:
     failed = [outcome for outcome in outcomes if outcome is not None and not outcome.ok]
     if not seen.limits.asked or seen.limits.pending or not outcomes or len(failed) < len(outcomes):
         return RefusedCap()
-    return RefusedCap(limit_w, failed[0].text or failed[0].code)
+    return RefusedCap(limit_w, failed[0].code, failed[0].text or failed[0].code)
 
 
 def to_kept(boards: Boards, limit_w: float | None, left: tuple[str, ...]) -> dict[str, Any]:

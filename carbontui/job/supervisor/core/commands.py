@@ -255,13 +255,10 @@ def pause_held(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Res
     return protocol.Result(cmd.id, True, text=text + until_words(state.override, seen.now_s) + _unheard(state, seen))
 
 
-def pause_asked(state: JobState, cmd: protocol.Cmd, seen: Inputs) -> protocol.Result:
-    """The reply if no step has ended in time."""
-    reason = state.decision.reason
-    # the reason begins with what the answer has said already
-    cause = reason.text.removeprefix("asked to pause, ").removeprefix("but ")
-    why = f": {cause}" if reason.code == "no_client" else _unheard(state, seen)
-    return protocol.Result(cmd.id, True, text=f"asked, no boundary yet{why}")
+def pause_asked(state: JobState, cmd: protocol.Cmd, seen: Inputs, why: str) -> protocol.Result:
+    """The reply if no step has ended in time; `why` is the state's reason in words."""
+    text = why if state.decision.why.code == "no_client" else f"asked, no boundary yet{_unheard(state, seen)}"
+    return protocol.Result(cmd.id, True, text=text)
 
 
 def _unheard(state: JobState, seen: Inputs) -> str:

@@ -12,11 +12,13 @@ from typing import Any
 
 import msgspec
 
-from carbontui import protocol, units
+from carbontui import protocol
+from carbontui.job.child import STARTING as STARTING_UP
 from carbontui.job.child import ending
 from carbontui.job.supervisor.core import levels, site_room
-from carbontui.job.supervisor.core.levels import FULL, OFF, PAUSE, Level
+from carbontui.job.supervisor.core.levels import FULL, OFF, PAUSE, Chosen, Level
 from carbontui.job.supervisor.core.observation import Observation
+from carbontui.protocol import Why, statement
 
 NO_BOUNDARY_S = 10.0
 """No step for this long after a pause request: the state says so."""
@@ -42,6 +44,10 @@ class Asked:
     """No process responds at a step: the process group is to be stopped by signal."""
     spent_pause: bool = False
     """The longest pause is over: run until the plan itself runs again."""
+    level: str = ""
+    held_by: protocol.HeldBy = "plan"
+    since_s: float | None = None
+    """The level decided, by whom, and since when on the job's clock; None before the first decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +55,22 @@ class Decision:
     """The state reached, and why. `hold_until_s` sets the start of a child that is not running (None: now)."""
 
     state: protocol.State
-    reason: protocol.Reason
-    level: str
+    why: Why
+    level: Level
+    """As decided; what is in force is `applied`."""
+    held_by: protocol.HeldBy = "plan"
+    until_s: float | None = None
+    """When what holds the level ends, on the job's clock; None where that is not known."""
+    applied: Level = FULL
+    """In force as far as is observed: a cap that no board holds is not, a pause only once it is taken up."""
+    refused: str | None = None
+    """The code with which the boards refused the decided cap."""
     hold_until_s: float | None = None
     wanted: Level = FULL
     """The level that would apply without the machine's power budget."""
 
 
-STARTING = Decision("starting", protocol.Reason("starting", "processes are coming up"), FULL.name)
+STARTING = Decision("starting", STARTING_UP, FULL)
 
 
 def restored(kept: Any, mono_s: float) -> Asked:
@@ -69,97 +83,126 @@ def restored(kept: Any, mono_s: float) -> Asked:
 
 def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
     """The complete policy of one job, evaluated about once a second and at every event."""
-    level, reason, spent = _choose(before, seen)
-    level, reason = _within_allowance(level, reason, seen)
-    wanted = level
-    level, reason = site_room.within(level, reason, seen.room, can_cap=seen.can_cap)
-    if seen.lost and level.still and seen.child.state == "running":
-        text = f"still training, not {reason.text}: the lease of the pause has ended at ranks out of reach"
-        level, reason = FULL, protocol.Reason("no_client", text)
-    asked = _ask(before, seen, level)
-    asked = replace(asked, spent_pause=spent)
-    state, reason = _observe(asked, seen, level, reason)
+    choice = _within_allowance(_choose(before, seen), seen)
+    wanted, spent = choice.level, choice.why.code == "max_pause"
+    choice = site_room.within(choice, seen.room, can_cap=seen.can_cap)
+    if seen.lost and choice.level.still and seen.child.state == "running":
+        choice = Chosen(FULL, Why("no_client", statement("lease_ended", reason=choice.why.said)), choice.held_by)
+    level = choice.level
+    asked = _since(before, replace(_ask(before, seen, level), spent_pause=spent), choice, seen.now_s)
+    state, why = _observe(asked, seen, level, choice.why)
+    held_by = choice.held_by if state in protocol.LIVE_STATES else "end"
     if seen.silent and state in protocol.LIVE_STATES:
-        reason = protocol.Reason(reason.code, f"{reason.text}; silent: {', '.join(seen.silent)}")
-    return asked, Decision(state, reason, level.name, _hold(seen, level), wanted)
+        why = Why(why.code, statement("with_silent", reason=why.said, silent=seen.silent))
+    return asked, Decision(
+        state,
+        why,
+        level,
+        held_by,
+        choice.until_s,
+        _applied(state, level, asked),
+        seen.refused_code if _refused(asked, seen) else None,
+        _hold(seen, level),
+        wanted,
+    )
 
 
-def _choose(before: Asked, seen: Observation) -> tuple[Level, protocol.Reason, bool]:
-    """The level in force and who decided it."""
-    reason = protocol.Reason
+def _since(before: Asked, asked: Asked, choice: Chosen, now_s: float) -> Asked:
+    """The request, and since when its level has been decided by the same."""
+    same = (before.level, before.held_by) == (choice.level.name, choice.held_by) and before.since_s is not None
+    since_s = before.since_s if same else now_s
+    return replace(asked, level=choice.level.name, held_by=choice.held_by, since_s=since_s)
+
+
+def _refused(asked: Asked, seen: Observation) -> bool:
+    return asked.limit_w is not None and asked.limit_w == seen.refused_w
+
+
+def _applied(state: protocol.State, level: Level, asked: Asked) -> Level:
+    """What is in force in a state: a level that cannot be set, or is not taken up yet, is not."""
+    if state in ("waiting", "done", "failed", "stopped", "lost"):
+        return OFF
+    if state == "unloaded":
+        return levels.UNLOAD
+    if state == "paused":
+        return level if level.still else PAUSE
+    return level if state == "throttled" else FULL
+
+
+def _choose(before: Asked, seen: Observation) -> Chosen:
+    """The level decided, by whom and why."""
     if seen.child.stopped:
         # a paused script could not obey: to end at its next step, it must reach that step
-        return FULL, reason("stop", "stopping: a user asked for it"), False
-    if seen.used_up is not None and seen.used_up[0].kind == "unload":
+        return Chosen(FULL, Why("stop", statement("stopping")), "person")
+    if seen.used_up is not None and seen.used_up.level.kind == "unload":
         # the user asked for this end, too: only a larger allowance revokes it
-        return *seen.used_up, False
+        return seen.used_up
     if seen.override is not None:
-        who = seen.override.by
-        until = "" if seen.override_until_s is None else f" until {units.fmt_clock(seen.override_until_s, seen.now_s)}"
-        if seen.override.mode == "pause":
-            return PAUSE, reason("override", f"paused by {who}{until}"), False
-        if seen.override.mode == "cap" and seen.override.value_w is not None:
-            watts = seen.override.value_w
-            text = f"capped at {watts:g} W per GPU by {who}{until}"
-            return Level(f"cap {watts:g} W", "cap", cap_w=watts), reason("override", text), False
-        return FULL, reason("override", f"boosted by {who}{until}"), False
+        return _overridden(seen.override, seen.override_until_s)
     planned = seen.planned
     if seen.forbidden_until_s is not None:
         # a user's command outranks the deadline and the longest pause; the plan chooses how to stand still
         still = OFF if seen.child.state == "waiting" else PAUSE
         if planned is not None and planned.still and seen.no_shifting is None:
             still = planned
-        until = units.fmt_clock(seen.forbidden_until_s, seen.now_s)
-        return still, reason("override", f"forbidden hours until {until}"), False
+        said = statement("forbidden_hours", until_s=seen.forbidden_until_s)
+        return Chosen(still, Why("override", said), "forbidden", seen.forbidden_until_s)
     if seen.used_up is not None:
-        return *seen.used_up, False
+        return seen.used_up
     if seen.rehearsing is not None:
-        return seen.rehearsing[0], reason("calibrating", seen.rehearsing[1]), False
+        return seen.rehearsing
     if seen.trial is not None:
-        return seen.trial, reason("calibrating", f"measuring {seen.trial.name}"), False
+        said = statement("measuring", level=seen.trial.name)
+        return Chosen(seen.trial, Why("calibrating", said), "calibration")
     if seen.no_shifting is not None:
         # missing information never causes a pause or delay; caps stay as planned
-        return (planned if planned and planned.kind in ("cap", "full") else FULL), seen.no_shifting, False
+        kept = planned if planned and planned.kind in ("cap", "full") else FULL
+        return Chosen(kept, seen.no_shifting, "plan", seen.next_at_s if kept is planned else None)
     if planned is None:
-        return FULL, reason("starting", "the first plan is on its way"), False
+        return Chosen(FULL, Why("starting", statement("first_plan")))
     if planned.still:
         if seen.must_run:
-            return FULL, reason("deadline", "flat out: no slack is left before the deadline"), False
+            return Chosen(FULL, Why("deadline", statement("no_slack")))
         still_s = 0.0 if before.still_since_s is None else seen.now_s - before.still_since_s
         # a delayed start does not count as a pause: it draws nothing, and the deadline ends it
         if planned.kind != "off" and (before.spent_pause or still_s > seen.max_pause_s):
-            text = f"the longest pause ({units.fmt_duration(seen.max_pause_s)}) is over"
-            return FULL, reason("max_pause", text), True
+            return Chosen(FULL, Why("max_pause", statement("longest_pause_over", max_pause_s=seen.max_pause_s)))
     if seen.late and planned.kind == "full":
-        return planned, reason("late", "flat out, and still later than the budget"), False
+        return Chosen(planned, Why("late", statement("late")), "plan", seen.next_at_s)
     code: protocol.ReasonCode = "plan_wait" if planned.kind == "off" else "plan"
-    return planned, reason(code, _plan_text(planned, seen)), False
+    return Chosen(planned, Why(code, _as_planned(planned, seen.next_at_s)), "plan", seen.next_at_s)
 
 
-def _within_allowance(level: Level, reason: protocol.Reason, seen: Observation) -> tuple[Level, protocol.Reason]:
+def _overridden(held: protocol.Override, until_s: float | None) -> Chosen:
+    level, said = FULL, statement("boosted_by", by=held.by, until_s=until_s)
+    if held.mode == "pause":
+        level, said = PAUSE, statement("paused_by", by=held.by, until_s=until_s)
+    elif held.mode == "cap" and held.value_w is not None:
+        level, said = levels.cap(held.value_w), statement("capped_by", watts=held.value_w, by=held.by, until_s=until_s)
+    return Chosen(level, Why("override", said), "person", until_s)
+
+
+def _within_allowance(choice: Chosen, seen: Observation) -> Chosen:
     """No faster than under the cap that keeps the job within its allowances; a user's override ranks above it."""
     free = seen.allowance_cap_w is None or seen.override is not None or seen.trial is not None or seen.child.stopped
     if free or seen.allowance_cap_w is None:
-        return level, reason
-    slower = levels.under(level, seen.allowance_cap_w)
-    if slower is level:
-        return level, reason
-    return slower, protocol.Reason("budget_stop", f"capped at {seen.allowance_cap_w:g} W to stay within its budget")
+        return choice
+    slower = levels.under(choice.level, seen.allowance_cap_w)
+    if slower is choice.level:
+        return choice
+    said = statement("capped_to_last", watts=seen.allowance_cap_w)
+    return Chosen(slower, Why("budget_stop", said), "allowance", choice.until_s)
 
 
-def _plan_text(planned: Level, seen: Observation) -> str:
-    verb = {
-        "off": "not started yet: the plan begins",
-        "unload": "unloaded by the plan",
-        "pause": "paused by the plan",
-        "duty": f"running {planned.duty or 0:.0%} of the time (saves watts, not energy) by the plan",
-        "cap": f"capped at {planned.cap_w or 0:.0f} W by the plan",
-        "full": "flat out by the plan",
-    }[planned.kind]
-    if seen.next_at_s is None:
-        return verb if planned.kind != "off" else "not started yet"
-    clock = units.fmt_clock(seen.next_at_s, seen.now_s)
-    return f"{verb} at {clock}" if planned.kind == "off" else f"{verb} until {clock}"
+def _as_planned(planned: Level, next_at_s: float | None) -> protocol.Statement:
+    if planned.kind == "off":
+        return statement("plan_not_begun") if next_at_s is None else statement("plan_begins", at_s=next_at_s)
+    figures: dict[str, Any] = {"until_s": next_at_s}
+    if planned.kind == "duty":
+        figures["duty"] = planned.duty or 0.0
+    if planned.kind == "cap":
+        figures["watts"] = planned.cap_w or 0.0
+    return protocol.Statement(f"plan_{planned.kind}", figures)
 
 
 def _ask(before: Asked, seen: Observation, level: Level) -> Asked:
@@ -211,59 +254,59 @@ def _hold(seen: Observation, level: Level) -> float | None:
     return min(candidates) if candidates else seen.now_s + HOLD_S
 
 
-def _observe(
-    asked: Asked, seen: Observation, level: Level, reason: protocol.Reason
-) -> tuple[protocol.State, protocol.Reason]:
+def _observe(asked: Asked, seen: Observation, level: Level, why: Why) -> tuple[protocol.State, Why]:
     """The state as observed, not as asked."""
     child = seen.child
     if child.state in ("vanished", "exited"):
         return ending(child)
     if child.state == "waiting":
-        return "waiting", reason
+        return "waiting", why
     if child.state == "unloaded":
-        return "unloaded", reason
+        return "unloaded", why
     if not seen.ranks:
         if level.still and seen.stepped:
-            return "pausing", reason  # the process is exiting, or its link is being re-established
+            return "pausing", why  # the process is exiting, or its link is being re-established
         if child.frozen and asked.freeze:
-            return "paused", protocol.Reason(reason.code, f"{reason.text} (SIGSTOP)")
+            return "paused", Why(why.code, statement("by_sigstop", reason=why.said))
         if level.still and child.age_s < NO_BOUNDARY_S and not asked.freeze:
-            return "pausing", reason
+            return "pausing", why
         if level.still:
-            return "pausing", protocol.Reason("no_client", _cannot_hold(asked, seen))
-        if seen.unseen is not None and reason.code not in ("stop", "calibrating"):
-            return "running", protocol.Reason("no_client", f"no step seen yet: {seen.unseen.text}")
+            return "pausing", Why("no_client", _cannot_hold(asked, seen))
+        if seen.unseen is not None and why.code not in ("stop", "calibrating"):
+            return "running", Why("no_client", statement("no_step_because", cause=seen.unseen.text))
         if seen.stepped or child.age_s < NO_CLIENT_S:
-            return ("starting" if child.age_s < 3 and not seen.stepped else "running"), reason
-        if reason.code in ("plan", "starting"):
-            text = "no training step has been seen yet: watts are counted, nothing is steered"
-            return "running", protocol.Reason("no_client", text)
-        return "running", reason
+            return ("starting" if child.age_s < 3 and not seen.stepped else "running"), why
+        if why.code in ("plan", "starting"):
+            return "running", Why("no_client", statement("no_step"))
+        return "running", why
     if asked.mode in ("pause", "unload"):
         if all(rank.state == "paused" and rank.want_gen == asked.gen for rank in seen.ranks):
-            return "paused", reason
+            return "paused", why
         waited = seen.mono_s - asked.asked_mono_s
         if waited >= NO_BOUNDARY_S and not any(rank.state in ("checkpointing", "unloading") for rank in seen.ranks):
-            why = seen.deaf or f"no boundary for {max(rank.quiet_s for rank in seen.ranks):.0f} s"
-            text = f"asked to pause, but {why}" if seen.deaf else f"asked to pause, {why}"
-            return "pausing", protocol.Reason("no_boundary", text)
-        return "pausing", reason
-    if asked.limit_w is not None and asked.limit_w == seen.refused_w:
-        return "running", protocol.Reason(reason.code, f"not {reason.text}: {seen.refused_why}")
+            quiet_s = max(rank.quiet_s for rank in seen.ranks)
+            said = statement("no_boundary", quiet_s=quiet_s)
+            if seen.deaf is not None:
+                said = protocol.Statement(f"no_boundary_{seen.deaf.code}", seen.deaf.parts)
+            return "pausing", Why("no_boundary", said)
+        return "pausing", why
+    if _refused(asked, seen):
+        said = statement("cap_refused", watts=asked.limit_w, why=seen.refused_why)
+        return "running", Why(why.code, said)
     if asked.duty is not None or asked.limit_w is not None:
-        return "throttled", reason
-    return "running", reason
+        return "throttled", why
+    return "running", why
 
 
-def _cannot_hold(asked: Asked, seen: Observation) -> str:
+def _cannot_hold(asked: Asked, seen: Observation) -> protocol.Statement:
     """Why a program without steps cannot be paused, and what helps."""
     why = seen.freeze_why or seen.child.freeze_why
     if why:
-        return f"asked to pause, but it has shown no training step and SIGSTOP is refused: {why}"
+        return statement("sigstop_refused", why=why)
     if asked.freeze:
-        return "asked to pause; stopping its processes (SIGSTOP)"
+        return statement("sigstop_under_way")
     if seen.can_freeze:
-        return "asked to pause; no training step has been seen yet"
+        return statement("sigstop_waits")
     if seen.unseen is not None:
-        return f"asked to pause, but no step seen yet: {seen.unseen.text}"
-    return "asked to pause, but no training step has been seen: call carbontui.step(), or run it with --sigstop"
+        return statement("pause_unseen", cause=seen.unseen.text)
+    return statement("pause_needs_steps")

@@ -76,7 +76,7 @@ class Disown:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An event for the journal; `at_s` on the job's clock if not now."""
+    """An event for the journal; `at_s` on the job's clock if not now. Statements among the facts are kept in words."""
 
     kind: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Record:
 class LogLine:
     """A line for carbontui.log."""
 
-    text: str
+    text: str | protocol.Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +292,10 @@ def _told_allowances(before: JobState, after: JobState, seen: Inputs) -> list[Ef
     return [Record("allowance", {**facts, "figures": figures}), LogLine(told), Replan("an allowance"), Keep()]
 
 
-def _key(decision: Decision) -> tuple[str, str, str]:
-    """What counts as a change: state, reason, and why no step is seen once known; other texts only update figures."""
-    why = decision.reason.text if decision.reason.code == "no_client" and decision.state == "running" else ""
-    return decision.state, decision.reason.code, why
+def _key(decision: Decision) -> tuple[object, ...]:
+    """What counts as a change: state, reason, and why no step is seen once known; else only figures are new."""
+    unseen = decision.why.said if decision.why.code == "no_client" and decision.state == "running" else None
+    return decision.state, decision.why.code, unseen
 
 
 def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]:
@@ -312,8 +312,8 @@ def _told(before: JobState, after: JobState, seen: Inputs) -> tuple[Effect, ...]
     if after.trial != before.trial:
         found.append(Record("trial", {"name": after.trial, "step": after.progress.step}))
     if _key(new) != _key(before.decision):
-        facts = {"state": new.state, "reason": new.reason.code, "text": new.reason.text, "level": new.level}
+        facts = {"state": new.state, "reason": new.why.code, "text": new.why.said, "level": new.level.name}
         at_s = None if after.live else seen.child.ended_s(after.clock)
         found.append(Record("state", facts | {"want_gen": after.asked.gen, "mode": after.asked.mode}, at_s))
-        found.append(LogLine(f"{new.state}: {new.reason.text}"))
+        found.append(LogLine(protocol.statement("state_is", state=new.state, reason=new.why.said)))
     return tuple(found)

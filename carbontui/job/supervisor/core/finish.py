@@ -8,7 +8,9 @@ from carbontui.job.supervisor.core import forbidden, machine, plan
 from carbontui.job.supervisor.core.levels import FULL, OFF
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.plan import Says
+from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.protocol import Why, statement
 
 FIRST_PLAN_S = 20.0
 """A start waits at most this long for a first plan."""
@@ -22,42 +24,45 @@ CAPTURED_QUIET_S = 20.0
 """If no step is seen for this long after a CUDA graph was recorded, the graph is being replayed."""
 
 
-def why_no_shifting(state: JobState, seen: Inputs) -> protocol.Reason | None:
+def why_no_shifting(state: JobState, seen: Inputs) -> Why | None:
     """Why no plan may pause or delay; None if it may."""
-    spec, outlook, work = state.spec, state.outlook, state.progress
-    if deaf := why_deaf(seen):
-        return protocol.Reason("no_client", f"flat out: {deaf}")
+    spec, outlook = state.spec, state.outlook
+    if (deaf := why_deaf(seen)) is not None:
+        return Why("no_client", protocol.Statement(f"cannot_hold_{deaf.code}", deaf.parts))
     if state.progress.total_s is None:
-        if work.guess is not None and work.steps_total is None:
-            guess = f"{work.guess[0]} total steps are a guess, from {work.guess[1]}"
-            return protocol.Reason("no_work", f"flat out: {guess}; accept it: g, or carbontui guess --accept")
-        how = "say it at the start with --work 8h or --steps N, or in the script: carbontui.report(total=N)"
-        if state.progress.steps_total is not None:
-            endless = f"{state.progress.steps_total} steps would take years; {how}"
-            how = endless if state.progress.ref_rate else "measuring the speed of a step first"
-        return protocol.Reason("no_work", f"flat out: the amount of work is not known yet; {how}")
+        return Why("no_work", _work_unknown(state.progress))
     if seen.zone is None:
-        return protocol.Reason("no_zone", f"flat out: {spec.zone_why or 'the grid zone is not known'}")
+        return Why("no_zone", statement("no_zone", why=spec.zone_why) if spec.zone_why else statement("no_zone_known"))
     if outlook is None or all(value is None for value in outlook.mean[outlook.realised :]):
         # hours without a forecast must not be planned as clean
-        return protocol.Reason("no_grid", f"no shifting in time: {seen.grid_note or 'no grid source answers'}")
+        note = seen.grid_note
+        return Why("no_grid", statement("no_grid", why=note) if note else statement("no_grid_source"))
     priced = spec.price_per_kwh is not None or any(value is not None for value in outlook.price)
     kinds = {entry.kind for entry in state.allowances.given}
     by_cost = spec.objective == "cost" or (spec.objective == "time" and kinds == {"cost"})
     if by_cost and not priced and not spec.carbon_price:
         # every hour would cost nothing, and any plan would be optimal
-        text = f"no shifting in time: no electricity price in {spec.currency} is known; set price_per_kwh"
-        return protocol.Reason("no_grid", text)
+        return Why("no_grid", statement("no_price", currency=spec.currency))
     return None
 
 
-def why_deaf(seen: Inputs) -> str:
-    """Why a training that has shown steps cannot be held at one, so that no pause is planned; '' if it can."""
+def _work_unknown(work: Progress) -> protocol.Statement:
+    if work.guess is not None and work.steps_total is None:
+        steps, source = work.guess
+        return statement("work_guessed", steps=steps, source=source)
+    if work.steps_total is None:
+        return statement("work_unknown")
+    return statement("work_endless", steps=work.steps_total) if work.ref_rate else statement("work_measured_first")
+
+
+def why_deaf(seen: Inputs) -> protocol.Statement | None:
+    """Why a training that has shown steps cannot be held at one, so that no pause is planned: "ranks" do not reach a
+    common step, or a "captured" CUDA graph replays them. None if it can."""
     if any(rank.cannot_hold for rank in seen.ranks):
-        return "its ranks do not reach a common step, so no pause can hold; p tries again"
+        return statement("ranks")
     if any(rank.captured and rank.quiet_s >= CAPTURED_QUIET_S for rank in seen.ranks):
-        return f"no step seen since {max(rank.step for rank in seen.ranks)}: {unseen.CAPTURED}"
-    return ""
+        return statement("captured", step=max(rank.step for rank in seen.ranks), cause=unseen.CAPTURED)
+    return None
 
 
 def planned(state: JobState, seen: Inputs) -> Says:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from carbontui import protocol
-from carbontui.protocol import LevelKind
+from carbontui.protocol import HeldBy, LevelKind, Why
 
 STILL: frozenset[str] = frozenset({"off", "unload", "pause"})
 """Kinds of level without training steps."""
@@ -32,11 +33,21 @@ class Level:
 FULL = Level("full", "full")
 OFF = Level("off", "off", 0.0, 0.0)
 PAUSE = Level("pause", "pause", 0.0, 0.0)
+UNLOAD = Level("unload", "unload", 0.0, 0.0)
+
+
+class Chosen(NamedTuple):
+    """A level decided, why and by whom, and when that ends (job clock); None where that is not known."""
+
+    level: Level
+    why: Why
+    held_by: HeldBy = "plan"
+    until_s: float | None = None
 
 
 def cap(watts: float, name: str | None = None) -> Level:
     """A cap of `watts` per GPU whose speed has not been measured."""
-    return Level(name or f"cap {watts:.0f} W", "cap", cap_w=watts)
+    return Level(name or f"cap {watts:g} W", "cap", cap_w=watts)
 
 
 def under(planned: Level, cap_w: float, known: Iterable[Level] = ()) -> Level:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from carbontui import protocol
 from carbontui.client.unseen import Cause
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core.levels import Level
+from carbontui.job.supervisor.core.levels import Chosen, Level
 from carbontui.job.supervisor.core.site_room import Room
 from carbontui.power.messages import Node, Outcome, Reading, Readings
+from carbontui.protocol import Why
 from carbontui.site.sharing import Share
 
 FRESH_S = 5.0
@@ -153,7 +154,7 @@ class Observation:
     override_until_s: float | None = None
     forbidden_until_s: float | None = None
     """End of the forbidden hours in force; None outside them."""
-    no_shifting: protocol.Reason | None = None
+    no_shifting: Why | None = None
     """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
     planned: Level | None = None
     next_at_s: float | None = None
@@ -163,6 +164,7 @@ class Observation:
     max_pause_s: float = 12 * 3600.0
     can_cap: bool = False
     refused_w: float | None = None
+    refused_code: str | None = None
     refused_why: str = ""
     """A requested cap that no board holds, and why."""
     can_freeze: bool = False
@@ -179,13 +181,13 @@ class Observation:
     """A training step has been seen."""
     unseen: Cause | None = None
     """Why no step has been seen although the command is busy."""
-    deaf: str = ""
-    """Why a training that has shown steps cannot be held at one."""
+    deaf: protocol.Statement | None = None
+    """Why a training that has shown steps cannot be held at one: `finish.why_deaf`."""
     trial: Level | None = None
     """A calibration's level, within the slack."""
-    rehearsing: tuple[Level, str] | None = None
+    rehearsing: Chosen | None = None
     """The level a rehearsal of an unload, or a try before the start, asks for, and its progress."""
-    used_up: tuple[Level, protocol.Reason] | None = None
+    used_up: Chosen | None = None
     """The level a used-up allowance holds the job at, and why."""
     allowance_cap_w: float | None = None
     """Watts per GPU that keep the job within its allowances."""

@@ -14,9 +14,10 @@ from carbontui.job.supervisor.core import (
     trying,
     unloading,
 )
-from carbontui.job.supervisor.core.levels import FULL, Level
+from carbontui.job.supervisor.core.levels import FULL, Chosen
 from carbontui.job.supervisor.core.observation import Inputs, Observation
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.protocol import Why, statement
 
 USED_UP_HOLD_S = 86400.0
 """A used-up allowance stays so until a user raises it: the start is held a day at a time."""
@@ -48,6 +49,7 @@ def observe(state: JobState, seen: Inputs) -> Observation:
         max_pause_s=state.spec.max_pause_s,
         can_cap=state.spec.cap and bool(seen.devices),
         refused_w=refused.watts,
+        refused_code=refused.code,
         refused_why=refused.why,
         can_freeze=state.spec.sigstop,
         freeze_why=capabilities.freeze_why(state, seen),
@@ -64,8 +66,12 @@ def observe(state: JobState, seen: Inputs) -> Observation:
     )
 
 
-def _rehearsing(state: JobState, seen: Inputs) -> tuple[Level, str] | None:
+def _rehearsing(state: JobState, seen: Inputs) -> Chosen | None:
     level = unloading.level(state.unloading)
     if seen.child.trying:
-        return level or FULL, trying.words(state)
-    return None if level is None else (level, f"rehearsing an unload: {unloading.words(state.unloading)}")
+        return Chosen(level or FULL, Why("calibrating", statement("as_told", text=trying.words(state))), "try")
+    if level is None:
+        return None
+    return Chosen(
+        level, Why("calibrating", statement("rehearsing", phase=unloading.words(state.unloading))), "calibration"
+    )

@@ -195,7 +195,7 @@ def level_now(state: JobState, seen: Inputs) -> str:
         return "off"
     if observed == "unloaded":
         return "unload"
-    return "pause" if observed in ("paused", "pausing") else state.decision.level
+    return "pause" if observed in ("paused", "pausing") else state.decision.level.name
 
 
 def _closed(state: JobState, seen: Inputs, setup: problem.Setup, left_s: float) -> dict[int, int]:

@@ -47,7 +47,7 @@ def claim(state: JobState, seen: Inputs) -> Claim | None:
 
 def can_pause(state: JobState, seen: Inputs) -> bool:
     """Whether this training may be paused for lack of watts: not while its work is unknown or no step is seen."""
-    return state.progress.total_s is not None and bool(seen.ranks) and not finish.why_deaf(seen)
+    return state.progress.total_s is not None and bool(seen.ranks) and finish.why_deaf(seen) is None
 
 
 def room(state: JobState, seen: Inputs) -> Room | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from carbontui import protocol, units
+from carbontui import units
 from carbontui.job.supervisor.core import levels
-from carbontui.job.supervisor.core.levels import PAUSE, Level
+from carbontui.job.supervisor.core.levels import PAUSE, Chosen, Level
+from carbontui.protocol import Why, statement
 from carbontui.site.sharing import TOLERANCE_W, Share
 
 STEP_W = 5.0
@@ -28,23 +29,22 @@ class Room(NamedTuple):
         return math.floor(self.share.allowed_w / self.boards / STEP_W) * STEP_W
 
 
-def within(
-    level: Level, reason: protocol.Reason, given: Room | None, *, can_cap: bool
-) -> tuple[Level, protocol.Reason]:
-    """The level, or the highest that fits in the share; unchanged if nothing can be lowered."""
+def within(choice: Chosen, given: Room | None, *, can_cap: bool) -> Chosen:
+    """The choice, or the highest level that fits in the share; unchanged if nothing can be lowered."""
+    level = choice.level
     if given is None or level.still:
-        return level, reason
+        return choice
     if watts_at(level, given.boards, given.full_w, 0.0) <= given.share.allowed_w + TOLERANCE_W:
-        return level, reason
-    budget = f"the site budget of {units.fmt_watts(given.share.cap_w)}"
-    watts = max(given.per_board_w, given.least_w / given.boards)
+        return choice
+    watts, cap_w = max(given.per_board_w, given.least_w / given.boards), given.share.cap_w
     if can_cap and given.least_w < given.full_w and given.share.allowed_w >= given.least_w - TOLERANCE_W:
-        return levels.under(level, watts), protocol.Reason(
-            reason.code, f"{reason.text}; {watts:g} W per GPU by {budget}"
-        )
+        slower = levels.under(level, watts)
+        if slower is level:
+            return choice
+        return Chosen(slower, Why("site", statement("site_capped", watts=watts, cap_w=cap_w)), "site")
     if given.can_pause:
-        return PAUSE, protocol.Reason(reason.code, f"held: {budget} has no room for it now")
-    return level, reason
+        return Chosen(PAUSE, Why("site", statement("site_held", cap_w=cap_w)), "site")
+    return choice
 
 
 def notice(given: Share | None) -> str:

@@ -28,7 +28,7 @@ from carbontui.job.supervisor.core.attendance import Attendance
 from carbontui.job.supervisor.core.boards import Boards
 from carbontui.job.supervisor.core.control import STARTING, Asked, Decision
 from carbontui.job.supervisor.core.forbidden import ForbiddenHours
-from carbontui.job.supervisor.core.levels import STILL, Level
+from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.measured import PAUSE_MAX_S, RESUME_MAX_S, SETTLE_WALL_S, Measured
 from carbontui.job.supervisor.core.observation import NOT_STARTED, Inputs, Rank
 from carbontui.job.supervisor.core.override import Overrides
@@ -144,7 +144,7 @@ def absorb(state: JobState, seen: Inputs) -> JobState:
     plain_full = state.decision.state == "running" and state.asked.limit_w is None and state.asked.duty is None
     running = state.decision.state in ("running", "throttled", "pausing")
     if running:
-        level = None if state.decision.state == "pausing" else state.level_named(state.decision.level)
+        level = None if state.decision.state == "pausing" else state.level_named(state.decision.level.name)
         speed = level.speed if level else 1.0
         reference = plain_full and settled
         capped = settled and state.decision.state == "throttled" and state.asked.duty is None
@@ -253,7 +253,7 @@ def enter(state: JobState, asked: Asked, decision: Decision, seen: Inputs) -> Jo
     new = replace(state, asked=asked, decision=decision)
     if asked.limit_w is not None and asked.limit_w != state.asked.limit_w:
         new = replace(new, boards=replace(new.boards, left=boards.NONE_LEFT))
-    still = decision.state in ("waiting", "unloaded", "paused", "pausing") or decision.level in STILL
+    still = decision.state in ("waiting", "unloaded", "paused", "pausing") or decision.level.still
     if still != state.still:
         new = replace(new, still=still, still_changed_s=seen.now_s)
     if decision.state == before:

@@ -28,7 +28,8 @@ SPLIT = "shared, split by the kernels and memory of each process"
 def status(
     state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids, notices: tuple[str, ...] = ()
 ) -> protocol.Status:
-    """The Status at the time of `seen`. `host` and `pids` name the machine and our processes."""
+    """The Status at the time of `seen`, its reason not yet in words. `host` and `pids` name the machine and our
+    processes."""
     gpus = tuple(_gpu(reading, state.measured.parked_w.get(reading.uuid, (None, 0))[0]) for reading in seen.devices)
     fresh = seen.readings_age_s < FRESH_S
     leader, totals, work, held = seen.leader, state.totals, state.progress, state.override
@@ -42,8 +43,8 @@ def status(
         host=host,
         measured_at=units.iso(seen.now_s),
         state=state.decision.state,
-        reason=state.decision.reason,
-        level=state.decision.level,
+        reason=protocol.Reason(state.decision.why.code, ""),
+        level=state.decision.level.name,
         next=_next(state, seen),
         override=held.current,
         override_gen=held.gen,
@@ -113,7 +114,7 @@ def _next(state: JobState, seen: Inputs) -> protocol.Next | None:
     """The next planned change if the plan is followed, else the end of the user's override."""
     until = state.override.until_s
     at, level = until, None if until is None else "plan"
-    if state.decision.reason.code in ("plan", "plan_wait"):
+    if state.decision.why.code in ("plan", "plan_wait"):
         _, at, level = finish.planned(state, seen)
     return protocol.Next(units.iso(at), level) if at and level else None
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from carbontui import protocol, units
-from carbontui.job.supervisor.core.levels import Level
+from carbontui.job.supervisor.core import levels
+from carbontui.job.supervisor.core.levels import Chosen
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.problem import DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.protocol import Why, statement
 
 LEAD_S = 60.0
 """Time reserved to submit the successor, besides the time for a checkpoint."""
-LEAVE = Level("unload", "unload", 0.0, 0.0)
 
 
-def holds(state: JobState, seen: Inputs) -> tuple[Level, protocol.Reason] | None:
+def holds(state: JobState, seen: Inputs) -> Chosen | None:
     """The unload required by the approaching end of the scheduler's job, and why; None if not required."""
     ends_s, leader = state.spec.ends_s, seen.leader
     if ends_s is None or state.clock.replay or leader is None or not leader.can_unload:
@@ -23,5 +23,4 @@ def holds(state: JobState, seen: Inputs) -> tuple[Level, protocol.Reason] | None
     # a long step must end first
     if seen.now_s < ends_s - LEAD_S - takes_s - 2.0 * leader.quiet_s:
         return None
-    text = f"unloaded before its time limit ends it at {units.fmt_clock(ends_s, seen.now_s)}"
-    return LEAVE, protocol.Reason("plan", text)
+    return Chosen(levels.UNLOAD, Why("plan", statement("time_limit", ends_s=ends_s)))

@@ -45,8 +45,8 @@ def refusal(state: JobState, seen: Inputs) -> str:
     if seen.trial is not None:
         return f"a calibration is running ({seen.trial_text})"
     now = state.decision
-    if now.state not in ("running", "throttled") and (now.state, now.reason.code) != ("paused", "plan"):
-        return f"the job is {now.state} ({now.reason.text})"
+    if now.state not in ("running", "throttled") and (now.state, now.why.code) != ("paused", "plan"):
+        return f"the job is {now.state}"
     if not seen.guarded:
         return "the keeper is gone: nothing would restart it"
     if done_s > REPEAT_MOST_S:

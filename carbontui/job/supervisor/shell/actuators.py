@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Any
 
+from carbontui import protocol
 from carbontui.job.supervisor.core.effects import (
     Disown,
     Effect,
@@ -32,11 +34,12 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Server
 from carbontui.power.handle import AgentHandle
 from carbontui.power.messages import Outcome
+from carbontui.text.statements import words
 
 
 class Actuators:
     """One action per kind of effect. `replan`, `keep` and `calibrate` are callbacks of those parts; `changed` asks
-    for a tick once the boards have answered."""
+    for a tick once the boards have answered, `now_s` is the job's clock."""
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Actuators:
         keep: Callable[[], None],
         calibrate: Callable[[str], None],
         changed: Callable[[], None],
+        now_s: Callable[[], float],
     ) -> None:
         self._keeper = keeper
         self._server = server
@@ -62,6 +66,7 @@ class Actuators:
         self._keep = keep
         self._calibrate = calibrate
         self._changed = changed
+        self._now_s = now_s
         self._limiting: asyncio.Task[None] | None = None
 
     @property
@@ -94,9 +99,9 @@ class Actuators:
             case Disown(boards):
                 self.disown(boards)
             case Record(kind, facts, at_s):
-                self._recorder.event(kind, at_s, **facts)
+                self._recorder.event(kind, at_s, **{name: self._drawn(fact) for name, fact in facts.items()})
             case LogLine(text):
-                self._recorder.say(text)
+                self._recorder.say(self._drawn(text))
             case Replan(why):
                 self._replan(why)
             case Keep():
@@ -113,6 +118,10 @@ class Actuators:
                 self._keeper.end_start()
             case StartCalibration(by):
                 self._calibrate(by)
+
+    def _drawn(self, fact: Any) -> Any:
+        """A statement in words; anything else as it is."""
+        return words(fact, self._now_s()) if isinstance(fact, protocol.Statement) else fact
 
     def disown(self, boards: tuple[str, ...]) -> None:
         joules = self._accounting.disown(boards)

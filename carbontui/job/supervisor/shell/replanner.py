@@ -31,6 +31,7 @@ from carbontui.job.worker.messages import PlanAnswer
 from carbontui.site import given
 from carbontui.site.given import PricesError
 from carbontui.site.sharing import GivenPrices
+from carbontui.text.statements import words
 
 REPLAY_GAP_S = 1.5
 """In a replay slots pass quickly; a plan per slot would take too much of the machine the training runs on."""
@@ -200,7 +201,7 @@ class Replanner:
         state, seen = self._cell.state, self._look()
         reason = finish.why_no_shifting(state, seen)
         if reason is not None or state.progress.left_s is None:
-            return refused(reason.text if reason else "the work is not known")
+            return refused(words(reason.said, seen.now_s) if reason else "the work is not known")
         try:
             wanted = budgets.parse(ask.budget, seen.now_s) if ask.budget else state.budget
             text = ""

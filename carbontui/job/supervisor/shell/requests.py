@@ -29,6 +29,7 @@ from carbontui.job.supervisor.shell.sensors import rank_of
 from carbontui.job.supervisor.shell.server import Peer, Sections
 from carbontui.job.supervisor.shell.ticks import Ticks
 from carbontui.power.handle import AgentHandle
+from carbontui.text.statements import words
 
 ACK_WAIT_S = 2.0
 """How long a command waits for ranks or boards before it replies that they have been asked."""
@@ -198,7 +199,9 @@ class Requests:
             return reply.result
         if reply.awaits == "pause":
             held = await self._ticks.until(lambda: commands.pause_held(self._cell.state, cmd, self._look()), ACK_WAIT_S)
-            return held or commands.pause_asked(self._cell.state, cmd, self._look())
+            now = self._cell.state
+            why = words(now.decision.why.said, self._look().now_s)
+            return held or commands.pause_asked(now, cmd, self._look(), why)
         watts = float(cmd.args["value_w"])
         taken = await self._ticks.until(
             lambda: commands.cap_held(self._cell.state, cmd, self._look(), watts), ACK_WAIT_S

@@ -20,6 +20,7 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.openmetrics.place import MetricsPlace
 from carbontui.openmetrics.text import Rising, render
 from carbontui.power.handle import AgentHandle
+from carbontui.text import statements
 
 DISK_LEAST_B = 1 << 30
 
@@ -53,7 +54,8 @@ class Snapshots:
         pids = protocol.Pids(self._keeper.keeper_pid, os.getpid(), self._agent.pid, self._keeper.pid)
         lines = notices.notices(state, seen, [*self._faults(), self._metrics_fault, _disk_notice(self._log_dir)])
         told = status.status(state, seen, host=self._host, pids=pids, notices=lines)
-        return msgspec.structs.replace(told, events=self._recent())
+        reason = statements.reason(state.decision.why, seen.now_s)
+        return msgspec.structs.replace(told, reason=reason, events=self._recent())
 
     @property
     def _metrics_fault(self) -> str:

@@ -1,0 +1,67 @@
+"""How numbers and times are written inside a sentence: `{until_s:clock}`, `{left_s:duration}`, `{grams:grams}`.
+
+A wording is a template with these forms beside Python's own format specifications, or a function where a template
+cannot say it. Its fields are the parts of the statement.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from carbontui import units
+from carbontui.protocol import Statement
+
+Wording = str | Callable[..., str]
+"""A template, or a function of the parts by name and of `now_s`."""
+Table = Mapping[str, Wording]
+"""The wording of each code."""
+
+
+def until(at_s: float | None, now_s: float) -> str:
+    """' until 18:00', or '' without an end."""
+    return "" if at_s is None else f" until {units.fmt_clock(at_s, now_s)}"
+
+
+_OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
+    "clock": units.fmt_clock,
+    "named_clock": units.fmt_named_clock,
+    "until": until,
+}
+_OF_QUANTITY: Mapping[str, Callable[[Any], str]] = {
+    "duration": units.fmt_duration,
+    "watts": units.fmt_watts,
+    "kwh": units.fmt_kwh,
+    "grams": units.fmt_grams,
+}
+
+
+class _Template(string.Formatter):
+    def __init__(self, now_s: float) -> None:
+        self._now_s = now_s
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        if format_spec in _OF_TIME:
+            return _OF_TIME[format_spec](value, self._now_s)
+        if format_spec in _OF_QUANTITY:
+            return _OF_QUANTITY[format_spec](value)
+        return super().format_field(value, format_spec)
+
+
+def fill(template: str, now_s: float, **parts: Any) -> str:
+    """The template with its fields filled in; times are written as seen at `now_s` ('18:00' today, else with the day).
+
+    Raises KeyError for a field without a part.
+    """
+    return _Template(now_s).format(template, **parts)
+
+
+def worded(said: Statement, now_s: float, table: Table) -> str:
+    """The statement as text, statements among its parts included. Raises KeyError for a code without wording."""
+    parts = {
+        name: worded(value, now_s, table) if isinstance(value, Statement) else value
+        for name, value in said.parts.items()
+    }
+    wording = table[said.code]
+    return fill(wording, now_s, **parts) if isinstance(wording, str) else wording(now_s=now_s, **parts)

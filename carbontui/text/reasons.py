@@ -1,0 +1,94 @@
+"""Why a job is in its state, in words: one wording per reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from carbontui.text.forms import Table
+
+
+def _silent(*, reason: str, silent: Sequence[str], now_s: float) -> str:
+    return f"{reason}; silent: {', '.join(silent)}"
+
+
+REASONS: Table = {
+    "as_told": "{text}",
+    "starting": "processes are coming up",
+    "state_is": "{state}: {reason}",
+    # a person
+    "stopping": "stopping: a user asked for it",
+    "paused_by": "paused by {by}{until_s:until}",
+    "capped_by": "capped at {watts:g} W per GPU by {by}{until_s:until}",
+    "boosted_by": "boosted by {by}{until_s:until}",
+    "forbidden_hours": "forbidden hours{until_s:until}",
+    # budgets
+    "used_up_leaving": "the {kind} budget of {amount} is used up: a checkpoint is written, then it ends",
+    "used_up_paused": "the {kind} budget of {amount} is used up: paused until it is raised",
+    "capped_to_last": "capped at {watts:g} W per GPU to stay within its budget",
+    "site_held": "held: the site budget of {cap_w:watts} has no room for it now",
+    "site_capped": "capped at {watts:g} W per GPU by the site budget of {cap_w:watts}",
+    # measuring
+    "measuring": "measuring {level}",
+    "rehearsing": "rehearsing an unload: {phase}",
+    # the plan
+    "first_plan": "computing the first plan",
+    "no_slack": "at full speed: no slack is left before the deadline",
+    "longest_pause_over": "the longest pause ({max_pause_s:duration}) is over",
+    "late": "at full speed, and still later than the budget",
+    "plan_begins": "not started yet: the plan begins at {at_s:clock}",
+    "plan_not_begun": "not started yet",
+    "plan_unload": "unloaded by the plan{until_s:until}",
+    "plan_pause": "paused by the plan{until_s:until}",
+    "plan_duty": "running {duty:.0%} of the time (saves watts, not energy) by the plan{until_s:until}",
+    "plan_cap": "capped at {watts:g} W per GPU by the plan{until_s:until}",
+    "plan_full": "at full speed by the plan{until_s:until}",
+    "time_limit": "unloaded before its time limit ends it at {ends_s:clock}",
+    # what a plan may not do, and why
+    "cannot_hold_ranks": "at full speed: its ranks do not reach a common step, so no pause can hold; p tries again",
+    "cannot_hold_captured": "at full speed: no step seen since {step}: {cause}",
+    "work_guessed": "at full speed: {steps} total steps are a guess, from {source}; "
+    "accept it: g, or carbontui guess --accept",
+    "work_unknown": "at full speed: the amount of work is not known yet; "
+    "say it at the start with --work 8h or --steps N, or in the script: carbontui.report(total=N)",
+    "work_endless": "at full speed: {steps} steps would take years; "
+    "say it at the start with --work 8h or --steps N, or in the script: carbontui.report(total=N)",
+    "work_measured_first": "at full speed: measuring the speed of a step first",
+    "no_zone": "at full speed: {why}",
+    "no_zone_known": "at full speed: the grid zone is not known",
+    "no_grid": "no shifting in time: {why}",
+    "no_grid_source": "no shifting in time: no grid source answers",
+    "no_price": "no shifting in time: no electricity price in {currency} is known; set price_per_kwh",
+    # as observed
+    "lease_ended": "still training, not {reason}: the lease of the pause has ended at ranks out of reach",
+    "with_silent": _silent,
+    "by_sigstop": "{reason} (SIGSTOP)",
+    "no_step_because": "no step seen yet: {cause}",
+    "no_step": "no training step has been seen yet: watts are counted, nothing is steered",
+    "no_boundary": "requested to pause; no step has ended for {quiet_s:.0f} s",
+    "no_boundary_ranks": "requested to pause, but its ranks do not reach a common step, so no pause can hold; "
+    "p tries again",
+    "no_boundary_captured": "requested to pause, but no step seen since {step}: {cause}",
+    "sigstop_refused": "requested to pause, but it has shown no training step and SIGSTOP is refused: {why}",
+    "sigstop_under_way": "requested to pause; stopping its processes (SIGSTOP)",
+    "sigstop_waits": "requested to pause; no training step has been seen yet",
+    "pause_unseen": "requested to pause, but no step seen yet: {cause}",
+    "pause_needs_steps": "requested to pause, but no training step has been seen: call carbontui.step(), "
+    "or run it with --sigstop",
+    "cap_refused": "cap of {watts:g} W per GPU refused: {why}",
+    # its end
+    "stopped_unseen": "stopped by a user; its exit status is unknown",
+    "unloaded_for_scheduler": "unloaded; the scheduler is to start it again",
+    "stopped_by_budget": "{budget}: stopped at its checkpoint",
+    "stopped": "stopped by a user",
+    "signalled": "the command was ended by signal {signal}",
+    "exited": "the command ended with exit code {exit_code}",
+    "lost_running": "the child is gone and its exit status is unknown",
+    "lost_waiting": "the keeper is gone before the command was started: run it again",
+    "lost_unloaded": "unloaded, and the keeper that would start it again is gone: run it again, from its checkpoint",
+    "restartable_running": "the child is gone and its exit status is unknown; start it again: {command}",
+    "restartable_waiting": "the keeper is gone before the command was started; it continues to wait with: {command}",
+    "restartable_unloaded": "unloaded, and the keeper that would start it again is gone; it continues with: {command}",
+    "unsteered": "no supervisor answers; training goes on unsteered, a new supervisor is on its way",
+    "orphaned": "keeper and supervisor are gone; training goes on unsteered",
+}
+"""By the code of a `protocol.Statement`."""
