@@ -24,6 +24,8 @@ from carbontui.verbs.overrides import overrides
 LONGEST_S = 90.0
 LEAST_S = 20.0
 """Warm-up and the first power reading take about this long."""
+CLOSED_S = 15.0
+"""The account is complete this long after the stop."""
 NARROW = 0.02
 """An interval of this half-width (as a share) is good enough to stop early."""
 VARIABLE = "CARBONTUI_ESTIMATE"
@@ -181,7 +183,16 @@ def _tried(options: job_spec.Options) -> protocol.Status:
         streams.over_itself("")
         with contextlib.suppress(Failure):  # it has just ended by itself
             overrule.order_stop(found, now=True)
-    return status
+    return _final(found, status)
+
+
+def _final(job: store.Job, last: protocol.Status) -> protocol.Status:
+    """What the account keeps, so that `compare` and `report` tell the same; `last` where it keeps no estimate."""
+    due = time.monotonic() + CLOSED_S
+    while (known := store.load(job.dir)) is not None and known.live and time.monotonic() < due:
+        time.sleep(0.1)
+    kept = job.status() if known is None else known.status()
+    return kept if kept.estimate is not None else last
 
 
 def narrow(status: protocol.Status) -> bool:

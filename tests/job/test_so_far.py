@@ -1,7 +1,7 @@
 """What a job has used so far: nothing is said to be saved where nothing was held back."""
 
 import pytest
-from states import board, inputs, job_state
+from states import FULL, board, inputs, job_state
 
 from carbontui import units
 from carbontui.job.clock import Clock
@@ -12,9 +12,9 @@ from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.so_far import totals_so_far
-from carbontui.protocol import Reason
+from carbontui.protocol import Why, statement
 
-RUNNING = Decision("running", Reason("plan", "x"), "full")
+RUNNING = Decision("running", Why("plan", statement("plan_full", until_s=None)), FULL)
 
 
 def lived(tmp_path, *parts, measured=True, **fields):

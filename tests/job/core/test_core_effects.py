@@ -213,7 +213,9 @@ def test_a_change_of_state_is_journaled_and_logged_once():
     after = replace(RUNNING, decision=decision("throttled", CAP.name), asked=Asked(gen=4))
     (event,) = found(fx.Record, RUNNING, after)
     assert event.kind == "state" and event.facts["state"] == "throttled" and event.facts["want_gen"] == 4
-    assert found(fx.LogLine, RUNNING, after) == [fx.LogLine(protocol.statement("state_is", state="throttled", reason=after.decision.why.said))]
+    assert found(fx.LogLine, RUNNING, after) == [
+        fx.LogLine(protocol.statement("state_is", state="throttled", reason=after.decision.why.said))
+    ]
     assert found(fx.Record, after, after) == []
 
 

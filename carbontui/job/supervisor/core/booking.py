@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from carbontui.account.lived import SWITCHING
 from carbontui.job.supervisor.core import unloading
-from carbontui.job.supervisor.core.levels import STILL
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 
@@ -20,7 +19,7 @@ def booked_as(state: JobState, seen: Inputs) -> str:
         or (known.by == unloading.TRY and known.phase in ("asked", "leaving"))
     ):
         return "try"
-    if seen.trial is not None or decided.reason.code == "calibrating":
+    if seen.trial is not None or decided.why.code == "calibrating":
         return "calibration"
     # a second start reloads what an unload has put away; after a try it is the first of the job itself
     reloading = seen.starts > state.progress.starts > 0 and known.by != unloading.TRY
@@ -31,4 +30,4 @@ def booked_as(state: JobState, seen: Inputs) -> str:
 
 def held_back(state: JobState) -> bool:
     """Whether the start is held back by a decision, not just not made yet."""
-    return state.decision.state == "waiting" and state.decision.level in STILL
+    return state.decision.state == "waiting" and state.decision.level.still

@@ -61,14 +61,17 @@ def _at_end(state: JobState, seen: Inputs, rest: tuple[Stretch, ...]) -> protoco
 def so_far(state: JobState) -> protocol.Amounts:
     """What the work has used, as it is printed."""
     totals = state.totals
+    grams, avoided = _rounded(totals.gco2_g), _rounded(totals.avoided_g)
+    known = grams is not None and avoided is not None and totals.run_now_g is not None
     return protocol.Amounts(
         elapsed_s=round(totals.elapsed_s, 3),
         steps=state.progress.steps_done - totals.steps_apart,
         energy_gpu_kwh=round(totals.gpu_kwh, 9),
         energy_wall_kwh=round(totals.wall_kwh, 9),
-        gco2_g=_rounded(totals.gco2_g),
-        run_now_g=_rounded(totals.run_now_g),
-        avoided_g=_rounded(totals.avoided_g),
+        gco2_g=grams,
+        # as printed, the difference of the two is what is avoided
+        run_now_g=_rounded((grams or 0.0) + (avoided or 0.0)) if known else None,
+        avoided_g=avoided,
     )
 
 

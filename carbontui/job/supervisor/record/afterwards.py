@@ -103,7 +103,8 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
     new = (sums.gco2_g, sums.avoided_g) if account.intensity != before else old
     if new != old:
         grams = {"gco2_g": _rounded(sums.gco2_g), "avoided_g": _rounded(sums.avoided_g)}
-        used = {**grams, "run_now_g": _rounded(sums.run_now_g)}
+        run_now_g = None if sums.run_now_g is None else (grams["gco2_g"] or 0.0) + (grams["avoided_g"] or 0.0)
+        used = {**grams, "run_now_g": _rounded(run_now_g)}
         known = told.get("account")
         revised = {"account": {**known, "so_far": {**known["so_far"], **used}}} if known else {}
         excluded = msgspec.to_builtins(sums.excluded)
