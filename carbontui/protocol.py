@@ -115,6 +115,34 @@ class Next(Struct, frozen=True):
     level: str
 
 
+class Refusal(Struct, frozen=True):
+    """Why the boards do not hold the decided level: a code of power.messages.Code."""
+
+    code: str
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """What is decided, what is in force, by whom, since and until when, and what comes next: the one truth about a job
+    that every output renders. Levels by name, as in the plan's table."""
+
+    decided: str
+    applied: str | None
+    """In force as far as is observed: full speed under a cap that is refused, and until a pause has taken hold. Null:
+    not known."""
+    refused: Refusal | None = None
+    held_by: HeldBy = "plan"
+    since: Time | None = None
+    """When this level was decided by the same."""
+    until: Time | None = None
+    """When what holds it ends; null where that is not known."""
+    watts: float | None = None
+    ahead: tuple[Next, ...] = ()
+    """The next changes as they will be carried out, at most MOST_AHEAD."""
+
+
+MOST_AHEAD = 8
+
+
 class Override(Struct, frozen=True):
     """A user's override, around which the rest is planned. `value_w` is watts per GPU for cap."""
 
@@ -361,6 +389,8 @@ class Status(Struct, frozen=True, kw_only=True):
     state: State
     reason: Reason
     level: str | None = None
+    situation: Situation | None = None
+    """Null in a snapshot of a job that was never decided about."""
     next: Next | None = None
     override: Override | None = None
     override_gen: int = 0
@@ -491,6 +521,8 @@ class LevelInfo(Struct, frozen=True):
     speed: float
     cap_w: float | None = None
     """Watts per GPU for a cap."""
+    assumed: bool = False
+    """Watts and speed are worked out from those of measured levels."""
 
 
 class Baseline(Struct, frozen=True):

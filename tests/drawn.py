@@ -14,3 +14,11 @@ def drawn(told: Any, now_s: float = NOW_S) -> str:
     """The words of a Decision, a Chosen, a Why or a Statement."""
     told = getattr(told, "why", told)
     return words(getattr(told, "said", told), now_s)
+
+
+def drawn_plan(state: Any, seen: Any) -> Any:
+    """The plan as viewers get it."""
+    from carbontui.job.supervisor.core import shown_plan
+    from carbontui.job.supervisor.shell.requests import Requests
+
+    return Requests._drawn_plan(shown_plan.view(state, seen), seen.now_s)

@@ -73,6 +73,7 @@ PURE = {
     "carbontui.job.budget",
     "carbontui.job.child",
     "carbontui.job.clock",
+    "carbontui.job.situation",
     "carbontui.job.spec",
     "carbontui.job.worker.messages",
     "carbontui.account",
@@ -113,6 +114,7 @@ FILES = {
         "history",
         "restart",
         "runlog",
+        "situation",
         "spec",
         "spool",
         "stopping",
@@ -125,7 +127,9 @@ INSIDE_JOB = {
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", f"{JOB}.spec"},
     SHELL: {CORE, RECORD, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", f"{JOB}.worker.messages", *FILES},
     RECORD: {CORE, *FILES},
-    CORE: {f"{JOB}.{name}" for name in ("allowance", "budget", "child", "clock", "spec", "worker.messages")},
+    CORE: {
+        f"{JOB}.{name}" for name in ("allowance", "budget", "child", "clock", "situation", "spec", "worker.messages")
+    },
     f"{JOB}.worker": set(),
     f"{JOB}.keeper": set(),
     f"{JOB}.stopping": {f"{JOB}.keeper", *FILES},

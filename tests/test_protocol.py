@@ -21,6 +21,16 @@ STATUS = p.Status(
     state="paused",
     reason=p.Reason("plan", "paused by the plan until 02:15"),
     level="pause",
+    situation=p.Situation(
+        decided="cap 300 W",
+        applied="full",
+        refused=p.Refusal("no_permission"),
+        held_by="person",
+        since=T,
+        until=T,
+        watts=120.5,
+        ahead=(p.Next(T, "full"),),
+    ),
     next=p.Next(T, "full"),
     override=p.Override("cap", 300.0, T, "ada@pts/1"),
     override_gen=3,
@@ -232,3 +242,8 @@ def test_numbers_that_get_through_are_finite_and_in_range(fields):
 def test_numbers_that_nobody_can_mean_are_refused_where_they_arrive(line):
     with pytest.raises(p.BadMessage):
         p.decode_from_peer(line)
+
+
+def test_a_reason_code_of_a_newer_supervisor_is_read_with_its_text():
+    line = p.encode(p.StatusAnswer(1, STATUS)).replace(b'"code":"plan"', b'"code":"tides"')
+    assert p.decode_to_viewer(line).status.reason == p.Reason("tides", STATUS.reason.text)

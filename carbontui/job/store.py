@@ -17,7 +17,7 @@ import msgspec
 
 from carbontui import paths, proc, protocol, units, untrusted
 from carbontui.job import child as children
-from carbontui.job import history, runlog, spool
+from carbontui.job import history, runlog, situation, spool
 from carbontui.text import statements
 
 LAST_S = 32_503_680_000.0
@@ -117,26 +117,27 @@ class Job:
         pids = protocol.Pids(self.alive("keeper"), self.alive("supervisor"), None, self.alive("child"))
         changes: dict[str, Any] = {"pids": pids}
         if saved.state in protocol.LIVE_STATES:
-            changes |= self._outside(saved.state, pids, saved.gpus)
+            changes |= self._outside(saved, pids)
         elif saved.state == "lost" and not self.live and self.restart_command:
             changes["reason"] = _reason(children.lost(self.was, self.restart_command))
         return msgspec.structs.replace(saved, **changes)
 
-    def _outside(self, saved: str, pids: protocol.Pids, gpus: tuple[protocol.Gpu, ...]) -> dict[str, Any]:
+    def _outside(self, saved: protocol.Status, pids: protocol.Pids) -> dict[str, Any]:
         """What the exit file and the process table say about a job whose snapshot is live."""
         if self.exit is not None:
             return ended(self.exit)
         if pids.keeper is None and pids.child is None and pids.supervisor is None:
-            reason = _reason(children.lost(saved, self.restart_command))
-            return {"state": "lost", "reason": reason, "next": None, "exit": None}
+            reason = _reason(children.lost(saved.state, self.restart_command))
+            return {"state": "lost", "reason": reason, "situation": situation.over(None), "next": None, "exit": None}
         if pids.supervisor is None and pids.child is not None:
             code = "orphaned" if pids.keeper is None else "unsteered"
             # the last supervisor's readings are out of date
             blank = {"power_w": None, "own_w": None, "memory_used_b": None, "util": None}
-            gpus = tuple(msgspec.structs.replace(gpu, **blank) for gpu in gpus)
+            gpus = tuple(msgspec.structs.replace(gpu, **blank) for gpu in saved.gpus)
             reason = _reason(protocol.Why("unguarded", protocol.statement(code)))
             gone = {"power_w": None, "rate_steps_per_s": None, "gpus": gpus}
-            return {"state": "running", "reason": reason, "next": None, **gone}
+            now = situation.unsteered(saved.situation)
+            return {"state": "running", "reason": reason, "situation": now, "next": None, **gone}
         return {}
 
 
@@ -155,7 +156,15 @@ def ended(record: dict[str, Any]) -> dict[str, Any]:
     """state, reason and exit of a Status from the keeper's exit record."""
     child = children.exited(record)
     state, why = children.ending(child)
-    return {"state": state, "reason": _reason(why), "exit": protocol.Exit(child.code, child.signal), "next": None}
+    at_s = child.ended_wall_s
+    over = situation.over(None if at_s is None else units.iso(at_s))
+    return {
+        "state": state,
+        "reason": _reason(why),
+        "situation": over,
+        "exit": protocol.Exit(child.code, child.signal),
+        "next": None,
+    }
 
 
 def load(directory: Path) -> Job | None:

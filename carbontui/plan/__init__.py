@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from carbontui.plan.evaluation import evaluate
+    from carbontui.plan.explanation import explain, stretches
     from carbontui.plan.frontier_curve import frontier
     from carbontui.plan.level_windows import Window, windows
     from carbontui.plan.planner import solve
@@ -23,10 +24,9 @@ if TYPE_CHECKING:
         problem_from_dict,
         shortened,
     )
-    from carbontui.plan.results import Baseline, Evaluation, Frontier, FrontierPoint, Schedule, Violation
+    from carbontui.plan.results import Baseline, Evaluation, Explanation, Frontier, FrontierPoint, Schedule, Violation
     from carbontui.plan.rivals import baselines
     from carbontui.plan.rolling import broken, replan
-    from carbontui.plan.words import explain
 
 _HOME = {
     "frontier": "frontier_curve",
@@ -50,12 +50,15 @@ _HOME = {
     "replan": "rolling",
     "Window": "level_windows",
     "windows": "level_windows",
-    "explain": "words",
+    "Explanation": "results",
+    "explain": "explanation",
+    "stretches": "explanation",
 }
 
 __all__ = [
     "Baseline",
     "Evaluation",
+    "Explanation",
     "Frontier",
     "FrontierPoint",
     "Infeasible",
@@ -75,6 +78,7 @@ __all__ = [
     "replan",
     "shortened",
     "solve",
+    "stretches",
     "windows",
 ]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,3 +158,29 @@ class Frontier:
 
     def to_dict(self) -> dict[str, Any]:
         return {"points": [point.to_dict() for point in self.points], "at": list(self.at)}
+
+
+Verdict = Literal["nothing_left", "late", "saves", "needs_watts", "best", "unknown"]
+"""Against running now: it saves, it only spares watts that other jobs need, nothing is gained, or not comparable."""
+Runner = Literal["", "no_room", "parked_watts", "no_gain", "unbeaten", "would_save", "would_cost"]
+"""Of the policies of the other kind: pausing does not fit, costs its parked watts, gains nothing; or, of those without
+waiting, none beats `runner_name`, or that one would have saved or cost `runner_value`."""
+
+
+class Explanation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to be said of a plan, as figures; values in `unit`: grams, or a currency where money alone counts."""
+
+    verdict: Verdict
+    unit: str = "g"
+    waits: bool = False
+    late_s: float = 0.0
+    saved: float = 0.0
+    parked_kwh: float = 0.0
+    parked: float = 0.0
+    """Drawn while parked: kWh, and its grams or money."""
+    switching: float = 0.0
+    runner: Runner = ""
+    runner_name: str = ""
+    runner_value: float = 0.0
+    runner_w: float = 0.0
+    """Watts while parked."""

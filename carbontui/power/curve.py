@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Literal
@@ -141,6 +142,25 @@ def rescaled(curve: Curve, full_w: float) -> Curve:
 
     points, levels = (tuple(map(scaled, found)) for found in (curve.points, curve.levels))
     return msgspec.structs.replace(curve, points=points, levels=levels)
+
+
+def at_cap(curve: Curve, cap_w: float) -> tuple[float, float] | None:
+    """Watts of all boards and relative speed under a cap of `cap_w` per GPU, from the levels around it: linear between
+    two; below the lowest as many joules per step as there; None without a curve of caps."""
+    full = next((point for point in curve.points if point.kind == "full"), None)
+    caps = sorted((p.cap_w, p.power_w, p.speed) for p in curve.points if p.kind == "cap" and p.cap_w is not None)
+    if full is None or not caps:
+        return None
+    known = [*caps, (max(full.power_w / curve.gpus, caps[-1][0]), full.power_w, full.speed)]
+    lowest_w, power_w, speed = known[0]
+    if cap_w <= lowest_w:
+        share = cap_w / lowest_w
+        return power_w * share, speed * share
+    for (low, low_w, slow), (high, high_w, fast) in itertools.pairwise(known):
+        if cap_w <= high:
+            share = (cap_w - low) / (high - low) if high > low else 1.0
+            return low_w + share * (high_w - low_w), slow + share * (fast - slow)
+    return full.power_w, full.speed
 
 
 def energy_error(curve: Curve | None, cap_w: float | None) -> float:

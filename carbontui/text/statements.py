@@ -5,9 +5,10 @@ from __future__ import annotations
 from carbontui import protocol
 from carbontui.protocol import Statement
 from carbontui.text import forms
+from carbontui.text.plan import PLAN
 from carbontui.text.reasons import REASONS
 
-TABLE: forms.Table = {**REASONS}
+TABLE: forms.Table = {**REASONS, **PLAN}
 """The wording of every code of the package."""
 
 

@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
 from carbontui import units
 from carbontui.verbs import streams
@@ -89,7 +90,7 @@ def solve(
             elif signal == "marginal" and zone:
                 beside = _beside_average(problem, found, start_s, zone, about)
         curve = plan.frontier(problem) if with_frontier else None
-        text = plan.explain(problem, found, start_s=start_s)
+        text = _explanation(problem, found, start_s)
     except Infeasible as error:
         raise Failure(f"infeasible: {error}", 2) from None
     except ProblemError as error:
@@ -215,6 +216,16 @@ def _assumed_problem(
         raise Failure(str(error), 2) from None
     durations = [b - a for a, b in pairwise(edges)]
     return job.problem(durations, values, work_s), start_s, f"{grid.source}; {about}"
+
+
+def _explanation(problem: Problem, found: Schedule, start_s: float | None) -> str:
+    """The plan in words, with clock times where its start is known."""
+    from carbontui import plan
+    from carbontui.text.plan import explained
+
+    begin_s = start_s or 0.0
+    stretches = [(name, still, begin_s + end_s) for name, still, end_s in plan.stretches(problem, found)]
+    return explained(now_s=begin_s, stretches=stretches, **structs.asdict(plan.explain(problem, found)))
 
 
 def _late_by(deadline_s: float, plan: Schedule) -> Schedule:

@@ -9,12 +9,13 @@ from carbontui.job import budget as budgets
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core.control import Decision
+from carbontui.job.supervisor.core.control import Decision, decide
 from carbontui.job.supervisor.core.levels import OFF, UNLOAD, Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
+from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.progress import begun
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.state import JobState, enter
 from carbontui.power.messages import Capability, Reading, Readings
 from carbontui.protocol import LevelInfo, PlanView, Why, statement
 from carbontui.units import iso
@@ -93,3 +94,9 @@ def plan_of(*levels: Level, start_s: float = NOW_S, slot_s: float = 900.0, late_
         kwh=1.0, late_s=late_s,
     )  # fmt: skip
     return Plan(tuple(level.name for level in levels), edges, table, view, left_s)
+
+
+def settled(state: JobState, seen: Inputs) -> JobState:
+    """The state after the decision that these inputs lead to."""
+    asked, decision = decide(state.asked, observe(state, seen))
+    return enter(state, asked, decision, seen)

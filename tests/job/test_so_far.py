@@ -8,6 +8,7 @@ from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.core import expected_end
 from carbontui.job.supervisor.core.control import Decision
+from carbontui.job.supervisor.core.course import course
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.record.accounting import Accounting
@@ -76,7 +77,7 @@ def test_so_far_and_ahead_are_the_whole_to_the_printed_digit(tmp_path):
     from dataclasses import replace
 
     job = replace(job, totals=totals_so_far(account, job, seen))
-    told, end = expected_end.statement(job, seen)
+    told, end = expected_end.statement(job, seen, course(job, seen))
     for name, digits in (("elapsed_s", 3), ("energy_gpu_kwh", 9), ("energy_wall_kwh", 9), ("gco2_g", 6),
                          ("run_now_g", 6), ("avoided_g", 6)):  # fmt: skip
         used, more, whole = (getattr(part, name) for part in (told.so_far, told.ahead, told.whole))

@@ -12,7 +12,7 @@ import math
 import msgspec
 from msgspec import Struct
 
-from carbontui.plan.results import FrontierPoint, Violation
+from carbontui.plan.results import Explanation, FrontierPoint, Violation
 from carbontui.site.sharing import SharedWatts
 
 ProblemFile = dict[str, object]
@@ -60,8 +60,6 @@ class PlanAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     """If given: return the plan that finishes soonest within these limits, or the best one if none does."""
     shared: SharedWatts | None = None
     """A power budget shared with other jobs, over the slots of `curve`."""
-    start_s: float | None = None
-    """Epoch seconds of slot 0, for the text of the explanation."""
     currency: str | None = None
 
 
@@ -130,7 +128,7 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     plan: Solved
     changed: bool = True
     baselines: tuple[Rival, ...] = ()
-    explanation: str = ""
+    explanation: Explanation | None = None
     frontier: tuple[FrontierPoint, ...] = ()
     free_gco2: float | None = None
     """Grams of the best plan without the `fixed` slots; None if there are none."""

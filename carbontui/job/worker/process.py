@@ -61,7 +61,7 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
         plan=_solved(chosen),
         changed=changed,
         baselines=tuple(map(_rival, chosen.baselines or plan.baselines(problem))),
-        explanation=plan.explain(problem, chosen, start_s=ask.start_s, currency=ask.currency),
+        explanation=plan.explain(problem, chosen, currency=ask.currency),
         # a point later than the plan and no better is not worth showing
         frontier=tuple(p for p in points if p.finish_s < chosen.finish_s or p.objective < chosen.objective),
     )

@@ -4,12 +4,13 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from drawn import drawn_plan
 from msgspec import structs
 from states import CAP, NOW_S, board, inputs, job_state, plan_of, rank
 
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
-from carbontui.job.supervisor.core import calibration, capabilities, machine, shown_plan
+from carbontui.job.supervisor.core import calibration, capabilities, machine
 from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.effects import want_of
 from carbontui.power import public_curves
@@ -42,7 +43,7 @@ def test_its_caps_are_planned_and_slow_the_training_by_as_much():
     capped = replace(state, asked=Asked(limit_w=POINTS[1][0]))
     assert want_of(capped).duty == pytest.approx(POINTS[1][2])
     assert want_of(replace(state, asked=Asked(limit_w=690.0))).duty is None
-    assert "simulated, from public measurements" in shown_plan.curve_note(replace(state, plan=plan_of(CAP)), NOW_S)
+    assert "simulated, from public measurements" in drawn_plan(replace(state, plan=plan_of(CAP)), inputs()).curve_note
 
 
 def test_flat_out_is_known_though_the_plan_caps_from_the_first_step_on():

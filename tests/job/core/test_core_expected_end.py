@@ -9,7 +9,8 @@ from states import FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outloo
 from carbontui import units
 from carbontui.account import expected_end as account
 from carbontui.account.expected_end import Slots, Stretch
-from carbontui.job.supervisor.core import expected_end, finish, machine
+from carbontui.job.supervisor.core import expected_end, machine
+from carbontui.job.supervisor.core.course import course
 from carbontui.job.supervisor.core.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.state import Totals
@@ -37,7 +38,7 @@ def test_the_end_is_that_of_the_whole_forecast_gaps_included(seed):
     told = expected_end.at_end(known, SEEN)
     whole = account.expect(
         100.0,
-        expected_end.stretches(known, SEEN),
+        expected_end.at_the_wall(known, SEEN, course(known, SEEN)),
         Slots(NOW_S, 900.0, mean, *band),
         run_now_past_g=120.0,
         run_now_rest=Stretch(SEEN.now_s, NOW_S + 7200.0, machine.full_wall_w(known, SEEN)),
@@ -69,6 +70,6 @@ def test_without_a_plan_the_end_waits_for_the_hours_that_must_not_run(from_h, pa
     held = replace(free, forbidden=(hours,))
     told, before = expected_end.at_end(held, SEEN), expected_end.at_end(free, SEEN)
     # it takes 5 s to go on afterwards, flat out
-    assert units.from_iso(told.finish) == pytest.approx(finish.finish_s(held, SEEN), abs=10.0)
+    assert units.from_iso(told.finish) == pytest.approx(course(held, SEEN).finish_s, abs=10.0)
     parked_kwh = machine.machine(held, SEEN).parked_w * parked_h / 1000
     assert told.energy_wall_kwh - before.energy_wall_kwh == pytest.approx(parked_kwh, abs=2e-3)

@@ -4,15 +4,22 @@ from dataclasses import replace
 
 import pytest
 from drawn import drawn
-from states import CAP, FULL, NOW_S, PAUSE, decided, inputs, job_state, outlook, plan_of
+from states import FULL, NOW_S, PAUSE, board, inputs, job_state, limits, outlook, plan_of, rank, settled
 
 from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core import finish
+from carbontui.job.supervisor.core.course import course
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
+from carbontui.power.curve import Curve, Point
 
+POINTS = (
+    Point(kind="cap", cap_w=300.0, power_w=300.0, power_se=0.0, speed=0.8, speed_se=0.0),
+    Point(kind="full", cap_w=None, power_w=600.0, power_se=0.0, speed=1.0, speed_se=0.0),
+)
+CURVE = Curve(gpu="H100", gpus=1, fingerprint="x", measured_s=NOW_S, rate_steps_per_s=1.0, points=POINTS, levels=POINTS)
 SEEN = inputs(NOW_S + 100)
 WAITING = Child("waiting")
 
@@ -92,53 +99,57 @@ def test_nothing_must_run_where_work_or_deadline_is_unknown():
 # --- when will it be done? ---
 
 
-def test_the_finish_is_the_plans_and_flat_outs_where_there_is_none():
+def finish_s(state, seen=SEEN):
+    return course(settled(state, seen), seen).finish_s
+
+
+def test_the_finish_is_the_plans_and_full_speeds_where_there_is_none():
     known = job_state(work_s=1800.0, budget="3x")
-    assert finish.finish_s(known, SEEN) == SEEN.now_s + 1800.0
+    assert finish_s(known) == SEEN.now_s + 1800.0
     planned = replace(known, plan=plan_of(FULL, PAUSE, PAUSE, FULL))
-    assert finish.finish_s(planned, SEEN) == NOW_S + 3600.0
-    assert finish.finish_s(planned, inputs(zone=None)) == SEEN.now_s + 1800.0, (
-        "a plan that is not followed says nothing"
-    )
+    assert finish_s(planned) == NOW_S + 3600.0
+    assert finish_s(planned, inputs(NOW_S + 100, zone=None)) == SEEN.now_s + 1800.0, "a plan not followed says nothing"
 
 
 def test_a_little_behind_its_plan_the_plan_is_still_told_and_far_behind_it_the_truth():
     known = job_state(work_s=3600.0, plan=plan_of(FULL, FULL, FULL, FULL))
-    assert finish.finish_s(known, inputs(NOW_S + 200)) == NOW_S + 3600.0
-    assert finish.finish_s(known, inputs(NOW_S + 400)) == NOW_S + 4000.0
+    assert finish_s(known, inputs(NOW_S + 200)) == NOW_S + 3600.0
+    assert finish_s(known, inputs(NOW_S + 400)) == NOW_S + 4000.0
 
 
 def test_the_finish_under_an_open_pause_is_not_known():
-    known = job_state(plan=plan_of(FULL, FULL), override=under("pause"))
-    assert finish.finish_s(known, SEEN) is None
+    assert finish_s(job_state(plan=plan_of(FULL, FULL), override=under("pause"))) is None
 
 
-def test_the_finish_under_an_open_boost_is_flat_outs():
+def test_the_finish_under_an_open_boost_is_that_of_full_speed():
     known = job_state(work_s=1800.0, plan=plan_of(PAUSE, PAUSE, FULL, FULL), override=under("boost"))
-    assert finish.finish_s(known, SEEN) == SEEN.now_s + 1800.0
+    assert finish_s(known) == SEEN.now_s + 1800.0
 
 
-def test_the_finish_under_an_open_cap_is_at_its_speed_where_that_was_measured():
-    known = job_state(work_s=1600.0, plan=plan_of(FULL, FULL), override=under("cap", value_w=350.0))
-    assert finish.finish_s(known, SEEN) == SEEN.now_s + 1600.0 / CAP.speed
-    assert finish.finish_s(replace(known, override=under("cap", value_w=250.0)), SEEN) is None, "nobody measured that"
-    assert finish.finish_s(replace(known, plan=None), SEEN) is None
+def test_the_finish_under_an_open_cap_is_at_its_speed_where_a_curve_tells_it():
+    seen = inputs(NOW_S + 100, boards=(board(),), ranks=(rank(),), limits=limits(asked=True))
+    fields = {"work_s": 1600.0, "plan": plan_of(FULL, FULL), "caps_hold": True}
+    known = job_state(curve=CURVE, override=under("cap", value_w=300.0), **fields)
+    assert finish_s(known, seen) == seen.now_s + 1600.0 / 0.8
+    lower = job_state(curve=CURVE, override=under("cap", value_w=150.0), **fields)
+    assert finish_s(lower, seen) == seen.now_s + 1600.0 / 0.4, "below the lowest a step takes as many joules as there"
+    assert finish_s(job_state(override=under("cap", value_w=300.0), **fields), seen) is None
 
 
 def test_a_pause_with_an_end_is_waited_for():
     end = NOW_S + 5000.0
     known = job_state(work_s=1800.0, plan=plan_of(FULL, FULL), override=under("pause", end))
-    assert finish.finish_s(known, SEEN) == end + 1800.0
+    assert finish_s(known) == pytest.approx(end + 1800.0, abs=10.0)
 
 
 def test_the_finish_of_unknown_work_is_unknown():
-    assert finish.finish_s(job_state(work_s=None), SEEN) is None
+    assert finish_s(job_state(work_s=None)) is None
 
 
 @pytest.mark.parametrize("table", [{}, {"x": Level("x", "cap", 1.0, 0.5, cap_w=900.0)}])
 def test_a_plan_of_odd_levels_makes_the_finish_under_an_override_unknown_and_breaks_nothing(table):
     odd = replace(plan_of(FULL), table=table)
-    assert finish.finish_s(job_state(plan=odd, override=under("pause")), SEEN) is None
+    assert finish_s(job_state(plan=odd, override=under("pause"))) is None
 
 
 # --- late, drift ---
@@ -178,14 +189,9 @@ def test_a_predecessors_plan_does_not_drift_as_nobody_knows_what_it_expected():
 
 def test_a_pause_says_from_when_on_the_budget_is_out_of_reach():
     known = job_state(budget="2x", work_s=7200.0, override=under("pause"))
-    assert "the budget becomes unreachable" in finish.unreachable_by_pause(known, SEEN.now_s)
-    assert finish.unreachable_by_pause(known, NOW_S + 7300) == "this pause makes the budget unreachable"
-    assert finish.unreachable_by_pause(replace(known, override=under("pause", NOW_S + 7100)), SEEN.now_s) == ""
+    assert "the budget becomes unreachable" in drawn(finish.unreachable_by_pause(known, SEEN.now_s))
+    assert drawn(finish.unreachable_by_pause(known, NOW_S + 7300)) == "this pause makes the budget unreachable"
+    assert finish.unreachable_by_pause(replace(known, override=under("pause", NOW_S + 7100)), SEEN.now_s) is None
     late = replace(known, override=under("pause", NOW_S + 7300))
-    assert finish.unreachable_by_pause(late, SEEN.now_s) == "this pause makes the budget unreachable"
-    assert finish.unreachable_by_pause(replace(known, override=under("boost")), SEEN.now_s) == ""
-
-
-def test_a_decision_does_not_change_when_the_work_is_done():
-    paused = job_state(decision=decided("paused", "pause", "plan", "x"), plan=plan_of(FULL, PAUSE, FULL))
-    assert finish.finish_s(paused, SEEN) == finish.finish_s(replace(paused, decision=job_state().decision), SEEN)
+    assert drawn(finish.unreachable_by_pause(late, SEEN.now_s)) == "this pause makes the budget unreachable"
+    assert finish.unreachable_by_pause(replace(known, override=under("boost")), SEEN.now_s) is None

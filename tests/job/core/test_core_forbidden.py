@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from drawn import drawn
+from drawn import drawn, drawn_plan
 from hypothesis import given
 from hypothesis import strategies as st
 from states import FULL, NOW_S, PAUSE, inputs, job_state, plan_of, rank
@@ -11,7 +11,7 @@ from states import FULL, NOW_S, PAUSE, inputs, job_state, plan_of, rank
 from carbontui import plan as planning
 from carbontui import protocol
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import commands, control, finish, forbidden, plan_request, shown_plan, status
+from carbontui.job.supervisor.core import commands, control, finish, forbidden, plan_request, status
 from carbontui.job.supervisor.core.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.plan.problem import STANDS_STILL
@@ -109,7 +109,7 @@ def test_the_plan_is_that_of_the_constrained_problem_and_says_what_it_costs():
     assert not set(running) & set(still)
     assert finish.soonest_s(state, NOW_S, 2 * H) == NOW_S + 3 * H
     planned = replace(plan_of(FULL, FULL), free_gco2_g=0.0)
-    view = shown_plan.view(replace(state, plan=replace(planned, view=replace_g(planned.view, 38.0))), NOW_S)
+    view = drawn_plan(replace(state, plan=replace(planned, view=replace_g(planned.view, 38.0))), inputs(NOW_S))
     assert "Not running 09:00 to 10:00 costs 38" in view.explanation
 
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from drawn import drawn_plan
 from states import NOW_S, board, decided, inputs, job_state, outlook, rank
 
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import plan, plan_request
+from carbontui.job.supervisor.core import levels, plan, plan_request
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.worker.process import solve_plan
 
@@ -39,7 +40,9 @@ def test_nothing_runs_above_the_limit_and_its_price_is_told():
     assert answer.unlimited.finish_s < answer.plan.finish_s and answer.unlimited.gco2 < answer.plan.gco2
     made = plan.limited(plan.from_answer(request.setup, answer, NOW_S), answer, 300.0, 6 * 3600.0)
     assert made.view.hour_limit.more_g > 0 and made.view.hour_limit.later_s == pytest.approx(7200.0, abs=10)
-    assert "Not above 300 g/kWh" in made.view.explanation and "2 h 00 later" in made.view.explanation
+    waits = decided("paused", "pause", applied=levels.PAUSE)
+    told = drawn_plan(job_state(plan=made, decision=waits), inputs(NOW_S))
+    assert "Not above 300 g/kWh" in told.explanation and "2 h 00 later" in told.explanation
 
 
 def test_after_the_longest_wait_it_runs_until_the_intensity_was_below_once():

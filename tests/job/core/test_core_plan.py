@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from drawn import drawn_plan
 from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, decided, inputs, job_state, plan_of
 
@@ -113,21 +114,15 @@ def test_a_pause_with_an_end_is_fixed_up_to_it_and_an_open_one_for_its_slot():
     assert plan.fixed_slots(None, None, setup) == {}
 
 
-def test_a_cap_that_was_not_measured_fixes_the_next_lower_measured_one():
+def test_a_cap_is_the_level_of_exactly_its_watts_or_none():
     levels = (PAUSE, Level("cap 250 W", "cap", 250.0, 0.7, cap_w=250.0), CAP, FULL)
-    assert plan.level_under(Override("cap", 299.0, None, "ada"), levels).cap_w == 250.0
     assert plan.level_under(Override("cap", 300.0, None, "ada"), levels).cap_w == 300.0
-    assert plan.level_under(Override("cap", 200.0, None, "ada"), levels) is None
+    assert plan.level_under(Override("cap", 299.0, None, "ada"), levels) is None
 
 
 def test_a_pause_before_the_start_is_a_start_that_waits():
     levels = (Level("off", "off", 0.0, 0.0), PAUSE, FULL)
     assert plan.level_under(Override("pause", None, None, "ada"), levels).kind == "off"
-
-
-def test_a_pause_has_no_speed_to_divide_by():
-    assert plan.speed_under(Override("pause", None, None, "ada"), plan_of(FULL)) is None
-    assert plan.speed_under(None, None) == 1.0
 
 
 # --- a new plan ---
@@ -146,7 +141,7 @@ def test_an_old_plan_of_levels_that_are_gone_is_not_offered():
 
 
 def test_a_plan_that_is_late_says_by_how_much():
-    text = plan.said_late(plan_of(FULL, FULL, late_s=1200.0)).view.explanation
+    text = drawn_plan(job_state(plan=plan_of(FULL, FULL, late_s=1200.0)), inputs()).explanation
     assert "20 min late" in text and "does not fit before the deadline" in text
 
 

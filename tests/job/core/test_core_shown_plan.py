@@ -1,48 +1,67 @@
-"""The plan under a person's word: what is shown is what will be done, and what the word costs."""
+"""The plan as it will be carried out: under an override, and what is said of it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+from drawn import drawn_plan
 from msgspec import structs
-from states import CAP, FULL, NOW_S, PAUSE, job_state, plan_of
+from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, plan_of, rank, settled
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core import shown_plan
+from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core.state import Totals
+from carbontui.plan.results import Explanation
 from carbontui.power.curve import Curve, Point
 
+SAVES = Explanation(verdict="saves", saved=9.0)
 
-def under(mode: str, until_s: float | None = None, free_g: float | None = None, **fields):
-    word = protocol.Override(mode, None, None if until_s is None else units.iso(until_s), "ada@pts/3")
-    planned = plan_of(PAUSE, FULL, FULL, FULL, PAUSE, PAUSE, PAUSE, FULL, left_s=3600.0)
-    run_now = protocol.Baseline("run now", 191.0, 0.0, units.iso(NOW_S + 3600), True)
-    view = structs.replace(planned.view, gco2_g=175.0, baselines=(run_now,), explanation="Pausing until 08:15.")
-    planned = replace(planned, view=view, free_gco2_g=free_g)
-    return job_state(plan=planned, override=Overrides(word, 1, until_s), **fields)
+
+def planned(*levels, free_g: float | None = None, **fields):
+    made = replace(plan_of(*levels, left_s=3600.0, **fields), explanation=SAVES, free_gco2_g=free_g)
+    return replace(made, view=structs.replace(made.view, gco2_g=175.0))
+
+
+def under(mode: str, until_s: float | None = None, free_g: float | None = None, value_w=None, **fields):
+    word = protocol.Override(mode, value_w, None if until_s is None else units.iso(until_s), "ada@pts/3")
+    made = planned(PAUSE, FULL, FULL, FULL, PAUSE, PAUSE, PAUSE, FULL, free_g=free_g)
+    return job_state(plan=made, override=Overrides(word, 1, until_s), **fields)
+
+
+def at(after_s: float):
+    return inputs(NOW_S + after_s, boards=(board(),), ranks=(rank(),), limits=limits(asked=True))
+
+
+def shown(state, after_s: float = 100.0):
+    return drawn_plan(settled(state, at(after_s)), at(after_s))
 
 
 def test_a_pause_without_an_end_is_shown_as_one_to_the_deadline_and_says_what_is_lost() -> None:
-    view = shown_plan.view(under("pause", work_s=3600.0, budget="2x"), NOW_S + 100)
+    view = shown(under("pause", work_s=3600.0, budget="2x"))
     assert [name for name, _ in view.levels] == ["pause"]
     assert view.first_s + (view.levels[0][1] - 1) * view.slot_s >= 8 * 900
     assert view.explanation.startswith("Paused by ada@pts/3 until cleared")
     assert "the budget becomes unreachable" in view.explanation
 
 
-def test_a_boost_without_an_end_is_shown_as_flat_out_to_the_finish_with_its_price() -> None:
-    view = shown_plan.view(under("boost", free_g=175.0), NOW_S + 100)
-    assert view.levels == (("full", 4),) and view.finish == units.iso(NOW_S + 3600)
-    assert view.gco2_g == 191.0
-    assert view.explanation == (
-        "Boosted by ada@pts/3 until cleared: the work left emits 191 g, 16 g more than the plan alone (175 g)."
-    )
+def test_a_boost_without_an_end_is_shown_as_full_speed_to_the_finish_with_what_it_emits() -> None:
+    known = {
+        "work_s": 3600.0,
+        "measured": Measured(full_w={"GPU-a": Mean(600.0, 9)}),
+        "totals": Totals(gco2_g=100.0),
+    }
+    view = shown(under("boost", **known))
+    assert view.levels == (("full", 5),) and view.finish == units.iso(NOW_S + 3700)
+    assert view.gco2_g == pytest.approx(0.6 * 300.0, rel=0.02)
+    assert (view.avoided_g, view.certificate, view.baselines) == (None, None, ()), "those were of the plan"
+    assert view.explanation == "At full speed by ada@pts/3 until cleared; the rest is planned around it."
 
 
-def test_a_word_with_an_end_keeps_the_plan_made_around_it_and_says_its_price() -> None:
-    state = under("boost", NOW_S + 1800, free_g=160.0)
-    view = shown_plan.view(state, NOW_S + 100)
-    assert view.levels == state.plan.view.levels
+def test_an_override_with_an_end_is_followed_by_the_plan_made_around_it_and_says_its_price() -> None:
+    view = shown(under("boost", NOW_S + 1800, free_g=160.0, work_s=14_400.0))
+    assert view.levels[0] == ("full", 4) and view.levels[1] == ("pause", 3)
     assert "15 g more than the plan alone (160 g)" in view.explanation
     assert "already the best" not in view.explanation
 
@@ -50,34 +69,51 @@ def test_a_word_with_an_end_keeps_the_plan_made_around_it_and_says_its_price() -
 def test_what_is_shown_stands_still_while_nothing_happens() -> None:
     for mode in ("pause", "boost"):
         state = under(mode, free_g=175.0)
-        assert shown_plan.view(state, NOW_S + 100) == shown_plan.view(state, NOW_S + 160)
+        one, other = shown(state, 100), shown(state, 160)
+        assert (one.levels[0][0], one.explanation) == (other.levels[0][0], other.explanation)
+
+
+def test_a_cap_below_every_level_of_the_plan_is_a_level_of_its_own() -> None:
+    state = under("cap", value_w=150.0, curve=known_by("measured"), caps_hold=True, work_s=3600.0)
+    view = shown(state)
+    assert view.levels[0][0] == "cap 150 W"
+    (info,) = (info for info in view.table if info.name == "cap 150 W")
+    assert info.assumed and info.speed == pytest.approx(0.4) and info.cap_w == 150.0
+
+
+def test_a_refused_cap_is_shown_as_the_full_speed_that_is_in_force() -> None:
+    from carbontui.power.messages import Outcome
+
+    no = limits(asked=True, outcomes={"GPU-a": Outcome("GPU-a", False, "no_permission", text="only root may")})
+    seen = inputs(NOW_S + 100, boards=(board(),), ranks=(rank(),), limits=no)
+    state = under("cap", value_w=300.0, curve=known_by("measured"), caps_hold=True, work_s=3600.0)
+    view = drawn_plan(settled(settled(state, seen), seen), seen)
+    assert view.levels[0][0] == "full"
 
 
 def test_the_sentence_never_speaks_of_a_stretch_that_is_over() -> None:
-    planned = plan_of(PAUSE, FULL, FULL, CAP, CAP, PAUSE, FULL)
-    said = "Pausing until 08:15 saves 9 g against running now."
-    state = job_state(plan=replace(planned, view=structs.replace(planned.view, explanation=said)))
+    made = planned(PAUSE, FULL, FULL, CAP, CAP, PAUSE, FULL)
+    state = job_state(plan=made, caps_hold=True)
 
     def sentence(after_s: float) -> str:
-        return shown_plan.view(state, NOW_S + after_s).explanation
+        return shown(state, after_s).explanation
 
     def clock(slots: int) -> str:
         return units.fmt_clock(NOW_S + slots * 900, NOW_S)
 
-    made = f"as planned at {clock(0)}."
-    assert sentence(899) == said
-    assert sentence(900) == f"Running at full until {clock(3)}, then running at cap 300 W until {clock(5)}, {made}"
-    assert sentence(4500) == f"Pausing until {clock(6)}, {made}"
-    assert sentence(5400) == f"Running at full to the end ({clock(7)}), {made}"
-    assert sentence(6300) == f"The plan made at {clock(0)} is over."
-    late = plan_of(PAUSE, FULL, late_s=600.0)
-    late = replace(late, view=structs.replace(late.view, explanation="The work does not fit."))
-    assert shown_plan.view(job_state(plan=late), NOW_S + 1000).explanation == "The work does not fit."
+    since = f"as planned at {clock(0)}."
+    assert sentence(899) == f"Pausing until {clock(1)} saves 9.00 g against running now."
+    assert sentence(900) == f"Running at full until {clock(3)}, then running at cap 300 W until {clock(5)}, {since}"
+    assert sentence(4500) == f"Pausing until {clock(6)}, {since}"
+    assert sentence(5400) == f"Running at full to the end ({clock(7)}), {since}"
+    late = plan_of(FULL, PAUSE, FULL, late_s=600.0)
+    assert shown(job_state(plan=late), 100).explanation.startswith("The work does not fit before the deadline")
 
 
-def test_without_a_word_the_plan_is_shown_as_it_is() -> None:
+def test_without_an_override_the_plan_is_shown_as_it_is() -> None:
     state = replace(under("boost"), override=Overrides())
-    assert shown_plan.view(state, NOW_S) is state.plan.view
+    view = shown(state, 10)
+    assert structs.replace(view, explanation="", curve_note="") == state.plan.view
 
 
 def known_by(basis: str, speed_se: float = 0.04):
@@ -91,7 +127,7 @@ def known_by(basis: str, speed_se: float = 0.04):
 
 def test_a_plan_says_what_its_caps_rest_on_and_whether_measuring_them_would_pay() -> None:
     def note(curve, *levels) -> str:
-        return shown_plan.view(job_state(plan=plan_of(*levels), curve=curve), NOW_S).curve_note
+        return shown(job_state(plan=plan_of(*levels), curve=curve, caps_hold=True), 0).curve_note
 
     hours = (CAP,) * 16
     assert note(known_by("measured"), *hours) == "" and note(known_by("public"), FULL, PAUSE) == "" == note(

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outlook, plan_of, rank
+from drawn import drawn_plan
+from states import CAP, FULL, NOW_S, PAUSE, board, decided, inputs, job_state, outlook, plan_of, rank, settled
 
 from carbontui import protocol
 from carbontui.grid.types import Accuracy
@@ -12,13 +13,13 @@ from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import notices as core_notices
-from carbontui.job.supervisor.core import plan
 from carbontui.job.supervisor.core import status as core
 from carbontui.job.supervisor.core.boards import Boards
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.core.state import Totals
+from carbontui.plan.results import Explanation
 from carbontui.power.messages import HostReading, Readings
 
 REPLAY = Clock(60.0, NOW_S, NOW_S)
@@ -160,9 +161,11 @@ def test_the_error_of_the_forecasts_so_far_and_the_fuels_that_moved_are_told():
     assert words.startswith("off by 3, 15 % at 1, 24 h ahead") and "band held 79 % of 300 hours" in words
     assert told.provenance["intensity"].source == "a test; moved by coal +2.1 GW since 16:00"
     assert status(outlook=outlook(300.0)).forecast_errors == ()
-    made = plan.with_fuels(plan_of(FULL), "coal +2.1 GW since 16:00")
-    assert made.view.explanation.endswith("The grid: coal +2.1 GW since 16:00.")
-    assert plan.with_fuels(made, "") is made
+    made = job_state(
+        decision=decision(),
+        plan=replace(plan_of(FULL), explanation=Explanation(verdict="best"), moved="coal +2.1 GW since 16:00"),
+    )
+    assert drawn_plan(made, inputs()).explanation.endswith("The grid: coal +2.1 GW since 16:00.")
 
 
 def test_without_a_grid_there_is_no_intensity_and_grams_are_estimates():
@@ -187,22 +190,24 @@ def test_what_is_not_known_is_none_and_not_nought():
 
 
 def test_the_next_change_is_the_plans_where_it_is_followed():
-    told = status(plan=plan_of(FULL, PAUSE))
+    told = status(plan=plan_of(FULL, PAUSE, FULL))
     assert told.next == protocol.Next("2027-01-15T08:15:00.000Z", "pause")
     assert status(plan=plan_of(FULL, FULL)).next is None, "the finish is no change"
 
 
-def test_the_next_change_under_an_override_is_its_end():
-    boost = protocol.Override("boost", None, None, "ada")
-    fields = {"plan": plan_of(FULL, PAUSE), "decision": decision(code="override")}
-    timed = job_state(override=Overrides(boost, 4, NOW_S + 3600), **fields)
-    assert status(timed).next == protocol.Next("2027-01-15T09:00:00.000Z", "plan")
+def test_the_next_change_under_an_override_is_to_the_level_after_its_end():
+    pause = protocol.Override("pause", None, None, "ada")
+    timed = settled(
+        job_state(override=Overrides(pause, 4, NOW_S + 1800), plan=plan_of(FULL, FULL, FULL)), read(board())
+    )
+    assert status(timed).next == protocol.Next("2027-01-15T08:30:00.000Z", "full")
     assert status(timed).override_gen == 4
-    assert status(job_state(override=Overrides(boost, 4), **fields)).next is None
+    assert status(settled(job_state(override=Overrides(pause, 4)), read(board()))).next is None
 
 
 def test_a_plan_that_is_not_followed_announces_nothing():
-    assert status(job_state(plan=plan_of(FULL, PAUSE), decision=decision(code="no_zone"))).next is None
+    known = job_state(plan=plan_of(FULL, PAUSE), decision=decision(code="no_zone"))
+    assert status(known, inputs(zone=None)).next is None
 
 
 def test_the_finish_is_told_while_the_job_lives():

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import msgspec
+from drawn import drawn, drawn_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, limits, outlook, plan_of, rank
@@ -193,8 +194,10 @@ def test_every_story_is_decided_shown_and_pauses_nobody_without_a_cause(job, sto
         for effect in done:
             assert not isinstance(effect, fx.Hold) or seen.child.state in ("waiting", "unloaded")
             assert not isinstance(effect, fx.Freeze) or (after.spec.sigstop and it["guarded"] and not it["ranks"])
-        lines = notices.notices(after, seen, ())
+        lines = tuple(one if isinstance(one, str) else drawn(one, now_s) for one in notices.notices(after, seen, ()))
         shown = status.status(after, seen, host="h", pids=protocol.Pids(1, 2, 3, 4), notices=lines)
         assert msgspec.json.decode(msgspec.json.encode(shown), type=protocol.Status) == shown
+        assert drawn(after.decision, now_s)
+        drawn_plan(after, seen)
         plan_request.plan_request(after, seen)
         job = after

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from drawn import drawn
+from drawn import drawn, drawn_plan
 from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, plan_of, rank
 
 from carbontui import protocol
@@ -16,6 +16,7 @@ from carbontui.job.supervisor.core import commands, control, notices, plan, plan
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.worker.process import solve_plan
+from carbontui.plan.results import Explanation
 from carbontui.power import declared
 from carbontui.power.messages import Capability, Readings
 from carbontui.protocol import Cmd
@@ -168,9 +169,11 @@ def test_another_plan_is_called_for_where_plans_clash_and_in_turn():
 
 def test_a_plan_says_what_scarce_watts_counted_in_it():
     planned = plan_of(FULL, FULL, PAUSE)
-    assert plan.with_budget(planned, (0.0, 0.1, 0.0)) is planned
-    told = plan.with_budget(planned, (0.0, 120.4, 0.0)).view.explanation
-    assert "a kWh counts up to 120 g more" in told and "the certificate is for the plan with it" in told
+    assert plan.with_scarcity(planned, (0.0, 0.1, 0.0)) is planned
+    scarce = plan.with_scarcity(replace(planned, explanation=Explanation(verdict="best")), (0.0, 9256098.0, 0.0))
+    told = drawn_plan(job_state(plan=scarce), inputs()).explanation
+    assert "Other jobs need watts of the site budget as well between 08:15 and 08:30" in told
+    assert "9256098" not in told, "a shadow price says nothing to a user"
 
 
 def test_prices_that_a_cluster_has_set_are_in_the_plan_without_a_budget_of_this_machine():

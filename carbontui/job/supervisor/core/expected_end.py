@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator
 
 from carbontui import protocol, units
 from carbontui.account import expected_end as account
 from carbontui.account.expected_end import Stretch
 from carbontui.grid.types import Outlook
-from carbontui.job.supervisor.core import finish, forbidden, levels, machine, plan, plan_request, problem, unloading
-from carbontui.job.supervisor.core.levels import STILL, Level
+from carbontui.job.supervisor.core import machine
+from carbontui.job.supervisor.core.course import CourseAhead, course, if_planned
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power import curve as curves
@@ -19,18 +17,12 @@ from carbontui.power import curve as curves
 
 def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
     """None where no honest figure exists: work or grid unknown, a pause without end."""
-    rest = ahead(state, seen)
-    return None if rest is None else _at_end(state, seen, rest)
+    return statement(state, seen, course(state, seen))[1]
 
 
-def ahead(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
-    """The rest of a live job, as planned."""
-    return stretches(state, seen, state.allowances.cap_w) if state.live else None
-
-
-def _at_end(state: JobState, seen: Inputs, rest: tuple[Stretch, ...]) -> protocol.AtEnd | None:
+def _at_end(state: JobState, seen: Inputs, ahead: CourseAhead, rest: tuple[Stretch, ...]) -> protocol.AtEnd | None:
     totals, outlook, left_s = state.totals, state.outlook, state.progress.left_s
-    if totals.gco2_g is None or outlook is None or left_s is None:
+    if not state.live or totals.gco2_g is None or outlook is None or left_s is None or ahead.finish_s is None:
         return None
     done_s = seen.now_s if totals.run_now_until_s is None else totals.run_now_until_s
     run_now_end_s = max(seen.now_s, done_s + left_s)
@@ -45,7 +37,7 @@ def _at_end(state: JobState, seen: Inputs, rest: tuple[Stretch, ...]) -> protoco
         return None
     grams, avoided = found.gco2_g, found.avoided_g
     return protocol.AtEnd(
-        finish=units.iso(rest[-1].end_s if rest else seen.now_s),
+        finish=units.iso(ahead.finish_s),
         energy_wall_kwh=round(totals.wall_kwh + found.rest_kwh, 9),
         gco2_g=round(grams.value, 6),
         gco2_lo_g=_rounded(grams.lo),
@@ -75,10 +67,10 @@ def so_far(state: JobState) -> protocol.Amounts:
     )
 
 
-def statement(state: JobState, seen: Inputs) -> tuple[protocol.Account, protocol.AtEnd | None]:
+def statement(state: JobState, seen: Inputs, ahead: CourseAhead) -> tuple[protocol.Account, protocol.AtEnd | None]:
     """The account at this moment, and the expected totals at its end."""
-    rest = ahead(state, seen)
-    end = None if rest is None else _at_end(state, seen, rest)
+    rest = at_the_wall(state, seen, ahead)
+    end = None if rest is None else _at_end(state, seen, ahead, rest)
     used = so_far(state)
     if rest is None or end is None:
         return protocol.Account(so_far=used), end
@@ -87,7 +79,7 @@ def statement(state: JobState, seen: Inputs) -> tuple[protocol.Account, protocol
     known, boards = machine.machine(state, seen), bool(seen.devices)
     gpu_j = sum((part.watts / known.pue - known.rest_w) * (part.end_s - part.start_s) for part in rest if part.watts)
     whole = protocol.Amounts(
-        elapsed_s=round(used.elapsed_s + (rest[-1].end_s - seen.now_s if rest else 0.0), 3),
+        elapsed_s=round(used.elapsed_s + max(0.0, (ahead.finish_s or seen.now_s) - seen.now_s), 3),
         steps=None if total is None or used.steps is None else used.steps + max(0, total - step),
         energy_gpu_kwh=round(used.energy_gpu_kwh + (units.joules_to_kwh(gpu_j) if boards else 0.0), 9),
         energy_wall_kwh=end.energy_wall_kwh,
@@ -121,65 +113,26 @@ def endless(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
 
 
 def stretches(state: JobState, seen: Inputs, cap_w: float | None = None) -> tuple[Stretch, ...] | None:
-    """The remaining work at the wall, from now to its end; None while the work is unknown or has no end. With `cap_w`
-    (watts per GPU), nothing runs faster than under that cap."""
-    left_s = state.progress.left_s
-    known = machine.machine(state, seen)
-    now = {
-        level.name: level
-        for level in problem.levels_of(known, started=not unloading.before_start(seen.child, state.unloading))
-    }
-    if left_s is None:
+    """The remaining work at the wall as override and plan have it, from now to its end, nothing faster than under
+    `cap_w` (watts per GPU); None while the work is unknown or has no end."""
+    return at_the_wall(state, seen, if_planned(state, seen, cap_w))
+
+
+def at_the_wall(state: JobState, seen: Inputs, ahead: CourseAhead) -> tuple[Stretch, ...] | None:
+    """A course in watts at the wall; None while it has no end."""
+    if ahead.finish_s is None:
         return None
-    found: list[Stretch] = []
-    at, still = seen.now_s, plan_request.level_now(state, seen) in ("pause", "unload")
-    for until, planned in _levels(state, seen, now):
-        level = planned if planned is None or cap_w is None else levels.under(planned, cap_w, now.values())
-        if left_s <= 1e-9:
-            break
-        if level is None or (level.speed <= 0 and until == math.inf):
-            return None
-        runs_from = at if level.still or not still else min(until, at + known.resume_s)
-        end = min(until, runs_from + left_s / level.speed) if level.speed > 0 else until
-        left_s -= max(0.0, end - runs_from) * level.speed
-        watts = 0.0 if level.kind == "off" else (level.power_w + known.rest_w) * known.pue
-        error = curves.energy_error(state.curve, level.cap_w)
-        found.append(Stretch(at, end, watts, held=level.kind not in ("off", "unload"), error=error))
-        at, still = end, level.kind in STILL - {"off"}
-    return tuple(found)
-
-
-def _levels(state: JobState, seen: Inputs, now: dict[str, Level]) -> Iterator[tuple[float, Level | None]]:
-    """(until, level) from now on: the override, then the plan, then flat out, at the watts measured so far. None
-    stands for a cap whose speed has not been measured."""
-    held = state.override
-    if held.current is not None and held.until_s is None:
-        yield math.inf, plan.level_under(held.current, now.values())
-        return
-    if state.plan is None or finish.why_no_shifting(state, seen) is not None:
-        at = seen.now_s
-        if held.current is not None and held.until_s is not None:
-            at = max(at, held.until_s)
-            yield at, plan.level_under(held.current, now.values())
-        yield from _flat_out(state, at, now)
-        return
-    index = 0
-    for name, slots in itertools.groupby(state.plan.names):
-        index += len(tuple(slots))
-        until, level = state.plan.edges_s[index], now.get(name) or state.plan.table.get(name)
-        if until > seen.now_s and level is not None:
-            yield until, level
-    yield from _flat_out(state, max(seen.now_s, state.plan.edges_s[-1]), now)
-
-
-def _flat_out(state: JobState, from_s: float, now: dict[str, Level]) -> Iterator[tuple[float, Level | None]]:
-    """Flat out to the end, except in forbidden hours."""
-    until = forbidden.soonest_s(state.forbidden, from_s, state.progress.left_s or 0.0)
-    for start, end in forbidden.stretches(state.forbidden, from_s, until):
-        if start > from_s:
-            yield start, now["full"]
-        yield end, now.get("off") or now["pause"]
-    yield math.inf, now["full"]
+    known = machine.machine(state, seen)
+    return tuple(
+        Stretch(
+            one.start_s,
+            one.end_s,
+            0.0 if one.level.kind == "off" else (one.level.power_w + known.rest_w) * known.pue,
+            held=one.level.kind not in ("off", "unload"),
+            error=curves.energy_error(state.curve, one.level.cap_w),
+        )
+        for one in ahead.segments
+    )
 
 
 def _slots(outlook: Outlook, now_s: float, end_s: float) -> account.Slots:

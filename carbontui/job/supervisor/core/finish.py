@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from carbontui import protocol, units
+from carbontui import protocol
 from carbontui.client import unseen
-from carbontui.job.supervisor.core import forbidden, machine, plan
+from carbontui.job.supervisor.core import forbidden, machine
 from carbontui.job.supervisor.core.levels import FULL, OFF
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.plan import Says
@@ -94,24 +94,6 @@ def must_run(state: JobState, seen: Inputs) -> bool:
     return deadline - seen.now_s - closed <= left + machine.resume_s(state)
 
 
-def finish_s(state: JobState, seen: Inputs) -> float | None:
-    """When the work will be done, epoch seconds; None if the work is unknown, or a user's pause has no end."""
-    left, held = state.progress.left_s, state.override
-    if left is None:
-        return None
-    if held.current is not None and held.until_s is None:
-        # the plan covers its current slot only; here it is assumed to hold
-        speed = plan.speed_under(held.current, state.plan)
-        return None if speed is None else seen.now_s + left / speed
-    soonest = soonest_s(state, seen.now_s, left)
-    if state.plan is None or why_no_shifting(state, seen) is not None:
-        return soonest
-    finish = units.from_iso(state.plan.view.finish)
-    # small deviations from the plan last until the next plan; an override ends exactly when stated
-    slack = 0.0 if held.current is not None else drift_s(state)
-    return soonest if soonest > finish + slack else finish
-
-
 def soonest_s(state: JobState, now_s: float, left_s: float) -> float:
     """When flat out would finish, after any pause with an end and around forbidden hours."""
     held = state.override
@@ -142,12 +124,12 @@ def drifted(state: JobState, now_s: float) -> bool:
     return abs(expected - left) > drift_s(state)
 
 
-def unreachable_by_pause(state: JobState, now_s: float) -> str:
-    """A sentence if a user's pause makes the budget unreachable, else ''."""
+def unreachable_by_pause(state: JobState, now_s: float) -> protocol.Statement | None:
+    """Whether a user's pause makes the budget unreachable, and from when on."""
     left, deadline, held = state.progress.left_s, state.deadline_s, state.override
     if held.current is None or held.current.mode != "pause" or left is None or deadline is None:
-        return ""
+        return None
     latest = deadline - left
     if held.until_s is None and latest > now_s:
-        return f"paused beyond {units.fmt_clock(latest, now_s)} the budget becomes unreachable"
-    return "this pause makes the budget unreachable" if held.until_s is None or held.until_s > latest else ""
+        return statement("unreachable_after", at_s=latest)
+    return statement("unreachable") if held.until_s is None or held.until_s > latest else None

@@ -24,6 +24,8 @@ class Level:
     speed: float = 1.0
     cap_w: float | None = None
     duty: float | None = None
+    assumed: bool = False
+    """Its watts and speed are worked out from those of measured levels."""
 
     @property
     def still(self) -> bool:
@@ -45,9 +47,14 @@ class Chosen(NamedTuple):
     until_s: float | None = None
 
 
-def cap(watts: float, name: str | None = None) -> Level:
+def cap_name(watts: float) -> str:
+    """'cap 300 W': watts per GPU."""
+    return f"cap {watts:g} W"
+
+
+def cap(watts: float) -> Level:
     """A cap of `watts` per GPU whose speed has not been measured."""
-    return Level(name or f"cap {watts:g} W", "cap", cap_w=watts)
+    return Level(cap_name(watts), "cap", cap_w=watts)
 
 
 def under(planned: Level, cap_w: float, known: Iterable[Level] = ()) -> Level:
@@ -59,4 +66,4 @@ def under(planned: Level, cap_w: float, known: Iterable[Level] = ()) -> Level:
 
 
 def to_wire(level: Level) -> protocol.LevelInfo:
-    return protocol.LevelInfo(level.name, level.kind, level.power_w, level.speed, level.cap_w)
+    return protocol.LevelInfo(level.name, level.kind, level.power_w, level.speed, level.cap_w, level.assumed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from carbontui.job.supervisor.core import measured, problem, unload_rules
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.power import curve as curves
 
 PAUSE_PLAN_MAX_S, RESUME_PLAN_MAX_S = 120.0, 600.0
 """Upper bounds on the pause and resume latency that a plan assumes (seconds of the job's clock)."""
@@ -35,7 +36,7 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
         idle_w=min(idle, parked),
         rest_w=rest,
         pue=spec.pue,
-        caps=caps(state),
+        caps=caps(state) + _asked_cap(state),
         # in a replay one period of a duty cycle would be an hour
         can_duty=state.progress.step > 0 and not state.caps_hold and not state.clock.replay,
         pause_s=min(PAUSE_PLAN_MAX_S, (known.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
@@ -88,6 +89,17 @@ def caps(state: JobState) -> tuple[problem.PowerCap, ...]:
         for point in state.curve.levels
         if point.kind == "cap" and point.cap_w is not None
     )
+
+
+def _asked_cap(state: JobState) -> tuple[problem.PowerCap, ...]:
+    """The cap that a user has set, as a level of its own where no calibrated one is equal."""
+    held = state.override.current
+    if held is None or held.mode != "cap" or held.value_w is None or state.curve is None or not state.caps_hold:
+        return ()
+    if any(known.cap_w == held.value_w for known in caps(state)):
+        return ()
+    found = curves.at_cap(state.curve, held.value_w)
+    return () if found is None else (problem.PowerCap(held.value_w, *found, assumed=True),)
 
 
 def resume_s(state: JobState) -> float:

@@ -16,6 +16,7 @@ from carbontui.job.supervisor.core import (
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import Capability, Reading
+from carbontui.protocol import Statement
 
 TRIED_S = 60.0
 """The result of a try is shown until the real start is this old."""
@@ -23,16 +24,16 @@ UNREAD_S = 10.0
 """Agents of other machines may take this long to come up before their watts are reported missing."""
 
 
-def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ...]:
+def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str | Statement, ...]:
     """Caveats on the numbers first, then `ours` (faults of carbontui itself), then the rest."""
-    found: list[str] = []
+    found: list[str | Statement] = []
     if state.spec.simulated:
         found.append("SIMULATED GPU: watts are a model, not a measurement")
     if state.clock.replay:
         found.append(f"REPLAY of recorded grid data, {state.clock.speed:.0f} times faster than life")
     # the consequence of the user's own command comes before standing conditions
-    if sentence := finish.unreachable_by_pause(state, seen.now_s):
-        found.append(sentence)
+    if (missed := finish.unreachable_by_pause(state, seen.now_s)) is not None:
+        found.append(missed)
     found += allowance_rules.notices(state, seen.now_s)
     if not seen.guarded:
         found.append("unguarded: no restart (the keeper is gone)")
@@ -58,7 +59,7 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> tuple[str, ..
     shared = {reading.uuid for reading in seen.devices if reading.foreign_pids}
     failed = [o for o in seen.limits.outcomes.values() if not o.ok and o.text]
     found += [several.get(o.uuid, "") + o.text for o in failed if o.code != "foreign" or o.uuid not in shared]
-    return tuple(dict.fromkeys(found))
+    return tuple(one for index, one in enumerate(found) if one not in found[:index])
 
 
 def _whose(reading: Reading) -> str:

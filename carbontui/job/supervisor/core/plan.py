@@ -20,7 +20,7 @@ from carbontui.job.supervisor.core import levels
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.problem import Setup
 from carbontui.job.worker.messages import PlanAnswer, PlannedWindow, PreviewAnswer, Rival
-from carbontui.plan.results import FrontierPoint
+from carbontui.plan.results import Explanation, FrontierPoint
 
 
 class Says(NamedTuple):
@@ -43,6 +43,11 @@ class Plan:
     """Work left at `edges_s[0]` as the plan assumed it; None if not known (a predecessor's plan)."""
     free_gco2_g: float | None = None
     """What the same work would emit without the user's constraints; None if there are none."""
+    explanation: Explanation | None = None
+    scarce_s: tuple[float, float] | None = None
+    """Between when other jobs need watts of the site budget as well."""
+    moved: str = ""
+    """The fuels that moved the grid when it was made; '' if not known."""
 
     def index_at(self, now_s: float) -> int | None:
         if not self.names or now_s < self.edges_s[0] or now_s >= self.edges_s[-1]:
@@ -89,12 +94,13 @@ class Plan:
 
 
 def to_kept(plan: Plan) -> dict[str, Any]:
-    """For the journal's `state` table. `table` is what supervisors before 0.2 read."""
+    """For the journal's `state` table."""
     return {
         "names": plan.names,
         "edges_s": plan.edges_s,
         "table": {n: [v.kind, v.power_w, v.speed, v.cap_w, v.duty] for n, v in plan.table.items()},
         "view": msgspec.to_builtins(plan.view),
+        "explanation": msgspec.to_builtins(plan.explanation),
     }
 
 
@@ -103,6 +109,7 @@ class _KeptPlan(msgspec.Struct):
     edges_s: tuple[float, ...]
     table: dict[str, tuple[protocol.LevelKind, float, float, float | None, float | None]]
     view: protocol.PlanView
+    explanation: Explanation | None = None
 
 
 def restored(kept: Any) -> Plan | None:
@@ -117,7 +124,8 @@ def restored(kept: Any) -> Plan | None:
     rising = all(a < b for a, b in itertools.pairwise(was.edges_s))
     if len(was.edges_s) != len(was.names) + 1 or not rising:
         return None
-    return Plan(was.names, was.edges_s, {name: Level(name, *fields) for name, fields in was.table.items()}, was.view)
+    table = {name: Level(name, *fields) for name, fields in was.table.items()}
+    return Plan(was.names, was.edges_s, table, was.view, explanation=was.explanation)
 
 
 def from_answer(
@@ -155,12 +163,13 @@ def from_answer(
         avoided_g=run_now.gco2 - solved.gco2 if run_now else None,
         late_s=max(0.0, finish_s - deadline),
         certificate=protocol.Certificate(solved.lower_bound, solved.gap, solved.stage),
-        explanation=answer.explanation if isinstance(answer, PlanAnswer) else "",
         baselines=tuple(_baseline(entry, setup.start_s, deadline) for entry in bases),
         windows=tuple(_window(one, setup) for one in answer.windows) if isinstance(answer, PlanAnswer) else (),
     )
-    free = answer.free_gco2 if isinstance(answer, PlanAnswer) else None
-    return Plan(tuple(names), tuple(edges), table, view, work_left_s, free)
+    made = Plan(tuple(names), tuple(edges), table, view, work_left_s)
+    if isinstance(answer, PreviewAnswer):
+        return made
+    return replace(made, free_gco2_g=answer.free_gco2, explanation=answer.explanation)
 
 
 def _window(one: PlannedWindow, setup: Setup) -> protocol.PlanWindow:
@@ -175,32 +184,10 @@ def _baseline(entry: Rival, start_s: float, deadline_s: float) -> protocol.Basel
     return protocol.Baseline(entry.name, entry.gco2, entry.cost, units.iso(finish_s), feasible)
 
 
-def said_late(plan: Plan) -> Plan:
-    """The same plan with a statement that it misses the deadline: its problem extends until the work is done."""
-    return replace(plan, view=msgspec.structs.replace(plan.view, explanation=late_words(plan.view)))
-
-
-def with_budget(plan: Plan, price_g_per_kwh: Sequence[float]) -> Plan:
-    """The same plan with a statement of what watts that other jobs need as well cost in it."""
-    most = max(price_g_per_kwh, default=0.0)
-    if most < BUDGET_PRICE_LEAST:
-        return plan
+def with_scarcity(plan: Plan, price_g_per_kwh: Sequence[float]) -> Plan:
+    """The same plan with the hours in which other jobs need watts of the site budget as well."""
     scarce = [slot for slot, price in enumerate(price_g_per_kwh) if price >= BUDGET_PRICE_LEAST]
-    made = units.from_iso(plan.view.start)
-    begin, end = (units.fmt_clock(plan.edges_s[slot], made) for slot in (scarce[0], scarce[-1] + 1))
-    words = (
-        f"{plan.view.explanation} Others need watts of the site budget as well: between {begin} and {end} a kWh counts "
-        f"up to {most:.0f} g more; reported grams exclude that; the certificate is for the plan with it."
-    )
-    return replace(plan, view=msgspec.structs.replace(plan.view, explanation=words.strip()))
-
-
-def with_fuels(plan: Plan, moved: str) -> Plan:
-    """The same plan with the fuels that recently moved the grid ('' if not known)."""
-    if not moved:
-        return plan
-    words = f"{plan.view.explanation} The grid: {moved}.".strip()
-    return replace(plan, view=msgspec.structs.replace(plan.view, explanation=words))
+    return replace(plan, scarce_s=(plan.edges_s[scarce[0]], plan.edges_s[scarce[-1] + 1])) if scarce else plan
 
 
 def limited(plan: Plan, answer: PlanAnswer, not_above_g: float | None, max_wait_s: float) -> Plan:
@@ -210,24 +197,7 @@ def limited(plan: Plan, answer: PlanAnswer, not_above_g: float | None, max_wait_
         return plan
     more_g, later_s = answer.plan.gco2 - free.gco2, answer.plan.finish_s - free.finish_s
     limit = protocol.HourLimit(not_above_g, max_wait_s, round(more_g, 6), round(later_s, 3))
-    words = f"{plan.view.explanation} {limit_words(limit)}".strip()
-    return replace(plan, view=msgspec.structs.replace(plan.view, explanation=words, hour_limit=limit))
-
-
-def limit_words(limit: protocol.HourLimit) -> str:
-    """'Not above 300 g/kWh: 12 g more and 1 h 20 later than the best plan without that limit.'"""
-    grams = f"{units.fmt_grams(abs(limit.more_g))} {'more' if limit.more_g >= 0 else 'less'}"
-    when = "at the same time"
-    if abs(limit.later_s) >= SAME_FINISH_S:
-        when = f"{units.fmt_duration(abs(limit.later_s))} {'later' if limit.later_s > 0 else 'sooner'}"
-    return f"Not above {limit.not_above_g:g} g/kWh: {grams} and {when} than the best plan without that limit."
-
-
-def late_words(view: protocol.PlanView) -> str:
-    """A sentence on how late the work will be."""
-    clock = units.fmt_clock(units.from_iso(view.finish), units.from_iso(view.start))
-    late = units.fmt_duration(view.late_s)
-    return f"The work does not fit before the deadline: it finishes {late} late, {clock}."
+    return replace(plan, view=msgspec.structs.replace(plan.view, hour_limit=limit))
 
 
 def coded(names: list[str]) -> tuple[tuple[str, int], ...]:
@@ -301,21 +271,12 @@ def fixed_slots(override: protocol.Override | None, until_s: float | None, setup
 
 
 def level_under(override: protocol.Override, known: Iterable[Level]) -> Level | None:
-    """The level of `known` that an override amounts to; None if there is none, as for a cap below all measured ones."""
+    """The level of `known` that an override amounts to; None if there is none: a cap where no curve is known."""
     known = tuple(known)
     if override.mode != "cap":
         kinds = ("full",) if override.mode == "boost" else ("off", "pause")
         return next((level for kind in kinds for level in known if level.kind == kind), None)
-    allowed = [level for level in known if level.cap_w is not None and level.cap_w <= (override.value_w or 0)]
-    return max(allowed, key=lambda level: level.cap_w or 0.0) if allowed else None
-
-
-def speed_under(override: protocol.Override | None, plan: Plan | None) -> float | None:
-    """Speed relative to flat out while an override holds; None if not known (a cap that was never measured)."""
-    if override is None or override.mode == "boost":
-        return 1.0
-    level = None if plan is None else level_under(override, plan.table.values())
-    return None if level is None else level.speed or None
+    return next((level for level in known if level.kind == "cap" and level.cap_w == override.value_w), None)
 
 
 def with_price(setup: Setup, carbon_price: float | None) -> Setup:

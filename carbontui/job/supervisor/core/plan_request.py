@@ -77,7 +77,6 @@ def plan_request(state: JobState, seen: Inputs, given: GivenPrices | None = None
         kept=state.plan.kept(setup) if state.plan else None,
         fixed=_fixed(state, setup),
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
-        start_s=setup.start_s,
         currency=state.spec.currency,
         uncertainty=noise(state),
         pauses=_pauses(state, setup, now),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from carbontui.grid.types import Outlook
+from carbontui.job.supervisor.core import levels
 from carbontui.job.supervisor.core.levels import STILL, Level
 
 SLOT_S = 900.0
@@ -43,6 +44,8 @@ class PowerCap(NamedTuple):
     cap_w: float
     power_w: float
     speed: float
+    assumed: bool = False
+    """Between or below the calibrated caps: worked out from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
         found.append(Level("unload", "unload", machine.idle_w, 0.0))
     found.append(Level("pause", "pause", machine.parked_w, 0.0))
     found += [
-        Level(f"cap {cap.cap_w:.0f} W", "cap", cap.power_w, cap.speed, cap_w=cap.cap_w)
+        Level(levels.cap_name(cap.cap_w), "cap", cap.power_w, cap.speed, cap_w=cap.cap_w, assumed=cap.assumed)
         for cap in sorted(machine.caps, key=lambda c: c.cap_w)
     ]
     if machine.can_duty and not machine.caps:

@@ -1,90 +1,115 @@
-"""The plan as viewers see it: under a user's override it shows the effect of the override and its cost.
+"""The plan as it will really be carried out, with what is to be said of it.
 
-An override without an end fixes only the current slot for the planner, as if it ended soon. Shown like that, a pause
-without an end would read as twelve minutes, then flat out.
-"""
+The plan in force where it decides, else the course that an override, the site budget, forbidden hours or an allowance
+gives."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from carbontui import protocol, units
-from carbontui.job.supervisor.core import calibration, finish, forbidden, plan
-from carbontui.job.supervisor.core.plan import Plan
+from carbontui.job.supervisor.core import calibration, expected_end, finish, forbidden, levels, problem
+from carbontui.job.supervisor.core.course import CourseAhead, Segment, course, follows_plan, in_force
+from carbontui.job.supervisor.core.observation import Inputs
+from carbontui.job.supervisor.core.plan import Plan, coded
 from carbontui.job.supervisor.core.state import JobState
-from carbontui.plan import course
 from carbontui.power import curve as curves
+from carbontui.protocol import Statement, statement
 
 CALIBRATION_COST_S = 120.0
 """The flat-out work that a calibration costs, in seconds: it runs its levels in sequence, most of them slow."""
-DOING = {"off": "waiting", "unload": "unloading", "pause": "pausing"}
-"""What a job does at a level without training steps."""
 SAME = 0.005
 """Two totals that differ by less than this share of the larger are shown as equal."""
 
 
-def view(state: JobState, now_s: float) -> protocol.PlanView | None:
-    """The plan in force, or as changed by the user's override while that holds."""
-    held, planned = state.override, state.plan
+class ShownPlan(NamedTuple):
+    """The plan for viewers, its explanation and the basis of its caps not yet in words."""
+
+    view: protocol.PlanView
+    explanation: tuple[Statement, ...] = ()
+    curve: Statement | None = None
+
+
+def view(state: JobState, seen: Inputs) -> ShownPlan | None:
+    """None without a plan."""
+    planned, now_s = state.plan, seen.now_s
     if planned is None:
         return None
-    planned = _of_now(planned, now_s)
-    if held.current is None:
-        plain, note = _with_hours(state, planned, now_s), curve_note(state, now_s)
-        return structs.replace(plain, curve_note=note) if note else plain
-    shown, told = planned.view, _until_cleared(state, planned, now_s) if held.until_s is None else planned.view
-    words = _words(state, planned, told or shown, now_s)
-    if held.until_s is not None and finish.late(state):
-        words = f"{words} {plan.late_words(shown)}"
-    return structs.replace(told or shown, explanation=words)
+    if follows_plan(state, seen) and state.allowances.cap_w is None:
+        return ShownPlan(planned.view, _as_planned(state, planned, now_s), _curve(state, now_s))
+    ahead = course(state, seen)
+    shown = _carried_out(state, seen, planned, ahead)
+    said = _overridden(state, planned, now_s) if state.decision.held_by == "person" else ()
+    return ShownPlan(shown, said, _curve(state, now_s))
 
 
-def _of_now(planned: Plan, now_s: float) -> Plan:
-    """The plan with an explanation that is true now: its own starts with the stretch that was first when it was made,
-    and its gains refer to that moment. In a fast replay, or while no new plan can be made, that stretch is over."""
+# --- as planned ---------------------------------------------------------------------------------------------------
+
+
+def _as_planned(state: JobState, planned: Plan, now_s: float) -> tuple[Statement, ...]:
+    """The explanation of the plan in force. Its gains refer to the moment when it was made: once its first stretch is
+    over (in a fast replay, or while no new plan can be made) only what is left of it is said."""
+    if planned.view.late_s > finish.late_tolerance_s(state):
+        late = statement("plan_late", late_s=planned.view.late_s, finish_s=units.from_iso(planned.view.finish))
+        return (late, *_constraints(state, planned, now_s))
     first_end_s = next(
         (start for name, start in zip(planned.names, planned.edges_s, strict=False) if name != planned.names[0]),
         planned.edges_s[-1],
     )
-    if planned.view.late_s > 0 or now_s < first_end_s or not planned.names:
-        return planned
-    made = units.fmt_clock(units.from_iso(planned.view.made_at), now_s)
-    words = _course(planned, now_s)
-    told = f"{words[0].upper()}{words[1:]}, as planned at {made}." if words else f"The plan made at {made} is over."
-    return replace(planned, view=structs.replace(planned.view, explanation=told))
+    if now_s >= first_end_s or planned.explanation is None:
+        made_s = units.from_iso(planned.view.made_at)
+        since = statement("plan_since", stretches=_stretches(planned, now_s), made_s=made_s)
+        return (since, *_constraints(state, planned, now_s))
+    figures: dict[str, Any] = structs.asdict(planned.explanation)
+    first = Statement("plan_explained", {"stretches": _stretches(planned, planned.edges_s[0]), **figures})
+    return (first, *_constraints(state, planned, now_s))
 
 
-def _course(planned: Plan, now_s: float) -> str:
-    """The stretches from now on; '' after the plan's end."""
-    index = planned.index_at(now_s)
+def _stretches(planned: Plan, from_s: float) -> tuple[tuple[str, bool, float], ...]:
+    """(level, whether it stands still, end) of the plan's stretches from then on; () after its end."""
+    index = planned.index_at(from_s)
     if index is None:
-        return ""
+        return ()
     ahead = zip(planned.names[index:], planned.edges_s[index + 1 :], strict=True)
     runs = [(name, list(slots)[-1][1]) for name, slots in itertools.groupby(ahead, key=lambda slot: slot[0]) if name]
     ends_s = [end_s for _, end_s in runs[:-1]] + [units.from_iso(planned.view.finish)]
-    levels = [(name, planned.table[name]) for name, _ in runs]
-    return course.course(
-        [
-            course.StretchWords(
-                DOING.get(level.kind) or f"running at {name}", level.still, units.fmt_clock(end_s, now_s)
-            )
-            for (name, level), end_s in zip(levels, ends_s, strict=False)
-        ]
+    return tuple(
+        (name, planned.table[name].still, end_s)
+        for (name, _), end_s in zip(runs, ends_s, strict=False)
+        if name in planned.table
     )
 
 
-def curve_note(state: JobState, now_s: float) -> str:
+def _constraints(state: JobState, planned: Plan, now_s: float) -> tuple[Statement, ...]:
+    """What the user's limits and other jobs cost, and what moved the grid."""
+    found: list[Statement] = []
+    if (limit := planned.view.hour_limit) is not None:
+        cost = {"not_above_g": limit.not_above_g, "more_g": limit.more_g, "later_s": limit.later_s}
+        found.append(Statement("plan_hour_limit", cost))
+    if planned.scarce_s is not None:
+        found.append(statement("plan_scarce", begin_s=planned.scarce_s[0], end_s=planned.scarce_s[1]))
+    if planned.moved:
+        found.append(statement("plan_moved", moved=planned.moved))
+    hours, free = forbidden.current(state.forbidden, now_s), planned.free_gco2_g
+    if hours and free is not None:
+        more = planned.view.gco2_g - free
+        kept = more if more > SAME * max(free, planned.view.gco2_g) else None
+        found.append(statement("plan_forbidden", hours=[one.text(now_s) for one in hours], more_g=kept))
+    return tuple(found)
+
+
+def _curve(state: JobState, now_s: float) -> Statement | None:
     """The basis of the plan's caps if this job was not calibrated, and whether calibrating would pay: the error on the
-    joules ahead under caps exceeds the work that calibrating costs. '' if no cap is planned."""
+    joules ahead under caps exceeds the work that calibrating costs. None if no cap is planned."""
     curve, planned = state.curve, state.plan
     if curve is None or planned is None or curve.basis == "measured":
-        return ""
+        return None
     if curve.simulated:
-        return "Limits and speeds under caps are simulated, from public measurements (Zeus, NSDI 2023)."
+        return statement("curve_simulated")
     ahead_j = unsure_j = worst = 0.0
     for name, (start, until) in zip(planned.names, itertools.pairwise(planned.edges_s), strict=False):
         level = planned.table.get(name)
@@ -94,61 +119,88 @@ def curve_note(state: JobState, now_s: float) -> str:
         joules = level.power_w * (until - max(start, now_s))
         ahead_j, unsure_j, worst = ahead_j + joules, unsure_j + error * joules, max(worst, error)
     if not ahead_j:
-        return ""
-    where = {"public": "public measurements of other trainings", "imported": "another board of this model"}
-    known = f"Speeds under caps are from {where[curve.basis]}: joules per step ±{worst:.0%}."
-    full_w = max((level.power_w for level in planned.table.values()), default=0.0)
-    if unsure_j <= CALIBRATION_COST_S * full_w:
-        return known
-    low, high = (units.fmt_duration(seconds) for seconds in calibration.TAKES_S)
-    return f"{known} Measuring them on this job would pay: carbontui calibrate ({low} to {high})."
-
-
-def _with_hours(state: JobState, planned: Plan, now_s: float) -> protocol.PlanView:
-    """The plan in force, with the cost of the user's forbidden hours."""
-    hours, free = forbidden.current(state.forbidden, now_s), planned.free_gco2_g
-    if not hours or free is None:
-        return planned.view
-    more = planned.view.gco2_g - free
-    kept = f"Not running {', '.join(one.text(now_s) for one in hours)}"
-    costs = f"costs {units.fmt_grams(more)}" if more > SAME * max(free, planned.view.gco2_g) else "costs nothing"
-    return structs.replace(planned.view, explanation=f"{planned.view.explanation} {kept} {costs}.")
-
-
-def _until_cleared(state: JobState, planned: Plan, now_s: float) -> protocol.PlanView | None:
-    """One level until the work is done, or to the deadline at a still level; None if the level is not known."""
-    assert state.override.current is not None
-    level = plan.level_under(state.override.current, planned.table.values())
-    left, was = planned.work_left_s, planned.view
-    if level is None or left is None:
         return None
-    # from the plan's own start and work: what is shown stays constant until there is a new plan
-    start_s = units.from_iso(was.start)
-    end_s = start_s + left / level.speed if level.speed else max(now_s, units.from_iso(was.deadline))
-    slots = 1 + max(0, math.ceil((end_s - start_s - was.first_s) / was.slot_s))
-    shown = structs.replace(was, levels=((level.name, slots),), finish=units.iso(end_s))
-    run_now = next((base for base in was.baselines if base.name == "run now"), None)
-    if level.kind == "full" and run_now is not None:
-        shown = structs.replace(shown, gco2_g=run_now.gco2_g, cost=run_now.cost, avoided_g=0.0)
-    return shown
+    full_w = max((level.power_w for level in planned.table.values()), default=0.0)
+    pays = unsure_j > CALIBRATION_COST_S * full_w
+    return statement("curve_assumed", basis=curve.basis, error=worst, takes_s=calibration.TAKES_S if pays else None)
 
 
-def _words(state: JobState, planned: Plan, shown: protocol.PlanView, now_s: float) -> str:
+# --- as carried out -----------------------------------------------------------------------------------------------
+
+
+def _carried_out(state: JobState, seen: Inputs, planned: Plan, ahead: CourseAhead) -> protocol.PlanView:
+    """The plan's slots with the levels of the course, from the slot that holds now on: what is past stays as it was
+    planned. No figure compares it with other policies, and none is proved: those were of the plan."""
+    was, now_s = planned.view, seen.now_s
+    end_s = ahead.finish_s or max(units.from_iso(was.deadline), now_s + was.slot_s)
+    names, known, start_s = list[str](), dict(planned.table), units.from_iso(was.start)
+    at, slot = start_s, 0
+    while at < end_s - 1.0:
+        until = at + (was.first_s if slot == 0 else was.slot_s)
+        level = ahead.level_at(now_s if at <= now_s else (at + min(until, end_s)) / 2)
+        if level is None and at <= now_s:
+            level = in_force(state)
+        if until <= now_s and slot < len(planned.names):
+            names.append(planned.names[slot])
+        elif level is not None:
+            known.setdefault(level.name, level)
+            names.append(level.name)
+        else:
+            break  # beyond this nothing is known
+        at, slot = until, slot + 1
+    rest = expected_end.at_end(state, seen)
+    grams = {} if rest is None else {"gco2_g": rest.gco2_g - (state.totals.gco2_g or 0.0)}
+    kwh = {} if rest is None else {"kwh": rest.energy_wall_kwh - state.totals.wall_kwh}
+    return structs.replace(
+        was,
+        levels=coded(names),
+        table=tuple(levels.to_wire(level) for level in known.values()),
+        finish=units.iso(end_s),
+        late_s=0.0 if ahead.finish_s is None else max(0.0, ahead.finish_s - units.from_iso(was.deadline)),
+        avoided_g=None,
+        certificate=None,
+        baselines=(),
+        hour_limit=None,
+        windows=tuple(_window(state, one) for one in ahead.segments if one.end_s < math.inf),
+        **grams,
+        **kwh,
+    )
+
+
+def _window(state: JobState, one: Segment) -> protocol.PlanWindow:
+    """A stretch of the course; it gains nothing that a plan had chosen it for."""
+    outlook = state.outlook
+    mean = (
+        None
+        if outlook is None
+        else problem.mean_over(outlook.mean, outlook.start_s, outlook.step_s, one.start_s, one.end_s)
+    )
+    kwh = units.joules_to_kwh(one.level.power_w * (one.end_s - one.start_s))
+    start, end = units.iso(one.start_s), units.iso(one.end_s)
+    return protocol.PlanWindow(start, end, one.level.name, mean or 0.0, kwh, kwh * (mean or 0.0), 0.0)
+
+
+def _overridden(state: JobState, planned: Plan, now_s: float) -> tuple[Statement, ...]:
+    """What the override does to the rest, and what that costs where the plan was made around it to its end."""
     held = state.override
-    assert held.current is not None
-    mode, by = held.current.mode, held.current.by
-    done = {"pause": "Paused", "boost": "Boosted", "cap": f"Capped at {held.current.value_w or 0:g} W"}[mode]
-    until = "until cleared" if held.until_s is None else f"until {units.fmt_clock(held.until_s, now_s)}"
-    first = f"{done} by {by} {until}"
-    if held.open_pause:
-        late = finish.unreachable_by_pause(state, now_s)
-        return f"{first}: no work is done meanwhile{f'; {late}' if late else ''}."
-    free = planned.free_gco2_g
-    if free is None or (held.until_s is None and mode == "cap"):
-        return f"{first}; the rest is planned around it."
-    more = shown.gco2_g - free
-    if abs(more) <= SAME * max(shown.gco2_g, free):
-        return f"{first}: the work left emits {units.fmt_grams(shown.gco2_g)}, as the plan alone would."
-    side = "more" if more > 0 else "less"
-    alone = f"{units.fmt_grams(abs(more))} {side} than the plan alone ({units.fmt_grams(free)})"
-    return f"{first}: the work left emits {units.fmt_grams(shown.gco2_g)}, {alone}."
+    if held.current is None:
+        return ()
+    missed = finish.unreachable_by_pause(state, now_s) if held.open_pause else None
+    left, alone = planned.view.gco2_g, planned.free_gco2_g
+    known = alone is not None and held.until_s is not None
+    if alone is not None and abs(left - alone) <= SAME * max(left, alone):
+        alone = left
+    figures = {
+        "mode": held.current.mode,
+        "watts": held.current.value_w,
+        "by": held.current.by,
+        "until_s": held.until_s,
+        "left_g": left if known else None,
+        "alone_g": alone if known else None,
+        "missed": missed or "",
+    }
+    said = [Statement("plan_overridden", figures)]
+    if held.until_s is not None and finish.late(state):
+        view = planned.view
+        said.append(statement("plan_late", late_s=view.late_s, finish_s=units.from_iso(view.finish)))
+    return tuple(said)

@@ -12,11 +12,12 @@ from carbontui.job.supervisor.core import (
     attendance,
     boards,
     expected_end,
-    finish,
     forbidden,
     machine,
+    situation,
     work_estimate,
 )
+from carbontui.job.supervisor.core.course import course
 from carbontui.job.supervisor.core.observation import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power.messages import SENSOR_BOUND, Reading
@@ -34,8 +35,11 @@ def status(
     fresh = seen.readings_age_s < FRESH_S
     leader, totals, work, held = seen.leader, state.totals, state.progress, state.override
     blind = _blind(state, seen)
-    expected = finish.finish_s(state, seen) if state.live else None
-    (account, at_end), estimate = expected_end.statement(state, seen), work_estimate.estimate(state, seen)
+    ahead = course(state, seen)
+    expected = ahead.finish_s
+    power_w = _power_w(state, seen, gpus if fresh else (), blind=blind)
+    now = situation.of(state, seen, ahead, power_w)
+    (account, at_end), estimate = expected_end.statement(state, seen, ahead), work_estimate.estimate(state, seen)
     used = account.so_far
     return protocol.Status(
         job=state.spec.job,
@@ -45,7 +49,8 @@ def status(
         state=state.decision.state,
         reason=protocol.Reason(state.decision.why.code, ""),
         level=state.decision.level.name,
-        next=_next(state, seen),
+        situation=now,
+        next=now.ahead[0] if now.ahead else None,
         override=held.current,
         override_gen=held.gen,
         forbidden=tuple(one.to_wire(seen.now_s) for one in forbidden.current(state.forbidden, seen.now_s)),
@@ -63,7 +68,7 @@ def status(
         metrics={name: value for name, value in state.last_metrics.items() if math.isfinite(value)},
         epoch=leader.epoch if leader else None,
         gpus=gpus if fresh else tuple(_blank(gpu) for gpu in gpus),
-        power_w=_power_w(state, seen, gpus if fresh else (), blind=blind),
+        power_w=power_w,
         energy_gpu_kwh=used.energy_gpu_kwh,
         energy_wall_kwh=used.energy_wall_kwh,
         gco2_g=used.gco2_g,
@@ -108,15 +113,6 @@ def _power_w(state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...], *, b
     if not state.live or blind or not (known or (not seen.devices and host.cpu_w is not None)):
         return None
     return sum(known) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
-
-
-def _next(state: JobState, seen: Inputs) -> protocol.Next | None:
-    """The next planned change if the plan is followed, else the end of the user's override."""
-    until = state.override.until_s
-    at, level = until, None if until is None else "plan"
-    if state.decision.why.code in ("plan", "plan_wait"):
-        _, at, level = finish.planned(state, seen)
-    return protocol.Next(units.iso(at), level) if at and level else None
 
 
 def _budget(state: JobState) -> protocol.BudgetStatus:

@@ -31,6 +31,7 @@ from carbontui.job.supervisor.core import (
     tried,
     unloading,
 )
+from carbontui.job.supervisor.core.course import course
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.state import JobState
@@ -186,7 +187,7 @@ def _checked(kept: Any) -> Any:
 def basis(state: JobState, seen: Inputs, run_now: RunNow | None, before_g: float | None) -> dict[str, object]:
     """What an independent reader needs besides energy and grid rows to arrive at the same avoided grams, and the
     account as it is told."""
-    account, _ = expected_end.statement(state, seen)
+    account, _ = expected_end.statement(state, seen, course(state, seen))
     return {
         **to_kept(run_now),
         "account": msgspec.to_builtins(account),

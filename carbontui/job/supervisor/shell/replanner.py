@@ -173,10 +173,8 @@ class Replanner:
         state, now, setup = self._cell.state, self._look().now_s, request.setup
         new = plan.from_answer(setup, answer, now, request.deadline_s, request.left_s)
         new = plan.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
-        if new.view.late_s > finish.late_tolerance_s(state):
-            new = plan.said_late(new)
-        new = plan.with_budget(new, answer.budget_g_per_kwh)
-        new = plan.with_fuels(new, state.outlook.moved if state.outlook else "")
+        new = plan.with_scarcity(new, answer.budget_g_per_kwh)
+        new = replace(new, moved=state.outlook.moved if state.outlook else "")
         spent = _spent(state)
         frontier = plan.frontier_view(answer.frontier, setup, new.view, state.start_s, state.progress.total_s, spent)
         self.note = ""

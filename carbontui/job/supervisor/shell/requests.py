@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
+
 from carbontui import protocol, units
 from carbontui.grid.live import SourceState
 from carbontui.grid.types import Outlook
@@ -126,10 +128,18 @@ class Requests:
             replay_speed=state.clock.speed if state.clock.replay else None,
             price=self._band[2],
         )
-        view = shown_plan.view(state, seen.now_s)
+        view = self._drawn_plan(shown_plan.view(state, seen), seen.now_s)
         if view != self._plan:
             self._plan = view
         return Sections(told, series, self._plan, state.frontier)
+
+    @staticmethod
+    def _drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
+        if shown is None:
+            return None
+        explanation = " ".join(words(said, now_s) for said in shown.explanation)
+        note = "" if shown.curve is None else words(shown.curve, now_s)
+        return msgspec.structs.replace(shown.view, explanation=explanation, curve_note=note)
 
     async def status_now(self) -> protocol.Status:
         """A fresh sample, within 300 ms."""

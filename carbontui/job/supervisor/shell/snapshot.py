@@ -52,7 +52,8 @@ class Snapshots:
 
     def describe(self, state: JobState, seen: Inputs) -> protocol.Status:
         pids = protocol.Pids(self._keeper.keeper_pid, os.getpid(), self._agent.pid, self._keeper.pid)
-        lines = notices.notices(state, seen, [*self._faults(), self._metrics_fault, _disk_notice(self._log_dir)])
+        found = notices.notices(state, seen, [*self._faults(), self._metrics_fault, _disk_notice(self._log_dir)])
+        lines = tuple(one if isinstance(one, str) else statements.words(one, seen.now_s) for one in found)
         told = status.status(state, seen, host=self._host, pids=pids, notices=lines)
         reason = statements.reason(state.decision.why, seen.now_s)
         return msgspec.structs.replace(told, reason=reason, events=self._recent())

@@ -1,0 +1,129 @@
+"""What is to be said of a plan, as figures: what it saves, what waiting costs, and the best policy of the other
+kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from msgspec.structs import replace
+
+from carbontui.plan.problem import Problem
+from carbontui.plan.results import Baseline, Explanation, Runner, Schedule, Verdict
+from carbontui.plan.rivals import baselines
+from carbontui.units import J_PER_KWH
+
+
+@dataclass(frozen=True)
+class Waste:
+    """Energy drawn without doing work: kWh and its grams or money while parked, and while switching."""
+
+    parked_kwh: float
+    parked_value: float
+    switch_value: float
+
+
+def stretches(
+    problem: Problem, plan: Schedule, names: Sequence[str] | None = None
+) -> tuple[tuple[str, bool, float], ...]:
+    """(level, whether it stands still, end in seconds from slot 0) of each stretch; `names` replaces the levels'."""
+    labels = list(names) if names is not None else [level.name for level in problem.levels]
+    clock, found = 0.0, []
+    for level, group in groupby(zip(plan.levels, problem.dur_s, strict=True), key=lambda pair: pair[0]):
+        clock += sum(duration for _, duration in group)
+        if level >= 0:
+            found.append((labels[level], not problem.levels[level].running, min(clock, plan.finish_s)))
+    return tuple(found)
+
+
+def explain(
+    problem: Problem, plan: Schedule, names: Sequence[str] | None = None, currency: str | None = None
+) -> Explanation:
+    """What the plan saves, what waiting costs in it, and the runner-up."""
+    if problem.work_s <= problem.finish_tolerance:
+        return Explanation(verdict="nothing_left")
+    if plan.late_s > 0:
+        return Explanation(verdict="late", late_s=plan.late_s)
+    labels = list(names) if names is not None else [level.name for level in problem.levels]
+    money = problem.beta == 0 and problem.alpha > 0
+    rivals = plan.baselines or baselines(problem)
+    now = next((r for r in rivals if r.name == "run now"), None)
+    shared = any(map(any, problem.shadow_per_h or ()))
+    waste, saved = _waste(problem, plan.levels, money), 0.0
+    verdict: Verdict = "unknown"
+    if now is not None and now.evaluation.feasible:
+        saved = _value(now, money) - (plan.cost if money else plan.gco2)
+        verdict = "best"
+        if saved > 1e-9 * abs(_value(now, money)):
+            verdict = "saves"
+        elif shared and now.evaluation.objective > plan.objective * (1 + 1e-6):
+            verdict = "needs_watts"
+    found = Explanation(
+        verdict=verdict,
+        unit=(currency or "") if money else "g",
+        waits=_waits(problem, plan.levels),
+        saved=saved,
+        parked_kwh=waste.parked_kwh,
+        parked=waste.parked_value,
+        switching=waste.switch_value,
+    )
+    if now is None or shared:  # the next best by grams alone is not a runner-up
+        return found
+    return _with_runner_up(found, problem, plan, rivals, now, labels, money)
+
+
+def _with_runner_up(
+    found: Explanation,
+    problem: Problem,
+    plan: Schedule,
+    rivals: Sequence[Baseline],
+    now: Baseline,
+    labels: Sequence[str],
+    money: bool,
+) -> Explanation:
+    """With the best policy without waiting where the plan waits. Where it does not, no simple policy that waits is the
+    best one of its kind, so no figure is given: only why no pause pays."""
+    if not found.waits:
+        still = [level for level in problem.levels if not level.running]
+        if not still:
+            return found
+        others = [r for r in rivals if r.evaluation.feasible and _waits(problem, r.levels)]
+        watts = min(level.power_w + problem.host_w for level in still)
+        runner: Runner = "no_room" if not others else "parked_watts" if watts >= 1 else "no_gain"
+        return replace(found, runner=runner, runner_w=watts)
+    others = [r for r in rivals if r.evaluation.feasible and not _waits(problem, r.levels)]
+    if not others:
+        return found
+    best = min(others, key=lambda r: r.evaluation.objective)
+    saved = _value(now, money) - _value(best, money)
+    name = "" if best.name == "run now" else labels[best.levels[-1] if best.levels[-1] >= 0 else best.levels[0]]
+    if abs(saved) <= 1e-9 * abs(_value(now, money)):
+        return replace(found, runner="unbeaten", runner_name=name)
+    return replace(found, runner="would_save" if saved > 0 else "would_cost", runner_name=name, runner_value=abs(saved))
+
+
+def _waits(problem: Problem, levels: Sequence[int]) -> bool:
+    return any(level >= 0 and not problem.levels[level].running for level in levels)
+
+
+def _value(baseline: Baseline, money: bool) -> float:
+    return baseline.evaluation.cost if money else baseline.evaluation.gco2
+
+
+def _waste(problem: Problem, levels: Sequence[int], money: bool) -> Waste:
+    prices = problem.price_per_kwh or (0.0,) * len(problem.dur_s)
+    parked_kwh = parked = switching = 0.0
+    current = problem.initial_level
+    for level, duration, ci, price in zip(levels, problem.dur_s, problem.ci_g_per_kwh, prices, strict=True):
+        if level < 0:
+            break
+        weight = price if money else ci
+        time = 0.0 if level == current else min(problem.switch_s[current][level] or 0.0, duration)
+        watts = problem.switch_w[current][level] + problem.host_w
+        switching += time * watts * problem.pue / J_PER_KWH * weight
+        if not problem.levels[level].running:
+            kwh = (duration - time) * (problem.levels[level].power_w + problem.host_w) * problem.pue / J_PER_KWH
+            parked_kwh, parked = parked_kwh + kwh, parked + kwh * weight
+        current = level
+    return Waste(parked_kwh, parked, switching)

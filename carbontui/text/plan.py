@@ -1,0 +1,169 @@
+"""A plan in words: its next stretches, what it saves and why, its constraints and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from carbontui import units
+from carbontui.text.forms import Table, until
+
+Stretches = Sequence[tuple[str, bool, float]]
+"""(level, whether it stands still, when it ends) in order."""
+_DOING = {"off": "waiting", "unload": "unloading", "unloaded": "unloading", "pause": "pausing", "paused": "pausing"}
+WORST_CASE = "the price's currency"
+
+
+def amount(value: float, unit: str) -> str:
+    """Grams, or money in a currency."""
+    return units.fmt_grams(abs(value)) if unit == "g" else units.fmt_money(abs(value), unit or WORST_CASE)
+
+
+def _when(end_s: float, now_s: float) -> str:
+    """A clock time; for a plan without a date (`now_s` 0) a duration."""
+    return units.fmt_clock(end_s, now_s) if now_s else f"{units.fmt_duration(end_s)} from now"
+
+
+def course(stretches: Stretches, now_s: float) -> str:
+    """'pausing until 02:15', 'running at full until 18:00, then pausing until 02:15', 'running at cap 300 W to the end
+    (15:29)'; '' for none. A stretch that stands still is the whole answer unless it comes second."""
+
+    def doing(name: str, still: bool) -> str:
+        return _DOING.get(name.lower(), f"holding at {name}") if still else f"running at {name}"
+
+    parts = [f"{doing(name, still)} until {_when(end_s, now_s)}" for name, still, end_s in stretches[:2]]
+    if 0 < len(stretches) <= 2:
+        name, still, end_s = stretches[-1]
+        parts[-1] = f"{doing(name, still)} to the end ({_when(end_s, now_s)})"
+    return parts[0] if len(stretches) > 1 and stretches[0][1] else ", then ".join(parts)
+
+
+def explained(
+    *,
+    now_s: float,
+    stretches: Stretches,
+    verdict: str,
+    unit: str,
+    waits: bool,
+    late_s: float,
+    saved: float,
+    parked_kwh: float,
+    parked: float,
+    switching: float,
+    runner: str,
+    runner_name: str,
+    runner_value: float,
+    runner_w: float,
+) -> str:
+    """The next stretches, what the plan saves, what waiting costs, and the runner-up; parts as `plan.Explanation`."""
+    if verdict == "nothing_left":
+        return "Nothing is left to do."
+    if verdict == "late":
+        return late(now_s=now_s, late_s=late_s, finish_s=stretches[-1][2])
+    told = course(stretches, now_s)
+    told = f"{told[:1].upper()}{told[1:]}"
+    if verdict == "saves":
+        told += f" saves {amount(saved, unit)} against running now"
+    elif verdict == "needs_watts":
+        told += ": running now would emit no more, but use watts that other jobs need"
+    elif verdict == "best":
+        told += ": running now would be as good" if waits else ": running now is already the best"
+    if parked_kwh > 0:
+        told += f", after {amount(parked, unit)} ({units.fmt_kwh(parked_kwh)}) drawn while parked"
+        if switching > 0:
+            told += f" and {amount(switching, unit)} for switching"
+    throughout = f"{runner_name} throughout" if runner_name else "running now"
+    other = {
+        "": "",
+        "no_room": "pausing does not fit in this budget",
+        "parked_watts": f"pausing does not pay here: parked boards draw {runner_w:.0f} W",
+        "no_gain": "waiting gains nothing here",
+        "unbeaten": f"without waiting nothing beats {throughout}",
+        "would_save": f"{throughout} would have saved {amount(runner_value, unit)}",
+        "would_cost": f"{throughout} would have cost {amount(runner_value, unit)} more",
+    }[runner]
+    return f"{told}; {other}." if other else f"{told}."
+
+
+def late(*, now_s: float, late_s: float, finish_s: float) -> str:
+    when, by = _when(finish_s, now_s), units.fmt_duration(late_s)
+    return f"The work does not fit before the deadline: at full speed it finishes {by} late, {when}."
+
+
+def since(*, now_s: float, stretches: Stretches, made_s: float) -> str:
+    """The stretches that are left of an older plan, whose gains referred to the moment when it was made."""
+    made, told = units.fmt_clock(made_s, now_s), course(stretches, now_s)
+    return f"{told[0].upper()}{told[1:]}, as planned at {made}." if told else f"The plan made at {made} is over."
+
+
+def hour_limit(*, now_s: float, not_above_g: float, more_g: float, later_s: float) -> str:
+    """'Not above 300 g/kWh: 12 g more and 1 h 20 later than the best plan without that limit.'"""
+    grams = f"{units.fmt_grams(abs(more_g))} {'more' if more_g >= 0 else 'less'}"
+    when = "at the same time"
+    if abs(later_s) >= SAME_FINISH_S:
+        when = f"{units.fmt_duration(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
+    return f"Not above {not_above_g:g} g/kWh: {grams} and {when} than the best plan without that limit."
+
+
+SAME_FINISH_S = 60.0
+"""Plans that finish within this of each other finish at the same time, as users read it."""
+
+
+def forbidden(*, now_s: float, hours: Sequence[str], more_g: float | None) -> str:
+    costs = "costs nothing" if more_g is None else f"costs {units.fmt_grams(more_g)}"
+    return f"Not running {', '.join(hours)} {costs}."
+
+
+def overridden(
+    *,
+    now_s: float,
+    mode: str,
+    watts: float | None,
+    by: str,
+    until_s: float | None,
+    left_g: float | None,
+    alone_g: float | None,
+    missed: str,
+) -> str:
+    """What a user's override does to the rest: `left_g` to emit, `alone_g` by the plan without it, `missed` of the
+    budget; None where that is not known, equal figures where the difference is too small to be shown."""
+    done = {"pause": "Paused", "boost": "At full speed", "cap": f"Capped at {watts or 0:g} W per GPU"}[mode]
+    told = f"{done} by {by}{until(until_s, now_s) or ' until cleared'}"
+    if mode == "pause" and until_s is None:
+        return f"{told}: no work is done meanwhile{missed and '; ' + missed}."
+    if left_g is None or alone_g is None:
+        return f"{told}; the rest is planned around it."
+    emits = f"{told}: the work left emits {units.fmt_grams(left_g)}"
+    if left_g == alone_g:
+        return f"{emits}, as the plan alone would."
+    side = "more" if left_g > alone_g else "less"
+    return f"{emits}, {units.fmt_grams(abs(left_g - alone_g))} {side} than the plan alone ({units.fmt_grams(alone_g)})."
+
+
+BASES = {"public": "public measurements of other trainings", "imported": "another board of this model"}
+
+
+def curve_assumed(*, now_s: float, basis: str, error: float, takes_s: tuple[float, float] | None) -> str:
+    """`takes_s`: how long a calibration takes, where it would pay."""
+    told = f"Speeds under caps are from {BASES[basis]}: joules per step ±{error:.0%}."
+    if takes_s is None:
+        return told
+    low, high = (units.fmt_duration(seconds) for seconds in takes_s)
+    return f"{told} Measuring them on this job would pay: carbontui calibrate ({low} to {high})."
+
+
+PLAN: Table = {
+    "plan_explained": explained,
+    "plan_since": since,
+    "plan_late": late,
+    "plan_hour_limit": hour_limit,
+    "plan_forbidden": forbidden,
+    "plan_overridden": overridden,
+    "plan_scarce": "Other jobs need watts of the site budget as well between {begin_s:clock} and {end_s:clock}: "
+    "reported grams exclude what that costs them; the certificate is for the plan with it.",
+    "plan_moved": "The grid: {moved}.",
+    "curve_simulated": "Limits and speeds under caps are simulated, from public measurements (Zeus, NSDI 2023).",
+    "curve_assumed": curve_assumed,
+    "unreachable_after": "paused beyond {at_s:clock} the budget becomes unreachable",
+    "unreachable": "this pause makes the budget unreachable",
+}
+"""By the code of a `protocol.Statement`."""
