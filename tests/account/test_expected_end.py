@@ -148,8 +148,9 @@ def test_halfway_it_counts_what_was_and_what_is_to_come_once_each():
 
 
 def test_a_cap_a_pause_with_an_end_and_a_boost_each_end_as_they_will():
-    capped = at_end(shifted(plan=plan_of(*[CAP] * 10), caps_hold=True), ranks=(rank(),))
-    assert capped.energy_wall_kwh == pytest.approx(1.2 * 0.4 * 2.5), "two hours of work at 0.8 of the speed"
+    capped = at_end(shifted(plan=plan_of(FULL, *[CAP] * 10), caps_hold=True), ranks=(rank(),))
+    kwh = 1.2 * (0.7 * 0.25 + 0.4 * 1.75 / 0.8)
+    assert capped.energy_wall_kwh == pytest.approx(kwh), "two hours of work, most of it at 0.8 of the speed"
 
     def held(mode, until_s=None):
         state = shifted()
