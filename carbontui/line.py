@@ -31,7 +31,7 @@ SHAPES = {
 }
 """A symbol for each state of a job, also used on the screen: `tui.glyphs`."""
 OVER = frozenset({"done", "failed", "stopped", "lost"})
-_CHANGES = {"pause": "‖", "off": "‖", "unload": "△", "plan": "▶", "full": "▶"}
+_CHANGES = {"pause": "‖", "off": "‖", "unload": "△", "full": "▶"}
 ANSWER_S = 1.0
 LINE_MAX = 1 << 20
 

@@ -116,9 +116,10 @@ class Next(Struct, frozen=True):
 
 
 class Refusal(Struct, frozen=True):
-    """Why the boards do not hold the decided level: a code of power.messages.Code."""
+    """Why the boards do not hold the decided cap, `cap_w` per GPU: a code of power.messages.Code."""
 
     code: str
+    cap_w: float | None = None
 
 
 class Situation(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from carbontui import protocol, units
+from carbontui.text import situation
 
 NOTHING_HELD = "nothing held it back"
 """Where no lever acted there is no saving, and no percentage of one."""
@@ -141,16 +142,9 @@ def _minus(value: float | None) -> float | None:
     return None if value is None else -value
 
 
-def exit_words(exit_: protocol.Exit | None) -> str:
-    """'exit 0', 'signal 9', 'exit unknown'."""
-    if exit_ is None or (exit_.code is None and exit_.signal is None):
-        return "exit unknown"
-    return f"exit {exit_.code}" if exit_.code is not None else f"signal {exit_.signal}"
-
-
 def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str, str]]:
     """The summary of a finished job: (label, text); `of` gives the provenance of a field, as it is written after it."""
-    rows = [("ended", f"{status.state}, {exit_words(status.exit)}: {status.reason.text}")]
+    rows = [("ended", f"{status.state}, {situation.exit_words(status.exit)}: {status.reason.text}")]
     if status.step:
         total = f" of {units.fmt_count(status.steps_total)}" if status.steps_total else ""
         loss = "" if status.loss is None else f", loss {status.loss:.4g}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from carbontui import protocol, units
-from carbontui.text import account
+from carbontui.text import account, situation
 from carbontui.tui.row_list import Orders, RowList
 from carbontui.tui.target import Target
 
@@ -66,7 +66,7 @@ class ListedJob:
 
     @property
     def sought(self) -> str:
-        return f"{self.name} {self.id} {self.status.state} {self.why}"
+        return f"{self.name} {self.id} {situation.state(self.status)} {self.why}"
 
 
 _LAST = float("inf")

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from carbontui import protocol, units
-from carbontui.text import account
+from carbontui.text import situation
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
 
@@ -125,7 +125,7 @@ def farewell(target: Target, picture: Picture | None) -> str:
         return ""
     if picture.over:
         status = picture.status
-        how = f"{status.name} is over ({status.state}, {account.exit_words(status.exit)})"
+        how = f"{status.name} is over ({situation.state(status)}, {situation.exit_words(status.exit)})"
         if status.state == "failed":
             return f"{how}; what it wrote: carbontui log {target.job}"
         return f"{how}; what it took: carbontui receipt {target.job}"

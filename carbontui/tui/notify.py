@@ -7,6 +7,7 @@ import subprocess
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from carbontui import protocol, units
+from carbontui.text import situation
 from carbontui.tui.picture import Picture
 
 OFF = "off"
@@ -35,9 +36,9 @@ def news(before: Picture | None, after: Picture) -> Notification | None:
     name = "".join(char for char in now.name if char.isprintable())
     if was.state != now.state:
         if now.state not in protocol.LIVE_STATES:
-            return Notification(f"{name}: {now.state} ({now.reason.text})", True)
+            return Notification(f"{name}: {situation.state(now)} ({now.reason.text})", True)
         if now.state in STILL and was.state not in STILL:
-            return Notification(f"{name}: {now.state} ({now.reason.text})", False)
+            return Notification(f"{name}: {situation.state(now)} ({now.reason.text})", False)
     if at_risk(after) and not at_risk(before):
         return Notification(f"{name}: {at_risk(after)}", True)
     return None

@@ -7,6 +7,7 @@ import contextlib
 from typing import TextIO
 
 from carbontui import link, protocol, units
+from carbontui.text import situation
 from carbontui.text.account import at_end, summary
 from carbontui.tui import words
 from carbontui.tui.picture import Picture, fold, offline
@@ -37,12 +38,12 @@ class PlainNarrator:
         """Narrate what differs from the previous picture."""
         self.picture = picture
         status, now = picture.status, picture.now_s
-        state = f"{status.state}: {status.reason.text}"
+        state = situation.stated(status)
         key = f"{status.state} {status.reason.code} {status.level}"
         if self._told.get("state") != key:
             self._told["state"] = key
-            self._say(now, _joined(state, self._watts(status), words.next_change(status, picture.plan, now)))
-        self._changed("override", words.override(status, now) or "none", now, first="none")
+            self._say(now, _joined(state, self._watts(status), situation.next_change(status, picture.plan, now)))
+        self._changed("override", situation.override(status, now) or "none", now, first="none")
         budget = status.budget
         if budget is not None and budget.deadline is not None:
             factor = f"{budget.factor:.2f}x of flat out, " if budget.factor else ""
@@ -86,7 +87,7 @@ class PlainNarrator:
         if tenth > self._tenth:
             self._tenth = tenth
             loss = "" if status.loss is None else f"loss {status.loss:.4g}"
-            ends = "" if status.finish_expected is None else f"ends {words.finish(status, now)}"
+            ends = "" if status.finish_expected is None else f"ends {situation.finish(status, now)}"
             total = "" if status.at_end is None else f"at the end {at_end(status.at_end)}"
             self._say(now, _joined(f"{tenth * 10} %: step {status.step} of {status.steps_total}", loss, ends, total))
 

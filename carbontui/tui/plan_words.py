@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from carbontui import protocol, units
+from carbontui.text import situation
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
@@ -52,7 +53,9 @@ def why(one: protocol.PlanWindow, picture: Picture) -> str:
         return "fewer watts for each step, and there is time"
     if all(at.level in table(plan) and table(plan)[at.level].kind == "full" for at in plan.windows):
         return "no cleaner hours worth a wait"
-    return "clean hours" if one.g_per_kwh <= mean * (1 + SAME_G_PER_KWH) else "the time is needed"
+    still = [at for at in plan.windows if at.level in table(plan) and table(plan)[at.level].kind in words.STILL]
+    cleaner = any(at.g_per_kwh > one.g_per_kwh * (1 + SAME_G_PER_KWH) for at in still)
+    return "cleaner than where it stands still" if cleaner else "the time is needed"
 
 
 def _meets(hours: protocol.ForbiddenHours, start_s: float, end_s: float) -> bool:
@@ -76,7 +79,7 @@ def course_rows(picture: Picture, width: int) -> list[CellRow]:
         ink = words.KIND_STYLE[info.kind] if info else "text"
         when = span(one.start, one.end, picture.now_s)
         when = when.replace(" to ", "–") if narrow else when
-        row: CellRow = [(f" {when:<{cells}}", "text"), (f"{words.level_name(one.level, plan.table):<{level}}", ink)]
+        row: CellRow = [(f" {when:<{cells}}", "text"), (f"{situation.level(one.level, plan.table):<{level}}", ink)]
         gains = f"{units.fmt_grams(one.gain_g)}" if abs(one.gain_g) >= units.LEAST_G else "–"
         grams = units.fmt_grams(one.gco2_g)
         if narrow:
@@ -135,7 +138,7 @@ def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: b
         rows.append([(f" {lead:<16}", "dim"), (f"{at}: {first.text.partition(': ')[2]}", "text")])
         end = picture.status.at_end
         if end is not None:
-            now = f"done {words.finish(picture.status, picture.now_s)}, {units.fmt_grams(end.gco2_g)} in all"
+            now = f"done {situation.finish(picture.status, picture.now_s)}, {units.fmt_grams(end.gco2_g)} in all"
             rows.append([(f" {'now expected':<16}", "dim"), (now, "text")])
     if events:
         rows += [[], [(" what happened, newest first", "title")]]
@@ -157,7 +160,7 @@ def slot_row(at_s: float, end_s: float, picture: Picture) -> CellRow:
     for one in plan.windows if plan else ():
         if units.from_iso(one.start) <= (at_s + end_s) / 2 < units.from_iso(one.end):
             stretch = one
-    level = "after the end" if stretch is None else words.level_name(stretch.level, plan.table if plan else ())
+    level = "after the end" if stretch is None else situation.level(stretch.level, plan.table if plan else ())
     when = f"{words.clock(at_s, picture.now_s)} to {words.clock(end_s, picture.now_s)}"
     reason = "" if stretch is None else why(stretch, picture)
     told = " · ".join(filter(None, (grams, reason)))

@@ -71,24 +71,6 @@ def mark(status: protocol.Status, field: str) -> str:
     return MARKS[found.how] if found else ""
 
 
-def level_name(name: str, table: tuple[protocol.LevelInfo, ...] = ()) -> str:
-    """'full', '250 W per GPU', 'pause': a level in words."""
-    for info in table:
-        if info.name == name and info.kind == "cap" and info.cap_w is not None:
-            return f"cap {info.cap_w:.0f} W"
-    return name
-
-
-def next_change(status: protocol.Status, plan: protocol.PlanView | None, now_s: float) -> str:
-    """'next: pause at 17:30, in 2 h 05', or ''."""
-    if status.next is None:
-        return ""
-    at = units.from_iso(status.next.at)
-    name = level_name(status.next.level, plan.table if plan else ())
-    name = "back to the plan" if name == "plan" else name
-    return f"next: {name} at {clock(at, now_s)}, in {units.fmt_duration(at - now_s)}"
-
-
 def way_on(status: protocol.Status) -> str:
     """The key a user who does not want the present state would press next, or ''."""
     if status.state not in protocol.LIVE_STATES:
@@ -96,22 +78,12 @@ def way_on(status: protocol.Status) -> str:
     if status.guess is not None and not status.guess.agreed and status.state == "running":
         return f"g: plan with {count(status.guess.steps)} steps"
     if status.override is not None:
-        return "r: resume now" if status.next is not None and status.next.level == "plan" else "r: resume the plan"
+        return "r: resume the plan"
     if status.state == "waiting":
         return "b: start it now"
     if status.state in ("paused", "unloaded"):
         return "b: run it now"
     return ""
-
-
-def override(status: protocol.Status, now_s: float) -> str:
-    """'pause by ada@pts/3 until 18:00', or ''."""
-    held = status.override
-    if held is None:
-        return ""
-    what = f"cap {held.value_w:.0f} W" if held.mode == "cap" and held.value_w is not None else held.mode
-    until = "until cleared" if held.until is None else f"until {clock_iso(held.until, now_s)}"
-    return f"{what} by {held.by}, {until}"
 
 
 def multiple(finish_s: float, frontier: protocol.Frontier) -> str:
@@ -142,24 +114,6 @@ def age(seconds: float) -> str:
     if seconds < 60:
         return f"{max(step for step in (5, 10, 20, 30) if step <= seconds)} s"
     return units.fmt_duration(seconds // 60 * 60)
-
-
-def ended_at(status: protocol.Status, now_s: float) -> str:
-    """When a finished job ended; '' while it lives, and for a replay, whose clock is not ours."""
-    if status.state in protocol.LIVE_STATES or status.replayed:
-        return ""
-    return clock_iso(status.ended_at, now_s)
-
-
-def why(picture: Picture) -> str:
-    """The sentence under the state: the plan's own where the plan or an override decides, as state and next change are
-    shown beside it; else the reason."""
-    status, plan = picture.status, picture.plan
-    code = status.reason.code
-    plain = status.state in ("running", "throttled", "paused", "unloaded")
-    if code in ("plan", "override") and plain and plan is not None and plan.explanation:
-        return plan.explanation
-    return status.reason.text
 
 
 def last_event(picture: Picture) -> str:
@@ -200,8 +154,3 @@ def _level_ends_s(plan: protocol.PlanView) -> list[float]:
 def signed(value: float, size: Callable[[float], str]) -> str:
     """'-1.2 kg' or '+3 h 05': the sign beside the size in its unit."""
     return ("-" if value < 0 else "+") + size(abs(value))
-
-
-def finish(status: protocol.Status, now_s: float) -> str:
-    """'Fri 09:12', or an en dash when the work is unknown."""
-    return "–" if status.finish_expected is None else clock_iso(status.finish_expected, now_s)

@@ -17,6 +17,7 @@ from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
 from carbontui.reports.figures import gave
 from carbontui.text import account as account_words
+from carbontui.text import situation
 from carbontui.verbs.avoided import avoided_split
 
 POLL_S = 0.1
@@ -47,7 +48,7 @@ def say(line: str) -> None:
 def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
     """The lines a reader of the log needs about a change of status."""
     if old is None or (old.state, old.reason.text) != (new.state, new.reason.text):
-        yield f"{new.state}: {new.reason.text}"
+        yield situation.stated(new)
     if new.at_end is not None and (old is None or old.at_end is None):
         yield f"at the end: {account_words.at_end(new.at_end)}"
     for notice in new.notices:

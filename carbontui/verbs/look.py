@@ -18,6 +18,7 @@ from carbontui.job import runlog, store
 from carbontui.reports.figures import gave
 from carbontui.reports.forms import split_numbers
 from carbontui.text import account as account_words
+from carbontui.text import situation
 from carbontui.tui import words
 from carbontui.verbs import streams, talk
 from carbontui.verbs.avoided import avoided_split
@@ -32,7 +33,7 @@ LOG_LINE_MAX = 1 << 20
 def line(status: protocol.Status) -> str:
     """One job on one line, for `ls`."""
     # padded by terminal cells, not characters: a name may hold wide ones
-    parts = [f"{status.job}  {set_cell_size(status.name, 20)} {status.state:<10}"]
+    parts = [f"{status.job}  {set_cell_size(status.name, 20)} {situation.state(status):<10}"]
     if status.power_w is not None and status.state in protocol.LIVE_STATES:
         parts.append(units.fmt_watts(status.power_w))
     if status.state not in protocol.LIVE_STATES and not status.replayed:
@@ -46,15 +47,14 @@ def line(status: protocol.Status) -> str:
 
 def report(status: protocol.Status, means: str = "") -> list[str]:
     """A status as aligned rows for a terminal."""
-    rows: list[tuple[str, str]] = [("state", f"{status.state}: {status.reason.text}")]
+    rows: list[tuple[str, str]] = [("state", _headline(status))]
     now = units.from_iso(status.measured_at)
     if status.next:
-        level = "back to the plan" if status.next.level == "plan" else status.next.level
-        rows.append(("next", f"{level} at {units.fmt_clock(units.from_iso(status.next.at), now)}"))
+        rows.append(("next", f"{situation.level(status.next.level)} at {situation.clock(status.next.at, now)}"))
     # a finished job draws no power, and has neither cap nor override
     live = status.state in protocol.LIVE_STATES
     if status.override and live:
-        rows.append(("override", f"{status.override.mode} by {status.override.by}"))
+        rows.append(("override", situation.override(status, now)))
     if status.step:
         total = f" of {status.steps_total:,}" if status.steps_total else ""
         rate = f", {status.rate_steps_per_s:.3g} steps/s" if status.rate_steps_per_s else ""
@@ -102,6 +102,13 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         rows.append(("finish", units.fmt_named_clock(units.from_iso(status.finish_expected), now)))
     rows += [("note", notice) for notice in status.notices]
     return [f"{key:<10} {value}" for key, value in rows]
+
+
+def _headline(status: protocol.Status) -> str:
+    """'running at full speed; cap of 100 W refused: ...': as the screen's first two lines."""
+    if not situation.refused(status):
+        return situation.stated(status)
+    return f"{situation.state(status)} {situation.at_level(status, None)}; {status.reason.text}"
 
 
 def _how(status: protocol.Status, field: str) -> str:

@@ -9,6 +9,7 @@ import click
 
 from carbontui import protocol
 from carbontui.job import store
+from carbontui.text import situation
 from carbontui.verbs import talk
 from carbontui.verbs.failure import Failure
 
@@ -58,7 +59,7 @@ def _begun(found: store.Job) -> protocol.Result:
             return _answer(found, {})
         except _NoStepYet:
             status = talk.live_status(found)
-            why = f"waiting for its first step; {status.state}: {status.reason.text}"
+            why = f"waiting for its first step; {situation.stated(status)}"
             if why != told:
                 told = why
                 click.echo(f"carbontui: {why}", err=True)

@@ -6,6 +6,7 @@ import click
 
 from carbontui import proc
 from carbontui.job import store
+from carbontui.text import situation
 from carbontui.verbs import talk
 from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
@@ -44,4 +45,4 @@ def _restart(found: store.Job) -> None:
     except launch.LaunchError as error:
         raise Failure(str(error), 3 if found.exit is not None else 1) from None
     fresh = talk.live_status(talk.find(found.id))
-    click.echo(f"job {found.id} {fresh.state}: {fresh.reason.text}")
+    click.echo(f"job {found.id} {situation.stated(fresh)}")

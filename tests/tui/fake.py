@@ -168,6 +168,23 @@ def prices() -> p.PriceSlots:
     return p.PriceSlots(units.iso(START), SLOT_S, known, lo, hi, "EUR", "day-ahead price")
 
 
+def situated(status: p.Status) -> p.Status:
+    """The status with the situation that its state, level and override amount to."""
+    still = {"waiting": "off", "unloaded": "unload", "paused": "pause"}
+    over, level = status.state not in p.LIVE_STATES, status.level or "full"
+    applied = "off" if over else still.get(status.state, level if status.state in ("running", "throttled") else "full")
+    held = status.override
+    now = p.Situation(
+        decided="off" if over else level,
+        applied=applied,
+        held_by="end" if over else "person" if held else "plan",
+        until=held.until if held else status.next.at if status.next else None,
+        watts=status.power_w,
+        ahead=() if status.next is None else (status.next,),
+    )
+    return structs.replace(status, situation=now)
+
+
 def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.Snap:
     """A whole picture. `name` is a key of `reasons`, or override or demo."""
     now = now or (IN_PEAK if name in ("paused", "override", "unloaded") else NOW)
@@ -270,7 +287,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         state=state,
         reason=p.Reason(code, text),
         level=level,
-        next=p.Next(until, "plan")
+        next=p.Next(until, "full")
         if name == "override"
         else p.Next(units.iso(START + changes[0] * SLOT_S), changes[1])
         if changes and known and not over
@@ -313,6 +330,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         notices=notices,
         provenance=prov,
     )
+    status = situated(status)
     of_boards = {board.uuid: tuple(past) for board in boards}
     series = p.ChartSeries(
         now=units.iso(now),
@@ -401,7 +419,7 @@ class FakeSupervisor:
         self._say(p.Delta(self._seq, series_tail=tail, **sections))
 
     def status(self, **fields: Any) -> p.Status:
-        return structs.replace(self.snap.status, **fields)
+        return situated(structs.replace(self.snap.status, **fields))
 
     def _say(self, message: msgspec.Struct) -> None:
         for writer in list(self._writers):

@@ -557,7 +557,7 @@ async def test_whether_the_screen_is_in_touch_is_seen_at_every_width(stage: Any)
         ({"state": "paused", "override": None}, "b: run it now"),
         ({"next": None}, "r: resume the plan"),
         ({"state": "running", "override": None, "guess": GUESS, "steps_total": None}, "g: plan with 5 000 steps"),
-        ({"next": protocol.Next(units.iso(NOW), "plan")}, "back to the plan at 21:24, in 3 h 00 · r: resume now"),
+        ({"next": protocol.Next(units.iso(NOW), "full")}, "next: full speed at 21:24, in 3 h 00 · r: resume the plan"),
     ],
 )
 async def test_the_key_that_leads_on_is_named(stage: Any, fields: dict[str, Any], said: str) -> None:
@@ -601,8 +601,8 @@ async def test_keys_are_named_in_letters_the_terminal_has(stage: Any) -> None:
 
 async def test_a_pause_that_waits_for_the_end_of_a_step_says_so(stage: Any) -> None:
     async with stage() as s:
-        s.fake.push(status=s.fake.status(level="pause"))
-        await s.until(lambda: "RUNNING  until its next step ends" in s.text())
+        s.fake.push(status=s.fake.status(state="pausing", level="pause"))
+        await s.until(lambda: "PAUSING  until its next step ends" in s.text())
 
 
 def test_the_knob_stands_where_the_budget_is_and_not_where_a_plan_that_gains_nothing_by_it_ends() -> None:

@@ -13,6 +13,7 @@ from msgspec import structs
 from rich.cells import cell_len
 
 from carbontui import protocol, units
+from carbontui.text import situation
 from carbontui.tui import words
 from carbontui.tui.keys import budget_text, until_args
 from carbontui.tui.picture import Picture, fold
@@ -130,10 +131,10 @@ def test_marks_follow_provenance() -> None:
 
 def test_a_job_that_is_over_says_when_and_a_replayed_one_does_not_say_when_in_april() -> None:
     over, replayed = picture("done").status, structs.replace(picture("demo").status, state="done")
-    assert words.ended_at(over, NOW) == "21:24" and words.ended_at(over, NOW + 10 * 86400) == "15 Apr 21:24"
+    assert situation.ended_at(over, NOW) == "21:24" and situation.ended_at(over, NOW + 10 * 86400) == "15 Apr 21:24"
     recorded = over.provenance | {"intensity": protocol.Provenance("replay", "grid.csv")}
-    assert words.ended_at(structs.replace(over, provenance=recorded), NOW) == "21:24"
-    assert words.ended_at(replayed, NOW) == "" and words.ended_at(picture().status, NOW) == ""
+    assert situation.ended_at(structs.replace(over, provenance=recorded), NOW) == "21:24"
+    assert situation.ended_at(replayed, NOW) == "" and situation.ended_at(picture().status, NOW) == ""
 
 
 @pytest.mark.parametrize(("age", "said"), [(0, ""), (4.9, ""), (7, "5 s"), (25, "20 s"), (59, "30 s"), (130, "2 min")])

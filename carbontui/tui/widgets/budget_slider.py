@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from carbontui import units
+from carbontui.text import situation
 from carbontui.tui import words
 from carbontui.tui.picture import Choice, Picture
 from carbontui.tui.widgets.cells import CellRow, spread, width_of
@@ -77,7 +78,7 @@ class BudgetSlider(FrontierChart):
         now = picture.now_s
         if self.choice is None:
             # from the plan in force, which may differ from the frontier's point: small gains do not replace a plan
-            done: CellRow = [(" finish ", "dim"), (words.finish(picture.status, now), "text")]
+            done: CellRow = [(" finish ", "dim"), (situation.finish(picture.status, now), "text")]
             limit = self._deadline()
             if width_of([*done, *limit]) + 2 > width:
                 limit = [("due ", "dim"), *limit[1:]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
+from carbontui.text import situation
 from carbontui.tui import words
 from carbontui.tui.job_list import JobList, ListedJob
 from carbontui.tui.widgets.cells import CellRow, Ink
@@ -88,7 +89,7 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
     if title == "DONE":
         return ("–" if job.done is None else f"{job.done:.0%}"), "text"
     if title == "ENDS":
-        ends = words.finish(status, now_s) if job.live else words.ended_at(status, now_s) or "–"
+        ends = situation.finish(status, now_s) if job.live else situation.ended_at(status, now_s) or "–"
         return ends, "text" if job.live else "dim"
     if title.startswith("CO"):
         mark = "" if job.status.at_end is None else "F"  # of the whole job, as it is expected

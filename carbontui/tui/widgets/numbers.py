@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from carbontui import protocol, units
-from carbontui.text import account
+from carbontui.text import account, situation
 from carbontui.tui import words
 from carbontui.tui.log_figures import LogFigures, figures
 from carbontui.tui.loglines import LogRow, text_of
@@ -149,7 +149,7 @@ class Numbers(Cells):
         if status.guess is None and not status.steps_total:
             first = self._work(status) or first
         rows = [first]
-        eta = "" if picture.over else f"ends {words.finish(status, picture.now_s)}"
+        eta = "" if picture.over else f"ends {situation.finish(status, picture.now_s)}"
         rows.append(self._line("rate", speed, "", eta if status.finish_expected else ""))
         if status.loss is None and self.printed.loss is not None:
             return [*rows, self._line("loss", f"{self.printed.loss:.4g}", "", "as printed")]

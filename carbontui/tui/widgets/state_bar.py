@@ -7,6 +7,7 @@ import textwrap
 
 from rich.cells import set_cell_size
 
+from carbontui.text import situation
 from carbontui.tui import words
 from carbontui.tui.messages import Connection
 from carbontui.tui.picture import Picture
@@ -33,17 +34,13 @@ class StateBar(Cells):
             return [[(" carbontui", "title"), (f"  {self.connection.text or 'connecting'}", "dim")]]
         status = picture.status
         ink = words.STATE_STYLE[status.state]
-        left: CellRow = [(f" {self.glyphs.states[status.state]} ", ink), (status.state.upper(), ink)]
-        table = picture.plan.table if picture.plan else ()
-        if status.level and status.state in ("running", "throttled"):
-            if any(info.name == status.level and info.kind in words.STILL for info in table):
-                left += [("  until its next step ends", "dim")]
-            else:
-                left += [("  at ", "dim"), (words.level_name(status.level, table), "text")]
-        held = "" if picture.over else words.override(status, picture.now_s)
-        # an override is shown once: where the plan knows of it, the sentence below names who gave it
-        said_below = status.override is not None and status.override.by in words.why(picture)
-        if held and not said_below and width_of(left) + len(held) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
+        left: CellRow = [(f" {self.glyphs.states[status.state]} ", ink), (situation.state(status).upper(), ink)]
+        if at := situation.at_level(status, picture.plan):
+            left.append((f"  {at}", "text"))
+        if refused := situation.refused(status):
+            left.append((f"; {refused}", "warning"))
+        held = "" if picture.over or situation.author_told(status) else situation.override(status, picture.now_s)
+        if held and width_of(left) + len(held) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
             left += [("  ", "text"), (held, "warning")]
         told = words.banner(status, picture.series)
         space = height - bool(told)
@@ -86,7 +83,7 @@ class StateBar(Cells):
         assert picture is not None
         status = picture.status
         key = "" if self.readonly or self.connection.kind != "live" else words.way_on(status)
-        coming = words.next_change(status, picture.plan, picture.now_s)
+        coming = situation.next_change(status, picture.plan, picture.now_s)
         brief = coming.rpartition(", in ")[0] or coming  # cut short, 'in 4 h 36' would read as 'in 4 h'
         after = coming if len(coming) + 4 <= width else brief
         if key and len(after) + len(key) + 7 <= width:
@@ -94,9 +91,9 @@ class StateBar(Cells):
         if rows < 2:
             # what comes next stays whole: the sentence is also on the page of sources
             room = width - 4 - (len(after) + 3 if after else 0)
-            told = "".join(_wrapped(words.why(picture), max(12, room), 1))
+            told = "".join(_wrapped(situation.why(picture.status, picture.plan), max(12, room), 1))
             return [spread(width, [(f"   {told}", "text")], [(f"{after} ", "dim")])]
-        reason = _wrapped(words.why(picture), width - 4, rows)
+        reason = _wrapped(situation.why(picture.status, picture.plan), width - 4, rows)
         lines = [self._sentence(line) for line in reason]
         if len(lines) < rows:
             return [*lines, [(f"   {after}", "dim")]]
@@ -106,7 +103,7 @@ class StateBar(Cells):
         for told in (after, " · ".join(filter(None, (brief, key))), key or brief):
             if len(reason[-1]) + len(told) + 7 <= width and not reason[-1].endswith("…"):
                 return [*lines[:-1], spread(width, lines[-1], [(f"{told} ", "dim")])]
-        shorter = _wrapped(words.why(picture), width - 4, rows - 1)
+        shorter = _wrapped(situation.why(picture.status, picture.plan), width - 4, rows - 1)
         return [*[self._sentence(line) for line in shorter], [(f"   {after}", "dim")]]
 
     @staticmethod

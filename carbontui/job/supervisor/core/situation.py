@@ -21,7 +21,7 @@ def of(state: JobState, seen: Inputs, ahead: CourseAhead, watts: float | None) -
     return protocol.Situation(
         decided=decided.level.name,
         applied=decided.applied.name,
-        refused=None if decided.refused is None else protocol.Refusal(decided.refused),
+        refused=None if decided.refused is None else protocol.Refusal(decided.refused, decided.level.cap_w),
         held_by=decided.held_by,
         since=None if since_s is None else units.iso(since_s),
         until=None if decided.until_s is None else units.iso(decided.until_s),
