@@ -171,6 +171,13 @@ def fmt_grams(grams: float | None) -> str:
     return f"{grams / 1000:.2f} kg" if size < 999_500 else f"{grams / 1e6:.2f} t"
 
 
+def fmt_change(grams: float) -> str:
+    """'+1.20 g', '−340 g'; without a sign where it rounds to zero."""
+    if abs(grams) < LEAST_G:
+        return fmt_grams(0.0)
+    return f"{'+' if grams > 0 else '−'}{fmt_grams(abs(grams))}"
+
+
 def fmt_money(value: float, currency: str) -> str:
     """'1.24 EUR'; the currency is always named."""
     return f"{value:,.2f} {currency}"

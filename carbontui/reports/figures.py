@@ -6,7 +6,6 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from carbontui import units
-from carbontui.account.revision import signed
 from carbontui.account.split import Split
 from carbontui.reports.epochs import EpochPart
 from carbontui.reports.story import RunStory
@@ -75,7 +74,9 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     else:
         mean = "" if story.intensity_mean is None else f"{story.intensity_mean:.0f} g/kWh on average; "
         found.append(Figure("emitted", f"{units.fmt_grams(story.gco2_g)} CO2", mean + _how(story, "gco2_g")))
-    if story.run_now_g is None and story.avoided_g is not None:
+    if story.energy_wall_kwh <= 0:
+        pass
+    elif story.run_now_g is None and story.avoided_g is not None:
         found.append(Figure("avoided", words.NOTHING_HELD, "it is its own run-now"))
     elif story.avoided_g is not None:
         found.append(
@@ -84,7 +85,7 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         part = words.share(story.avoided_g, story.run_now_g)
         share = "" if part is None else f" ({part:.1%})"
         half = story.split.halves.avoided_g if story.split and story.split.halves else None
-        band = "" if half is None or not _worth(half) else f"80 % band ± {units.fmt_grams(half)}"
+        band = "" if half is None or not words.worth(half) else f"80 % band ± {units.fmt_grams(half)}"
         found.append(
             Figure(
                 "avoided",
@@ -94,7 +95,9 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         )
     if story.revisions:
         times = {1: "once", 2: "twice"}.get(len(story.revisions), f"{len(story.revisions)} times")
-        found.append(Figure("revised", signed(story.revised_g), f"by the source, {times}: {story.revisions[-1]}"))
+        found.append(
+            Figure("revised", units.fmt_change(story.revised_g), f"by the source, {times}: {story.revisions[-1]}")
+        )
     if status.forecast_errors:
         rests_on = "of the level; " + _how(story, "forecast_errors")
         found.append(
@@ -164,16 +167,14 @@ def parts(story: RunStory) -> tuple[Figure, ...]:
         ),
     ]
     shown = [
-        Figure(label, with_band(value, half), why)
+        Figure(label, words.with_band(value, half), why)
         for label, value, half, why in lines
-        if _worth(value) or label == "rest"
+        if words.worth(value) or label == "rest"
     ]
-    return (*shown, Figure("avoided", with_band(split.avoided_g, avoided), f"run-now less emitted{_band_words(split)}"))
-
-
-def with_band(grams: float, half: float | None) -> str:
-    """'+12.3 g ± 0.4 g'; without a band where none is known, or where it would round to nothing."""
-    return signed(grams) if half is None or not _worth(half) else f"{signed(grams)} ± {units.fmt_grams(half)}"
+    return (
+        *shown,
+        Figure("avoided", words.with_band(split.avoided_g, avoided), f"run-now less emitted{_band_words(split)}"),
+    )
 
 
 def gave(split: Split) -> str:
@@ -185,15 +186,11 @@ def gave(split: Split) -> str:
         ("unloading", split.unloaded_g, halves and halves.unloaded_g),
         ("rest", split.rest_g, halves and halves.rest_g),
     ]
-    return ", ".join(f"{name} {with_band(grams, half)}" for name, grams, half in parts if _worth(grams))
+    return words.gave(parts)
 
 
 def _band_words(split: Split) -> str:
     return "" if split.halves is None else "; ± is half of an 80 % band"
-
-
-def _worth(value: float) -> bool:
-    return abs(value) >= units.LEAST_G
 
 
 def by_state(story: RunStory) -> tuple[tuple[str, str, str, str], ...]:

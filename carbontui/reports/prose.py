@@ -14,7 +14,7 @@ SHOWN = 40
 
 def story_of(story: RunStory) -> list[str]:
     """The run in a few sentences, a paragraph each."""
-    return [text for text in (_what(story), _how(story), _account(story), _where_from(story)) if text]
+    return [text for text in (_what(story), _how(story), _account(story), _besides(story), _where_from(story)) if text]
 
 
 def _what(story: RunStory) -> str:
@@ -62,6 +62,8 @@ def _how(story: RunStory) -> str:
 def _account(story: RunStory) -> str:
     if story.unmetered:
         return f"Its energy and emissions are not known: {units.NOT_METERED}."
+    if story.energy_wall_kwh <= 0 and story.excluded:
+        return "Nothing of it was work: its account is empty."
     energy = f"It drew {units.fmt_kwh(story.energy_wall_kwh)} at the wall"
     if story.gco2_g is None:
         return f"{energy}; its emissions are not known, because no grid value was."
@@ -90,6 +92,11 @@ def _account(story: RunStory) -> str:
         if abs(grams) >= max(units.LEAST_G, 0.005 * abs(less))
     ]
     return f"{text} Of this, {_listed(told)}." if told else text
+
+
+def _besides(story: RunStory) -> str:
+    """What was run to learn about the work."""
+    return f"Besides: {'; '.join(words.excluded(apart) for apart in story.excluded)}." if story.excluded else ""
 
 
 def _where_from(story: RunStory) -> str:

@@ -101,7 +101,7 @@ class RunStory:
     @property
     def unmetered(self) -> bool:
         """Whether it is over without metered energy: its consumption is unknown, not 0."""
-        return self.over and self.energy_wall_kwh <= 0
+        return self.over and self.energy_wall_kwh <= 0 and not self.excluded
 
     @property
     def elapsed_s(self) -> float:

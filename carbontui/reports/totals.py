@@ -20,6 +20,8 @@ class GroupTotal(NamedTuple):
     gco2_g: float
     avoided_g: float
     unknown: int
+    excluded_wall_kwh: float = 0.0
+    """Of tries, estimates and calibrations: drawn, and in no account."""
 
 
 def grouped(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[GroupTotal]:
@@ -36,6 +38,7 @@ def grouped(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[GroupTo
             was.gco2_g + (status.gco2_g or 0.0),
             was.avoided_g + (status.avoided_g or 0.0),
             was.unknown + (None in (status.gco2_g, status.avoided_g) or unmetered(status)),
+            was.excluded_wall_kwh + sum(apart.energy_wall_kwh for apart in status.excluded),
         )
     return sorted(found.values(), key=lambda total: total.name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from carbontui import protocol, units
 from carbontui.text import situation
@@ -31,6 +31,11 @@ def against(avoided_g: float | None, run_now_g: float | None) -> str:
     return f"{units.fmt_grams(abs(avoided_g))} or {abs(part):.0%} {'less' if avoided_g > 0 else 'more'} than run-now"
 
 
+def avoided(status: protocol.Status) -> str:
+    """`against` run-now so far; '' where nothing was used yet."""
+    return against(status.avoided_g, status.run_now_g) if status.energy_wall_kwh > 0 else ""
+
+
 GAPS = {
     "no_supervisor": "no supervisor watched",
     "stalled": "the supervisor stood still",
@@ -57,6 +62,26 @@ def excluded(apart: protocol.Excluded) -> str:
     grams = "" if apart.gco2_g is None else f", {units.fmt_grams(apart.gco2_g)} CO2"
     took = f"{apart.steps:,} steps, {units.fmt_duration(apart.elapsed_s)}, {units.fmt_kwh(apart.energy_wall_kwh)}"
     return f"the {apart.reason}: {took}{grams}; not in the account"
+
+
+def worth(grams: float) -> bool:
+    """Whether an amount is more than what is shown as zero."""
+    return abs(grams) >= units.LEAST_G
+
+
+def with_band(grams: float, half: float | None) -> str:
+    """'+12.3 g ± 0.4 g'; without a band where none is known, or where it would round to nothing."""
+    return (
+        units.fmt_change(grams)
+        if half is None or not worth(half)
+        else f"{units.fmt_change(grams)} ± {units.fmt_grams(half)}"
+    )
+
+
+def gave(parts: Iterable[tuple[str, float, float | None]]) -> str:
+    """'caps +12.3 g ± 0.4 g, shifting −1.1 g ± 0.2 g': avoided CO2 by lever, with half of each band; '' where there is
+    none."""
+    return ", ".join(f"{name} {with_band(grams, half)}" for name, grams, half in parts if worth(grams))
 
 
 def unmetered(status: protocol.Status) -> bool:
@@ -159,7 +184,7 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
         rows.append(("emitted", "not known: no grid data"))
     else:
         rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂{of('gco2_g')}"))
-    if said := against(status.avoided_g, status.run_now_g):
+    if said := avoided(status):
         rows.append(("avoided", said + (of("avoided_g") if status.run_now_g is not None else "")))
     rows += [("besides", excluded(apart)) for apart in status.excluded]
     if told := gaps(status):

@@ -192,6 +192,8 @@ def _work(run: story.RunStory, settings: config.Settings, *, given: bool) -> Wor
         of_boards, of_rest = watts * share, watts * (1 - share)
     memory = [gpu.memory_used_b for gpu in run.status.gpus if gpu.memory_used_b]
     grams = run.intensity_mean if settings.intensity is None else settings.intensity
+    if grams is None and used is not None and used.gco2_g is not None and used.kwh > 0:
+        grams = used.gco2_g / used.kwh
     return Work(seconds, of_boards, of_rest, count, grams, sum(memory) if memory else None, used)
 
 

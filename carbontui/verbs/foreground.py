@@ -63,7 +63,7 @@ def summary(status: protocol.Status, means: str = "") -> str:
     parts = [units.fmt_kwh(status.energy_wall_kwh)]
     if status.gco2_g is not None:
         parts.append(f"{units.fmt_grams(status.gco2_g)} CO2")
-    if said := account_words.against(status.avoided_g, status.run_now_g):
+    if said := account_words.avoided(status):
         parts.append(said + (f" ({means})" if means else ""))
     parts += [account_words.excluded(apart) for apart in status.excluded]
     if status.cost is not None:

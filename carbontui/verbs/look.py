@@ -84,7 +84,7 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         rows.append(("at the end", f"{account_words.at_end(status.at_end)}{_how(status, 'at_end')}"))
     if status.gco2_g is not None and not unmetered:
         rows.append(("CO2", f"{units.fmt_grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
-    if said := account_words.against(status.avoided_g, status.run_now_g):
+    if said := account_words.avoided(status):
         rows.append(("avoided", said + (so_far if status.run_now_g is not None else "")))
         rows += [("of this", means + (" (± half of an 80 % band)" if "±" in means else ""))] if means else []
     if status.cost:
