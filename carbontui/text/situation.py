@@ -74,9 +74,12 @@ def why(status: Status, plan: PlanView | None) -> str:
     return plan.explanation if decided and plain else status.reason.text
 
 
-def author_told(status: Status) -> bool:
-    """Whether the sentence under the state says whose override is in force."""
-    return status.reason.code == "override" and (status.situation is None or status.situation.refused is None)
+def author(status: Status, now_s: float) -> str:
+    """The override in force, where the sentence under the state does not name its author; '' otherwise."""
+    now = status.situation
+    if now is not None and (now.held_by != "person" or (status.reason.code == "override" and now.refused is None)):
+        return ""
+    return override(status, now_s) if status.state in LIVE_STATES else ""
 
 
 def override(status: Status, now_s: float) -> str:

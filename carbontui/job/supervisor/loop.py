@@ -176,7 +176,8 @@ class Supervisor:
     def _hear_last_counts(self) -> None:
         """Count steps that no supervisor has heard, or that none lived to store."""
         for hello, obs in self.last_counts.read():
-            self.cell.state = state.hear_left(self.cell.state, rank_told(hello, obs), self.look())
+            rank, seen = rank_told(hello, obs), self.look()
+            self.cell.become(state.hear_left(self.cell.state, rank, seen), "left", rank=rank, seen=seen)
 
     def _own_faults(self) -> list[str]:
         notes = (self.handover.missing, self.server.fault, self.grid.note, self.journal.fault, self.replanner.note)
@@ -210,12 +211,9 @@ class Supervisor:
         """Take over what a predecessor kept; the boards it knew are watched before any rank reconnects."""
         clock = self.cell.state.clock
         deaths = os.environ.get("CARBONTUI_SILENT_DEATHS", "")
-        self.cell.state = self.handover.restore(
-            self.cell.state,
-            clock.at_wall(time.time()),
-            time.monotonic(),
-            int(deaths) if deaths.isdecimal() else 0,
-        )
+        silent = int(deaths) if deaths.isdecimal() else 0
+        now_s, mono_s = clock.at_wall(time.time()), time.monotonic()
+        self.cell.become(self.handover.restore(self.cell.state, now_s, mono_s, silent), "begin")
         if self.cell.state.boards.named:
             self.agent.watch(self.cell.state.boards.named)
         with self.faults.confined("the last step counts"):
@@ -276,6 +274,7 @@ class Supervisor:
         """Advance everything by one step; True when the job is over and viewers have seen the end."""
         self.sensors.advance()
         seen, confined, before = self.look(), self.faults.confined, self.cell.state
+        self.cell.become(before, "tick")
         if seen.mono_s - self._beaten >= BEAT_S:
             self._beaten = seen.mono_s
             self.keeper.beat()
@@ -309,8 +308,8 @@ class Supervisor:
         self._count(seen)
         if self.accounting.metered_boards != seen.metered:
             seen = replace(seen, metered=self.accounting.metered_boards)
-        self.cell.state = after = state.absorb(self.cell.state, seen)
-        pass_time(self.accounting, before, after, seen)
+        self.cell.become(state.absorb(self.cell.state, seen), "absorb", seen=seen)
+        pass_time(self.accounting, before, self.cell.state, seen)
         return seen
 
     def _count(self, seen: Inputs) -> None:
@@ -350,9 +349,11 @@ class Supervisor:
         renew = seen.mono_s - self._renewed >= protocol.RENEW_S - TICK_S / 2
         if renew:
             self._renewed = seen.mono_s
-        self.cell.state = after
+        self.cell.become(after, "decide", seen=seen, renew=renew)
         self.actuators.note(self.agent.happened(), asked=False)
-        self._perform(effects(before, after, seen, renew=renew))
+        due = effects(before, after, seen, renew=renew)
+        self.cell.become(after, "effects", effects=due)
+        self._perform(due)
         return seen
 
     def _account(self, seen: Inputs) -> None:

@@ -39,7 +39,7 @@ class StateBar(Cells):
             left.append((f"  {at}", "text"))
         if refused := situation.refused(status):
             left.append((f"; {refused}", "warning"))
-        held = "" if picture.over or situation.author_told(status) else situation.override(status, picture.now_s)
+        held = situation.author(status, picture.now_s)
         if held and width_of(left) + len(held) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
             left += [("  ", "text"), (held, "warning")]
         told = words.banner(status, picture.series)

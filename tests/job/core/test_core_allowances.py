@@ -124,7 +124,7 @@ def test_the_fastest_cap_that_keeps_within_it_is_taken_and_nothing_more_is_asked
 
 
 def test_what_is_expected_at_the_end_follows_the_cap():
-    state = judged(job(Allowance("carbon", 210.0), curve=CURVE))
+    state = states.settled(judged(job(Allowance("carbon", 210.0), curve=CURVE)), SEEN)
     end = expected_end.at_end(state, SEEN)
     assert end is not None and end.gco2_g == pytest.approx(200.0)
 

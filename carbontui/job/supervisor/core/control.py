@@ -101,7 +101,7 @@ def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
         held_by,
         choice.until_s,
         _applied(state, level, asked),
-        seen.refused_code if _refused(asked, seen) else None,
+        seen.refused_code if state == "running" and _refused(asked, seen) else None,
         _hold(seen, level),
         wanted,
     )

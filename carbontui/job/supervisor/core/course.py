@@ -53,12 +53,14 @@ def course(state: JobState, seen: Inputs) -> CourseAhead:
     """As decided now; nothing for a job that is over."""
     if not state.live:
         return CourseAhead()
-    return _walked(state, seen, _from_now(state, seen, known_levels(state, seen)), state.allowances.cap_w)
+    ahead = _from_now(state, seen, known_levels(state, seen))
+    return _walked(state, seen, ahead, state.allowances.cap_w, capped_from_s=seen.now_s + 1e-6)
 
 
 def if_planned(state: JobState, seen: Inputs, cap_w: float | None) -> CourseAhead:
     """What override and plan alone would give under a cap of `cap_w` watts per GPU, whatever else holds the job now."""
-    return _walked(state, seen, _planned(state, seen, known_levels(state, seen), seen.now_s), cap_w)
+    ahead = _planned(state, seen, known_levels(state, seen), seen.now_s)
+    return _walked(state, seen, ahead, cap_w, capped_from_s=seen.now_s)
 
 
 def known_levels(state: JobState, seen: Inputs) -> Known:
@@ -79,16 +81,16 @@ def follows_plan(state: JobState, seen: Inputs) -> bool:
     return finish.why_no_shifting(state, seen) is None
 
 
-def _walked(state: JobState, seen: Inputs, ahead: Ahead, cap_w: float | None) -> CourseAhead:
-    """The levels ahead until the work is done."""
+def _walked(state: JobState, seen: Inputs, ahead: Ahead, cap_w: float | None, *, capped_from_s: float) -> CourseAhead:
+    """The levels ahead until the work is done. What holds now is as it is; after it nothing is faster than the cap."""
     left_s, resume_s, known = state.progress.left_s, machine.resume_s(state), known_levels(state, seen)
     found: list[Segment] = []
     at, still = seen.now_s, plan_request.level_now(state, seen) in ("pause", "unload")
     for until, planned, by in ahead:
-        if left_s is not None and left_s <= 1e-9:
+        if left_s == 0.0:
             break
         level = planned
-        if planned is not None and cap_w is not None and by not in ("person", "calibration"):
+        if planned is not None and cap_w is not None and at >= capped_from_s and by not in ("person", "calibration"):
             level = levels.under(planned, cap_w, known.values())
             by = by if level is planned else "allowance"
         if level is None:
@@ -98,14 +100,15 @@ def _walked(state: JobState, seen: Inputs, ahead: Ahead, cap_w: float | None) ->
         runs_from = at if level.still or not still else min(until, at + resume_s)
         end = until
         if left_s is not None and level.speed > 0:
-            end = min(until, runs_from + left_s / level.speed)
-            left_s -= max(0.0, end - runs_from) * level.speed
+            done_s = runs_from + left_s / level.speed
+            end = min(until, done_s)
+            # of epoch seconds a difference is known to a fraction of a microsecond only
+            left_s = 0.0 if done_s <= until else left_s - max(0.0, end - runs_from) * level.speed
         found.append(Segment(at, end, level, by, runs_from))
         at, still = end, level.kind in STILL - {"off"}
         if end == math.inf:
             break
-    done = left_s is not None and left_s <= 1e-9 and at < math.inf
-    return CourseAhead(tuple(found), _as_promised(state, at) if done else None)
+    return CourseAhead(tuple(found), _as_promised(state, at) if left_s == 0.0 else None)
 
 
 def _as_promised(state: JobState, finish_s: float) -> float:

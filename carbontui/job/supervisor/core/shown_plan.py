@@ -39,15 +39,24 @@ def view(state: JobState, seen: Inputs) -> ShownPlan | None:
     planned, now_s = state.plan, seen.now_s
     if planned is None:
         return None
-    if follows_plan(state, seen) and state.allowances.cap_w is None:
-        return ShownPlan(planned.view, _as_planned(state, planned, now_s), _curve(state, now_s))
     ahead = course(state, seen)
+    if follows_plan(state, seen) and state.allowances.cap_w is None:
+        return ShownPlan(_of_now(planned, ahead), _as_planned(state, planned, now_s), _curve(state, now_s))
     shown = _carried_out(state, seen, planned, ahead)
     said = _overridden(state, planned, now_s) if state.decision.held_by == "person" else ()
     return ShownPlan(shown, said, _curve(state, now_s))
 
 
 # --- as planned ---------------------------------------------------------------------------------------------------
+
+
+def _of_now(planned: Plan, ahead: CourseAhead) -> protocol.PlanView:
+    """The plan with the finish expected now: work that falls behind or gets ahead moves it before the next plan."""
+    view = planned.view
+    if ahead.finish_s is None or units.iso(ahead.finish_s) == view.finish:
+        return view
+    late_s = max(0.0, ahead.finish_s - units.from_iso(view.deadline))
+    return structs.replace(view, finish=units.iso(ahead.finish_s), late_s=late_s)
 
 
 def _as_planned(state: JobState, planned: Plan, now_s: float) -> tuple[Statement, ...]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.record import events_file
 
 
 class StateCell:
@@ -13,6 +14,13 @@ class StateCell:
 
     def __init__(self, state: JobState) -> None:
         self.state = state
+        self._events = events_file.opened(state.spec.job)
 
     def replace(self, **fields: Any) -> None:
         self.state = replace(self.state, **fields)
+
+    def become(self, state: JobState, event: str, /, **facts: object) -> None:
+        """Replace it by what one event has made of it; `facts`: what that depended on, and its outcome."""
+        if self._events is not None:
+            self._events.add(event, self.state, state, facts)
+        self.state = state

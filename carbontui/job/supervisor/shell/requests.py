@@ -103,7 +103,9 @@ class Requests:
             return
         seen = self._look()
         # also for a rank that left between two ticks: its last steps came with its bye message
-        self._cell.state = state = hear(self._cell.state, rank_of(peer, seen.mono_s), seen)
+        rank = rank_of(peer, seen.mono_s)
+        self._cell.become(hear(self._cell.state, rank, seen), "hear", rank=rank, seen=seen)
+        state = self._cell.state
         if connected and peer.obs.want_gen < state.asked.gen:
             peer.send(want_of(state))
         if peer.acked_gen == state.asked.gen:
@@ -202,7 +204,9 @@ class Requests:
             if not self._look().readings.mono_s:
                 await self._ticks.until(lambda: self._look().readings.mono_s or None, ACK_WAIT_S)  # the first is due
             await self._agent.refresh(SAMPLE_WAIT_S)  # judged by the limits of now: another program may have set one
-        self._cell.state, reply = commands.apply(self._cell.state, cmd, self._look(), by)
+        seen = self._look()
+        after, reply = commands.apply(self._cell.state, cmd, seen, by)
+        self._cell.become(after, "command", cmd=cmd, by=by, seen=seen, reply=reply)
         self._perform(reply.effects)
         self._wake()
         if reply.result is not None:
