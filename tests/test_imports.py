@@ -44,7 +44,7 @@ ROOMS = {
     "grid": set(),
     "power": set(),
     "plan": set(),
-    "account": {"client"},  # the statistics of an estimate, which a training script uses as well
+    "account": {"protocol", "client"},  # the statistics of an estimate, which a training script uses as well
     "text": {"protocol"},
     "reports": {"account", "job", "protocol", "grid", "text"},
     "export": {"account", "reports", "job", "protocol", "text"},

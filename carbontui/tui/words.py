@@ -5,6 +5,7 @@ from __future__ import annotations
 from carbontui import protocol, units
 from carbontui.tui.picture import Picture
 
+count = units.fmt_count
 STATE_STYLE = {
     "starting": "dim",
     "waiting": "paused",
@@ -113,14 +114,6 @@ def age(seconds: float) -> str:
     return units.fmt_duration(seconds // 60 * 60)
 
 
-def avoided_share(status: protocol.Status) -> float | None:
-    """Avoided CO2 as a share of what run-now would have emitted; None where it is negligible."""
-    avoided, emitted = status.avoided_g, status.gco2_g
-    if avoided is None or emitted is None or abs(avoided) < units.LEAST_G or avoided + emitted <= 0:
-        return None
-    return avoided / (avoided + emitted)
-
-
 def last_event(picture: Picture) -> str:
     """'20:24 ada@pts/3 paused it': the newest user command, or ''."""
     events = picture.status.events
@@ -133,8 +126,3 @@ def in_force(picture: Picture) -> protocol.FrontierPoint | None:
     if frontier is None or frontier.chosen is None or frontier.chosen >= len(frontier.points):
         return None
     return frontier.points[frontier.chosen]
-
-
-def count(number: int) -> str:
-    """'12 040': thousands separated by a space."""
-    return f"{number:,}".replace(",", " ")
