@@ -54,8 +54,7 @@ def words(status: Mapping[str, Any]) -> str:
         parts.append(f"{_CHANGES.get(upcoming['level'], '◐')}{when}")
     end = status.get("at_end") or {}
     if end.get("avoided_g") is not None and end.get("run_now_g"):
-        share = -end["avoided_g"] / end["run_now_g"]
-        parts.append(f"{'−' if share < 0 else '+'}{abs(share):.0%}")
+        parts.append(units.fmt_signed(-end["avoided_g"] / end["run_now_g"], "{:.0%}".format))
     return " ".join(parts)
 
 

@@ -136,7 +136,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     """In force as far as is observed: full speed under a cap that is refused, and until a pause has taken hold. Null:
     not known."""
     refused: Refusal | None = None
-    held_by: HeldBy = "plan"
+    held_by: str = "plan"
+    """One of HeldBy, or of a newer peer's."""
     since: Time | None = None
     """When this level was decided by the same."""
     until: Time | None = None
@@ -293,6 +294,50 @@ class AtEnd(Struct, frozen=True, kw_only=True):
     cost: Cost | None = None
 
 
+class Amounts(Struct, frozen=True, kw_only=True):
+    """Time, steps, energy and CO2 of the work, and of the same work with every lever undone (run-now).
+
+    `run_now_g` is null where it is not known, and where no lever acted; then `avoided_g` is 0."""
+
+    elapsed_s: float
+    steps: int | None
+    """Null: the number of steps to come is not known."""
+    energy_gpu_kwh: float
+    energy_wall_kwh: float
+    gco2_g: float | None
+    run_now_g: float | None = None
+    avoided_g: float | None = None
+
+
+class Account(Struct, frozen=True, kw_only=True):
+    """What the job has used, what it will still use as planned, and both together: `so_far` + `ahead` = `whole`, to
+    the printed digit. The latter two are null while unknown, and once the job is over."""
+
+    so_far: Amounts
+    ahead: Amounts | None = None
+    whole: Amounts | None = None
+
+
+class Excluded(Struct, frozen=True, kw_only=True):
+    """What was run to learn about the work, not to do it: in nothing of the account, and not in run-now."""
+
+    reason: str
+    """try, estimate or calibration."""
+    elapsed_s: float
+    steps: int
+    energy_gpu_kwh: float
+    energy_wall_kwh: float
+    gco2_g: float | None
+
+
+class Coverage(Struct, frozen=True):
+    """Seconds since the start: metered ones, gaps, and all; the rest of these is excluded."""
+
+    metered_s: float
+    gap_s: float
+    lived_s: float
+
+
 class Estimate(Struct, frozen=True, kw_only=True):
     """The whole work flat out, from the steps timed so far: `lo` and `hi` are a 95 % interval. Energy is the time at
     the measured flat-out watts, null until these are measured."""
@@ -386,6 +431,10 @@ class Status(Struct, frozen=True, kw_only=True):
     gco2_g: float | None = None
     avoided_g: float | None = None
     cost: Cost | None = None
+    account: Account | None = None
+    """Null from versions that did not keep it."""
+    excluded: tuple[Excluded, ...] = ()
+    coverage: Coverage | None = None
     at_end: AtEnd | None = None
     """Expected totals at the end of the work; null while unknown, and once the job is over."""
     estimate: Estimate | None = None
@@ -406,6 +455,14 @@ class Status(Struct, frozen=True, kw_only=True):
     def replayed(self) -> bool:
         """Whether its clock is a replay's. A recorded grid alone does not make a live job a replay."""
         return any(found.how == "replay" for field, found in self.provenance.items() if field != "intensity")
+
+    @property
+    def run_now_g(self) -> float | None:
+        """Run-now's grams for what was done so far; None where they are not known, or no lever acted."""
+        if self.account is not None:
+            return self.account.so_far.run_now_g
+        # an earlier version: it told the difference
+        return None if self.avoided_g is None or self.gco2_g is None else self.avoided_g + self.gco2_g
 
     @property
     def ended_at(self) -> Time:
@@ -743,6 +800,16 @@ class Preview(Struct, tag_field="t", tag="preview", frozen=True):
     slot: Time | None = None
 
 
+class PlanTotals(Struct, frozen=True):
+    """A plan and what the whole job would come to under it."""
+
+    plan: PlanView
+    finish: Time
+    gco2_g: float
+    cost: float
+    kwh: float
+
+
 class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
     id: int
     plan: PlanView | None
@@ -756,6 +823,9 @@ class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
     supports neither: its plan then does not account for them."""
     misread: bool = False
     """The error is about the request itself: it cannot be understood or met, with any plan."""
+    instead: PlanTotals | None = None
+    """What is in force, solved anew on the same inputs: a difference is that of the request alone. Null if it could not
+    be solved."""
 
 
 class StatusAsk(Struct, tag_field="t", tag="status", frozen=True):

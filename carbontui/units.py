@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Callable
 from datetime import datetime, timezone
 
 J_PER_KWH = 3.6e6
@@ -108,6 +109,30 @@ def fmt_duration(seconds: float) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
+def fmt_count(number: int) -> str:
+    """'14,400'."""
+    return f"{number:,}"
+
+
+_SCALES = {"g": 1.0, "kg": 1e3, "t": 1e6, "Wh": 1e-3, "kWh": 1.0, "W": 1.0, "kW": 1e3}
+DIGITS_MOST = 9
+
+
+def fmt_between(shown: Callable[[float], str], lo: float, hi: float) -> str:
+    """'16.8 kWh to 17.2 kWh', as `shown` writes both; with more digits (a duration in seconds) where they would read
+    alike, '' where none sets them apart."""
+    low, high = shown(lo), shown(hi)
+    if low != high:
+        return f"{low} to {high}"
+    unit = "s" if shown is fmt_duration else low.rpartition(" ")[2]
+    scale = _SCALES.get(unit, 1.0)
+    for digits in range(DIGITS_MOST):
+        low, high = (f"{value / scale:,.{digits}f}" for value in (lo, hi))
+        if low != high:
+            return f"{low} {unit} to {high} {unit}"
+    return ""
+
+
 def fmt_watts(watts: float | None) -> str:
     """'312 W', '9.84 kW', or an en dash when not known."""
     if watts is None:
@@ -144,6 +169,16 @@ def fmt_grams(grams: float | None) -> str:
     if size < 999.5:
         return f"{grams:.0f} g"
     return f"{grams / 1000:.2f} kg" if size < 999_500 else f"{grams / 1e6:.2f} t"
+
+
+def fmt_signed(value: float, form: Callable[[float], str]) -> str:
+    """'−1.20 kg' or '+3 h 05': the sign beside the size in its unit."""
+    return f"{'−' if value < 0 else '+'}{form(abs(value))}"
+
+
+def fmt_change(grams: float) -> str:
+    """'+1.20 g', '−340 g'; without a sign where it rounds to zero."""
+    return fmt_grams(0.0) if abs(grams) < LEAST_G else fmt_signed(grams, fmt_grams)
 
 
 def fmt_money(value: float, currency: str) -> str:

@@ -13,8 +13,8 @@ from carbontui.text.statements import TABLE, TABLES
 pytestmark = together("imports")
 
 SENTENCES = {
-    *("error", "explanation", "fault", "found_text", "level", "line", "message", "note", "notice", "notices", "reason"),
-    *("said", "sentence", "source", "text", "told", "verdict", "why", "words"),
+    *("error", "explanation", "fault", "level", "line", "message", "note", "notice", "notices", "reason"),
+    *("said", "sentence", "source", "text", "verdict", "why", "words"),
 }
 """How a value that may be a sentence of ours is named, whatever it is an attribute or an item of."""
 READS = {
@@ -26,7 +26,6 @@ FOREIGN = {
     "carbontui.cluster.queue": "what Slurm prints",
     "carbontui.cluster.slurm": "what Slurm prints",
     "carbontui.config": "what msgspec says of a file of the user",
-    "carbontui.export.codecarbon": "a cell that a spreadsheet would take for a formula",
     "carbontui.grid.providers": "what operators publish",
     "carbontui.job.allowance": "what the user typed",
     "carbontui.job.journal": "/proc",
@@ -35,12 +34,10 @@ FOREIGN = {
     "carbontui.openmetrics.text": "the OpenMetrics format",
     "carbontui.plan.graph": "level numbers",
     "carbontui.power.cpu_time": "/proc",
-    "carbontui.power.orphans": "/proc",
     "carbontui.power.rapl": "/proc",
     "carbontui.proc": "/proc",
     "carbontui.tui.loglines": "the training's output, with the keeper's one marker line",
     "carbontui.tui.screens.log": "the training's output",
-    "carbontui.tui.widgets.key_line": "names of actions",
     "carbontui.verbs.compare": "what the user typed",
     "carbontui.verbs.other_machines": "what the user typed",
     "carbontui.verbs.remote": "what the user typed",

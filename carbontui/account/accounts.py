@@ -153,16 +153,22 @@ def _total(sums: tuple[float, float, float], otherwise: float | None) -> Total:
     return Total(total, known + unknown, unknown)
 
 
-class RunNow:
-    """The run-now baseline: seconds x value of the work done, had it run flat out from `start_s`; times watts later."""
+class FromStart:
+    """Seconds x value from `start_s` on without a break, as run-now runs; times watts later."""
 
     def __init__(self, start_s: float) -> None:
         self.start_s = start_s
         self._first_s = math.floor(start_s / BIN_S) * BIN_S
         self._whole = Running()
+        self._changed_s = -math.inf
 
-    def total(self, done_s: float, changed_s: float, values: Mapping[float, float], otherwise: float | None) -> Total:
-        """Of the first `done_s` seconds; `values` may differ from those of the last call only from `changed_s` on."""
+    def changed(self, since_s: float) -> None:
+        """The values differ from `since_s` on."""
+        self._changed_s = min(self._changed_s, since_s)
+
+    def total(self, done_s: float, values: Mapping[float, float], otherwise: float | None) -> Total:
+        """Of the first `done_s` seconds."""
+        changed_s, self._changed_s = self._changed_s, math.inf
         end_s = self.start_s + done_s
         last_s = math.floor(end_s / BIN_S) * BIN_S
         begin_s = max(self._first_s, min(changed_s, self._whole.end_s))

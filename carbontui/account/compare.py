@@ -28,8 +28,18 @@ class BoardSpec(NamedTuple):
     tdp_w: float
 
 
+class Used(NamedTuple):
+    """What the account says of the work at hand, and how it is known."""
+
+    time_s: float
+    kwh: float
+    gco2_g: float | None
+    how: str
+
+
 class Work(NamedTuple):
-    """What was measured: seconds flat out, watts at the wall of all boards, of the rest, boards, g/kWh, GPU."""
+    """Run-now of the work: its seconds, watts at the wall of all boards, of the rest, boards, g/kWh, GPU memory; and
+    what it used, where that is known."""
 
     work_s: float
     boards_w: float
@@ -37,6 +47,7 @@ class Work(NamedTuple):
     boards: int
     intensity: float | None
     memory_used_b: int | None = None
+    used: Used | None = None
 
 
 class Elsewhere(NamedTuple):
@@ -50,6 +61,15 @@ class Elsewhere(NamedTuple):
     how: str
     cost: float | None = None
     """What renting the boards for that time costs, in the currency of the price; None without one."""
+    here: bool = False
+    """It is the job itself, as its account has it."""
+
+
+def as_used(row: Elsewhere, work: Work) -> Elsewhere:
+    """The job's own row."""
+    if work.used is None:
+        return row._replace(here=True)
+    return row._replace(here=True, **work.used._asdict())
 
 
 class Throughput(NamedTuple):
@@ -118,7 +138,7 @@ def rented(work: Work, elsewhere: Iterable[Elsewhere], offers: Iterable[Rented])
         name = " ".join(filter(None, (offer.provider, offer.region, offer.gpu)))
         cost = offer.per_hour * work.boards * row.time_s / 3600.0
         how = f"{row.how}; {offer.per_hour:g} per board and hour, {offer.date}"
-        found.append(row._replace(name=name, gco2_g=_times(row.kwh, offer.intensity), how=how, cost=cost))
+        found.append(row._replace(name=name, here=False, gco2_g=_times(row.kwh, offer.intensity), how=how, cost=cost))
     return sorted(found, key=lambda row: row.cost or 0.0)
 
 
@@ -145,7 +165,7 @@ def on_boards(
         watts = work.boards_w * board.tdp_w / here.tdp_w + work.rest_w
         kwh = joules_to_kwh(watts * time_s)
         how = (
-            "measured"
+            "as given"
             if board == here
             else "speed as given"
             if given
@@ -153,7 +173,8 @@ def on_boards(
             if known_rate
             else "rule of thumb"
         )
-        found.append(Elsewhere(board.short, factor, time_s, kwh, _times(kwh, work.intensity), how))
+        row = Elsewhere(board.short, factor, time_s, kwh, _times(kwh, work.intensity), how)
+        found.append(as_used(row, work) if board == here else row)
     return sorted(found, key=lambda other: other.kwh)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from carbontui.protocol import Account, Amounts
 from carbontui.units import joules_to_kwh
 
 BAND_SHARE = 0.8
@@ -93,6 +94,28 @@ def expect(
     run_now = run_now_past_g + _sum(theirs, means)
     less = [a - b for a, b in zip(theirs, ours, strict=True)]
     return ExpectedEnd(ending_g, run_now, _with_band(run_now - total, less, spread, fade, unsure), rest_kwh)
+
+
+def stated(so_far: Amounts, whole: Amounts) -> Account:
+    """The account of a live job: ahead is the whole less what was used, so that the printed figures add up."""
+
+    def rest(total: float | None, used: float | None, digits: int) -> float | None:
+        return None if total is None or used is None else round(total - used, digits)
+
+    return Account(
+        so_far=so_far,
+        ahead=Amounts(
+            elapsed_s=round(whole.elapsed_s - so_far.elapsed_s, 3),
+            steps=None if whole.steps is None or so_far.steps is None else whole.steps - so_far.steps,
+            energy_gpu_kwh=round(whole.energy_gpu_kwh - so_far.energy_gpu_kwh, 9),
+            energy_wall_kwh=round(whole.energy_wall_kwh - so_far.energy_wall_kwh, 9),
+            gco2_g=rest(whole.gco2_g, so_far.gco2_g, 6),
+            # before any lever has acted, the job has been its own run-now
+            run_now_g=rest(whole.run_now_g, so_far.run_now_g, 6),
+            avoided_g=rest(whole.avoided_g, so_far.avoided_g, 6),
+        ),
+        whole=whole,
+    )
 
 
 def flat_out(part: Stretch, slots: Slots) -> Banded | None:

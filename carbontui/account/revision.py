@@ -29,14 +29,7 @@ class Revision(NamedTuple):
     def words(self) -> str:
         """'312 → 298 g/kWh over 2 h 00 by Energy-Charts: −1.20 g'."""
         values = f"{self.before_g_per_kwh:.0f} → {self.after_g_per_kwh:.0f} g/kWh"
-        return f"{values} over {units.fmt_duration(self.seconds)} by {self.source}: {signed(self.gco2_g)}"
-
-
-def signed(grams: float) -> str:
-    """'+1.20 g', '−340 mg'; without a sign where it rounds to zero."""
-    if abs(grams) < units.LEAST_G:
-        return units.fmt_grams(0.0)
-    return f"{'+' if grams > 0 else '−'}{units.fmt_grams(abs(grams))}"
+        return f"{values} over {units.fmt_duration(self.seconds)} by {self.source}: {units.fmt_change(self.gco2_g)}"
 
 
 def revision(

@@ -12,7 +12,8 @@ import os
 from pathlib import Path
 
 from carbontui import units
-from carbontui.reports.story import Part, RunStory
+from carbontui.reports.parts import Part
+from carbontui.reports.story import RunStory
 
 COLUMNS = (
     "timestamp", "project_name", "run_id", "experiment_id", "duration", "emissions", "emissions_rate", "cpu_power",

@@ -2,7 +2,9 @@
 
 Tables (all times epoch seconds of the job's clock):
   event   at, wall, kind, data (JSON)        every decision, acknowledgement, override, plan, fault
-  energy  t0, t1, device, joules, how, state  what each device drew over an interval, never across a change of state
+  energy  t0, t1, device, joules, how, state  what each device drew over an interval, never across a change of state;
+          the state may be "switching" (going on after a pause or an unload) or what the account excludes it for
+          (try, estimate, calibration)
   energy_10min  start, joules, seconds        sums of the energy rows that begin in each ten minutes, over all devices
   steps   at, step, rate, loss, level         telemetry of the training loop
   grid    start, dur, value, kind, signal, source   realised intensity and prices used by the accounts

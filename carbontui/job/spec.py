@@ -118,6 +118,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Nodes | None = None
     replay: Replay | None = None
     simulated: Simulated | None = None
+    estimate: bool = False
+    """Run by `estimate`, to learn about the work: the account excludes it."""
 
 
 def slurm_job(environment: dict[str, str]) -> str | None:

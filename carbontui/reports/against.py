@@ -8,6 +8,9 @@ from typing import NamedTuple
 from carbontui import units
 from carbontui.reports.story import RunStory
 
+MANY = 10
+"""Above so many times the other figure, percent say nothing to a reader."""
+
 
 class ComparedLine(NamedTuple):
     """One figure of both runs, and the first against the second in percent ('' where that is meaningless)."""
@@ -42,7 +45,7 @@ def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
         a, b = of(this), of(other)
         if a is None and b is None:
             continue
-        change = f"{a / b - 1:+.1%}" if a is not None and b else ""
+        change = "" if a is None or not b else f"{a / b:,.0f} times" if a > MANY * b > 0 else f"{a / b - 1:+.1%}"
         found.append(ComparedLine(what, "–" if a is None else told(a), "–" if b is None else told(b), change))
     return found
 

@@ -10,6 +10,7 @@ from typing import Any
 from carbontui import units
 from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
+from carbontui.account.run_now import RunNow
 
 COLUMNS = 480
 """Columns of a chart, whatever the length of the run."""
@@ -48,8 +49,7 @@ def draw(
     steps: list[tuple[float, float, float | None]],
     start_s: float,
     end_s: float,
-    done_s: float,
-    full_w: float | None,
+    flat: RunNow | None,
 ) -> Chart:
     """Whole bins per column; energy booked before the start or after the end goes into the first or last one."""
     begin = math.floor(start_s / BIN_S) * BIN_S
@@ -71,9 +71,9 @@ def draw(
     for at, value in bins.items():
         if begin <= at < begin + columns * step:
             values[column(at)].append(value)
-    if grams_of is not None and full_w is not None:
-        for at, share in accounts.split(start_s, start_s + done_s) if done_s > 0 else ():
-            run_now[column(at)] += units.joules_to_kwh(full_w * share * done_s) * grams_of(at)
+    if grams_of is not None and flat is not None and flat.seconds > 0:
+        for at, share in accounts.split(start_s, start_s + flat.seconds):
+            run_now[column(at)] += units.joules_to_kwh(flat.watts * share * flat.seconds) * grams_of(at)
     seconds = [max(found.values(), default=0.0) for found in read]
     losses = [(at, loss) for at, _, loss in steps if loss is not None and math.isfinite(loss)]
     thin = max(1, -(-len(losses) // COLUMNS))

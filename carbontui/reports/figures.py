@@ -6,10 +6,10 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from carbontui import units
-from carbontui.account.revision import signed
 from carbontui.account.split import Split
 from carbontui.reports.epochs import EpochPart
 from carbontui.reports.story import RunStory
+from carbontui.text import account as words
 
 STATE_WORDS = {
     "running": "flat out",
@@ -19,6 +19,7 @@ STATE_WORDS = {
     "unloaded": "unloaded, boards free",
     "waiting": "waiting for its start",
     "starting": "starting",
+    "switching": "going on again",
     "done": "ended",
     "failed": "ended",
     "stopped": "ended",
@@ -73,12 +74,18 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     else:
         mean = "" if story.intensity_mean is None else f"{story.intensity_mean:.0f} g/kWh on average; "
         found.append(Figure("emitted", f"{units.fmt_grams(story.gco2_g)} CO2", mean + _how(story, "gco2_g")))
-    if story.avoided_g is not None and story.gco2_g is not None:
-        run_now = story.avoided_g + story.gco2_g
-        found.append(Figure("run-now", f"{units.fmt_grams(run_now)} CO2", "the same work flat out from the start"))
-        share = "" if story.kept_share is None else f" ({story.kept_share:.1%})"
+    if story.energy_wall_kwh <= 0:
+        pass
+    elif story.run_now_g is None and story.avoided_g is not None:
+        found.append(Figure("avoided", words.NOTHING_HELD, "it is its own run-now"))
+    elif story.avoided_g is not None:
+        found.append(
+            Figure("run-now", f"{units.fmt_grams(story.run_now_g)} CO2", "the same work with nothing held back")
+        )
+        part = words.share(story.avoided_g, story.run_now_g)
+        share = "" if part is None else f" ({part:.1%})"
         half = story.split.halves.avoided_g if story.split and story.split.halves else None
-        band = "" if half is None or not _worth(half) else f"80 % band ± {units.fmt_grams(half)}"
+        band = "" if half is None or not words.worth(half) else f"80 % band ± {units.fmt_grams(half)}"
         found.append(
             Figure(
                 "avoided",
@@ -88,7 +95,9 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         )
     if story.revisions:
         times = {1: "once", 2: "twice"}.get(len(story.revisions), f"{len(story.revisions)} times")
-        found.append(Figure("revised", signed(story.revised_g), f"by the source, {times}: {story.revisions[-1]}"))
+        found.append(
+            Figure("revised", units.fmt_change(story.revised_g), f"by the source, {times}: {story.revisions[-1]}")
+        )
     if status.forecast_errors:
         rests_on = "of the level; " + _how(story, "forecast_errors")
         found.append(
@@ -96,6 +105,16 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         )
     if status.cost is not None:
         found.append(Figure("cost", units.fmt_money(status.cost.value, status.cost.currency), "energy and rent"))
+    found += [
+        Figure(
+            f"besides: {apart.reason}",
+            f"{units.fmt_kwh(apart.energy_wall_kwh)}, {units.fmt_grams(apart.gco2_g)} CO2",
+            f"{units.fmt_duration(apart.elapsed_s)}, to learn about the work: not in the account",
+        )
+        for apart in story.excluded
+    ]
+    if gaps := words.gaps(story.status):
+        found.append(Figure("metered", gaps))
     found.append(Figure("elapsed", units.fmt_duration(story.elapsed_s), _budget(story)))
     if status.step:
         total = f" of {status.steps_total:,}" if status.steps_total else ""
@@ -148,16 +167,14 @@ def parts(story: RunStory) -> tuple[Figure, ...]:
         ),
     ]
     shown = [
-        Figure(label, with_band(value, half), why)
+        Figure(label, words.with_band(value, half), why)
         for label, value, half, why in lines
-        if _worth(value) or label == "rest"
+        if words.worth(value) or label == "rest"
     ]
-    return (*shown, Figure("avoided", with_band(split.avoided_g, avoided), f"run-now less emitted{_band_words(split)}"))
-
-
-def with_band(grams: float, half: float | None) -> str:
-    """'+12.3 g ± 0.4 g'; without a band where none is known, or where it would round to nothing."""
-    return signed(grams) if half is None or not _worth(half) else f"{signed(grams)} ± {units.fmt_grams(half)}"
+    return (
+        *shown,
+        Figure("avoided", words.with_band(split.avoided_g, avoided), f"run-now less emitted{_band_words(split)}"),
+    )
 
 
 def gave(split: Split) -> str:
@@ -169,15 +186,11 @@ def gave(split: Split) -> str:
         ("unloading", split.unloaded_g, halves and halves.unloaded_g),
         ("rest", split.rest_g, halves and halves.rest_g),
     ]
-    return ", ".join(f"{name} {with_band(grams, half)}" for name, grams, half in parts if _worth(grams))
+    return words.gave(parts)
 
 
 def _band_words(split: Split) -> str:
     return "" if split.halves is None else "; ± is half of an 80 % band"
-
-
-def _worth(value: float) -> bool:
-    return abs(value) >= units.LEAST_G
 
 
 def by_state(story: RunStory) -> tuple[tuple[str, str, str, str], ...]:

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
+import msgspec
+
 from carbontui import units
 from carbontui.account.split import Split
 from carbontui.reports import figures, page, prose
@@ -73,7 +75,12 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "reason": {"code": story.status.reason.code, "text": story.status.reason.text},
         "started": units.iso(story.start_s),
         "ended": units.iso(story.end_s) if story.over else None,
+        "ended_at": units.iso(story.end_s) if story.over else None,
         "elapsed_s": round(story.elapsed_s, 3),
+        "account": msgspec.to_builtins(story.account),
+        "excluded": msgspec.to_builtins(story.excluded),
+        "gaps": [{"reason": part.name, "s": round(part.seconds, 3)} for part in story.gaps],
+        "coverage": msgspec.to_builtins(story.status.coverage),
         "work_done_s": round(story.done_s, 3),
         "steps": story.status.step,
         "zone": story.options.zone,
@@ -156,7 +163,7 @@ def table(story: RunStory) -> str:
         at = chart.start_s + index * chart.step_s
         seconds = min(story.end_s, at + chart.step_s) - max(story.start_s, at)
         flat: float | str = ""
-        if chart.run_now_g:
+        if chart.run_now_g and story.run_now_g is not None:
             flat = round(chart.run_now_g[index] - (chart.run_now_g[index - 1] if index else 0.0), GRAM_DIGITS)
         known = chart.intensity[index]
         rows.writerow(

@@ -6,6 +6,7 @@ from carbontui import units
 from carbontui.account.split import PARKED
 from carbontui.reports import figures
 from carbontui.reports.story import RunStory
+from carbontui.text import account as words
 
 SHOWN = 40
 """Decisions listed one by one; of more, the first and the last."""
@@ -13,15 +14,7 @@ SHOWN = 40
 
 def story_of(story: RunStory) -> list[str]:
     """The run in a few sentences, a paragraph each."""
-    return [text for text in (_what(story), _how(story), _account(story), _where_from(story)) if text]
-
-
-HELD = PARKED | {"unloaded", "throttled"}
-
-
-def held_back(story: RunStory) -> bool:
-    """Whether the work ever waited, stood still or was capped."""
-    return any(span.state in HELD and span.end_s > span.start_s for span in story.spans)
+    return [text for text in (_what(story), _how(story), _account(story), _besides(story), _where_from(story)) if text]
 
 
 def _what(story: RunStory) -> str:
@@ -69,6 +62,8 @@ def _how(story: RunStory) -> str:
 def _account(story: RunStory) -> str:
     if story.unmetered:
         return f"Its energy and emissions are not known: {units.NOT_METERED}."
+    if story.energy_wall_kwh <= 0 and story.excluded:
+        return "Nothing of it was work: its account is empty."
     energy = f"It drew {units.fmt_kwh(story.energy_wall_kwh)} at the wall"
     if story.gco2_g is None:
         return f"{energy}; its emissions are not known, because no grid value was."
@@ -76,21 +71,11 @@ def _account(story: RunStory) -> str:
     text = f"{energy} and emitted {units.fmt_grams(story.gco2_g)} CO2{mean}."
     if story.avoided_g is None:
         return f"{text} The emissions of run-now are not known: flat-out watts were not measured."
-    run_now, less = story.avoided_g + story.gco2_g, story.avoided_g
-    if not held_back(story):
-        # it is what it would be compared with: a share more or less would read as the doing of a plan
-        return (
-            f"{text} Nothing held it back, so nothing was avoided: its steps alone would come to"
-            f" {units.fmt_grams(run_now)}; the rest is starting up, and watts beside their mean."
-        )
-    if abs(less) < units.LEAST_G:
-        return f"{text} Started at once and flat out it would have emitted as much."
-    share = "" if story.kept_share is None else f" or {abs(story.kept_share):.0%}"
-    side = "less" if less > 0 else "more"
-    text += (
-        f" Started at once and flat out it would have emitted {units.fmt_grams(run_now)}:"
-        f" {units.fmt_grams(abs(less))}{share} {side} than that."
-    )
+    less = story.avoided_g
+    if story.run_now_g is None:
+        return f"{text} N{words.NOTHING_HELD[1:]}, so nothing was avoided."
+    emitted = f" With nothing held back it would have emitted {units.fmt_grams(story.run_now_g)}"
+    text += f"{emitted}: this is {words.against(less, story.run_now_g)}."
     split = story.split
     if split is None:
         return text
@@ -107,6 +92,11 @@ def _account(story: RunStory) -> str:
         if abs(grams) >= max(units.LEAST_G, 0.005 * abs(less))
     ]
     return f"{text} Of this, {_listed(told)}." if told else text
+
+
+def _besides(story: RunStory) -> str:
+    """What was run to learn about the work."""
+    return f"Besides: {'; '.join(words.excluded(apart) for apart in story.excluded)}." if story.excluded else ""
 
 
 def _where_from(story: RunStory) -> str:
@@ -156,11 +146,12 @@ def methods(story: RunStory) -> str:
         f" {figures.zone(story)} at that time (source: {source}; {kinds}):"
         f" {units.fmt_grams(story.gco2_g)} CO2."
     )
-    if story.avoided_g is not None:
+    if story.avoided_g is not None and story.run_now_g is not None:
         text += (
-            " Avoided emissions are the difference to a counterfactual: the same work, started at once and run without"
-            " pause at the measured full power on the same realised intensities:"
-            f" {units.fmt_grams(story.avoided_g)} CO2. Energy drawn while paused, switching and reloading is included."
+            " Avoided emissions are the difference to a counterfactual on the same realised intensities: the same work,"
+            " started at once, with its time at full speed as it was, its capped work at the measured full power, and"
+            f" no held time: {units.fmt_grams(story.avoided_g)} CO2. Energy drawn while paused, switching and reloading"
+            " is included."
         )
     return f"{text} {figures.accuracy(story)}"
 

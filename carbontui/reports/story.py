@@ -11,17 +11,22 @@ import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from carbontui import protocol, units
 from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S
+from carbontui.account.lived import EXCLUDED
+from carbontui.account.run_now import RunNow, kept
 from carbontui.account.split import EnergyBin, Split, StateSpan, intensity_of, split_avoided
 from carbontui.job import journal, spec, store
 from carbontui.job.spec import Options
-from carbontui.reports import days, epochs
+from carbontui.reports import days, epochs, parts
 from carbontui.reports.curves import Chart, EnergyRow, draw
 from carbontui.reports.days import DayPart
 from carbontui.reports.doubt import GridRow, doubt
-from carbontui.reports.epochs import EpochPart
+from carbontui.reports.epochs import GRAM_DIGITS, KWH_DIGITS, EpochPart
+from carbontui.reports.parts import Part
 
 STEP_ROWS = 4000
 """Most step reports read: enough to place a month's work to within ten minutes."""
@@ -46,16 +51,6 @@ class PastDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The totals of one state or device."""
-
-    name: str
-    seconds: float
-    kwh: float
-    gco2_g: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class RunStory:
     """All figures of a run. Grams and `split` are None where no intensity or no watts flat out are known."""
 
@@ -66,6 +61,11 @@ class RunStory:
     end_s: float
     done_s: float
     full_wall_w: float | None
+    run_now: RunNow | None
+    """None where it is not known."""
+    account: protocol.Account
+    excluded: tuple[protocol.Excluded, ...]
+    gaps: tuple[Part, ...]
     energy_gpu_kwh: float
     energy_wall_kwh: float
     gco2_g: float | None
@@ -101,7 +101,7 @@ class RunStory:
     @property
     def unmetered(self) -> bool:
         """Whether it is over without metered energy: its consumption is unknown, not 0."""
-        return self.over and self.energy_wall_kwh <= 0
+        return self.over and self.energy_wall_kwh <= 0 and not self.excluded
 
     @property
     def elapsed_s(self) -> float:
@@ -115,13 +115,9 @@ class RunStory:
         return self.gco2_g / self.energy_wall_kwh
 
     @property
-    def kept_share(self) -> float | None:
-        """Avoided CO2 as a share of run-now's emissions; None where it is negligible."""
-        if self.avoided_g is None or self.gco2_g is None or self.avoided_g + self.gco2_g <= 0:
-            return None
-        if abs(self.avoided_g) < units.LEAST_G:
-            return None
-        return self.avoided_g / (self.avoided_g + self.gco2_g)
+    def run_now_g(self) -> float | None:
+        """None where it is not known, or where no lever acted."""
+        return self.account.so_far.run_now_g
 
 
 def build(job: store.Job, *, status: protocol.Status | None = None, version: str = "") -> RunStory:
@@ -149,7 +145,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     if not said:
         raise NoStory(f"job {options.job} has nothing to report yet: no energy was metered ({status.reason.text})")
     rows = _energy(db)
-    counted = [row for row in rows if options.count_idle or row.state != "waiting"]
+    counted = [row for row in rows if row.state not in EXCLUDED and (options.count_idle or row.state != "waiting")]
     rows_of_grid = _grid(db)
     bins = accounts.mean_per_bin([row[:3] for row in rows_of_grid])
     nowcast = said.get("nowcast_g")
@@ -157,19 +153,25 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     start_s, done_s = float(said["start_s"]), float(said["done_s"])
     first_s = min([row.bin_s for row in rows], default=start_s)
     spans, decisions, plans, worst_gap, end_s = _events(db, start_s, float(units.from_iso(status.measured_at)))
+    lived = _state(db, "books").get("lived") or {}
     if status.state not in protocol.LIVE_STATES and status.exit is not None and status.exit.at is not None:
         end_s = units.from_iso(status.exit.at)
-    cells = _cells(counted, options.pue)
-    full_w = said.get("full_wall_w")
+    elif lived:
+        end_s = float(lived["until_s"])
+    spans = [StateSpan(span.start_s, min(span.end_s, end_s), span.state) for span in spans if span.start_s <= end_s]
+    cells = parts.cells(counted, options.pue)
+    run_now = kept(said)
+    acted = run_now is not None and run_now.acted
     steps, before = _steps(db), int(said.get("earlier") or 0)
     found: Split | None = None
-    if grams_of is not None and full_w is not None and said.get("avoided_g") is not None:
+    if grams_of is not None and run_now is not None and acted and said.get("avoided_g") is not None:
         found = split_avoided(
-            cells, spans, [(at, step - before) for at, step, _ in steps], grams_of, start_s=start_s, done_s=done_s,
-            full_w=full_w, parked_w=_parked_w(db, status, options), before_g=float(said.get("before_g") or 0.0),
+            cells, spans, [(at, step - before) for at, step, _ in steps], grams_of, start_s=start_s,
+            done_s=run_now.seconds, full_w=run_now.watts, parked_w=_parked_w(db, status, options),
+            before_g=float(said.get("before_g") or 0.0),
             doubt=doubt(db, status, rows_of_grid, _state(db, "progress"), status.step),
         )  # fmt: skip
-    kept = _thinned(decisions)
+    shown = _thinned(decisions)
     revisions = _revisions(db)
     energy_kwh, gco2_g = float(said["energy_wall_kwh"]), said.get("gco2_g")
     return RunStory(
@@ -179,23 +181,27 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         first_s=first_s,
         end_s=end_s,
         done_s=done_s,
-        full_wall_w=full_w,
+        full_wall_w=said.get("full_wall_w"),
+        run_now=run_now,
+        account=_account(said, status),
+        excluded=msgspec.convert(said.get("excluded") or (), tuple[protocol.Excluded, ...]),
+        gaps=tuple(Part(reason, float(seconds), 0.0, None) for reason, seconds in lived.get("gaps", {}).items()),
         energy_gpu_kwh=float(said["energy_gpu_kwh"]),
         energy_wall_kwh=energy_kwh,
         gco2_g=gco2_g,
         avoided_g=said.get("avoided_g"),
         split=found,
-        by_state=_by_state(cells, spans, grams_of),
-        by_device=_by_device(counted, options.pue, grams_of),
+        by_state=parts.by_state(cells, lived.get("by_state") or parts.seconds(spans), grams_of),
+        by_device=parts.by_device(counted, options.pue, grams_of),
         how=_shares([(row.how, row.joules) for row in counted]),
         grid_kinds=_grid_kinds(cells, rows_of_grid),
         sources=tuple(dict.fromkeys(row.source for row in rows_of_grid)),
         spans=tuple(spans),
-        decisions=kept,
-        left_out=len(decisions) - len(kept),
+        decisions=shown,
+        left_out=len(decisions) - len(shown),
         plans=plans,
         worst_gap=worst_gap,
-        chart=draw(counted, options.pue, bins, grams_of, steps, start_s, end_s, done_s, full_w),
+        chart=draw(counted, options.pue, bins, grams_of, steps, start_s, end_s, run_now if acted else None),
         epochs=epochs.parts(
             epochs.begins(db),
             cells,
@@ -222,14 +228,6 @@ def _energy(db: sqlite3.Connection) -> list[EnergyRow]:
         f" from energy where {journal.ENERGY_SOUND} group by 1, 2, 3, 4"
     )
     return [EnergyRow(*row) for row in db.execute(query)]
-
-
-def _cells(rows: list[EnergyRow], pue: float) -> list[EnergyBin]:
-    found: dict[tuple[float, str], float] = {}
-    for row in rows:
-        key = (row.bin_s, row.state)
-        found[key] = found.get(key, 0.0) + row.joules * pue
-    return [EnergyBin(at, state, joules) for (at, state), joules in sorted(found.items())]
 
 
 def _grid(db: sqlite3.Connection) -> list[GridRow]:
@@ -340,36 +338,21 @@ def _parked_w(db: sqlite3.Connection, status: protocol.Status, options: Options)
     return (math.fsum(boards) + float(rest) + options.host_w) * options.pue
 
 
-def _by_state(cells: list[EnergyBin], spans: list[StateSpan], grams_of: Any) -> tuple[Part, ...]:
-    seconds: dict[str, float] = {}
-    for span in spans:
-        seconds[span.state] = seconds.get(span.state, 0.0) + span.end_s - span.start_s
-    joules: dict[str, float] = {}
-    grams: dict[str, float] = {}
-    for cell in cells:
-        joules[cell.state] = joules.get(cell.state, 0.0) + cell.joules
-        if grams_of is not None:
-            grams[cell.state] = grams.get(cell.state, 0.0) + units.joules_to_kwh(cell.joules) * grams_of(cell.bin_s)
-    names = sorted({*seconds, *joules}, key=lambda name: -joules.get(name, 0.0))
-    return tuple(
-        Part(n, seconds.get(n, 0.0), units.joules_to_kwh(joules.get(n, 0.0)), grams.get(n, 0.0) if grams_of else None)
-        for n in names
-        if seconds.get(n, 0.0) > 0 or joules.get(n, 0.0) > 0
-    )
-
-
-def _by_device(rows: list[EnergyRow], pue: float, grams_of: Any) -> tuple[Part, ...]:
-    """Per device at the wall: its share of the PUE is in its own line, so that the lines add up."""
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        sums = found.setdefault(row.device, [0.0, 0.0, 0.0])
-        sums[0] += row.seconds
-        sums[1] += row.joules * pue
-        sums[2] += units.joules_to_kwh(row.joules * pue) * grams_of(row.bin_s) if grams_of else 0.0
-    ordered = sorted(found.items(), key=lambda item: -item[1][1])
-    return tuple(
-        Part(name, seconds, units.joules_to_kwh(joules), grams if grams_of else None)
-        for name, (seconds, joules, grams) in ordered
+def _account(said: dict[str, Any], status: protocol.Status) -> protocol.Account:
+    """As the supervisor kept it; of an earlier version, what it had told."""
+    if said.get("account"):
+        return msgspec.convert(said["account"], protocol.Account)
+    grams, avoided = said.get("gco2_g"), said.get("avoided_g")
+    return protocol.Account(
+        so_far=protocol.Amounts(
+            elapsed_s=max(0.0, units.from_iso(status.ended_at) - float(said["start_s"])),
+            steps=status.step,
+            energy_gpu_kwh=round(float(said["energy_gpu_kwh"]), KWH_DIGITS),
+            energy_wall_kwh=round(float(said["energy_wall_kwh"]), KWH_DIGITS),
+            gco2_g=None if grams is None else round(grams, GRAM_DIGITS),
+            run_now_g=None if grams is None or avoided is None else round(grams + avoided, GRAM_DIGITS),
+            avoided_g=None if avoided is None else round(avoided, GRAM_DIGITS),
+        )
     )
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from carbontui import protocol, units
+from carbontui.text.account import unmetered
 
 By = Literal["month", "project", "board"]
 
 
 class GroupTotal(NamedTuple):
-    """Sums of the jobs of one group; `unknown` of them have no grams."""
+    """Sums of the jobs of one group; of `unknown` ones the grams, or those of run-now, are not known."""
 
     name: str
     jobs: int
@@ -19,6 +20,8 @@ class GroupTotal(NamedTuple):
     gco2_g: float
     avoided_g: float
     unknown: int
+    excluded_wall_kwh: float = 0.0
+    """Of tries, estimates and calibrations: drawn, and in no account."""
 
 
 def grouped(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[GroupTotal]:
@@ -34,7 +37,8 @@ def grouped(jobs: Iterable[tuple[protocol.Status, str]], by: By) -> list[GroupTo
             was.energy_wall_kwh + status.energy_wall_kwh,
             was.gco2_g + (status.gco2_g or 0.0),
             was.avoided_g + (status.avoided_g or 0.0),
-            was.unknown + (status.gco2_g is None or status.energy_wall_kwh <= 0),
+            was.unknown + (None in (status.gco2_g, status.avoided_g) or unmetered(status)),
+            was.excluded_wall_kwh + sum(apart.energy_wall_kwh for apart in status.excluded),
         )
     return sorted(found.values(), key=lambda total: total.name)
 

@@ -47,7 +47,7 @@ _OF_VALUE: Mapping[str, Callable[[Any], str]] = {
     "watts": units.fmt_watts,
     "kwh": units.fmt_kwh,
     "grams": units.fmt_grams,
-    "count": "{:,}".format,
+    "count": units.fmt_count,
     "list": ", ".join,
     "and": " and ".join,
     "state": lambda state: "capped" if state == "throttled" else state,

@@ -88,7 +88,20 @@ _BARS = dict.fromkeys("█▉▊▋▌▓", "#") | dict.fromkeys("▍▎▏▒�
 """Characters that other programs draw their progress bars with."""
 _TO_ASCII = str.maketrans(
     _BARS
-    | {"·": "-", "–": "-", "—": "-", "×": "x", "→": ">", "←": "<", "↑": "^", "↓": "v", "…": "~", "₂": "2", "Δ": "d"}
+    | {
+        "·": "-",
+        "–": "-",
+        "—": "-",
+        "×": "x",
+        "→": ">",
+        "←": "<",
+        "↑": "^",
+        "↓": "v",
+        "…": "~",
+        "₂": "2",
+        "Δ": "d",
+        "−": "-",
+    }
 )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from carbontui import protocol, units
-from carbontui.text import situation
+from carbontui.text import account, situation
 from carbontui.tui.row_list import Orders, RowList
 from carbontui.tui.target import Target
 
@@ -55,9 +55,8 @@ class ListedJob:
         """Share saved against run-now, expected or, for a finished job, final; None while unknown."""
         status, end = self.status, self.status.at_end
         if end is not None:
-            return end.avoided_g / end.run_now_g if end.avoided_g is not None and end.run_now_g else None
-        run_now = (status.avoided_g or 0.0) + (status.gco2_g or 0.0)
-        return status.avoided_g / run_now if status.avoided_g is not None and run_now > 0 and not self.live else None
+            return account.share(end.avoided_g, end.run_now_g)
+        return None if self.live else account.share(status.avoided_g, status.run_now_g)
 
     @property
     def why(self) -> str:

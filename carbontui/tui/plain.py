@@ -8,8 +8,8 @@ from typing import TextIO
 
 from carbontui import link, protocol, units
 from carbontui.text import situation
+from carbontui.text.account import at_end, summary
 from carbontui.tui import words
-from carbontui.tui.account_words import at_end, summary
 from carbontui.tui.picture import Picture, fold, offline
 from carbontui.tui.target import Target
 
@@ -92,7 +92,13 @@ class PlainNarrator:
             self._say(now, _joined(f"{tenth * 10} %: step {status.step} of {status.steps_total}", loss, ends, total))
 
     def _summary(self, picture: Picture) -> None:
-        for label, told in summary(picture, spelt=True):
+        status = picture.status
+
+        def of(field: str) -> str:
+            # no page explains the marks here
+            return f" ({status.provenance[field].how})" if words.mark(status, field) else ""
+
+        for label, told in summary(status, of):
             self.write(f"{label}: {told}")
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from carbontui import protocol, units
 from carbontui.tui.picture import Picture
 
+count = units.fmt_count
 STATE_STYLE = {
     "starting": "dim",
     "waiting": "paused",
@@ -115,14 +114,6 @@ def age(seconds: float) -> str:
     return units.fmt_duration(seconds // 60 * 60)
 
 
-def avoided_share(status: protocol.Status) -> float | None:
-    """Avoided CO2 as a share of what run-now would have emitted; None where it is negligible."""
-    avoided, emitted = status.avoided_g, status.gco2_g
-    if avoided is None or emitted is None or abs(avoided) < units.LEAST_G or avoided + emitted <= 0:
-        return None
-    return avoided / (avoided + emitted)
-
-
 def last_event(picture: Picture) -> str:
     """'20:24 ada@pts/3 paused it': the newest user command, or ''."""
     events = picture.status.events
@@ -135,34 +126,3 @@ def in_force(picture: Picture) -> protocol.FrontierPoint | None:
     if frontier is None or frontier.chosen is None or frontier.chosen >= len(frontier.points):
         return None
     return frontier.points[frontier.chosen]
-
-
-SAME_COURSE = "it changes nothing: the plan stays as it is"
-
-
-def same_course(one: protocol.PlanView | None, other: protocol.PlanView | None) -> bool:
-    """Whether two plans are the same levels at the same times, half a slot apart at most: made minutes apart from other
-    watts, they differ in grams all the same, and that is nothing that a change of plan would give."""
-    if one is None or other is None or [name for name, _ in one.levels] != [name for name, _ in other.levels]:
-        return False
-    pairs = zip(_level_ends_s(one), _level_ends_s(other), strict=True)
-    return all(abs(end_s - other_s) <= one.slot_s / 2 for end_s, other_s in pairs)
-
-
-def _level_ends_s(plan: protocol.PlanView) -> list[float]:
-    """When each stretch of one level ends, the last with the work."""
-    at_s, ends = units.from_iso(plan.start) + plan.first_s - plan.slot_s, []
-    for _, slots in plan.levels:
-        at_s += slots * plan.slot_s
-        ends.append(at_s)
-    return [*ends[:-1], units.from_iso(plan.finish)]
-
-
-def signed(value: float, size: Callable[[float], str]) -> str:
-    """'-1.2 kg' or '+3 h 05': the sign beside the size in its unit."""
-    return ("-" if value < 0 else "+") + size(abs(value))
-
-
-def count(number: int) -> str:
-    """'12 040': thousands separated by a space."""
-    return f"{number:,}".replace(",", " ")

@@ -11,7 +11,8 @@ import click
 
 from carbontui import __version__, config, units
 from carbontui.account import compare as comparing
-from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Work
+from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, Rented, Used, Work
+from carbontui.account.provenance import worst
 from carbontui.grid.types import Outlook
 from carbontui.reports import story
 from carbontui.verbs import compare_table as table
@@ -155,7 +156,7 @@ def compare(
                 err=True,
             )
         rows = comparing.on_boards(work, here, every, precision=precision, told=told, measured=known)
-        made = _clouds(work, rows, here, offers) if by_cloud else _boards(rows, here)
+        made = _clouds(work, rows, offers) if by_cloud else _boards(rows)
     rows = table.chosen(made.rows, sort=sort, only=only)
     if as_json:
         click.echo(talk.as_json([row._asdict() for row in rows]))
@@ -176,23 +177,52 @@ def _work(run: story.RunStory, settings: config.Settings, *, given: bool) -> Wor
     """The whole work where it is known, else what was done; at the user's watts where they are `given`, or where none
     were measured. Raises Failure."""
     count, pue, tdp_w = max(1, len(run.status.gpus)), run.options.pue, settings.board_w
-    if tdp_w is not None and (given or run.full_wall_w is None):
+    seconds, watts, used = _flat(run)
+    if seconds <= 0:
+        raise Failure(f"job {run.status.job} has done no work yet: nothing can be compared", 3)
+    if tdp_w is not None and (given or watts is None):
         of_boards = count * tdp_w * (settings.utilisation or 1.0) * pue
-        of_rest = run.options.host_w * pue
-    elif run.full_wall_w is None:
-        why = "watts flat out were not measured, so nothing can be compared"
+        of_rest, used = run.options.host_w * pue, None
+    elif watts is None:
+        why = "its watts are not known, so nothing can be compared"
         raise Failure(f"job {run.status.job}: {why}; give the TDP of a board with --board-w", 3)
     else:
         wall, boards_kwh = run.energy_wall_kwh, run.energy_gpu_kwh * pue
         share = boards_kwh / wall if wall > 0 else 1.0
-        of_boards, of_rest = run.full_wall_w * share, run.full_wall_w * (1 - share)
-    estimate = run.status.estimate
-    seconds = estimate.work_s if estimate is not None else run.done_s
-    if seconds <= 0:
-        raise Failure(f"job {run.status.job} has done no work yet: nothing can be compared", 3)
-    used = [gpu.memory_used_b for gpu in run.status.gpus if gpu.memory_used_b]
+        of_boards, of_rest = watts * share, watts * (1 - share)
+    memory = [gpu.memory_used_b for gpu in run.status.gpus if gpu.memory_used_b]
     grams = run.intensity_mean if settings.intensity is None else settings.intensity
-    return Work(seconds, of_boards, of_rest, count, grams, sum(used) if used else None)
+    if grams is None and used is not None and used.gco2_g is not None and used.kwh > 0:
+        grams = used.gco2_g / used.kwh
+    return Work(seconds, of_boards, of_rest, count, grams, sum(memory) if memory else None, used)
+
+
+def _flat(run: story.RunStory) -> tuple[float, float | None, Used | None]:
+    """Seconds and watts at the wall of run-now, and what the account says of the same work: an estimate's of the whole
+    run, a live job's of its whole work where that is known, else what was used."""
+    known = run.status.provenance.get("energy_wall_kwh")
+    how = "estimated" if known is None else known.how
+    estimate, account, flat = run.status.estimate, run.account, run.run_now
+    if run.options.estimate:
+        if estimate is None:
+            return 0.0, None, None
+        if estimate.energy_wall_kwh is None:
+            return estimate.work_s, None, None
+        of = Used(estimate.work_s, estimate.energy_wall_kwh, estimate.gco2_g, worst(how, "estimated"))
+        return of.time_s, of.kwh * units.J_PER_KWH / of.time_s, of
+    amounts = account.whole or account.so_far
+    if account.whole is not None:
+        how = worst(how, "forecast")
+    used = Used(amounts.elapsed_s, amounts.energy_wall_kwh, amounts.gco2_g, how)
+    if flat is None or amounts.energy_wall_kwh <= 0:
+        return run.done_s, None, None
+    if not flat.acted and account.whole is None:
+        return used.time_s, used.kwh * units.J_PER_KWH / used.time_s, used
+    total_s, done_s = run.status.work_total_s, run.status.work_done_s
+    left_s = 0.0 if account.whole is None or total_s is None or done_s is None else max(0.0, total_s - done_s)
+    seconds = flat.seconds + left_s
+    left_w = flat.watts if run.full_wall_w is None else run.full_wall_w
+    return seconds, (flat.watts * flat.seconds + left_w * left_s) / seconds if seconds > 0 else None, used
 
 
 def _here(run: story.RunStory, gpu: str | None, every: list[BoardSpec]) -> BoardSpec:
@@ -207,14 +237,14 @@ def _here(run: story.RunStory, gpu: str | None, every: list[BoardSpec]) -> Board
     return here
 
 
-def _boards(rows: list[Elsewhere], here: BoardSpec) -> Comparison:
-    own = next((row for row in rows if row.name == here.short), None)
+def _boards(rows: list[Elsewhere]) -> Comparison:
+    own = next((row for row in rows if row.here), None)
     best = "staying is best: no board in the table takes less energy for this work"
     return Comparison(rows, own, speeds=True, said=(best,) if own is not None and rows[0] == own else ())
 
 
-def _clouds(work: Work, rows: list[Elsewhere], here: BoardSpec, offers: list[Rented]) -> Comparison:
-    own = next((row for row in rows if row.name == here.short), None)
+def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparison:
+    own = next((row for row in rows if row.here), None)
     rented = comparing.rented(work, rows, offers)
     if not rented:
         raise Failure("no offered board has a known speed and enough memory for this work", 3)
@@ -238,7 +268,8 @@ def _zones(run: story.RunStory, work: Work) -> Comparison:
 
     live = zones_now.now_on(settings_of(run_values.settings_for().settings))
     now, yearly = comparing.on_grids(work, live), comparing.on_grids(work, tables.countries())
-    own = next((row for row in now if row.name.split()[0] == run.options.zone), None)
+    now = [comparing.as_used(row, work) if row.name.split()[0] == run.options.zone else row for row in now]
+    own = next((row for row in now if row.here), None)
     said = ["yearly lifecycle means: compare them with each other, not with this job's own account"]
     if now:
         said.insert(0, "current values first, then yearly means; direct and lifecycle values are not comparable")

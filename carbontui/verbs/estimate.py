@@ -16,7 +16,7 @@ import msgspec
 from carbontui import link, paths, protocol
 from carbontui.job import launch, store
 from carbontui.job import spec as job_spec
-from carbontui.tui import account_words
+from carbontui.text import account as account_words
 from carbontui.verbs import overrule, run, run_values, streams, talk
 from carbontui.verbs.failure import Failure, Finite
 from carbontui.verbs.overrides import overrides
@@ -24,6 +24,8 @@ from carbontui.verbs.overrides import overrides
 LONGEST_S = 90.0
 LEAST_S = 20.0
 """Warm-up and the first power reading take about this long."""
+CLOSED_S = 15.0
+"""The account is complete this long after the stop."""
 NARROW = 0.02
 """An interval of this half-width (as a share) is good enough to stop early."""
 VARIABLE = "CARBONTUI_ESTIMATE"
@@ -134,6 +136,7 @@ def _options(
         pue=settings.pue,
         cap=False,
         spool=False,
+        estimate=True,
     )
 
 
@@ -180,7 +183,16 @@ def _tried(options: job_spec.Options) -> protocol.Status:
         streams.over_itself("")
         with contextlib.suppress(Failure):  # it has just ended by itself
             overrule.order_stop(found, now=True)
-    return status
+    return _final(found, status)
+
+
+def _final(job: store.Job, last: protocol.Status) -> protocol.Status:
+    """What the account keeps, so that `compare` and `report` tell the same; `last` where it keeps no estimate."""
+    due = time.monotonic() + CLOSED_S
+    while (known := store.load(job.dir)) is not None and known.live and time.monotonic() < due:
+        time.sleep(0.1)
+    kept = job.status() if known is None else known.status()
+    return kept if kept.estimate is not None else last
 
 
 def narrow(status: protocol.Status) -> bool:

@@ -16,8 +16,8 @@ from carbontui.job import stopping, store
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
 from carbontui.reports.figures import gave
+from carbontui.text import account as account_words
 from carbontui.text import situation
-from carbontui.tui import account_words
 from carbontui.verbs.avoided import avoided_split
 
 POLL_S = 0.1
@@ -63,12 +63,9 @@ def summary(status: protocol.Status, means: str = "") -> str:
     parts = [units.fmt_kwh(status.energy_wall_kwh)]
     if status.gco2_g is not None:
         parts.append(f"{units.fmt_grams(status.gco2_g)} CO2")
-    if status.avoided_g is not None:
-        run_now = (status.gco2_g or 0.0) + status.avoided_g
-        share = f" ({status.avoided_g / run_now:.0%})" if run_now > 0 and abs(status.avoided_g) >= units.LEAST_G else ""
-        parts.append(
-            f"{units.fmt_grams(status.avoided_g)}{share} avoided against run-now" + (f" ({means})" if means else "")
-        )
+    if said := account_words.avoided(status):
+        parts.append(said + (f" ({means})" if means else ""))
+    parts += [account_words.excluded(apart) for apart in status.excluded]
     if status.cost is not None:
         parts.append(units.fmt_money(status.cost.value, status.cost.currency))
     how = status.provenance.get("energy_gpu_kwh")

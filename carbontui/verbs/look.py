@@ -17,8 +17,9 @@ from carbontui.grid.types import YOURS
 from carbontui.job import runlog, store
 from carbontui.reports.figures import gave
 from carbontui.reports.forms import split_numbers
+from carbontui.text import account as account_words
 from carbontui.text import situation
-from carbontui.tui import account_words, words
+from carbontui.tui import words
 from carbontui.verbs import streams, talk
 from carbontui.verbs.avoided import avoided_split
 from carbontui.verbs.completion import any_jobs
@@ -72,6 +73,9 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
     unmetered = account_words.unmetered(status)
     energy = f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"
     rows.append(("energy", units.NOT_METERED if unmetered else energy))
+    rows += [("besides", account_words.excluded(apart)) for apart in status.excluded]
+    if gaps := account_words.gaps(status):
+        rows.append(("metered", gaps))
     so_far = " so far" if live else ""
     if status.estimate is not None:
         rows.append(("whole work", f"{account_words.estimate(status.estimate)}{_how(status, 'estimate')}"))
@@ -80,8 +84,8 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         rows.append(("at the end", f"{account_words.at_end(status.at_end)}{_how(status, 'at_end')}"))
     if status.gco2_g is not None and not unmetered:
         rows.append(("CO2", f"{units.fmt_grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
-    if status.avoided_g is not None:
-        rows.append(("avoided", f"{units.fmt_grams(status.avoided_g)}{so_far} against run-now"))
+    if said := account_words.avoided(status):
+        rows.append(("avoided", said + (so_far if status.run_now_g is not None else "")))
         rows += [("of this", means + (" (± half of an 80 % band)" if "±" in means else ""))] if means else []
     if status.cost:
         rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))

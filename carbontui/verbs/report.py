@@ -266,5 +266,7 @@ def history(by: totals.By, as_json: bool) -> None:
         rest = "  ".join(cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
         click.echo(f"{cells[0]:<{widths[0]}}  {rest}".rstrip())
     real = [total for total in groups if total.name != totals.NOT_REAL]
+    if besides := sum(total.excluded_wall_kwh for total in real):
+        click.echo(f"besides, for tries, estimates and calibrations: {units.fmt_kwh(besides)}")
     if said := figures.equivalences(sum(total.gco2_g for total in real)):
         click.echo(f"\nin all, as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})")

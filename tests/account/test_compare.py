@@ -35,7 +35,17 @@ def test_speed_is_the_rule_watts_keep_their_share_of_the_limit():
     new = on()["new"]
     assert new.speed == pytest.approx(0.7 * 4 + 0.3 * 2) and new.how == "rule of thumb"
     assert new.kwh == pytest.approx((200 * 2 + 100) * 3600 / new.speed / 3.6e6)
-    assert new.gco2_g == pytest.approx(new.kwh * 300) and on()["old"].how == "measured"
+    assert new.gco2_g == pytest.approx(new.kwh * 300) and on()["old"].how == "as given" and on()["old"].here
+
+
+def test_the_row_of_the_job_is_what_its_account_says_and_the_others_scale_from_run_now():
+    used = compare.Used(5000.0, 0.4, 120.0, "estimated")
+    rows = on(WORK._replace(used=used))
+    assert rows["old"][:5] == ("old", 1.0, 5000.0, 0.4, 120.0) and rows["old"].how == "estimated" and rows["old"].here
+    assert rows["new"].kwh == on()["new"].kwh and not rows["new"].here
+    offer = compare.Rented("x", "", "old", 3.0, "2026", 20.0)
+    (rented,) = compare.rented(WORK, rows.values(), [offer])
+    assert not rented.here
 
 
 def test_what_a_person_knows_stands_above_the_rule():
@@ -89,7 +99,7 @@ def test_a_published_rate_of_a_like_task_stands_above_the_rule_and_below_a_perso
     assert compare.published(rates, "bert", "fp16", here) == {}
     work = compare.Work(3600.0, 400.0, 50.0, 1, 300.0)
     rows = {r.name: r for r in compare.on_boards(work, here, [here, there], precision="fp16", told={}, measured=known)}
-    assert rows["B"].speed == 2.5 and rows["B"].how == "resnet50, v1" and rows["A"].how == "measured"
+    assert rows["B"].speed == 2.5 and rows["B"].how == "resnet50, v1" and rows["A"].how == "as given"
     told = compare.on_boards(work, here, [there], precision="fp16", told={"B": 3.0}, measured=known)
     assert told[0].speed == 3.0 and told[0].how == "speed as given"
 

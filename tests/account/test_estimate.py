@@ -21,7 +21,7 @@ from carbontui.account.estimate import BLOCKS_MOST, Blocks
 from carbontui.client.train import prediction as estimate
 from carbontui.job.supervisor.core import progress, status
 from carbontui.job.supervisor.core.measured import Mean, Measured
-from carbontui.tui import account_words
+from carbontui.text import account as account_words
 from carbontui.verbs.look import report
 
 special = Later("scipy.special")
@@ -139,7 +139,7 @@ def test_a_running_job_tells_its_whole_work_with_an_interval_and_its_source():
     assert found.energy_wall_kwh == pytest.approx(found.work_s * 700 / 3.6e6)
     assert one.provenance["estimate"].how == "estimated" and "95 %" in one.provenance["estimate"].source
     (row,) = (row for row in report(one) if row.startswith("whole work"))
-    assert "flat out (" in row and "Wh (" in row
+    assert "at full speed (" in row and "Wh (" in row
     assert told(running(steps_total=None)).estimate is None
     assert "drifting" in account_words.estimate(msgspec.structs.replace(found, drifting=True, drift=0.1))
 

@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of
+from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, outlook, plan_of, rank
 
 from carbontui import protocol, units
 from carbontui.account.expected_end import Slots, Stretch, expect, to_come, used_up_at
+from carbontui.job.supervisor.core import control, status
 from carbontui.job.supervisor.core import expected_end as core
-from carbontui.job.supervisor.core import status
 from carbontui.job.supervisor.core.measured import Mean, Measured
+from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.state import Totals
-from carbontui.tui import account_words
+from carbontui.text import account as account_words
 from carbontui.verbs.foreground import narrate
 from carbontui.verbs.look import report
 
@@ -112,14 +113,20 @@ def shifted(**fields):
         "measured": WATTS,
         "outlook": outlook(*[500.0] * 4, *[100.0] * 92),
         "plan": plan_of(*[PAUSE] * 4, *[FULL] * 8),
-        "totals": Totals(wall_kwh=0.0, gco2_g=0.0, avoided_g=0.0, run_now_past_g=0.0),
+        "totals": Totals(wall_kwh=0.0, gco2_g=0.0, avoided_g=0.0, run_now_past_g=0.0, run_now_until_s=NOW_S),
         "pue": 1.2,
     }
     return job_state(**{**known, **fields})
 
 
+def decided(state, seen):
+    """As of a tick: what comes is told from what is decided now."""
+    return replace(state, decision=control.decide(state.asked, observe(state, seen))[1])
+
+
 def at_end(state, at_s=NOW_S, **fields):
-    return core.at_end(state, inputs(at_s, boards=(board(),), **fields))
+    seen = inputs(at_s, boards=(board(),), **fields)
+    return core.at_end(decided(state, seen), seen)
 
 
 def test_a_shifted_job_says_from_the_start_what_it_will_have_avoided():
@@ -134,14 +141,16 @@ def test_a_shifted_job_says_from_the_start_what_it_will_have_avoided():
 
 def test_halfway_it_counts_what_was_and_what_is_to_come_once_each():
     emitted, past = 1.2 * (0.190 * 500), 1.2 * 0.7 * 500
-    halfway = shifted(totals=Totals(wall_kwh=0.228, gco2_g=emitted, avoided_g=-emitted, run_now_past_g=past))
+    known = {"gco2_g": emitted, "avoided_g": -emitted, "run_now_past_g": past, "run_now_until_s": NOW_S}
+    halfway = shifted(totals=Totals(wall_kwh=0.228, **known))
     assert at_end(halfway, NOW_S + HOUR).gco2_g == pytest.approx(at_end(shifted()).gco2_g, **NEARLY)
     assert at_end(halfway, NOW_S + HOUR).run_now_g == pytest.approx(at_end(shifted()).run_now_g)
 
 
 def test_a_cap_a_pause_with_an_end_and_a_boost_each_end_as_they_will():
-    capped = at_end(shifted(plan=plan_of(*[CAP] * 10)))
-    assert capped.energy_wall_kwh == pytest.approx(1.2 * 0.4 * 2.5), "two hours of work at 0.8 of the speed"
+    capped = at_end(shifted(plan=plan_of(FULL, *[CAP] * 10), caps_hold=True), ranks=(rank(),))
+    kwh = 1.2 * (0.7 * 0.25 + 0.4 * 1.75 / 0.8)
+    assert capped.energy_wall_kwh == pytest.approx(kwh), "two hours of work, most of it at 0.8 of the speed"
 
     def held(mode, until_s=None):
         state = shifted()
@@ -157,7 +166,6 @@ def test_a_cap_a_pause_with_an_end_and_a_boost_each_end_as_they_will():
 
 
 def test_what_is_not_known_is_not_told():
-    assert at_end(shifted(measured=Measured())) is None, "watts flat out are assumed"
     assert at_end(shifted(totals=Totals())) is None
     assert at_end(shifted(outlook=None)) is None
     assert at_end(shifted(work_s=None)) is None
@@ -171,7 +179,8 @@ def test_money_at_the_end_counts_power_and_rent_while_boards_are_held():
 
 
 def told(state=None, at_s=NOW_S):
-    return status.status(state or shifted(), inputs(at_s, boards=(board(),)), host="h", pids=protocol.Pids(*[None] * 4))
+    seen = inputs(at_s, boards=(board(),))
+    return status.status(decided(state or shifted(), seen), seen, host="h", pids=protocol.Pids(*[None] * 4))
 
 
 def test_the_end_is_told_first_by_status_and_by_plain_output_with_its_source():
@@ -185,8 +194,9 @@ def test_the_end_is_told_first_by_status_and_by_plain_output_with_its_source():
 
 
 def test_a_job_that_is_over_expects_nothing():
-    over = replace(shifted(), decision=replace(shifted().decision, state="done"))
-    assert told(over).at_end is None and "at_end" not in told(over).provenance
+    over, seen = replace(shifted(), decision=replace(shifted().decision, state="done")), inputs(boards=(board(),))
+    one = status.status(over, seen, host="h", pids=protocol.Pids(*[None] * 4))
+    assert one.at_end is None and "at_end" not in one.provenance and one.account.whole is None
 
 
 def test_the_words_turn_around_where_the_plan_emits_more():

@@ -10,6 +10,7 @@ import pytest
 
 from carbontui import units
 from carbontui.account import accounts
+from carbontui.account.run_now import RunNow
 from carbontui.grid.types import Row
 from carbontui.job import journal
 from carbontui.job import spec as options
@@ -65,11 +66,12 @@ def test_run_now_has_worked_through_hours_in_which_the_job_waited(tmp_path):
     account = account_of(tmp_path)
     account.realised([Row(0.0, 3600.0, 500.0), Row(3600.0, 3600.0, 100.0)], "average_direct", "a file")
     account.ledger.add("GPU-1", 3600.0, 4200.0, 6e5, "counter", "running", 0.0, gpu=True)
-    known = {"start_s": 0.0, "full_wall_w": 1000.0, "nowcast": None, "gpus": 1, "done_s": 600.0}
+    known = {"start_s": 0.0, "run_now": RunNow(600.0, 1000.0), "nowcast": None, "gpus": 1}
     assert account.totals(**known).run_now_past_g is None
-    assert account.totals(**known, past_s=4200.0).run_now_past_g == pytest.approx(500.0 + 100.0 / 6)
+    more = {"rest": (4200.0, 10_000.0, 1000.0)}
+    assert account.totals(**known, **more).run_now_past_g == pytest.approx(500.0 + 100.0 / 6)
     account.realised([Row(0.0, 3600.0, 400.0), Row(3600.0, 3600.0, 100.0)], "average_direct", "a file, revised")
-    assert account.totals(**known, past_s=4200.0).run_now_past_g == pytest.approx(400.0 + 100.0 / 6)
+    assert account.totals(**known, **more).run_now_past_g == pytest.approx(400.0 + 100.0 / 6)
 
 
 def test_a_successor_holds_what_came_last_when_coarse_values_replace_fine_ones(tmp_path):

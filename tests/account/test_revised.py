@@ -17,6 +17,7 @@ from states import job_state, spec
 from carbontui import cli
 from carbontui.account.accounts import BIN_S
 from carbontui.account.revision import revision
+from carbontui.account.run_now import RunNow, to_kept
 from carbontui.grid.feed import Feed
 from carbontui.grid.types import Row
 from carbontui.job import journal, store
@@ -64,7 +65,7 @@ async def test_a_live_account_follows_its_source_and_a_stranger_finds_the_same(s
 
     def emitted():
         reader.look(now["s"])
-        known = {"start_s": now["s"] - 2 * HOUR, "done_s": HOUR, "full_wall_w": 1000.0, "nowcast": 400.0, "gpus": 1}
+        known = {"start_s": now["s"] - 2 * HOUR, "run_now": RunNow(HOUR, 1000.0), "nowcast": 400.0, "gpus": 1}
         return account.totals(**known)
 
     site.respond = charts(lambda at: 312.0, now["s"])
@@ -77,7 +78,7 @@ async def test_a_live_account_follows_its_source_and_a_stranger_finds_the_same(s
     assert found.gco2_g == pytest.approx(298.0)
     assert "312 → 298 g/kWh" in reader.revised and "Energy-Charts: −14" in reader.revised
     account.write(everything=True)
-    facts = {"start_s": now["s"] - 1800 - 2 * HOUR, "done_s": HOUR, "full_wall_w": 1000.0, "pue": job.spec.pue}
+    facts = {"start_s": now["s"] - 1800 - 2 * HOUR, "pue": job.spec.pue, **to_kept(RunNow(HOUR, 1000.0))}
     account.journal.keep("accounts", facts)
     account.journal.commit()
     again = stranger.recompute(tmp_path / "j.db")

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from carbontui.account import accounts
+from carbontui.account.run_now import RunNow
 from carbontui.grid.types import Row
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
@@ -39,7 +40,7 @@ def tick_us(days: int, folder: Path) -> float:
     for tick in range(TICKS):
         account.ledger.add("g", end - 1.0, end, 700.0, "counter", "running", 0.0, gpu=True)
         begun = time.perf_counter()
-        account.totals(start_s=start, done_s=0.9 * (end - start) + tick, full_wall_w=800.0, nowcast=310.0, gpus=1)
+        account.totals(start_s=start, run_now=RunNow(0.9 * (end - start) + tick, 800.0), nowcast=310.0, gpus=1)
         spent.append(1e6 * (time.perf_counter() - begun))
     return statistics.median(spent)
 

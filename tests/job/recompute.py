@@ -37,11 +37,11 @@ def recompute(journal, grid_file):
     said = json.loads(db.execute("select value from state where key='accounts'").fetchone()[0])
     rows = db.execute("select t0, t1, device, joules, state from energy order by t0").fetchall()
     pue = said["pue"]
-    counted = [row for row in rows if row[4] != "waiting"]
+    counted = [row for row in rows if row[4] not in ("waiting", "try", "estimate", "calibration")]
     wall_j = pue * sum(row[3] for row in counted)
     emitted = pue * sum(grams(grid, t0, t1, joules) for t0, t1, _, joules, _ in counted)
-    start, done = said["start_s"], said["done_s"]
-    run_now = grams(grid, start, start + done, said["full_wall_w"] * done)
+    start, seconds = said["start_s"], said["run_now_s"]
+    run_now = grams(grid, start, start + seconds, said["run_now_w"] * seconds) if said["lever_acted"] else emitted
     return {
         "energy_wall_kwh": wall_j / 3.6e6,
         "gco2_g": emitted,

@@ -68,7 +68,7 @@ def test_the_finish_counts_a_pause_that_has_an_end_and_is_unknown_without_one(ho
     assert "does not fit before the deadline" in late.explanation
     # a deadline inside the pause: the plan goes on beyond it, as long as the pause and the work do
     said = house.cli("budget", "30m", job.id, check=True).stdout
-    assert "cannot be met: flat out the work ends" in said
+    assert "cannot be met: at full speed the work ends" in said
     late = until(lambda: (p := snap(job).plan) and p.late_s > 2 * 5400 and p, what="a plan beyond the deadline")
     assert [name for name, _ in late.levels] == ["pause", "full"]
     assert units.from_iso(late.finish) - units.from_iso(late.start) == pytest.approx(7200 + 5400, abs=1000)

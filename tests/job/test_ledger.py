@@ -12,6 +12,7 @@ from states import outlook
 
 from carbontui import units
 from carbontui.account import accounts
+from carbontui.account.run_now import RunNow
 from carbontui.job import spec as options
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
@@ -81,7 +82,7 @@ def test_unknown_intensity_is_counted_at_the_known_mean_and_marked():
 
 
 def test_run_now_follows_the_realised_grid():
-    total = accounts.RunNow(100.0).total(400.0, -math.inf, {0.0: 100.0, 300.0: 300.0}, None)
+    total = accounts.FromStart(100.0).total(400.0, {0.0: 100.0, 300.0: 300.0}, None)
     assert total.value == pytest.approx(200.0 * 100 + 200.0 * 300) and total.weight == pytest.approx(400.0)
 
 
@@ -130,7 +131,7 @@ def test_sums_of_the_books_equal_the_plain_sum_to_the_last_bit(tmp_path_factory,
         elif kind == "p":
             account.price[start] = number
         else:
-            sums = account.totals(start_s=start_s, done_s=number, full_wall_w=700.0, nowcast=known, gpus=1)
+            sums = account.totals(start_s=start_s, run_now=RunNow(number, 700.0), nowcast=known, gpus=1)
             joules = sorted(account.ledger.bins.items())
             grams = units.joules_to_kwh(plain(joules, account.intensity, known)) * 1.3
             if sums.gco2_g is None:
@@ -150,9 +151,9 @@ def test_money_is_not_counted_from_the_start_where_no_price_is_known(tmp_path):
 
     def cost(given):
         account = Accounting(given, Clock(), Journal(tmp_path / "none.db"), "boot")
-        before = account.totals(start_s=0.0, done_s=0.0, full_wall_w=None, nowcast=None, gpus=1).cost
+        before = account.totals(start_s=0.0, run_now=None, nowcast=None, gpus=1).cost
         account.ledger.bins[0.0] += 3.6e6
-        return before, account.totals(start_s=0.0, done_s=0.0, full_wall_w=None, nowcast=None, gpus=1).cost
+        return before, account.totals(start_s=0.0, run_now=None, nowcast=None, gpus=1).cost
 
     assert cost(spec) == (None, None)
     assert [found and found.value for found in cost(structs.replace(spec, price_per_kwh=0.3))] == [0.0, 0.3]
@@ -230,7 +231,7 @@ def test_the_host_constant_is_shared_by_the_jobs_of_a_machine(tmp_path) -> None:
         "boot",
     )
     for second in range(11):
-        account.host(1e9 + second, 1.0, "running", held=True, jobs=2)
+        account.pass_time(1e9 + second, 1.0, "running", jobs=2)
     assert account.ledger.wall_kwh * units.J_PER_KWH == pytest.approx(500.0)
 
 

@@ -152,12 +152,13 @@ async def test_a_clock_that_is_set_is_no_time_that_passed(job, monkeypatch):
 
 def test_the_host_is_not_charged_for_a_clock_that_was_set(tmp_path):
     spec = options.Options(
-        job="t", name="t", dir="", argv=(), cwd="", log="", socket="", created_s=0.0, host_w=100.0
+        job="t", name="t", dir="", argv=(), cwd="", log="", socket="", created_s=999.0, host_w=100.0
     )  # fmt: skip
     account = Accounting(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
     for now in (1000.0, 1001.0, 4601.0, 4602.0, 1002.0, 1003.0):
-        account.host(now, 1.0, "running", held=True)
-    assert account.ledger.rest_j == pytest.approx(400.0) and account.held_s == pytest.approx(4.0)
+        account.pass_time(now, 1.0, "running")
+    assert account.ledger.rest_j == pytest.approx(600.0) and account.held_s == pytest.approx(6.0)
+    assert account.lived.gaps == {"clock": pytest.approx(3599.0 - 3601.0)} and account.lived.lived_s == 4.0
 
 
 async def test_an_agent_that_cannot_be_started_is_tried_again(job, monkeypatch):
@@ -225,7 +226,7 @@ async def test_rows_lost_while_the_job_runs_are_carried_on_as_their_sum(job, tmp
     await job.write(job.look())
     successor = Accounting(job.cell.state.spec, job.cell.state.clock, Journal(tmp_path / "journal.db"), "boot")
     successor.restore()
-    sums = successor.totals(start_s=began, done_s=0.0, full_wall_w=None, nowcast=300.0, gpus=1)
+    sums = successor.totals(start_s=began, run_now=None, nowcast=300.0, gpus=1)
     assert sums.gco2_g == pytest.approx(before, rel=1e-6)
 
 

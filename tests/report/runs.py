@@ -10,6 +10,7 @@ import socket
 import msgspec
 
 from carbontui import protocol, units
+from carbontui.account import run_now
 from carbontui.grid.types import Row
 from carbontui.job import spec as options
 from carbontui.job import store
@@ -34,6 +35,10 @@ def grams(at_s):
     return 300.0 + 150.0 * math.sin(2 * math.pi * (at_s - START_S) / 43200.0)
 
 
+def rounded(value):
+    return None if value is None else round(value, 6)
+
+
 def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, job="abcdef", epoch_steps=0,
          source="a grid; ahead: a forecast", wander=0.0, **spec):  # fmt: skip
     """The store's Job of a run of `phases`; a row of energy every `every` seconds."""
@@ -47,6 +52,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     journal = Journal(folder / "journal.db")
     account = Accounting(given, Clock(), journal, "boot")
     at, done, steps, epoch = START_S, 0.0, 0, None
+    account._fresh = None
     dice = random.Random(1)
     length = sum(phase[1] for phase in phases)
     slots = range(math.ceil(length / 900) + 1)
@@ -62,9 +68,12 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
             for index in range(gpus):
                 drawn = watts * (1 + wander * dice.gauss(0, 1))
                 account.ledger.add(f"GPU-{index}", at, at + every, drawn * every, "counter", state, at, gpu=True)
+                account.lived.drew(drawn * every, state, gpu=True)
             account.ledger.add("cpu", at, at + every, CPU_W * every, "model", state, at, gpu=False)
+            account.lived.drew(CPU_W * every, state, gpu=False)
             at, done = at + every, done + every * speed
             steps = round(done * RATE)
+            account.lived.advance(at, state, steps=steps, held=state == "waiting")
             journal.steps(at, steps, RATE * speed, 2.0 - done / 1e5, "full")
         journal.commit()
     journal.event(START_S + 1, START_S + 1, "plan", why="start", gap=0.0005)
@@ -73,11 +82,19 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     account.write(everything=True)
     account.keep()
     full_w = (gpus * FULL_W + CPU_W) * PUE
-    totals = account.totals(start_s=START_S, done_s=done, full_wall_w=full_w, nowcast=grams(at), gpus=gpus)
+    flat = run_now.run_now(account.lived, pue=PUE, full_wall_w=full_w, rate=RATE)
+    totals = account.totals(start_s=START_S, run_now=flat, nowcast=grams(at), gpus=gpus)
+    used = protocol.Amounts(
+        elapsed_s=round(totals.elapsed_s, 3), steps=steps - totals.steps_apart,
+        energy_gpu_kwh=round(totals.gpu_kwh, 9), energy_wall_kwh=round(totals.wall_kwh, 9),
+        gco2_g=rounded(totals.gco2_g), run_now_g=rounded(totals.run_now_g), avoided_g=rounded(totals.avoided_g),
+    )  # fmt: skip
+    told = {"account": protocol.Account(so_far=used), "excluded": totals.excluded, "coverage": totals.coverage}
     journal.keep("accounts", {
         "start_s": START_S, "done_s": done, "full_wall_w": full_w, "pue": PUE, "before_g": 0.0, "nowcast_g": grams(at),
         "energy_wall_kwh": totals.wall_kwh, "energy_gpu_kwh": totals.gpu_kwh, "gco2_g": totals.gco2_g,
-        "avoided_g": totals.avoided_g,
+        "avoided_g": totals.avoided_g, **run_now.to_kept(flat),
+        **{name: msgspec.to_builtins(value) for name, value in told.items()},
     })  # fmt: skip
     parked = {f"GPU-{index}": [PARKED_W, 9] for index in range(gpus)}
     if wander:
@@ -94,7 +111,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
         budget=protocol.BudgetStatus(units.iso(START_S), units.iso(START_S + 86400.0), 2.0, True),
         energy_gpu_kwh=round(totals.gpu_kwh, 9), energy_wall_kwh=round(totals.wall_kwh, 9),
         gco2_g=round(totals.gco2_g, 6), cost=totals.cost,
-        avoided_g=None if totals.avoided_g is None else round(totals.avoided_g, 6),
+        avoided_g=used.avoided_g, **told,
         intensity=protocol.Intensity(round(grams(at), 2), "average_direct", "DE"), exit=protocol.Exit(0, None),
         provenance={"energy_wall_kwh": p("measured", metered), "gco2_g": p("measured", "a grid")},
     )  # fmt: skip

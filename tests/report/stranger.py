@@ -15,9 +15,10 @@ def recompute(path):
         parts = ((min(t1, end) - max(t0, start), value) for start, end, value in grid if start < t1 and end > t0)
         return sum(joules * length / (t1 - t0) / 3.6e6 * value for length, value in parts)
 
-    rows = db.execute("select t0, t1, joules from energy where state != 'waiting'").fetchall()
+    apart = "('waiting', 'try', 'estimate', 'calibration')"
+    rows = db.execute(f"select t0, t1, joules from energy where state not in {apart}").fetchall()
     emitted = said["pue"] * sum(mass(*row) for row in rows)
-    start, done = said["start_s"], said["done_s"]
-    run_now = mass(start, start + done, said["full_wall_w"] * done)
+    start, seconds = said["start_s"], said["run_now_s"]
+    run_now = mass(start, start + seconds, said["run_now_w"] * seconds) if said["lever_acted"] else emitted
     kwh = said["pue"] * sum(joules for _, _, joules in rows) / 3.6e6
     return {"energy_wall_kwh": kwh, "gco2_g": emitted, "avoided_g": run_now - emitted}

@@ -378,13 +378,43 @@ def test_a_job_of_now_on_a_recorded_grid_is_no_replay(told):
     assert "%" not in next(one.value for one in figures.figures(modelled) if one.label == "avoided")
 
 
-def test_a_run_that_nothing_held_back_is_not_said_to_have_emitted_more_than_it_would_have(tmp_path):
-    """Its start-up alone sets it apart from its steps at full watts: no plan's doing, and no percentage of one."""
-    told = story.build(runs.make(tmp_path, phases=(("starting", 60, 80.0, 0.0), ("running", 90, 700.0, 1.0))))
-    account = prose.story_of(told)[2]
-    assert told.avoided_g < 0 and "Nothing held it back" in account and "more than that" not in account
+def test_a_run_that_nothing_held_back_has_no_saving_and_no_percentage_in_any_form(tmp_path):
+    """Its start-up alone sets it apart from its steps at full watts: no plan's doing."""
+    job = runs.make(tmp_path, phases=(("starting", 60, 80.0, 0.0), ("running", 90, 700.0, 1.0)))
+    told = story.build(job)
+    assert told.avoided_g == 0.0 and told.run_now_g is None and told.split is None
+    said = " ".join(prose.story_of(told))
+    assert "Nothing held it back, so nothing was avoided" in said and "%" not in prose.story_of(told)[2]
+    row = next(one for one in figures.figures(told) if one.label == "avoided")
+    assert row.value == "nothing held it back" and "run-now" not in [one.label for one in figures.figures(told)]
+    numbers = forms.numbers(told)
+    assert (numbers["avoided_g"], numbers["account"]["so_far"]["run_now_g"]) == (0.0, None)
+    assert {row["run_now_gco2_g"] for row in csv.DictReader(io.StringIO(forms.table(told)))} == {""}
+    assert "nothing held it back" in carbontui(tmp_path, "status", job.id).output
+    assert "nothing held it back" in foreground.summary(job.status())
+    assert [total.unknown for total in totals.grouped([(job.status(), "2026-06-21")], "month")] == [0]
     capped = story.build(runs.make(tmp_path, phases=runs.DAY[:3], job="bbbbbb"))
-    assert "Started at once and flat out" in prose.story_of(capped)[2]
+    assert "With nothing held back it would have emitted" in prose.story_of(capped)[2]
+
+
+def test_states_gaps_and_what_is_excluded_make_up_the_whole_time(tmp_path):
+    phases = (("try", 30, 600.0, 1.0), ("running", 600, 700.0, 1.0), ("calibration", 60, 300.0, 0.5), *runs.DAY[2:3])
+    job = runs.make(tmp_path, phases=phases)
+    numbers = json.loads(carbontui(tmp_path, "report", job.id, "--json").output)
+    parts = [part["seconds"] for part in numbers["by_state"]] + [part["s"] for part in numbers["gaps"]]
+    assert sum(parts) + sum(one["elapsed_s"] for one in numbers["excluded"]) == pytest.approx(numbers["elapsed_s"])
+    assert {one["reason"] for one in numbers["excluded"]} == {"try", "calibration"}
+    assert not {"try", "calibration"} & {part["name"] for part in numbers["by_state"]}
+    assert sum(part["kwh"] for part in numbers["by_state"]) == pytest.approx(numbers["energy_wall_kwh"], abs=1e-8)
+    assert numbers["account"]["so_far"]["energy_wall_kwh"] == numbers["energy_wall_kwh"]
+    assert "not in the account" in carbontui(tmp_path, "status", job.id).output
+    assert "besides: try" in carbontui(tmp_path, "report", job.id).output
+
+
+def test_many_times_as_much_is_told_as_times_not_as_percent(tmp_path):
+    long, short = runs.make(tmp_path), runs.make(tmp_path, phases=runs.DAY[:1], job="shortx")
+    (line,) = (one for one in against.against(story.build(long), story.build(short)) if one.what == "CO2")
+    assert line.change.endswith(" times") and "%" not in line.change
 
 
 def test_the_same_reason_entered_anew_in_the_same_minute_is_told_once(tmp_path):

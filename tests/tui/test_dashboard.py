@@ -273,7 +273,7 @@ async def test_when_the_job_is_over_its_account_stays(stage: Any) -> None:
             "done, exit 0",
             "4.65 kWh ~",
             "865 g CO₂",
-            "234 g ~, 21.3% of run-now",
+            "234 g or 21% less than run-now ~",
             "1.44 EUR",
             "before the deadline",
         ):
@@ -428,8 +428,12 @@ async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> 
         assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan -316 g, -7%" in side[rows[1]]
         assert "467 g behind run-now" in side[rows[2]]
         assert "pauses cost first, then pay off" in side[rows[2] + 1]
-        s.fake.push(status=s.fake.status(at_end=None, gco2_g=1310.0, avoided_g=-12.0))
-        await s.until(lambda: "start-up is counted, too" in s.text())
+        used = protocol.Amounts(
+            elapsed_s=60.0, steps=5, energy_gpu_kwh=1.0, energy_wall_kwh=1.0, gco2_g=1310.0, avoided_g=0.0
+        )
+        told = {"gco2_g": 1310.0, "avoided_g": 0.0, "account": protocol.Account(so_far=used)}
+        s.fake.push(status=s.fake.status(at_end=None, **told))
+        await s.until(lambda: "nothing held it back" in s.text())
 
 
 async def test_the_smallest_screen_shows_state_watts_progress_and_grams(stage: Any) -> None:

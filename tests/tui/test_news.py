@@ -68,7 +68,7 @@ def test_what_has_been_is_told_after_a_while_and_counts_what_stood_still() -> No
     told = away.told(last, now, events)
     for said in (
         "away 6 h",
-        "step 1 204 to 7 182",
+        "step 1,204 to 7,182",
         "stood still 4 h",
         "loss 2.56 to 1.95",
         "emitted 800 g",

@@ -15,7 +15,8 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.job import runlog
-from carbontui.tui import account_words, keys
+from carbontui.text import account as account_words
+from carbontui.tui import keys
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.feed import WholeRun
 from carbontui.tui.glyphs import BLOCKS
@@ -48,7 +49,7 @@ async def test_the_output_of_a_job_that_is_over_is_there(tmp_path: Path, size: t
         text = text_of(app)
         assert "out of memory" in text and "no grid data" not in text, text
         assert size[1] < 21 or "loss 2.5" in text
-        assert "865 g" in text and "21.3% of run-now" in text
+        assert "865 g" in text and "21% less" in text
         await pilot.press("l")
         while not isinstance(app.screen, LogScreen) or "RuntimeError" not in text_of(app):
             assert time.monotonic() < due
@@ -109,7 +110,7 @@ def test_what_was_never_metered_is_not_said_to_have_drawn_nothing() -> None:
     status = structs.replace(
         scene("failed").status, energy_wall_kwh=0.0, energy_gpu_kwh=0.0, gco2_g=0.0, avoided_g=None
     )
-    said = dict(account_words.summary(offline(status)))
+    said = dict(account_words.summary(status, lambda field: ""))
     assert said["energy"] == units.NOT_METERED and said["emitted"].startswith("not known")
 
 

@@ -20,6 +20,7 @@ from carbontui.job import store
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options, clock_of
 from carbontui.job.supervisor.core import allowance_rules, allowances, boards, control, progress, state, trying
+from carbontui.job.supervisor.core.booking import booked_as
 from carbontui.job.supervisor.core.effects import Effect, effects
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.observe import observe
@@ -29,7 +30,7 @@ from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.history_thread import HistoryThread
 from carbontui.job.supervisor.record.last_count import LastCounts
 from carbontui.job.supervisor.record.recorder import Recorder, say
-from carbontui.job.supervisor.record.so_far import totals_so_far
+from carbontui.job.supervisor.record.so_far import pass_time, totals_so_far
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
 from carbontui.job.supervisor.shell.calibrator import Calibrator
@@ -303,19 +304,18 @@ class Supervisor:
 
     def _meter(self, seen: Inputs) -> Inputs:
         """Add samples to the accounts and inputs to the state."""
-        observed = self.cell.state.decision.state
+        before = self.cell.state
         self._count(seen)
-        held, jobs = observed not in ("waiting", "unloaded"), seen.readings.host.jobs
-        self.accounting.host(seen.now_s, seen.dt_s, observed, held=held, jobs=jobs)
         if self.accounting.metered_boards != seen.metered:
             seen = replace(seen, metered=self.accounting.metered_boards)
         self.cell.become(state.absorb(self.cell.state, seen), "absorb", seen=seen)
+        pass_time(self.accounting, before, self.cell.state, seen)
         return seen
 
     def _count(self, seen: Inputs) -> None:
         """Convert new samples to joules."""
         watched = frozenset(reading.uuid for reading in seen.devices)
-        self.accounting.meter_samples(self.agent.drain(), self.cell.state.decision.state, watched)
+        self.accounting.meter_samples(self.agent.drain(), booked_as(self.cell.state, seen), watched)
 
     def _book_now(self) -> None:
         """Book the newest samples now: they are about to be reported as current."""

@@ -97,7 +97,9 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
     less = job.less
     if less is None:
         return "–", "dim"
-    return f"{-less:+.0%}".replace("-", "−"), "running" if less > 0.004 else "warning" if less < -0.004 else "text"
+    return units.fmt_signed(
+        -less, "{:.0%}".format
+    ), "running" if less > 0.004 else "warning" if less < -0.004 else "text"
 
 
 def summed_w(jobs: tuple[ListedJob, ...]) -> float | None:

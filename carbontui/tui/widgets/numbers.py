@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from carbontui import protocol, units
-from carbontui.text import situation
+from carbontui.text import account, situation
 from carbontui.tui import words
 from carbontui.tui.log_figures import LogFigures, figures
 from carbontui.tui.loglines import LogRow, text_of
@@ -76,7 +76,7 @@ class Numbers(Cells):
         grams = "–" if status.gco2_g is None else units.fmt_grams(status.gco2_g)
         mark = m(status, "gco2_g") if status.gco2_g is not None else ""
         avoided = status.avoided_g
-        if avoided is None or end is None:
+        if avoided is None or end is None or status.run_now_g is None:
             rows.append(self._line("so far", grams, mark, "CO₂ emitted"))
         else:
             side, even = ("ahead of" if avoided >= 0 else "behind"), abs(avoided) < units.LEAST_G
@@ -88,13 +88,13 @@ class Numbers(Cells):
             if not even and avoided < 0 and end.avoided_g is not None and end.avoided_g > 0:
                 rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses cost first, then pay off", "dim")])
         if end is None:
-            said = words.avoided_share(status)
+            said = account.share(avoided, status.run_now_g)
             share = "" if said is None else f"{said:.0%} of run-now"
+            if avoided is not None and status.run_now_g is None:
+                share = account.NOTHING_HELD
             ink = "running" if (avoided or 0) > 0 else "text"
-            shown = "" if avoided is None else m(status, "avoided_g")
+            shown = "" if status.run_now_g is None else m(status, "avoided_g")
             rows.append(self._line("avoided", units.fmt_grams(avoided), shown, share, ink))
-            if said is not None and said < 0:
-                rows.append([(f" {'':<{_LABEL}}", "dim"), ("start-up is counted, too", "dim")])
         rows.append(self._line("energy", units.fmt_kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")))
         if status.cost is not None:
             rows.append(self._line("cost", units.fmt_money(status.cost.value, status.cost.currency), m(status, "cost")))
@@ -185,16 +185,16 @@ class Numbers(Cells):
 def _band(end: protocol.AtEnd) -> str:
     if end.gco2_lo_g is None or end.gco2_hi_g is None:
         return "CO₂ expected"
-    return f"{units.fmt_grams(end.gco2_lo_g)} to {units.fmt_grams(end.gco2_hi_g)}"
+    return units.fmt_between(units.fmt_grams, end.gco2_lo_g, end.gco2_hi_g)
 
 
 def _against(end: protocol.AtEnd) -> tuple[str, str, str]:
     """The plan's total against run-now, its ink, and shorter: ('plan −316 g, −7%', ink, '−7%')."""
     if end.run_now_g is None or end.avoided_g is None:
         return "", "text", ""
-    if abs(end.avoided_g) < units.LEAST_G:
+    share = account.share(end.avoided_g, end.run_now_g)
+    if share is None:
         return "as much", "text", "as much"
-    sign, ink = ("-", "running") if end.avoided_g > 0 else ("+", "warning")
-    grams = f"plan {sign}{units.fmt_grams(abs(end.avoided_g))}"
-    share = f"{sign}{abs(end.avoided_g) / end.run_now_g:.0%}" if end.run_now_g > 0 else ""
-    return (f"{grams}, {share}", ink, share) if share else (grams, ink, grams)
+    short = units.fmt_signed(-share, "{:.0%}".format)
+    told = f"plan {units.fmt_signed(-end.avoided_g, units.fmt_grams)}, {short}"
+    return told, "running" if share > 0 else "warning", short

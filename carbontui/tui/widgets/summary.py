@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
-from carbontui.tui.account_words import summary
+from carbontui.text.account import summary
+from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells
 
@@ -28,7 +29,10 @@ class Summary(Cells):
         return 1 + sum(len(self._folded(told, width)) for _, told in self._said(picture))
 
     def _said(self, picture: Picture) -> list[tuple[str, str]]:
-        return [row for row in summary(picture) if not self.brief or row[0] in _LEAST_OF_ALL]
+        def of(field: str) -> str:
+            return f" {words.mark(picture.status, field)}".rstrip()
+
+        return [row for row in summary(picture.status, of) if not self.brief or row[0] in _LEAST_OF_ALL]
 
     @staticmethod
     def _folded(told: str, width: int) -> list[str]:
@@ -38,7 +42,8 @@ class Summary(Cells):
         if self.picture is None:
             return []
         rows: list[CellRow] = [self.heading(width, "the job is over", "q leaves")]
-        inks = {"avoided": "running"}
+        saved = (self.picture.status.avoided_g or 0.0) > 0
+        inks = {"avoided": "running"} if saved else {}
         for label, told in self._said(self.picture):
             for index, line in enumerate(self._folded(told, width)):
                 shown = label if index == 0 else ""

@@ -22,7 +22,7 @@ def job(values, **fields):
     return job_state(
         decision=decided("running", "full", "plan", "x"),
         measured=Measured(full_w={"GPU-a": Mean(600.0, 9)}, parked_w={"GPU-a": Mean(90.0, 9)}),
-        totals=Totals(gco2_g=100.0, run_now_past_g=120.0),
+        totals=Totals(gco2_g=100.0, run_now_past_g=120.0, run_now_until_s=NOW_S),
         outlook=values,
         plan=plan_of(FULL, PAUSE, PAUSE, FULL, FULL, PAUSE, FULL, FULL, FULL, FULL, FULL, FULL),
         **fields,
@@ -53,10 +53,12 @@ def test_the_end_is_that_of_the_whole_forecast_gaps_included(seed):
         assert end == (None if edge is None else pytest.approx(edge, abs=1e-5))
 
 
-def test_no_end_is_told_of_a_job_that_is_over_or_was_never_measured():
+def test_no_end_is_told_of_a_job_that_is_over_or_whose_grid_nobody_knows():
     known = job(outlook())
     assert expected_end.at_end(known, SEEN).gco2_g > 100.0
-    assert expected_end.at_end(replace(known, measured=Measured()), SEEN) is None
+    assumed = replace(known, measured=Measured())
+    assert expected_end.at_end(assumed, SEEN).gco2_g > 100.0
+    assert "full watts assumed" in expected_end.provenance(assumed, SEEN).source
     assert expected_end.at_end(replace(known, outlook=None), SEEN) is None
     assert expected_end.at_end(replace(known, decision=decided("done", "full", "exited", "x")), SEEN) is None
 

@@ -11,7 +11,7 @@ from carbontui.account.estimate import Blocks
 from carbontui.job.supervisor.core import work_estimate
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.progress import Progress
-from carbontui.tui import account_words
+from carbontui.text import account as account_words
 
 
 def estimate(**fields):
@@ -40,4 +40,4 @@ def test_what_is_not_known_is_left_out():
     assert bare.gco2_g is None and bare.cost is None and bare.energy_wall_kwh is not None
     assert [label for label, _ in account_words.estimate_rows(bare)] == ["time", "energy"]
     plain = protocol.Estimate(work_s=80160.0, work_lo_s=79500.0, work_hi_s=80820.0)
-    assert account_words.estimate(plain) == "22 h 16 flat out (22 h 05 to 22 h 27)"
+    assert account_words.estimate(plain) == "22 h 16 at full speed (22 h 05 to 22 h 27)"

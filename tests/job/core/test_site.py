@@ -10,12 +10,15 @@ from states import CAP, FULL, NOW_S, PAUSE, board, inputs, job_state, plan_of, r
 
 from carbontui import protocol
 from carbontui.job.child import Child
+from carbontui.job.clock import Clock
+from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import commands, control, notices, plan, plan_request, site_claim, site_plan
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.worker.process import solve_plan
 from carbontui.plan.results import Explanation
-from carbontui.power.messages import Capability
+from carbontui.power import declared
+from carbontui.power.messages import Capability, Readings
 from carbontui.protocol import Cmd
 from carbontui.site.sharing import Ahead, Claim, GivenPrices, LevelAhead, Share
 
@@ -47,6 +50,21 @@ def test_a_start_that_waits_draws_nothing_and_a_job_without_boards_claims_nothin
     claim = site_claim.claim(job_state(caps_hold=True), waiting)
     assert (claim.floor_w, claim.held_w) == (0.0, 0.0)
     assert site_claim.claim(job_state(), inputs()) is None
+
+
+@pytest.mark.parametrize("unreal", [{"simulated": Simulated()}, {"clock": Clock(60.0, 1.0)}, {}])
+def test_boards_that_no_driver_shows_spend_no_site_budget_and_are_not_held_by_it(unreal):
+    assert site_claim.claim(job_state(), inputs(boards=TWO, ranks=(rank(),))) is not None
+    read = Readings(mono_s=1000.0, devices=TWO, backend="nvml" if unreal else "declared")
+    made, seen = job_state(**unreal), inputs(readings=read, ranks=(rank(),), site=share(100.0))
+    assert site_claim.claim(made, seen) is None and site_claim.room(made, seen) is None
+
+
+def test_a_board_whose_watts_cannot_be_read_claims_no_more_than_is_declared_for_it():
+    given = declared.DeclaredBoards(tdp_w=70.0, name="T4")
+    blind = board(power_kind="model", limit_found_w=None, limit_max_w=None, limit_w=None)
+    claim = site_claim.claim(job_state(declared=given), inputs(boards=(blind,), ranks=(rank(),)))
+    assert (claim.full_w, claim.wants_w) == (70.0, 70.0)
 
 
 def test_a_training_of_unknown_length_is_capped_and_never_held():

@@ -16,22 +16,22 @@ from carbontui.power import curve as curves
 
 
 def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
-    """None where no honest figure exists: flat-out watts not measured, work or grid unknown, a pause without end."""
-    totals, outlook, whole_s = state.totals, state.outlook, state.progress.whole_s
-    full_w = machine.full_wall_w(state, seen)
-    if not state.live or totals.gco2_g is None or full_w is None or outlook is None or whole_s is None:
+    """None where no honest figure exists: work or grid unknown, a pause without end."""
+    return statement(state, seen, course(state, seen))[1]
+
+
+def _at_end(state: JobState, seen: Inputs, ahead: CourseAhead, rest: tuple[Stretch, ...]) -> protocol.AtEnd | None:
+    totals, outlook, left_s = state.totals, state.outlook, state.progress.left_s
+    if not state.live or totals.gco2_g is None or outlook is None or left_s is None or ahead.finish_s is None:
         return None
-    ahead = course(state, seen)
-    rest = at_the_wall(state, seen, ahead)
-    if rest is None or ahead.finish_s is None:
-        return None
-    run_now_end_s = state.start_s + whole_s
+    done_s = seen.now_s if totals.run_now_until_s is None else totals.run_now_until_s
+    run_now_end_s = max(seen.now_s, done_s + left_s)
     found = account.expect(
         totals.gco2_g,
         rest,
         _slots(outlook, seen.now_s, max(run_now_end_s, rest[-1].end_s if rest else seen.now_s)),
         run_now_past_g=totals.run_now_past_g,
-        run_now_rest=Stretch(max(seen.now_s, state.start_s), run_now_end_s, full_w),
+        run_now_rest=Stretch(seen.now_s, run_now_end_s, machine.likely_wall_w(state, seen)),
     )
     if found is None:
         return None
@@ -50,10 +50,51 @@ def at_end(state: JobState, seen: Inputs) -> protocol.AtEnd | None:
     )
 
 
+def so_far(state: JobState) -> protocol.Amounts:
+    """What the work has used, as it is printed."""
+    totals = state.totals
+    grams, avoided = _rounded(totals.gco2_g), _rounded(totals.avoided_g)
+    known = grams is not None and avoided is not None and totals.run_now_g is not None
+    return protocol.Amounts(
+        elapsed_s=round(totals.elapsed_s, 3),
+        steps=state.progress.steps_done - totals.steps_apart,
+        energy_gpu_kwh=round(totals.gpu_kwh, 9),
+        energy_wall_kwh=round(totals.wall_kwh, 9),
+        gco2_g=grams,
+        # as printed, the difference of the two is what is avoided
+        run_now_g=_rounded((grams or 0.0) + (avoided or 0.0)) if known else None,
+        avoided_g=avoided,
+    )
+
+
+def statement(state: JobState, seen: Inputs, ahead: CourseAhead) -> tuple[protocol.Account, protocol.AtEnd | None]:
+    """The account at this moment, and the expected totals at its end."""
+    rest = at_the_wall(state, seen, ahead)
+    end = None if rest is None else _at_end(state, seen, ahead, rest)
+    used = so_far(state)
+    if rest is None or end is None:
+        return protocol.Account(so_far=used), end
+    total, step = state.progress.steps_total, state.progress.step
+    # of the watts at the wall, the boards' part is what is left without the rest of the machine and its PUE
+    known, boards = machine.machine(state, seen), bool(seen.devices)
+    gpu_j = sum((part.watts / known.pue - known.rest_w) * (part.end_s - part.start_s) for part in rest if part.watts)
+    whole = protocol.Amounts(
+        elapsed_s=round(used.elapsed_s + max(0.0, (ahead.finish_s or seen.now_s) - seen.now_s), 3),
+        steps=None if total is None or used.steps is None else used.steps + max(0, total - step),
+        energy_gpu_kwh=round(used.energy_gpu_kwh + (units.joules_to_kwh(gpu_j) if boards else 0.0), 9),
+        energy_wall_kwh=end.energy_wall_kwh,
+        gco2_g=end.gco2_g,
+        run_now_g=end.run_now_g,
+        avoided_g=end.avoided_g,
+    )
+    return account.stated(used, whole), end
+
+
 def provenance(state: JobState, seen: Inputs) -> protocol.Provenance:
     """Source of the expected totals: the forecast, and watts of which some may be assumed."""
     known = machine.machine(state, seen)
     assumed = "" if known.parked_measured or not state.plan else "; parked watts assumed"
+    assumed += "" if known.full_measured else "; full watts assumed"
     source = state.outlook.source if state.outlook else "no grid source"
     follows = "the plan in force" if state.plan else "flat out"
     capped = state.curve is not None and bool(known.caps)

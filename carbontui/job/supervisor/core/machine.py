@@ -108,6 +108,15 @@ def resume_s(state: JobState) -> float:
     return min(RESUME_PLAN_MAX_S, (state.measured.resume_s.value or problem.DEFAULT_RESUME_S / speed) * speed)
 
 
+def likely_wall_w(state: JobState, seen: Inputs) -> float:
+    """As `full_wall_w`, with the watts that a plan assumes until they were measured."""
+    known_w = full_wall_w(state, seen)
+    if known_w is not None:
+        return known_w
+    assumed = machine(state, seen)
+    return (assumed.full_w + assumed.rest_w) * assumed.pue
+
+
 def full_wall_w(state: JobState, seen: Inputs) -> float | None:
     """Flat-out watts at the wall, PUE included; None until the boards have been measured flat out."""
     uuids = tuple(reading.uuid for reading in seen.devices)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from carbontui import protocol, units
 from carbontui.openmetrics.text import Family, Rising, counters
 
-JOULES, GRAMS = "carbontui_job_energy_joules", "carbontui_job_emissions_grams"
+JOULES = "carbontui_job_energy_joules"
 BOARD_JOULES = "carbontui_board_energy_joules"
 JOB = "carbontui_job"
 """The label with the job's id: `job` is Prometheus's own."""
@@ -19,8 +19,6 @@ def resume(totals: Rising, exposition: str) -> None:
         if name == JOULES:
             scope = "wall" if 'scope="wall"' in labels else "boards"
             totals.at_least(f"{JOULES} {scope}", value)
-        elif name == GRAMS:
-            totals.at_least(GRAMS, value)
         elif name == BOARD_JOULES:
             totals.at_least(labels.partition('gpu="')[2].partition('"')[0], value)
 
@@ -71,17 +69,17 @@ def families(told: protocol.Status, joules: Mapping[str, float], totals: Rising)
             ),
         ),
         Family(
-            GRAMS,
-            "counter",
+            "carbontui_job_emissions_grams",
+            "gauge",
             "grams",
-            "CO2 of the job so far. If grid values are revised downwards, it stays until the account catches up.",
-            ((job, totals.at_least(GRAMS, told.gco2_g)),),
+            "CO2 of the job so far. It falls where grid values come in lower than they were forecast.",
+            ((job, told.gco2_g),),
         ),
         Family(
             "carbontui_job_avoided_grams",
             "gauge",
             "grams",
-            "CO2 avoided so far against running at once and flat out.",
+            "CO2 avoided so far against the same work with nothing held back.",
             ((job, told.avoided_g),),
         ),
         Family("carbontui_job_steps", "counter", "", "Optimizer steps done.", ((job, float(told.step)),)),

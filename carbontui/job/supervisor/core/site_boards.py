@@ -29,24 +29,35 @@ def boards(state: JobState, seen: Inputs) -> SiteBoards | None:
     if not devices:
         return None
     least = _least_w(state, devices)
-    return SiteBoards(len(devices), _full_w(devices), least, min(_parked_w(state, seen, devices), least))
+    return SiteBoards(len(devices), _full_w(state, devices), least, min(_parked_w(state, seen, devices), least))
 
 
 def here(state: JobState, seen: Inputs) -> tuple[Reading, ...]:
-    """The job's boards in this machine."""
+    """The job's boards in this machine. Those that no driver shows (simulated, replayed, declared) draw nothing there:
+    they spend no budget, and none holds them."""
     nodes = state.spec.nodes
+    if state.spec.simulated is not None or state.clock.replay or seen.readings.backend == "declared":
+        return ()
     return tuple(device for device in seen.devices if nodes is None or device.node == nodes.own)
 
 
-def _full_w(devices: tuple[Reading, ...]) -> float:
-    return sum(d.limit_found_w or d.limit_max_w or d.limit_w or DEFAULT_FULL_W for d in devices)
+def _most_w(state: JobState, device: Reading) -> float:
+    """Watts of a board at its own limit; at most what the user declares for one whose power cannot be read."""
+    most = device.limit_found_w or device.limit_max_w or device.limit_w
+    if state.spec.declared is None or device.power_kind != "model":
+        return most or DEFAULT_FULL_W
+    return min(most or state.spec.declared.tdp_w, state.spec.declared.tdp_w)
+
+
+def _full_w(state: JobState, devices: tuple[Reading, ...]) -> float:
+    return sum(_most_w(state, device) for device in devices)
 
 
 def _least_w(state: JobState, devices: tuple[Reading, ...]) -> float:
     """Running at the lowest limit that every board takes; flat out if none can be set."""
     lowest = [device.limit_min_w for device in devices]
     if not state.caps_hold or None in lowest:
-        return _full_w(devices)
+        return _full_w(state, devices)
     return len(lowest) * max(watts for watts in lowest if watts is not None)
 
 
@@ -63,7 +74,7 @@ def _parked_w(state: JobState, seen: Inputs, devices: tuple[Reading, ...]) -> fl
     return parked
 
 
-def bound_w(devices: tuple[Reading, ...]) -> float:
+def bound_w(state: JobState, devices: tuple[Reading, ...]) -> float:
     """The most the boards can draw under the limits in force."""
-    limits = [(d.limit_w, d.limit_found_w or d.limit_max_w or DEFAULT_FULL_W) for d in devices]
+    limits = [(device.limit_w, _most_w(state, device)) for device in devices]
     return sum(full if limit is None else min(limit, full) for limit, full in limits)

@@ -24,7 +24,7 @@ def claim(state: JobState, seen: Inputs) -> Claim | None:
         if absent
         else parked
         if state.decision.state == "paused"
-        else site_boards.bound_w(site_boards.here(state, seen))
+        else site_boards.bound_w(state, site_boards.here(state, seen))
     )
     given = 0.0 if seen.site is None else seen.site.allowed_w
     boost = state.override.current is not None and state.override.current.mode == "boost"

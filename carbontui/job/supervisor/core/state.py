@@ -50,13 +50,23 @@ class Totals:
     wall_kwh: float = 0.0
     gco2_g: float | None = None
     avoided_g: float | None = None
+    run_now_g: float | None = None
+    """What the same work would have emitted with every lever undone; None: not known, or none acted."""
     run_now_past_g: float | None = None
-    """What the run-now baseline would have emitted by now, possibly with more of the work done."""
+    """What run-now would have emitted by now, possibly with more of the work done."""
+    run_now_until_s: float | None = None
+    """Where on the job's clock run-now has done as much work as the job has by now."""
     cost: protocol.Cost | None = None
     gpu_shares: dict[str, float] = field(default_factory=dict)
     """Share of the boards' joules by how they were metered."""
     shares: dict[str, float] = field(default_factory=dict)
     """Share of all joules by how they were metered."""
+    elapsed_s: float = 0.0
+    """Seconds of the account: since the start, without the excluded ones."""
+    steps_apart: int = 0
+    """Of the job's steps, those made in excluded times."""
+    excluded: tuple[protocol.Excluded, ...] = ()
+    coverage: protocol.Coverage | None = None
 
     def of(self, kind: AllowanceKind) -> float:
         """Grams, money or kWh at the wall, as far as they are known."""

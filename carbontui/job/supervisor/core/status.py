@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from carbontui import protocol, units
+from carbontui.account.provenance import of_sum, worst
 from carbontui.grid.types import Outlook, accuracy_words
 from carbontui.job.supervisor.core import (
     allowance_rules,
@@ -36,7 +37,8 @@ def status(state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids) -> 
     expected = ahead.finish_s
     power_w = _power_w(state, seen, gpus if fresh else (), blind=blind)
     now = situation.of(state, seen, ahead, power_w)
-    at_end, estimate = expected_end.at_end(state, seen), work_estimate.estimate(state, seen)
+    (account, at_end), estimate = expected_end.statement(state, seen, ahead), work_estimate.estimate(state, seen)
+    used = account.so_far
     return protocol.Status(
         job=state.spec.job,
         name=state.spec.name,
@@ -65,11 +67,14 @@ def status(state: JobState, seen: Inputs, *, host: str, pids: protocol.Pids) -> 
         epoch=leader.epoch if leader else None,
         gpus=gpus if fresh else tuple(_blank(gpu) for gpu in gpus),
         power_w=power_w,
-        energy_gpu_kwh=round(totals.gpu_kwh, 9),
-        energy_wall_kwh=round(totals.wall_kwh, 9),
-        gco2_g=None if totals.gco2_g is None else round(totals.gco2_g, 6),
-        avoided_g=None if totals.avoided_g is None else round(totals.avoided_g, 6),
+        energy_gpu_kwh=used.energy_gpu_kwh,
+        energy_wall_kwh=used.energy_wall_kwh,
+        gco2_g=used.gco2_g,
+        avoided_g=used.avoided_g,
         cost=totals.cost,
+        account=account,
+        excluded=totals.excluded,
+        coverage=totals.coverage,
         at_end=at_end,
         estimate=estimate,
         allowances=allowance_rules.on_wire(state),
@@ -176,7 +181,7 @@ def _provenance(
     state: JobState, seen: Inputs, gpus: tuple[protocol.Gpu, ...], *, blind: bool, expected: bool
 ) -> dict[str, protocol.Provenance]:
     p = protocol.Provenance
-    readings, totals, replay = seen.readings, state.totals, state.clock.replay
+    readings, totals = seen.readings, state.totals
     age = None if seen.readings_age_s == float("inf") else round(seen.readings_age_s, 2)
     board: How = "simulated" if state.spec.simulated is not None else "measured"
     found: dict[str, protocol.Provenance] = {}
@@ -210,7 +215,7 @@ def _provenance(
     bound = f" ({SENSOR_BOUND})" if energy in ("measured", "integrated", "estimated") and sensed else ""
     found["energy_gpu_kwh"] = p(energy, (_shares(totals.gpu_shares) or "nothing metered yet") + bound + without)
     wall = f"boards, CPU, host constant and PUE: {_shares(totals.shares) or 'nothing metered yet'}{bound}{without}"
-    found["energy_wall_kwh"] = p(energy if gpus else "estimated", wall)
+    found["energy_wall_kwh"] = p(worst(energy, of_sum(totals.shares)), wall)
     grid: How = "default"
     source = "no grid source"
     if state.outlook is not None:
@@ -222,13 +227,13 @@ def _provenance(
         if state.outlook.accuracy:
             found["forecast_errors"] = p("measured", accuracy_words(state.outlook.accuracy))
     # grams are no better known than the energy they come from
-    realised: How = "replay" if replay else "estimated" if grid == "default" else found["energy_wall_kwh"].how
+    realised = worst(found["energy_wall_kwh"].how, "estimated" if grid == "default" else "measured")
     found["gco2_g"] = p(realised, source)
     watts = "assumed" if machine.full_wall_w(state, seen) is None else "given" if modelled else "measured"
     yours = state.spec.grid is None and state.spec.intensity_g_per_kwh is not None
     signal = "your own" if yours else "typical" if grid == "default" else "realised"
-    basis = f"flat out from the start at {watts} full watts, {signal} intensity"
-    found["avoided_g"] = p("replay" if replay else "estimated", basis)
+    basis = f"the same work with nothing held back, capped work at {watts} full watts, {signal} intensity"
+    found["avoided_g"] = p(worst(realised, "estimated"), basis)
     if state.progress.guessed and state.progress.guess:
         agreed = "" if state.spec.guess else ", accepted by a user"
         found["steps_total"] = p("estimated", f"guessed from {state.progress.guess[1]}{agreed}")
@@ -249,10 +254,7 @@ def _energy_how(state: JobState, seen: Inputs) -> How:
         return "simulated"
     if not seen.devices:
         return "measured" if seen.readings.host.how == "measured" else "estimated"
-    by_how = state.totals.gpu_shares
-    if by_how.get("split", 0.0) + by_how.get("model", 0.0) > 0.5:
-        return "estimated"
-    return "measured" if by_how.get("counter", 0.0) > 0.5 else "integrated"
+    return of_sum(state.totals.gpu_shares)
 
 
 def _short(values: tuple[float | None, ...], digits: int) -> tuple[float | None, ...]:

@@ -18,7 +18,9 @@ def estimate(state: JobState, seen: Inputs) -> protocol.Estimate | None:
     """None while the number of steps is unknown, too few have been timed, or once the job is over."""
     work = state.progress
     steps = None if work.steps_total is None else work.steps_total - work.before
-    found = None if steps is None or not state.live else work.blocks.whole(steps, work.core_wait)
+    found = (
+        None if steps is None or not (state.live or state.spec.estimate) else work.blocks.whole(steps, work.core_wait)
+    )
     if found is None:
         return None
     full_w = machine.full_wall_w(state, seen)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.account import accounts
+from carbontui.account import lived as living
+from carbontui.account.lived import EXCLUDED, Gap, Lived
 from carbontui.account.revision import Revision, revision
+from carbontui.account.run_now import RunNow
 from carbontui.grid.types import Outlook, Row
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
@@ -27,6 +30,8 @@ HOST = "host"
 """The device name of the host constant in the journal's energy rows."""
 PRICE = "price"
 ESTIMATED = frozenset({"cpu", "dram", HOST})
+CLOCK_S = 30.0
+"""A wall clock that is off by more than this, beside the monotonic one, has been set (or the machine slept)."""
 SPLIT = "split"
 """`how` of joules that are the job's part of a metered total: others use the board or the CPUs too."""
 
@@ -64,6 +69,7 @@ class Accounting:
     meter: Meter = field(default_factory=Meter)
     ledger: EnergyLedger = field(default_factory=EnergyLedger)
     watts: WattHistory = field(init=False)
+    lived: Lived = field(init=False)
     first_counts: FirstCounts = field(init=False)
     intensity: accounts.Bins = field(default_factory=accounts.Bins)
     price: accounts.Bins = field(default_factory=accounts.Bins)
@@ -76,15 +82,17 @@ class Accounting:
     """The intensity rows of the journal, by start."""
     _share: dict[str, float | None] = field(default_factory=dict)
     """The job's share of each device, as of the last sample."""
-    _host_until_s: float | None = None
+    _fresh: Gap | None = "no_supervisor"
+    """What a long time before the first look of this process was."""
     _carbon: accounts.Running = field(default_factory=accounts.Running)
     _money: accounts.Running = field(default_factory=accounts.Running)
-    _run_now: accounts.RunNow = field(default_factory=lambda: accounts.RunNow(0.0))
-    _run_now_past: accounts.RunNow = field(default_factory=lambda: accounts.RunNow(0.0))
+    _run_now: accounts.FromStart = field(default_factory=lambda: accounts.FromStart(0.0))
+    _run_now_past: accounts.FromStart = field(default_factory=lambda: accounts.FromStart(0.0))
 
     def __post_init__(self) -> None:
         start = self.clock.at_wall(self.options.created_s)
         self.watts = WattHistory(start, 60.0 if not self.clock.replay else 900.0)
+        self.lived = Lived(start)
         self.ledger.pue = self.options.pue
         self.ledger.count_idle = self.options.count_idle
         self.first_counts = FirstCounts(Path(self.options.dir))
@@ -97,12 +105,15 @@ class Accounting:
             return
         self.ledger.restore(kept["ledger"], self.journal.energy_rows(), time.time())
         self.held_s = float(kept.get("held_s", 0.0))
+        # the first supervisor that keeps it takes the time before for one at full speed
+        self.lived = living.restored(kept.get("lived"), Lived(self.clock.at_wall(time.time())))
         self.carried_over = CarriedOver(*kept.get("before", (0.0, 0.0)))
         rows = self.journal.grid_rows()
         self.intensity.update_all([row[:3] for row in rows if row[4] != PRICE])
         self.price.update_all([row[:3] for row in rows if row[4] == PRICE])
         self._booked = {row[0]: Booked(row[1], row[2], row[3], row[5]) for row in rows if row[4] != PRICE}
         if kept.get("attempt", self.options.attempt) != self.options.attempt:
+            self._fresh = "queue"
             return
         try:
             self.meter = Meter.from_dict(kept["meter"], self.boot_id)
@@ -112,7 +123,7 @@ class Accounting:
     def keep(self) -> None:
         """Write what a successor cannot read from the rows into the journal, in one transaction with them."""
         facts = {"ledger": self.ledger.to_dict(), "meter": self.meter.to_dict(self.boot_id), "held_s": self.held_s}
-        facts["attempt"] = self.options.attempt
+        facts |= {"attempt": self.options.attempt, "lived": asdict(self.lived)}
         before = (self.carried_over.gco2_g, self.carried_over.energy_cost)
         self.journal.keep("books", {**facts, "before": before})
 
@@ -154,6 +165,7 @@ class Accounting:
                 continue
             for t0, joules, how, state in rows:
                 self.ledger.take_back(device, t0, joules, how, state)
+                self.lived.drew(-joules, state, gpu=True)
                 given_back += joules
             self.watts.forget(device)
             self.meter.drop([device])
@@ -179,21 +191,42 @@ class Accounting:
             joules = got.joules * speed * (1.0 if share is None else share)
             how = got.method if share is None or got.method == "model" else SPLIT
             self.ledger.add(got.uuid, t0, t1, joules, how, state, wall, gpu=is_board(got.uuid))
+            self.lived.drew(joules, state, gpu=is_board(got.uuid))
             self.watts.add(got.uuid, t0, t1, joules)
 
-    def host(self, now_s: float, dt_s: float, state: str, *, held: bool, jobs: int = 1) -> None:
-        """Book the host constant up to now, split equally among the `jobs` on this machine, and the time the GPUs were
-        held. `dt_s` passed since the last call."""
-        since, self._host_until_s = self._host_until_s, now_s
-        if since is None or now_s <= since:
-            return
-        if now_s - since > 2 * dt_s:
-            since = now_s - dt_s  # the clock was set: that is not time the machine ran
-        if held:
-            self.held_s += now_s - since
-        if self.options.host_w and state != "unloaded":
-            joules = self.options.host_w / max(1, jobs) * (now_s - since)
+    def pass_time(
+        self,
+        now_s: float,
+        dt_s: float,
+        state: str,
+        *,
+        steps: int = 0,
+        work_s: float = 0.0,
+        held: bool = False,
+        unread: bool = False,
+        jobs: int = 1,
+    ) -> None:
+        """Book the time up to now, which was spent in `state`, and the host constant for it, split equally among the
+        `jobs` on this machine. `dt_s` passed since the last look by the monotonic clock; `steps`, `work_s` and `held`
+        as in `Lived.advance`; `unread`: the boards do not answer."""
+        long_s = living.GAP_S * self.clock.speed
+        known, gap = self.lived, None
+        if self._fresh is not None:
+            # in the queue the boards are others', and nothing runs
+            gap, held = (self._fresh if now_s - known.until_s > long_s else None), held or self._fresh == "queue"
+        elif abs(jump_s := now_s - known.until_s - dt_s) > CLOCK_S * self.clock.speed:
+            known.advance(known.until_s + jump_s, state, steps=known.steps_done, gap="clock")
+        elif dt_s > long_s or unread:
+            gap = "stalled" if dt_s > long_s else "unread"
+        since, absent = known.until_s, state in ("waiting", "unloaded") or self._fresh == "queue"
+        self._fresh = None
+        seconds = known.advance(now_s, state, steps=steps, work_s=work_s, held=held, gap=gap)
+        if seconds > 0 and not absent and state not in EXCLUDED:
+            self.held_s += seconds
+        if self.options.host_w and state != "unloaded" and seconds > 0:
+            joules = self.options.host_w / max(1, jobs) * seconds
             self.ledger.add(HOST, since, now_s, joules, "model", state, time.time(), gpu=False)
+            known.drew(joules, state, gpu=False)
 
     # --- grid ---
 
@@ -244,16 +277,15 @@ class Accounting:
         self,
         *,
         start_s: float,
-        done_s: float,
-        full_wall_w: float | None,
+        run_now: RunNow | None,
         nowcast: float | None,
         gpus: int,
-        past_s: float | None = None,
+        rest: tuple[float, float, float] | None = None,
     ) -> Totals:
         """Energy, grams, avoided and money so far. `nowcast` is used for bins whose value is not known yet.
 
-        `full_wall_w` is the job's flat-out power, PUE and host included; None: avoided is unknown. `past_s` is how much
-        of the whole work, in seconds flat out, the run-now baseline would have done by now.
+        Without `run_now` avoided is unknown. `rest`: now, seconds of work left at full speed, and its watts at the
+        wall: of these, run-now would have done a part by now.
         """
         bins = self.ledger.bins
         changed_j, changed_g, changed_p = bins.take_changed(), self.intensity.take_changed(), self.price.take_changed()
@@ -263,25 +295,67 @@ class Accounting:
         unknown = self.carried_over.gco2_g is None or (emitted.weight > 0 and emitted.unknown >= emitted.weight)
         grams = None if unknown else self._at_wall(emitted) + (self.carried_over.gco2_g or 0.0)
         if self._run_now.start_s != start_s:
-            self._run_now, self._run_now_past, changed_g = accounts.RunNow(start_s), accounts.RunNow(start_s), -math.inf
-        flat_out = self._run_now.total(done_s, changed_g, self.intensity, nowcast)
-        flat_out_past = self._run_now_past.total(past_s or 0.0, changed_g, self.intensity, nowcast)
-        begun = emitted.weight > 0 or bool(self.carried_over.gco2_g)
-        avoided = None
-        if grams is not None and begun and full_wall_w is not None and done_s > 0:
-            avoided = units.joules_to_kwh(full_wall_w * flat_out.value) - grams
+            self._run_now, self._run_now_past = accounts.FromStart(start_s), accounts.FromStart(start_s)
+        for known in (self._run_now, self._run_now_past):
+            known.changed(changed_g)
+        of_run_now: dict[str, float | None] = {}
+        if grams is not None and run_now is not None:
+            of_run_now = self._against(grams, run_now, rest, nowcast)
+        lived = self.lived
         return Totals(
             gpu_kwh=self.ledger.gpu_kwh,
             wall_kwh=self.ledger.wall_kwh,
             gco2_g=grams,
-            avoided_g=avoided,
-            run_now_past_g=None
-            if avoided is None or past_s is None or full_wall_w is None
-            else units.joules_to_kwh(full_wall_w * flat_out_past.value),
+            **of_run_now,
             cost=self._cost(gpus),
             gpu_shares=_shares(self.ledger.gpu_by_how),
             shares=_shares(self.ledger.by_how),
+            elapsed_s=lived.counted_s,
+            steps_apart=lived.steps_apart,
+            excluded=tuple(self._excluded(nowcast)),
+            coverage=protocol.Coverage(round(lived.metered_s, 3), round(lived.gap_s, 3), round(lived.lived_s, 3)),
         )
+
+    def _against(
+        self,
+        grams: float,
+        run_now: RunNow,
+        rest: tuple[float, float, float] | None,
+        nowcast: float | None,
+    ) -> dict[str, float | None]:
+        """Run-now's grams so far and what is avoided; its grams by now, with the part of the rest that it would have
+        done, and where on the clock its work so far ends."""
+        if not run_now.acted:
+            # it is its own run-now: whatever is to come begins now
+            return {"avoided_g": 0.0, "run_now_past_g": grams, "run_now_until_s": None if rest is None else rest[0]}
+        start_s, kwh_of = self._run_now.start_s, units.joules_to_kwh
+        done = self._run_now.total(run_now.seconds, self.intensity, nowcast)
+        ours_g = kwh_of(run_now.watts * done.value)
+        found = {"run_now_g": ours_g, "avoided_g": ours_g - grams, "run_now_until_s": start_s + run_now.seconds}
+        if rest is None:
+            return {**found}
+        now_s, left_s, watts = rest
+        past_s = max(run_now.seconds, min(now_s - start_s, run_now.seconds + left_s))
+        past = self._run_now_past.total(past_s, self.intensity, nowcast)
+        return {**found, "run_now_past_g": ours_g + kwh_of(watts * (past.value - done.value))}
+
+    def _excluded(self, nowcast: float | None) -> Iterator[protocol.Excluded]:
+        """What was run to learn about the work: few bins, so they are simply summed."""
+        for reason, apart in sorted(self.lived.excluded.items()):
+            joules = self.ledger.apart[reason]
+            values = [(j, self.intensity.get(at, nowcast)) for at, j in joules.items()]
+            known = [(j, value) for j, value in values if value is not None]
+            pue = self.options.pue
+            yield protocol.Excluded(
+                reason=reason,
+                elapsed_s=round(apart.elapsed_s, 3),
+                steps=apart.steps,
+                energy_gpu_kwh=round(units.joules_to_kwh(apart.gpu_j), 9),
+                energy_wall_kwh=round(units.joules_to_kwh((apart.gpu_j + apart.rest_j) * pue), 9),
+                gco2_g=round(math.fsum(units.joules_to_kwh(j * pue) * value for j, value in known), 6)
+                if len(known) == len(values)
+                else None,
+            )
 
     def _at_wall(self, total: accounts.Total) -> float:
         """Joules of the devices x value per kWh as grams or money at the wall."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from carbontui import proc, protocol, units
+from carbontui.account import run_now
 from carbontui.account.accounts import BIN_S
 from carbontui.grid.faults import NoData
 from carbontui.grid.feed import Feed
@@ -22,6 +23,7 @@ from carbontui.grid.types import Row
 from carbontui.job import journal, store
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
+from carbontui.job.supervisor.core.state import Totals
 from carbontui.job.supervisor.record.accounting import PRICE, Accounting
 
 ASKED_MOST_S = 60.0
@@ -89,43 +91,53 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
         raise NoData("its account was never stored")
     account.restore()
     old = (told.get("gco2_g"), told.get("avoided_g"))
-    if old[0] is not None and not math.isclose(_sums(account, told)[0] or 0.0, old[0], rel_tol=SAME, abs_tol=1e-3):
+    if old[0] is not None and not math.isclose(
+        _totals(account, told).gco2_g or 0.0, old[0], rel_tol=SAME, abs_tol=1e-3
+    ):
         raise NoData("its journal does not add up to the reported account")
     before = dict(account.intensity)
     account.realised(rows, signal, source)
     changed = [at for at, value in account.intensity.items() if before.get(at, value) != value]
-    new = _sums(account, told) if account.intensity != before else old
+    sums = _totals(account, told)
+    new = (sums.gco2_g, sums.avoided_g) if account.intensity != before else old
     if new != old:
-        book.keep("accounts", {**told, "gco2_g": new[0], "avoided_g": new[1]})
+        grams = {"gco2_g": _rounded(sums.gco2_g), "avoided_g": _rounded(sums.avoided_g)}
+        run_now_g = None if sums.run_now_g is None else (grams["gco2_g"] or 0.0) + (grams["avoided_g"] or 0.0)
+        used = {**grams, "run_now_g": _rounded(run_now_g)}
+        known = told.get("account")
+        revised = {"account": {**known, "so_far": {**known["so_far"], **used}}} if known else {}
+        excluded = msgspec.to_builtins(sums.excluded)
+        book.keep(
+            "accounts",
+            {**told, "gco2_g": new[0], "avoided_g": new[1], **revised, "excluded": excluded},
+        )
     if not book.commit():
         raise OSError(book.fault)
     if new != old:
-        _tell(job, *new)
+        _tell(job, {**grams, **revised, "excluded": excluded})
     hours = len(changed) * BIN_S / 3600.0
     means = [sum(table[at] for at in changed) / max(1, len(changed)) for table in (before, account.intensity)]
     return Rebooked(source, hours, means[0], means[1], (old[0], new[0]), (old[1], new[1]))
 
 
-def _sums(account: Accounting, told: dict[str, Any]) -> tuple[float | None, float | None]:
-    """Grams emitted and avoided, from what was kept at the job's end."""
-    sums = account.totals(
+def _totals(account: Accounting, told: dict[str, Any]) -> Totals:
+    """The account anew, with run-now as it was kept at the job's end."""
+    return account.totals(
         start_s=float(told["start_s"]),
-        done_s=float(told["done_s"]),
-        full_wall_w=None if told.get("avoided_g") is None else told.get("full_wall_w"),
+        run_now=run_now.kept(told),
         nowcast=told.get("nowcast_g"),
         gpus=0,
     )
-    return sums.gco2_g, sums.avoided_g
 
 
-def _tell(job: store.Job, gco2_g: float | None, avoided_g: float | None) -> None:
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+def _tell(job: store.Job, changes: dict[str, Any]) -> None:
     """Make the snapshot agree with the journal."""
     last = store.snapshot(job.dir)
     if last is None:
         return
-    changes: dict[str, Any] = {
-        "gco2_g": None if gco2_g is None else round(gco2_g, 6),
-        "avoided_g": None if avoided_g is None else round(avoided_g, 6),
-    }
-    told: protocol.Status = msgspec.structs.replace(last, **changes)
+    told = msgspec.convert({**msgspec.to_builtins(last), **changes}, protocol.Status)
     store.write_atomic(job.dir / "snapshot.json", msgspec.json.encode(told))

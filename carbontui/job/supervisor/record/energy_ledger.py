@@ -14,6 +14,7 @@ from typing import Any
 
 from carbontui import units
 from carbontui.account import accounts
+from carbontui.account.lived import EXCLUDED
 
 ROW_WALL_S = 10.0
 
@@ -41,6 +42,8 @@ class EnergyLedger:
     """Joules of the boards only, by how they were metered."""
     by_board: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     bins: accounts.Bins = field(default_factory=accounts.Bins)
+    apart: dict[str, accounts.Bins] = field(default_factory=lambda: defaultdict(accounts.Bins))
+    """Joules that the account excludes, by reason: rows are booked with it as their state."""
     rows: list[tuple[float, float, str, float, str, str]] = field(default_factory=list)
     _open: dict[str, _Open] = field(default_factory=dict)
 
@@ -48,8 +51,8 @@ class EnergyLedger:
         self, device: str, t0: float, t1: float, joules: float, how: str, state: str, wall_s: float, *, gpu: bool
     ) -> None:
         """Book `joules` of `device` over [t0, t1) of the job's clock."""
-        counted = self.count_idle or state != "waiting"
-        if counted:
+        bins = self._bins_of(state)
+        if bins is self.bins:
             if gpu:
                 self.gpu_j += joules
                 self.gpu_by_how[how] += joules
@@ -58,20 +61,28 @@ class EnergyLedger:
                 self.rest_j += joules
             self.by_how[how] += joules
         for start, share in accounts.split(t0, t1):
-            if counted:
-                self.bins[start] += joules * share
+            if bins is not None:
+                bins[start] += joules * share
             a, b = max(t0, start), min(t1, start + accounts.BIN_S)
             self._row(device, a, b, joules * share, how, state, wall_s)
 
     def take_back(self, device: str, t0: float, joules: float, how: str, state: str) -> None:
         """Subtract one journal row of a board that turned out not to be the job's."""
         self.by_board.pop(device, None)
-        if self.count_idle or state != "waiting":
+        bins = self._bins_of(state)
+        if bins is self.bins:
             self.gpu_j = max(0.0, self.gpu_j - joules)
             for table in (self.by_how, self.gpu_by_how):
                 table[how] = max(0.0, table[how] - joules)
+        if bins is not None:
             start = t0 // accounts.BIN_S * accounts.BIN_S
-            self.bins[start] = max(0.0, self.bins[start] - joules)
+            bins[start] = max(0.0, bins[start] - joules)
+
+    def _bins_of(self, state: str) -> accounts.Bins | None:
+        """Where joules booked in `state` belong; None: nowhere."""
+        if state in EXCLUDED:
+            return self.apart[state]
+        return self.bins if self.count_idle or state != "waiting" else None
 
     def _row(self, device: str, t0: float, t1: float, joules: float, how: str, state: str, wall_s: float) -> None:
         held = self._open.get(device)
@@ -118,6 +129,7 @@ class EnergyLedger:
     def forget(self) -> None:
         """Keep only the totals: rows and bins have been summed up elsewhere."""
         self.bins.clear()
+        self.apart.clear()
         self._open.clear()
         self.rows.clear()
 
@@ -131,5 +143,5 @@ class EnergyLedger:
             self._open[device] = _Open(t0, t1, joules, how, state, wall_s)
         still_open = [(row.t0, row.t1, row.joules, row.state) for row in self._open.values()]
         for t0, _, joules, state in [*rows, *still_open]:
-            if self.count_idle or state != "waiting":
-                self.bins[t0 // accounts.BIN_S * accounts.BIN_S] += joules
+            if (bins := self._bins_of(state)) is not None:
+                bins[t0 // accounts.BIN_S * accounts.BIN_S] += joules

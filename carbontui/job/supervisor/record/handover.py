@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from carbontui import protocol, units
+from carbontui.account.run_now import RunNow, to_kept
 from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.budget import Budget
@@ -20,6 +21,7 @@ from carbontui.job.supervisor.core import (
     allowances,
     boards,
     control,
+    expected_end,
     forbidden,
     machine,
     measured,
@@ -29,6 +31,7 @@ from carbontui.job.supervisor.core import (
     tried,
     unloading,
 )
+from carbontui.job.supervisor.core.course import course
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.state import JobState
@@ -36,6 +39,7 @@ from carbontui.job.supervisor.core.tried import Tried
 from carbontui.job.supervisor.core.unloading import Unloading
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
+from carbontui.job.supervisor.record.so_far import baseline
 from carbontui.text.statements import words
 
 _Result = TypeVar("_Result", Unloading, Tried)
@@ -169,7 +173,8 @@ class Handover:
         keep("unloading", state.unloading)
         keep("tried", state.tried)
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, seen.limits.left))
-        keep("accounts", basis(state, seen, self._accounting.carried_over.gco2_g))
+        run_now = baseline(self._accounting, state, seen)
+        keep("accounts", basis(state, seen, run_now, self._accounting.carried_over.gco2_g))
 
 
 def _checked(kept: Any) -> Any:
@@ -193,9 +198,15 @@ def _worded(kept: _Result) -> _Result:
     return kept
 
 
-def basis(state: JobState, seen: Inputs, before_g: float | None) -> dict[str, object]:
-    """What an independent reader needs besides energy and grid rows to arrive at the same avoided grams."""
+def basis(state: JobState, seen: Inputs, run_now: RunNow | None, before_g: float | None) -> dict[str, object]:
+    """What an independent reader needs besides energy and grid rows to arrive at the same avoided grams, and the
+    account as it is told."""
+    account, _ = expected_end.statement(state, seen, course(state, seen))
     return {
+        **to_kept(run_now),
+        "account": msgspec.to_builtins(account),
+        "excluded": msgspec.to_builtins(state.totals.excluded),
+        "coverage": msgspec.to_builtins(state.totals.coverage),
         "start_s": state.start_s,
         "done_s": state.progress.done_s,
         "earlier": state.progress.earlier,

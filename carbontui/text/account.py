@@ -1,0 +1,206 @@
+"""A job's account in words: used against run-now, expected totals, estimates, gaps; one place per statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from carbontui import protocol, units
+from carbontui.text import situation
+
+NOTHING_HELD = "nothing held it back"
+"""Where no lever acted there is no saving, and no percentage of one."""
+
+
+def share(avoided_g: float | None, run_now_g: float | None) -> float | None:
+    """Avoided CO2 as a share of run-now's; None where it is unknown or negligible."""
+    if avoided_g is None or not run_now_g or run_now_g < 0 or abs(avoided_g) < units.LEAST_G:
+        return None
+    return avoided_g / run_now_g
+
+
+def against(avoided_g: float | None, run_now_g: float | None) -> str:
+    """'310 g or 20 % less than run-now', 'as much as run-now', 'nothing held it back'; '' where run-now is not
+    known."""
+    if avoided_g is None:
+        return ""
+    if run_now_g is None:
+        return NOTHING_HELD
+    part = share(avoided_g, run_now_g)
+    if part is None:
+        return "as much as run-now"
+    return f"{units.fmt_grams(abs(avoided_g))} or {abs(part):.0%} {'less' if avoided_g > 0 else 'more'} than run-now"
+
+
+def avoided(status: protocol.Status) -> str:
+    """`against` run-now so far; '' where nothing was used yet."""
+    return against(status.avoided_g, status.run_now_g) if status.energy_wall_kwh > 0 else ""
+
+
+GAPS = {
+    "no_supervisor": "no supervisor watched",
+    "stalled": "the supervisor stood still",
+    "clock": "the clock was set, or the machine slept",
+    "unread": "the boards could not be read",
+    "queue": "in its scheduler's queue",
+}
+"""Why a time was not metered (account/lived.py)."""
+COVERED = 0.995
+"""From this share on, how much of its time was metered need not be said."""
+
+
+def gaps(status: protocol.Status) -> str:
+    """'97.2 % of 54 min'; '' where nearly all of it was metered."""
+    known = status.coverage
+    counted_s = 0.0 if known is None else known.metered_s + known.gap_s
+    if known is None or counted_s <= 0 or known.metered_s >= COVERED * counted_s:
+        return ""
+    return f"{known.metered_s / counted_s:.1%} of {units.fmt_duration(counted_s)}"
+
+
+def excluded(apart: protocol.Excluded) -> str:
+    """'the try: 20 steps, 42 s, 1.20 Wh, 0.41 g CO2; not in the account'."""
+    grams = "" if apart.gco2_g is None else f", {units.fmt_grams(apart.gco2_g)} CO2"
+    took = f"{apart.steps:,} steps, {units.fmt_duration(apart.elapsed_s)}, {units.fmt_kwh(apart.energy_wall_kwh)}"
+    return f"the {apart.reason}: {took}{grams}; not in the account"
+
+
+def worth(grams: float) -> bool:
+    """Whether an amount is more than what is shown as zero."""
+    return abs(grams) >= units.LEAST_G
+
+
+def with_band(grams: float, half: float | None) -> str:
+    """'+12.3 g ± 0.4 g'; without a band where none is known, or where it would round to nothing."""
+    return (
+        units.fmt_change(grams)
+        if half is None or not worth(half)
+        else f"{units.fmt_change(grams)} ± {units.fmt_grams(half)}"
+    )
+
+
+def gave(parts: Iterable[tuple[str, float, float | None]]) -> str:
+    """'caps +12.3 g ± 0.4 g, shifting −1.1 g ± 0.2 g': avoided CO2 by lever, with half of each band; '' where there is
+    none."""
+    return ", ".join(f"{name} {with_band(grams, half)}" for name, grams, half in parts if worth(grams))
+
+
+def unmetered(status: protocol.Status) -> bool:
+    """Whether a finished job has no metered energy: its consumption is unknown, not 0."""
+    return status.state not in protocol.LIVE_STATES and status.energy_wall_kwh <= 0 and not status.excluded
+
+
+def at_end(end: protocol.AtEnd) -> str:
+    """'1.24 kg CO2 (1.10 kg to 1.38 kg), 310 g or 20 % less than run-now (250 g to 370 g)'."""
+    told = f"{units.fmt_grams(end.gco2_g)} CO2{_interval(units.fmt_grams, end.gco2_lo_g, end.gco2_hi_g)}"
+    if end.avoided_g is None or end.run_now_g is None:
+        return told
+    less = (end.avoided_lo_g, end.avoided_hi_g)
+    lo, hi = less if end.avoided_g > 0 else (_minus(less[1]), _minus(less[0]))
+    band = "" if share(end.avoided_g, end.run_now_g) is None else _interval(units.fmt_grams, lo, hi)
+    return f"{told}, {against(end.avoided_g, end.run_now_g)}{band}"
+
+
+def estimate(found: protocol.Estimate) -> str:
+    """'22 h 16 at full speed (22 h 05 to 22 h 27), 17.0 kWh (16.8 kWh to 17.2 kWh), ...'; a drift is mentioned."""
+    parts = dict(estimate_rows(found))
+    value, _, between = parts["time"].partition(" (")
+    told = [f"{value} at full speed ({between}"]
+    told += [parts[label] + (" CO2" if label == "CO2" else "") for label in ("energy", "CO2", "cost") if label in parts]
+    drift = f"; drifting: step time changed by {found.drift:+.0%} over the steps seen" if found.drifting else ""
+    return ", ".join(told) + drift + (f"; {_busy(found)}" if found.core_wait >= BUSY else "")
+
+
+BUSY = 0.05
+"""Below this share of its time spent waiting for a core, a training counts as alone on its machine."""
+
+
+def _busy(found: protocol.Estimate) -> str:
+    return f"busy machine: it waited {found.core_wait:.0%} of the time for a core"
+
+
+def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
+    """(label, text) for the whole work at full speed: time, energy, CO2 and money, each with its interval."""
+
+    def row(label: str, shown: Callable[[float], str], *values: float | None) -> list[tuple[str, str]]:
+        value, lo, hi = values
+        if value is None:
+            return []
+        return [(label, f"{shown(value)}{_interval(shown, lo, hi)}")]
+
+    rows = row("time", units.fmt_duration, found.work_s, found.work_lo_s, found.work_hi_s)
+    rows += row("energy", units.fmt_kwh, found.energy_wall_kwh, found.energy_lo_kwh, found.energy_hi_kwh)
+    rows += row("CO2", units.fmt_grams, found.gco2_g, found.gco2_lo_g, found.gco2_hi_g)
+    currency = found.currency or ""
+    rows += row("cost", lambda value: units.fmt_money(value, currency), found.cost, found.cost_lo, found.cost_hi)
+    if found.drifting:
+        rows.append(
+            ("drifting", f"step time changed by {found.drift:+.0%} over the steps seen: no further drift is covered")
+        )
+    if found.core_wait >= BUSY:
+        rows.append(("busy", f"{_busy(found)}; the interval covers from none to twice as many other programs"))
+    return rows
+
+
+def allowance(found: protocol.Allowance, now_s: float) -> str:
+    """'1.20 of 2.00 kg CO2 so far, 2.40 kg CO2 expected, used up at Fri 14:00'."""
+
+    def amount(value: float) -> str:
+        if found.kind == "carbon":
+            return f"{units.fmt_grams(value)} CO2"
+        return units.fmt_kwh(value) if found.kind == "energy" else units.fmt_money(value, found.unit)
+
+    told = f"{amount(found.used)} of {amount(found.most)} so far"
+    if found.expected is not None:
+        told += f", {amount(found.expected)} expected"
+    if found.used_up_at is not None:
+        at = units.from_iso(found.used_up_at)
+        told += f", used up at {units.fmt_named_clock(at, now_s)}" if at > now_s else ", used up"
+    return told
+
+
+def _interval(shown: Callable[[float], str], lo: float | None, hi: float | None) -> str:
+    told = "" if lo is None or hi is None else units.fmt_between(shown, lo, hi)
+    return f" ({told})" if told else ""
+
+
+def _minus(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str, str]]:
+    """The summary of a finished job: (label, text); `of` gives the provenance of a field, as it is written after it."""
+    rows = [("ended", f"{status.state}, {situation.exit_words(status.exit)}: {status.reason.text}")]
+    if status.step:
+        total = f" of {units.fmt_count(status.steps_total)}" if status.steps_total else ""
+        loss = "" if status.loss is None else f", loss {status.loss:.4g}"
+        rows.append(("steps", f"{units.fmt_count(status.step)}{total}{loss}"))
+    energy = f"{units.fmt_kwh(status.energy_wall_kwh)}{of('energy_wall_kwh')}"
+    if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9 and status.energy_gpu_kwh > 0:
+        energy += f" (boards alone {units.fmt_kwh(status.energy_gpu_kwh)})"
+    rows.append(("energy", units.NOT_METERED if unmetered(status) else energy))
+    if unmetered(status):
+        rows.append(("emitted", "not known: no energy was metered"))
+    elif status.gco2_g is None:
+        rows.append(("emitted", "not known: no grid data"))
+    else:
+        rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂{of('gco2_g')}"))
+    if said := avoided(status):
+        rows.append(("avoided", said + (of("avoided_g") if status.run_now_g is not None else "")))
+    rows += [("besides", excluded(apart)) for apart in status.excluded]
+    if told := gaps(status):
+        rows.append(("metered", told))
+    if status.cost is not None:
+        rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
+    ended = units.from_iso(status.ended_at)
+    begun = units.from_iso(status.budget.start) if status.budget else ended
+    when = units.fmt_clock(ended, begun)
+    if status.state != "done":
+        # stopped or failed: it did not finish, so it was neither early nor late
+        rows.append(("at", when))
+        return rows
+    if status.budget and status.budget.deadline:
+        slack = units.from_iso(status.budget.deadline) - ended
+        side = f"{units.fmt_duration(abs(slack))} {'before' if slack >= 0 else 'after'} the deadline"
+        when += f", {side} ({units.fmt_clock(units.from_iso(status.budget.deadline), begun)})"
+    rows.append(("finish", when))
+    return rows
