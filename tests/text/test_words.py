@@ -1,0 +1,40 @@
+"""What users read of a statement: one sample of each form that a template cannot show by itself."""
+
+import pytest
+from drawn import drawn
+
+from carbontui.protocol import statement, written
+
+UNLOAD = {"step_stated": True, "loss_before": 2.5, "loss_after": 2.4, "saved_b": 2_000_000}
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (written("as the driver has it"), "as the driver has it"),
+        (statement("pause_asked", silent=()), "requested; waiting for the current step to end"),
+        (
+            statement("pause_asked", silent=(statement("silent", names=("n2", "rank 3 (n4)")),)),
+            "requested; waiting for the current step to end; silent: n2, rank 3 (n4)",
+        ),
+        (statement("paused", step=14_400, until_s=None, silent=()), "paused at step 14,400"),
+        (statement("job_is", state="throttled"), "the job is capped"),
+        (
+            statement("unload_works", step=14_400, save_s=2.0, restart_s=20.0, **UNLOAD),
+            "it works: left at step 14,400 and resumed there; loss 2.5 before, 2.4 after; 22 s without a step "
+            "(checkpoint 2 s, 2 MB; restart 20 s)",
+        ),
+        (
+            statement("not_calibrated", last=statement("calibration_measures", text="settling", share=0.4)),
+            "not calibrated yet: settling, 40% done",
+        ),
+        (statement("money", value=1234.5, currency=""), "1,234.50"),
+    ],
+)
+def test_a_statement_is_drawn_with_its_figures(said, words):
+    assert drawn(said) == words
+
+
+def test_a_code_without_wording_is_an_error_of_ours():
+    with pytest.raises(KeyError):
+        drawn(statement("no_such_code"))
