@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.record.recorder import say
 
 FOLDER = "CARBONTUI_RECORD_EVENTS"
+MOST_GONE = 4
+"""Entries that a list may have lost at its beginning; with more it is written anew."""
 FIELDS = tuple(field.name for field in fields(JobState))
 
 
@@ -100,11 +103,18 @@ def tree(value: object) -> Any:
 
 
 def difference(old: Any, new: Any) -> Any:
-    """What makes `new` of `old`: [new] replaces it, an object has the differences of its entries; empty: nothing."""
+    """What makes `new` of `old`: [new] replaces it, an object has the differences of its entries; empty: nothing.
+
+    Of a list it may also have `len`, the new length, and `from`: the old one is counted from there, as in an outlook
+    that goes on with the time.
+    """
     if type(old) is not type(new):
         return [new]
     if isinstance(new, dict) and list(old) == list(new)[: len(old)]:
         return {key: change for key in new if (change := difference(old.get(key, ...), new[key]))}
-    if isinstance(new, list) and len(old) == len(new):
-        return {str(n): change for n, pair in enumerate(zip(old, new, strict=True)) if (change := difference(*pair))}
+    if isinstance(new, list):
+        gone = min(range(MOST_GONE), key=lambda n: sum(a != b for a, b in zip(old[n:], new, strict=False)) + n)
+        pairs = zip_longest(old[gone : gone + len(new)], new, fillvalue=...)
+        found = {str(n): change for n, pair in enumerate(pairs) if (change := difference(*pair))}
+        return found | ({"from": gone} if gone else {}) | ({"len": len(new)} if len(old) != len(new) else {})
     return {} if old == new else [new]
