@@ -131,7 +131,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     """In force as far as is observed: full speed under a cap that is refused, and until a pause has taken hold. Null:
     not known."""
     refused: Refusal | None = None
-    held_by: HeldBy = "plan"
+    held_by: str = "plan"
+    """One of HeldBy, or of a newer peer's."""
     since: Time | None = None
     """When this level was decided by the same."""
     until: Time | None = None
@@ -788,6 +789,16 @@ class Preview(Struct, tag_field="t", tag="preview", frozen=True):
     slot: Time | None = None
 
 
+class PlanTotals(Struct, frozen=True):
+    """A plan and what the whole job would come to under it."""
+
+    plan: PlanView
+    finish: Time
+    gco2_g: float
+    cost: float
+    kwh: float
+
+
 class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
     id: int
     plan: PlanView | None
@@ -799,6 +810,9 @@ class Previewed(Struct, tag_field="t", tag="previewed", frozen=True):
     text: str = ""
     """How the request was read: the times of the forbidden hours, or the slot's time. Empty from a supervisor that
     supports neither: its plan then does not account for them."""
+    instead: PlanTotals | None = None
+    """What is in force, solved anew on the same inputs: a difference is that of the request alone. Null if it could not
+    be solved."""
 
 
 class StatusAsk(Struct, tag_field="t", tag="status", frozen=True):

@@ -134,7 +134,7 @@ TO_VIEWER = [
     p.Delta(2, status=STATUS),
     p.Delta(3, series_tail=p.SeriesTail(1, T, (640.0,), {"GPU-51a0": (640.0,)}), plan=None),
     p.Result(7, False, "ada@pts/1 was faster (pause); look again and repeat", exit_code=2),
-    p.Previewed(8, PLAN, T, 1200.0, 0.0, 4.2),
+    p.Previewed(8, PLAN, T, 1200.0, 0.0, 4.2, instead=p.PlanTotals(PLAN, T, 1300.0, 0.0, 4.5)),
     p.StatusAnswer(9, STATUS),
     p.LogAnswer(10, 0, 5, 5, "hello"),
     p.HistoryAnswer(11, p.Watts(T, 60.0, (1.0,))),

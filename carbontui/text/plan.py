@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from carbontui import units
+from carbontui.protocol import PlanView, Previewed
 from carbontui.text.forms import Table, until
 
 Stretches = Sequence[tuple[str, bool, float]]
@@ -167,3 +168,49 @@ PLAN: Table = {
     "unreachable": "this pause makes the budget unreachable",
 }
 """By the code of a `protocol.Statement`."""
+
+
+# --- against the plan in force ------------------------------------------------------------------------------------
+
+SAME_COURSE = "it changes nothing: the plan stays as it is"
+
+
+def same_course(one: PlanView | None, other: PlanView | None) -> bool:
+    """Whether two plans are the same levels at the same times, half a slot apart at most: made minutes apart from other
+    watts, they differ in grams all the same, and that is nothing that a change of plan would give."""
+    if one is None or other is None or [name for name, _ in one.levels] != [name for name, _ in other.levels]:
+        return False
+    pairs = zip(_level_ends_s(one), _level_ends_s(other), strict=True)
+    return all(abs(end_s - other_s) <= one.slot_s / 2 for end_s, other_s in pairs)
+
+
+def _level_ends_s(plan: PlanView) -> list[float]:
+    """When each stretch of one level ends, the last with the work."""
+    at_s, ends = units.from_iso(plan.start) + plan.first_s - plan.slot_s, []
+    for _, slots in plan.levels:
+        at_s += slots * plan.slot_s
+        ends.append(at_s)
+    return [*ends[:-1], units.from_iso(plan.finish)]
+
+
+def signed(value: float, size: Callable[[float], str]) -> str:
+    """'-1.2 kg' or '+3 h 05': the sign beside the size in its unit."""
+    return ("-" if value < 0 else "+") + size(abs(value))
+
+
+def difference(found: Previewed, currency: str | None) -> str:
+    """'CO₂ +38 g, finish +2 h 10, cost +0.12 EUR' against what is in force; the reason where nothing is known."""
+    if found.error and found.plan is None:
+        return found.error
+    now = found.instead
+    if now is None or found.finish is None or found.gco2_g is None:
+        return "what it costs is not known: no plan is in force"
+    if same_course(found.plan, now.plan):
+        return SAME_COURSE
+    later_s = units.from_iso(found.finish) - units.from_iso(now.finish)
+    parts = [f"CO₂ {signed(found.gco2_g - now.gco2_g, units.fmt_grams)}"]
+    parts.append(f"finish {signed(later_s, units.fmt_duration)}")
+    if currency is not None and found.cost is not None:
+        parts.append(f"cost {signed(found.cost - now.cost, lambda more: units.fmt_money(more, currency))}")
+    late_s = found.plan.late_s if found.plan else 0.0
+    return ", ".join(parts) + (f"; {units.fmt_duration(late_s)} late" if late_s > 60 else "")

@@ -165,22 +165,3 @@ def slot_row(at_s: float, end_s: float, picture: Picture) -> CellRow:
     reason = "" if stretch is None else why(stretch, picture)
     told = " · ".join(filter(None, (grams, reason)))
     return [(f" {when}  ", "strong"), (level, "text"), (f"  {told}", "dim")]
-
-
-def difference(found: protocol.Previewed, picture: Picture) -> str:
-    """'CO₂ +38 g, finish +2 h 10, cost +0.12 EUR' against the plan in force; the reason where nothing is known."""
-    held = words.in_force(picture)
-    if found.error and found.plan is None:
-        return found.error
-    if held is None or found.finish is None or found.gco2_g is None:
-        return "what it costs is not known: no plan is in force"
-    if words.same_course(found.plan, picture.plan):
-        return words.SAME_COURSE
-    later = units.from_iso(found.finish) - (picture.start_s + held.finish_s)
-    parts = [f"CO₂ {words.signed(found.gco2_g - held.gco2_g, units.fmt_grams)}"]
-    parts.append(f"finish {words.signed(later, units.fmt_duration)}")
-    cost = picture.status.cost
-    if cost is not None and found.cost is not None:
-        parts.append(f"cost {words.signed(found.cost - held.cost, lambda more: units.fmt_money(more, cost.currency))}")
-    late_s = found.plan.late_s if found.plan else 0.0
-    return ", ".join(parts) + (f"; {units.fmt_duration(late_s)} late" if late_s > 60 else "")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from carbontui import protocol, units
 from carbontui.tui.picture import Picture
 
@@ -128,29 +126,3 @@ def in_force(picture: Picture) -> protocol.FrontierPoint | None:
     if frontier is None or frontier.chosen is None or frontier.chosen >= len(frontier.points):
         return None
     return frontier.points[frontier.chosen]
-
-
-SAME_COURSE = "it changes nothing: the plan stays as it is"
-
-
-def same_course(one: protocol.PlanView | None, other: protocol.PlanView | None) -> bool:
-    """Whether two plans are the same levels at the same times, half a slot apart at most: made minutes apart from other
-    watts, they differ in grams all the same, and that is nothing that a change of plan would give."""
-    if one is None or other is None or [name for name, _ in one.levels] != [name for name, _ in other.levels]:
-        return False
-    pairs = zip(_level_ends_s(one), _level_ends_s(other), strict=True)
-    return all(abs(end_s - other_s) <= one.slot_s / 2 for end_s, other_s in pairs)
-
-
-def _level_ends_s(plan: protocol.PlanView) -> list[float]:
-    """When each stretch of one level ends, the last with the work."""
-    at_s, ends = units.from_iso(plan.start) + plan.first_s - plan.slot_s, []
-    for _, slots in plan.levels:
-        at_s += slots * plan.slot_s
-        ends.append(at_s)
-    return [*ends[:-1], units.from_iso(plan.finish)]
-
-
-def signed(value: float, size: Callable[[float], str]) -> str:
-    """'-1.2 kg' or '+3 h 05': the sign beside the size in its unit."""
-    return ("-" if value < 0 else "+") + size(abs(value))

@@ -461,7 +461,10 @@ class FakeSupervisor:
                 found = (units.iso(START + held.finish_s), held.gco2_g + 38.0, held.cost, held.kwh)
             text = "Thu 02:00 to 04:15" if message.forbid else message.slot or ""
             text = "" if self.older else text
-            writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error, text)))
+            held = self.snap.frontier.points[self.snap.frontier.chosen or 0] if self.snap.frontier else None
+            now = self.snap.plan and held and (units.iso(START + held.finish_s), held.gco2_g, held.cost, held.kwh)
+            instead = p.PlanTotals(self.snap.plan, *now) if now else None
+            writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error, text, instead)))
         elif isinstance(message, p.LogRead):
             size = len(self.log)
             at = max(0, size + message.offset) if message.offset < 0 else min(message.offset, size)

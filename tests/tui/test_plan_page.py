@@ -9,11 +9,11 @@ from fake import NOW, scene
 from msgspec import structs
 
 from carbontui import protocol, units
+from carbontui.text.plan import difference
 from carbontui.tui import plan_words
 from carbontui.tui.picture import fold
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.plan import PlanPage
-from carbontui.verbs import forbidding
 
 HOURS = protocol.ForbiddenHours(
     "2020-04-16T02:00:00Z", "2020-04-16T04:15:00Z", False, "ada@pts/3", "Thu 02:00 to Thu 04:15"
@@ -132,10 +132,11 @@ def test_a_change_that_leaves_the_plan_as_it_is_costs_nothing() -> None:
     shown = fold(None, snap)
     assert shown is not None and shown.plan is not None
     bare = structs.replace(shown.plan, windows=())  # as a supervisor answers
-    same = protocol.Previewed(1, bare, shown.plan.finish, 9e9, None, 1.0, text="22:00 to 06:00")
-    assert plan_words.difference(same, shown) == "it changes nothing: the plan stays as it is"
-    assert forbidding.words(snap, same) == "it changes nothing: the plan stays as it is"
+    now = protocol.PlanTotals(shown.plan, shown.plan.finish, 1.0, 0.0, 1.0)
+    same = protocol.Previewed(1, bare, shown.plan.finish, 9e9, None, 1.0, text="22:00 to 06:00", instead=now)
+    assert difference(same, None) == "it changes nothing: the plan stays as it is"
     other = (("full", 3), *shown.plan.levels)
     changed = structs.replace(same, plan=structs.replace(bare, levels=other))
-    assert plan_words.difference(changed, shown).startswith("CO₂ +")
-    assert forbidding.words(snap, changed).startswith("CO2 +")
+    assert difference(changed, None).startswith("CO₂ +")
+    unknown = structs.replace(changed, instead=None)
+    assert difference(unknown, None) == "what it costs is not known: no plan is in force"

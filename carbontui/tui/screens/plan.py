@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from carbontui import link, protocol, units
+from carbontui.text.plan import difference
 from carbontui.tui import keys, plan_words
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
@@ -235,7 +236,9 @@ class PlanPage(Screen[None]):
             self._answer = str(error)
         else:
             assert isinstance(answer, protocol.Previewed)
-            cost = plan_words.difference(answer, self._picture())
+            spent = self._picture().status.cost
+            currency = spent.currency if spent else None
+            cost = difference(answer, currency)
             if answer.plan is not None and not answer.text:
                 self._answer = link.OLDER  # it ignored a field it does not know, and answered another question
             elif asked.forbid is not None:

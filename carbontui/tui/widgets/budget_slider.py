@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from carbontui import units
+from carbontui.protocol import FrontierPoint
 from carbontui.text import situation
+from carbontui.text.plan import same_course, signed
 from carbontui.tui import words
 from carbontui.tui.picture import Choice, Picture
 from carbontui.tui.widgets.cells import CellRow, spread, width_of
@@ -95,26 +97,29 @@ class BudgetSlider(FrontierChart):
         finish = choice.finish_s(picture.start_s)
         if finish is None:
             return [[(f" {choice.budget}: asking …", "dim")]]
-        if choice.found is not None and words.same_course(choice.found.plan, picture.plan):
+        now = choice.found.instead if choice.found is not None else None
+        if choice.found is not None and now is not None and same_course(choice.found.plan, now.plan):
             ends: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
             return [[(" the same plan", "text")], ends]
         told: CellRow = []
-        held = words.in_force(picture)
+        # an answer is compared with what was solved beside it, a point of the frontier with the frontier's own
+        held = now if choice.found is not None else words.in_force(picture)
         grams, money = choice.gco2_g(), choice.cost()
         if held is not None and grams is not None:
             less = grams - held.gco2_g
             told += [
                 (" CO₂ ", "dim"),
-                (words.signed(less, units.fmt_grams), "running" if less <= 0 else "warning"),
+                (signed(less, units.fmt_grams), "running" if less <= 0 else "warning"),
             ]
         if held is not None:
-            later = finish - (picture.start_s + held.finish_s)
-            told += [("  finish ", "dim"), (words.signed(later, units.fmt_duration), "text")]
+            ends_s = picture.start_s + held.finish_s if isinstance(held, FrontierPoint) else units.from_iso(held.finish)
+            later = finish - ends_s
+            told += [("  finish ", "dim"), (signed(later, units.fmt_duration), "text")]
         second: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
         if held is not None and money is not None and picture.status.cost is not None:
             change = money - held.cost
             currency = picture.status.cost.currency
-            second += [("  cost ", "dim"), (words.signed(change, lambda size: units.fmt_money(size, currency)), "text")]
+            second += [("  cost ", "dim"), (signed(change, lambda size: units.fmt_money(size, currency)), "text")]
         return [told, second]
 
     def _keys(self, width: int) -> CellRow:

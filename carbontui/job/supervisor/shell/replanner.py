@@ -37,6 +37,8 @@ REPLAY_GAP_S = 1.5
 """In a replay slots pass quickly; a plan per slot would take too much of the machine the training runs on."""
 NOTE_GAP_S = 600.0
 """What is reported to the fleet changes with the work left; more frequent updates would burden the controller."""
+BASE_S = 2.0
+"""Requests for previews this close together, as of a slider that is moved, are compared with one plan."""
 FIRST_GAP_S = 0.3
 """Requests this close together share one plan."""
 
@@ -74,6 +76,7 @@ class Replanner:
         self._others: site_plan.Others | None = None
         self._heard: tuple[object, ...] = ()
         self._turn_mono: float | None = None
+        self._base: tuple[tuple[object, ...], float, protocol.PlanTotals] | None = None
         self._watts_assumed = False
         """Whether the plan in force was made before the watts flat out were known."""
 
@@ -212,11 +215,34 @@ class Replanner:
             if request is None:
                 return refused("nothing is left to plan")
             answer = await self._worker.preview(request.ask)
+            instead = await self._instead(seen)
         except (ValueError, WorkFailed) as error:
             return refused(str(error))
-        view, spent = plan.from_answer(request.setup, answer, seen.now_s).view, _spent(state)
-        total = (spent.gco2_g + view.gco2_g, spent.cost + view.cost, spent.kwh + view.kwh)
-        return protocol.Previewed(ask.id, view, view.finish, *total, text=text)
+        view = plan.from_answer(request.setup, answer, seen.now_s).view
+        found = _totals(state, view)
+        totals = (found.finish, found.gco2_g, found.cost, found.kwh)
+        return protocol.Previewed(ask.id, view, *totals, text=text, instead=instead)
+
+    async def _instead(self, seen: Inputs) -> protocol.PlanTotals | None:
+        """What is in force, solved anew: the plan in force is as old as its slot, and a difference from it would be one
+        of time as well. Raises WorkFailed."""
+        state = self._cell.state
+        key = (state.budget, state.forbidden, state.override, state.plan)
+        if self._base is None or self._base[0] != key or seen.mono_s - self._base[1] > BASE_S:
+            request = plan_request.preview_request(state, seen, state.budget, None, given=self._given())
+            if request is None:
+                return None
+            answer = await self._worker.preview(request.ask)
+            view = plan.from_answer(request.setup, answer, seen.now_s).view
+            self._base = key, seen.mono_s, _totals(state, view)
+        return self._base[2]
+
+
+def _totals(state: JobState, view: protocol.PlanView) -> protocol.PlanTotals:
+    spent = _spent(state)
+    return protocol.PlanTotals(
+        view, view.finish, spent.gco2_g + view.gco2_g, spent.cost + view.cost, spent.kwh + view.kwh
+    )
 
 
 def _spent(state: JobState) -> Spent:
