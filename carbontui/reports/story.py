@@ -144,7 +144,8 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     said = _state(db, "accounts")
     if not said:
         raise NoStory(f"job {options.job} has nothing to report yet: no energy was metered ({status.reason.text})")
-    rows = _energy(db)
+    books = _state(db, "books")
+    rows = _energy(db) + _open(books)
     counted = [row for row in rows if row.state not in EXCLUDED and (options.count_idle or row.state != "waiting")]
     rows_of_grid = _grid(db)
     bins = accounts.mean_per_bin([row[:3] for row in rows_of_grid])
@@ -153,7 +154,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
     start_s, done_s = float(said["start_s"]), float(said["done_s"])
     first_s = min([row.bin_s for row in rows], default=start_s)
     spans, decisions, plans, worst_gap, end_s = _events(db, start_s, float(units.from_iso(status.measured_at)))
-    lived = _state(db, "books").get("lived") or {}
+    lived = books.get("lived") or {}
     if status.state not in protocol.LIVE_STATES and status.exit is not None and status.exit.at is not None:
         end_s = units.from_iso(status.exit.at)
     elif lived:
@@ -228,6 +229,15 @@ def _energy(db: sqlite3.Connection) -> list[EnergyRow]:
         f" from energy where {journal.ENERGY_SOUND} group by 1, 2, 3, 4"
     )
     return [EnergyRow(*row) for row in db.execute(query)]
+
+
+def _open(books: dict[str, Any]) -> list[EnergyRow]:
+    """What is booked, but not in a row yet: of a live job, at most ten seconds."""
+    held = (books.get("ledger") or {}).get("open") or {}
+    return [
+        EnergyRow(t0 // BIN_S * BIN_S, device, state, how, joules, t1 - t0)
+        for device, (t0, t1, joules, how, state) in held.items()
+    ]
 
 
 def _grid(db: sqlite3.Connection) -> list[GridRow]:

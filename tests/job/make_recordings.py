@@ -1,6 +1,6 @@
 """Makes the recordings that test_recordings.py replays, from real jobs: python tests/job/make_recordings.py [NAME ...]
 
-Ten minutes for all of them on two cores; those of Slurm need root, `slurm-wlm` and `munge`. A recording made anew
+A quarter of an hour for all on two cores; those of Slurm need root, `slurm-wlm` and `munge`. A recording made anew
 pins what the supervisor does now: make one where the form of the events has changed, not where a test fails.
 """
 
@@ -98,8 +98,8 @@ def commands(house: House) -> None:
         ("allow", {}, 1.0),
         ("allow", {}, 0.2),
         ("forbid", {"hours": "never"}, 0.2),
+        ("budget", {"budget": "10m"}, 4.0),
         ("forbid", {"hours": "daily 22:00-06:00"}, 0.5),
-        ("budget", {"budget": "10m"}, 3.0),
         ("boost", {}, 1.0),
         ("budget", {"budget": "1.0x"}, 1.0),
         ("budget", {"budget": "tomorrow noonish"}, 0.2),
@@ -141,7 +141,7 @@ def commands(house: House) -> None:
 
 def planned(house: House) -> None:
     """Work of eight hours under its plan on a grid of tides, in half a minute: caps, pauses, the end."""
-    job = _replays(house, budget="2x", max_pause_s=10800.0)
+    job = _replays(house, budget="2x")
     time.sleep(6)
     order(job, "forbid", {"hours": "22:00-04:00"})
     time.sleep(4)
@@ -153,9 +153,9 @@ def planned(house: House) -> None:
 
 
 def bounded(house: House) -> None:
-    """The same with a limit of intensity, and a budget of CO2 that is raised when it is used up."""
+    """The same with a limit of intensity, a longest pause, and a budget of CO2 that is raised when it is used up."""
     acts = ("cap", "ask", "pause")
-    bounds = {"not_above_g": 300.0, "carbon_budget_g": 400.0, "on_budget": acts}
+    bounds = {"not_above_g": 300.0, "max_pause_s": 5400.0, "carbon_budget_g": 300.0, "on_budget": acts}
     job = _replays(house, budget="3x", **bounds)
     time.sleep(15)
     order(job, "budget", {"budget": "1kg"})
@@ -307,7 +307,7 @@ def used_up(house: House) -> None:
     with contextlib.suppress(AssertionError):
         job.until_state("paused", timeout=40)
     time.sleep(3)
-    for budget, wait_s in (("3g", 12.0), ("1kg", 5.0), ("0.5g", 5.0), ("10 kg", 3.0)):
+    for budget, wait_s in (("3g", 12.0), ("1kg", 5.0), ("0.5g", 5.0), ("400g", 6.0), ("10 kg", 3.0)):
         order(job, "budget", {"budget": budget})
         time.sleep(wait_s)
     order(job, "stop", {})
@@ -330,10 +330,14 @@ def unseen(house: House) -> None:
 
 
 def slow(house: House) -> None:
-    """Steps so long that a pause finds no boundary; then the training dies of a signal."""
+    """Steps so long that a pause finds no boundary, without values of the grid; then it dies of a signal."""
     (house.root / "slow.py").write_text(SLOW)
-    given = ("run", "--detach", "--work", "1h", "--zone", "DE", "--", sys.executable, house.root / "slow.py")
-    job = Job(house, house.cli(*given, check=True).stdout.strip(), house.root / "none")
+    given = ("run", "--detach", "--work", "1h", "--zone", "DE", "--signal", "marginal")
+    job = Job(
+        house,
+        house.cli(*given, "--", sys.executable, house.root / "slow.py", check=True).stdout.strip(),
+        house.root / "none",
+    )
     job.until_connected()
     time.sleep(2)
     order(job, "pause", {})
@@ -390,8 +394,19 @@ def killed(house: House) -> None:
 
 
 def orphaned(house: House) -> None:
-    """Keepers killed while their training runs, and in one of two cases their supervisor with them."""
+    """Keepers killed while their training runs, some with their supervisor; of one the training dies as well."""
     kills.orphaned(house, 2, SEED, Found())
+    job = house.start("--work", "1h", "--zone", "DE", "--budget", "3x", name="last")
+    job.until_connected()
+    pids = job.pids()
+    kills.hit(pids["keeper"], signal.SIGKILL)
+    for verb in ("pause", "boost"):
+        time.sleep(2)
+        order(job, verb, {})
+    time.sleep(2)
+    kills.hit(pids["child"], signal.SIGKILL)
+    job.until_over()
+    time.sleep(3)
 
 
 def killed_under_a_budget(house: House) -> None:

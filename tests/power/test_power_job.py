@@ -286,7 +286,8 @@ def test_no_saving_is_claimed_for_the_moment_before_the_first_sample(capped_hous
     job = house.start("--zone", "DE")
     job.until_steps(400)
     status = until(lambda: (s := job.status()).get("gco2_g") and s, what="grams")
-    assert status["avoided_g"] is None and status["gpus"][0]["power_w"] > 0
+    assert not status["avoided_g"] and status["account"]["so_far"]["run_now_g"] is None
+    assert status["gpus"][0]["power_w"] > 0
 
 
 def test_the_sum_of_boards_is_unknown_while_one_of_them_cannot_be_read(house, machine_with: Callable) -> None:

@@ -421,3 +421,18 @@ def test_the_same_reason_entered_anew_in_the_same_minute_is_told_once(tmp_path):
     phases = (("running", 10, 700.0, 1.0), ("running", 10, 700.0, 1.0), ("paused", 10, 80.0, 0.0))
     lines = prose.decisions(story.build(runs.make(tmp_path, phases=phases)))
     assert len([line for line in lines if "running by the plan" in line]) == 1 and "paused by the plan" in lines[1]
+
+
+def test_a_live_report_holds_what_is_booked_and_not_in_a_row_yet(tmp_path):
+    """Rows are closed every ten seconds: without the open ones its parts would be less than its total."""
+    job = runs.make(tmp_path)
+    before = story.build(job)
+    with contextlib.closing(Journal(job.dir / "journal.db")) as journal:
+        books = journal.recall("books")
+        at = runs.START_S + 600.0
+        books["ledger"]["open"] = {"GPU-0": [at, at + 5.0, 36e3, "counter", "running"]}
+        journal.keep("books", books)
+        journal.commit()
+    after = story.build(job)
+    more = {part.name: part.kwh for part in after.by_state}["running"]
+    assert more - {part.name: part.kwh for part in before.by_state}["running"] == pytest.approx(0.01 * runs.PUE)

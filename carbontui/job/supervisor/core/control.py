@@ -83,8 +83,10 @@ def restored(kept: Any, mono_s: float) -> Asked:
 
 def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:
     """The complete policy of one job, evaluated about once a second and at every event."""
-    choice = _within_allowance(_choose(before, seen), seen)
-    wanted, spent = choice.level, choice.why.code == "max_pause"
+    choice = _choose(before, seen)
+    spent = choice.why.code == "max_pause"
+    choice = _within_allowance(choice, seen)
+    wanted = choice.level
     choice = site_room.within(choice, seen.room, can_cap=seen.can_cap)
     if seen.lost and choice.level.still and seen.child.state == "running":
         choice = Chosen(FULL, Why("no_client", statement("lease_ended", reason=choice.why.said)), choice.held_by)

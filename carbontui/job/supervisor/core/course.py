@@ -121,7 +121,8 @@ def _as_promised(state: JobState, finish_s: float) -> float:
 
 def _from_now(state: JobState, seen: Inputs, known: Known) -> Ahead:
     now, decided = in_force(state), state.decision
-    level = known.get(now.name) or (OFF if now.kind == "off" else _unplanned(now))
+    planned = None if state.plan is None else state.plan.table.get(now.name)
+    level = known.get(now.name) or planned or (OFF if now.kind == "off" else _unplanned(now))
     if decided.held_by == "plan" and not follows_plan(state, seen):
         # full speed for want of a plan or of what a plan needs, or although the plan would stand still
         resumes_s = None if state.plan is None else _runs_again_s(state.plan, seen.now_s)
@@ -131,9 +132,11 @@ def _from_now(state: JobState, seen: Inputs, known: Known) -> Ahead:
             return
         at = seen.now_s
         if now.kind != "full":
-            at = decided.until_s or at + problem.MERGE_BELOW_S
+            # a start that waits for its first plan does so until there is one
+            at = decided.until_s or (math.inf if decided.level.still else at + problem.MERGE_BELOW_S)
             yield at, level, "plan"
-        yield from _full_speed(state, at, known)
+        if at < math.inf:
+            yield from _full_speed(state, at, known)
         return
     until = _until_s(state, seen)
     yield until, level, decided.held_by

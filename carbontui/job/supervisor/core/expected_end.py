@@ -40,7 +40,7 @@ def _at_end(state: JobState, seen: Inputs, ahead: CourseAhead, rest: tuple[Stret
         finish=units.iso(ahead.finish_s),
         energy_wall_kwh=round(totals.wall_kwh + found.rest_kwh, 9),
         gco2_g=round(grams.value, 6),
-        gco2_lo_g=_rounded(grams.lo),
+        gco2_lo_g=None if grams.lo is None else round(max(min(0.0, grams.value), grams.lo), 6),
         gco2_hi_g=_rounded(grams.hi),
         run_now_g=_rounded(found.run_now_g),
         avoided_g=None if avoided is None else round(avoided.value, 6),

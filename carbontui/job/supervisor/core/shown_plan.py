@@ -47,6 +47,24 @@ def view(state: JobState, seen: Inputs) -> ShownPlan | None:
     return ShownPlan(shown, said, _curve(state, now_s))
 
 
+def frontier(state: JobState, shown: protocol.PlanView | None) -> protocol.Frontier | None:
+    """The frontier of the plan in force, its chosen point what will really be carried out."""
+    known = state.frontier
+    if known is None or shown is None or known.chosen is None or state.plan is None or shown is state.plan.view:
+        return known
+    spent, cost = state.totals, state.totals.cost
+    chosen = protocol.FrontierPoint(
+        units.from_iso(shown.finish) - state.start_s,
+        (spent.gco2_g or 0.0) + shown.gco2_g,
+        (cost.value if cost else 0.0) + shown.cost,
+        spent.wall_kwh + shown.kwh,
+        shown.levels,
+    )
+    others = (point for index, point in enumerate(known.points) if index != known.chosen)
+    points = tuple(sorted((*others, chosen), key=lambda point: point.finish_s))
+    return protocol.Frontier(points, points.index(chosen), known.reference_s)
+
+
 # --- as planned ---------------------------------------------------------------------------------------------------
 
 

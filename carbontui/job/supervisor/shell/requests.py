@@ -132,10 +132,11 @@ class Requests:
             replay_speed=state.clock.speed if state.clock.replay else None,
             price=self._band[2],
         )
-        view = self._drawn_plan(shown_plan.view(state, seen), seen.now_s)
+        shown = shown_plan.view(state, seen)
+        view, frontier = self._drawn_plan(shown, seen.now_s), shown_plan.frontier(state, shown and shown.view)
         if view != self._plan:
             self._plan = view
-        return Sections(told, series, self._plan, state.frontier)
+        return Sections(told, series, self._plan, frontier)
 
     @staticmethod
     def _drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:
