@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from carbontui import paths, proc, units
+from carbontui.text import figures
 
 SHAPES = {
     "starting": "◌",
@@ -47,14 +48,14 @@ def words(status: Mapping[str, Any]) -> str:
     if state in OVER:
         return " ".join((*parts, state))
     if status.get("power_w") is not None:
-        parts.append(units.fmt_watts(status["power_w"]).replace(" ", ""))
+        parts.append(figures.watts(status["power_w"]).replace(" ", ""))
     upcoming = status.get("next")
     if upcoming is not None:
-        when = units.fmt_clock(units.from_iso(upcoming["at"]), units.from_iso(status["measured_at"]))
+        when = figures.clock(units.from_iso(upcoming["at"]), units.from_iso(status["measured_at"]))
         parts.append(f"{_CHANGES.get(upcoming['level'], '◐')}{when}")
     end = status.get("at_end") or {}
     if end.get("avoided_g") is not None and end.get("run_now_g"):
-        parts.append(units.fmt_signed(-end["avoided_g"] / end["run_now_g"], "{:.0%}".format))
+        parts.append(figures.signed(-end["avoided_g"] / end["run_now_g"], "{:.0%}".format))
     return " ".join(parts)
 
 

@@ -3,6 +3,7 @@ import time
 import pytest
 
 from carbontui import units
+from carbontui.text import figures
 
 
 @pytest.mark.parametrize(
@@ -41,12 +42,12 @@ def test_bad_watts(text):
 
 
 def test_what_people_read():
-    assert units.fmt_duration(42) == "42 s"
-    assert units.fmt_duration(3 * 3600 + 300) == "3 h 05"
-    assert units.fmt_grams(1239) == "1.24 kg"
-    assert units.fmt_grams(-0.004) == "0.00 g", "no minus before nothing"
-    assert units.fmt_kwh(0.0351) == "35.1 Wh"
-    assert units.fmt_watts(None) == "–"
+    assert figures.duration(42) == "42 s"
+    assert figures.duration(3 * 3600 + 300) == "3 h 05"
+    assert figures.grams(1239) == "1.24 kg"
+    assert figures.grams(-0.004) == "0.00 g", "no minus before nothing"
+    assert figures.kwh(0.0351) == "35.1 Wh"
+    assert figures.watts(None) == "–"
 
 
 def test_a_clock_time_is_never_two_days(monkeypatch):
@@ -54,6 +55,6 @@ def test_a_clock_time_is_never_two_days(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "UTC")
         time.tzset()
-        said = [units.fmt_clock(now + hours * 3600, now) for hours in (1, 9, 24 * 5, 24 * 7)]
+        said = [figures.clock(now + hours * 3600, now) for hours in (1, 9, 24 * 5, 24 * 7)]
     time.tzset()
     assert said == ["17:00", "Tue 01:00", "Sat 16:00", "18 Feb 16:00"]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from carbontui import units
 from carbontui.account.accounts import BIN_S
+from carbontui.text import figures
 
 LEAST_SHARE = 0.005
 """A smaller change of the values is booked without a notice, unless it changes the printed grams."""
@@ -29,7 +30,7 @@ class Revision(NamedTuple):
     def words(self) -> str:
         """'312 → 298 g/kWh over 2 h 00 by Energy-Charts: −1.20 g'."""
         values = f"{self.before_g_per_kwh:.0f} → {self.after_g_per_kwh:.0f} g/kWh"
-        return f"{values} over {units.fmt_duration(self.seconds)} by {self.source}: {units.fmt_change(self.gco2_g)}"
+        return f"{values} over {figures.duration(self.seconds)} by {self.source}: {figures.change(self.gco2_g)}"
 
 
 def revision(
@@ -47,6 +48,6 @@ def revision(
     old = math.fsum(before[at] for at in changed) / len(changed)
     new = math.fsum(after[at] for at in changed) / len(changed)
     grams = math.fsum(units.joules_to_kwh(wall_j.get(at, 0.0)) * (after[at] - before[at]) for at in changed)
-    if abs(new - old) < LEAST_SHARE * abs(old) and abs(grams) < units.LEAST_G:
+    if abs(new - old) < LEAST_SHARE * abs(old) and abs(grams) < figures.LEAST_G:
         return None
     return Revision(changed[0], changed[-1] + BIN_S, len(changed) * BIN_S, old, new, grams, source)

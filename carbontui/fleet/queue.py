@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from carbontui import units
 from carbontui.cluster.queue import ClusterSize, QueuedJob
 from carbontui.fleet.placing import FleetPlan
 from carbontui.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats
+from carbontui.text import figures
 
 SLOTS = 96
 SLOT_S = 1800.0
@@ -251,22 +251,22 @@ def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
     drawn = plan.watts + made.fixed_w
     budgeted = np.isfinite(made.cap_w).any()
     fullest = int(np.argmax(drawn / np.maximum(made.cap_w, 1e-9) if budgeted else drawn))
-    room = "" if np.isinf(made.cap_w[fullest]) else f" of {units.fmt_watts(float(made.cap_w[fullest]))}"
+    room = "" if np.isinf(made.cap_w[fullest]) else f" of {figures.watts(float(made.cap_w[fullest]))}"
     many = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
     begin = "starts" if begun == 1 else "start"
-    lines = [f"{many} and may be moved; {begun} {begin} within {units.fmt_duration(_span_s(made))}"]
+    lines = [f"{many} and may be moved; {begun} {begin} within {figures.duration(_span_s(made))}"]
     if begun:
         grams = float(made.problem.grams(start, plan.level).sum())
         at_once_g = float(made.problem.grams(np.where(start == NEVER, NEVER, 0), plan.level).sum())
         lines.append(
-            f"planned {units.fmt_grams(grams)}; started at once without the budget: {units.fmt_grams(at_once_g)}; "
-            f"fullest {units.fmt_watts(float(drawn[fullest]))}{room}"
+            f"planned {figures.grams(grams)}; started at once without the budget: {figures.grams(at_once_g)}; "
+            f"fullest {figures.watts(float(drawn[fullest]))}{room}"
         )
         lines.append(f"certificate: no plan of these is better by more than {plan.gap:.2%}")
     if made.running:
         now_w, most_w = sum(running_w(made, plan).values()), sum(max(_levels(job))[0] for job in made.running)
         many = f"{len(made.running)} jobs run and follow" if len(made.running) > 1 else "1 job runs and follows"
-        lines.append(f"{many} the prices: {units.fmt_watts(now_w)} of {units.fmt_watts(most_w)} are planned")
+        lines.append(f"{many} the prices: {figures.watts(now_w)} of {figures.watts(most_w)} are planned")
     if begun < jobs:
         late = jobs - begun
         they = "has no room before its deadline: it is" if late == 1 else "have no room before their deadline: they are"

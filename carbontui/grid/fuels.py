@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from carbontui import units
 from carbontui.grid.providers.mix import FACTORS, intensity_g_per_kwh
 from carbontui.grid.types import Mix
+from carbontui.text import figures
 
 WINDOW_S = 12 * 3600.0
 LEAST_S = 3600.0
@@ -63,7 +63,7 @@ def words(found: Moved | None, now_s: float) -> str:
     if found is None:
         return ""
     told = ", ".join(f"{fuel} {_power(megawatts)}" for fuel, megawatts in found.fuels)
-    return f"{told} since {units.fmt_clock(found.since_s, now_s)}"
+    return f"{told} since {figures.clock(found.since_s, now_s)}"
 
 
 def _power(megawatts: float) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from carbontui import units
 from carbontui.reports.story import RunStory
+from carbontui.text import figures
 
 MANY = 10
 """Above so many times the other figure, percent say nothing to a reader."""
@@ -26,15 +27,15 @@ def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
     memory: Callable[[RunStory], float | None] = lambda s: _peak(s)  # noqa: E731
     mean_w: Callable[[RunStory], float | None] = lambda s: _mean_w(s)  # noqa: E731
     lines: list[tuple[str, Callable[[RunStory], float | None], Callable[[float], str]]] = [
-        ("CO2", lambda s: s.gco2_g, units.fmt_grams),
-        ("energy at the wall", lambda s: s.energy_wall_kwh, units.fmt_kwh),
-        ("boards alone", lambda s: s.energy_gpu_kwh or None, units.fmt_kwh),
-        ("elapsed", lambda s: s.elapsed_s, units.fmt_duration),
-        ("work, flat out", lambda s: s.done_s, units.fmt_duration),
-        ("mean power", mean_w, units.fmt_watts),
+        ("CO2", lambda s: s.gco2_g, figures.grams),
+        ("energy at the wall", lambda s: s.energy_wall_kwh, figures.kwh),
+        ("boards alone", lambda s: s.energy_gpu_kwh or None, figures.kwh),
+        ("elapsed", lambda s: s.elapsed_s, figures.duration),
+        ("work, flat out", lambda s: s.done_s, figures.duration),
+        ("mean power", mean_w, figures.watts),
         ("mean intensity", lambda s: s.intensity_mean, lambda v: f"{v:.0f} g/kWh"),
         ("steps", lambda s: float(s.status.step) or None, lambda v: f"{v:,.0f}"),
-        ("energy per step", _per_step, units.fmt_kwh),
+        ("energy per step", _per_step, figures.kwh),
         ("board memory in use, last seen", memory, lambda v: f"{v / 2**30:.2f} GiB"),
         ("last loss", lambda s: s.status.loss, lambda v: f"{v:.4g}"),
     ]

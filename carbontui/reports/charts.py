@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape
 from carbontui import units
 from carbontui.reports.figures import STATE_WORDS
 from carbontui.reports.story import RunStory
+from carbontui.text import figures
 
 WIDTH, LEFT, RIGHT = 920.0, 62.0, 130.0
 PLOT = WIDTH - LEFT - RIGHT
@@ -81,7 +82,7 @@ def cumulated(story: RunStory) -> str:
         ends.append(("run-now", chart.run_now_g))
     heights = _apart([scale.y(values[-1]) for _, values in ends])
     for (name, values), y in zip(ends, heights, strict=True):
-        text = f"{name} {units.fmt_grams(values[-1])}"
+        text = f"{name} {figures.grams(values[-1])}"
         body.append(f'<text x="{LEFT + PLOT + 6:.1f}" y="{y + 4:.1f}">{escape(text)}</text>')
     body.append(times.axis(170.0, [18.0, 170.0]))
     return _svg(196.0, "CO2 so far, emitted and if run at once", body)
@@ -138,7 +139,7 @@ class _Times:
         while at <= self.end_s:
             x = self.x(at)
             found.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{lines[0]}" y2="{lines[1]}" class="grid"/>')
-            text = units.fmt_day(at) if step >= 86400 else units.fmt_clock(at, self.start_s)
+            text = figures.day(at) if step >= 86400 else figures.clock(at, self.start_s)
             found.append(f'<text x="{x:.1f}" y="{y + 16:.1f}" text-anchor="middle">{escape(text)}</text>')
             at += step
         return "".join(found)

@@ -10,6 +10,7 @@ from carbontui.account.split import Split
 from carbontui.reports.epochs import EpochPart
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
+from carbontui.text import figures as form
 
 STATE_WORDS = {
     "running": "flat out",
@@ -62,60 +63,56 @@ class Figure(NamedTuple):
 def figures(story: RunStory) -> tuple[Figure, ...]:
     """The account of the whole run."""
     status = story.status
-    found = [Figure("energy at the wall", units.fmt_kwh(story.energy_wall_kwh), _how(story, "energy_wall_kwh"))]
+    found = [Figure("energy at the wall", form.kwh(story.energy_wall_kwh), _how(story, "energy_wall_kwh"))]
     if story.unmetered:
-        found = [Figure("energy at the wall", "not known", units.NOT_METERED)]
+        found = [Figure("energy at the wall", "not known", form.NOT_METERED)]
     if story.energy_gpu_kwh:
-        found.append(Figure("boards alone", units.fmt_kwh(story.energy_gpu_kwh), _how(story, "energy_gpu_kwh")))
+        found.append(Figure("boards alone", form.kwh(story.energy_gpu_kwh), _how(story, "energy_gpu_kwh")))
     if story.unmetered:
         found.append(Figure("emitted", "not known", "no energy was metered"))
     elif story.gco2_g is None:
         found.append(Figure("emitted", "not known", "no grid value was known"))
     else:
         mean = "" if story.intensity_mean is None else f"{story.intensity_mean:.0f} g/kWh on average; "
-        found.append(Figure("emitted", f"{units.fmt_grams(story.gco2_g)} CO2", mean + _how(story, "gco2_g")))
+        found.append(Figure("emitted", f"{form.grams(story.gco2_g)} CO2", mean + _how(story, "gco2_g")))
     if story.energy_wall_kwh <= 0:
         pass
     elif story.run_now_g is None and story.avoided_g is not None:
         found.append(Figure("avoided", words.NOTHING_HELD, "it is its own run-now"))
     elif story.avoided_g is not None:
-        found.append(
-            Figure("run-now", f"{units.fmt_grams(story.run_now_g)} CO2", "the same work with nothing held back")
-        )
+        found.append(Figure("run-now", f"{form.grams(story.run_now_g)} CO2", "the same work with nothing held back"))
         part = words.share(story.avoided_g, story.run_now_g)
         share = "" if part is None else f" ({part:.1%})"
         half = story.split.halves.avoided_g if story.split and story.split.halves else None
-        band = "" if half is None or not words.worth(half) else f"80 % band ± {units.fmt_grams(half)}"
+        band = "" if half is None or not words.worth(half) else f"80 % band ± {form.grams(half)}"
         found.append(
             Figure(
                 "avoided",
-                f"{units.fmt_grams(story.avoided_g)} CO2{share}",
+                f"{form.grams(story.avoided_g)} CO2{share}",
                 "; ".join(filter(None, (band, _how(story, "avoided_g")))),
             )
         )
     if story.revisions:
         times = {1: "once", 2: "twice"}.get(len(story.revisions), f"{len(story.revisions)} times")
-        found.append(
-            Figure("revised", units.fmt_change(story.revised_g), f"by the source, {times}: {story.revisions[-1]}")
-        )
+        found.append(Figure("revised", form.change(story.revised_g), f"by the source, {times}: {story.revisions[-1]}"))
     if status.forecast_errors:
         rests_on = "of the level; " + _how(story, "forecast_errors")
         found.append(
             Figure("forecast error", ", ".join(f"{x.error:.0%} {x.lead_h} h" for x in status.forecast_errors), rests_on)
         )
     if status.cost is not None:
-        found.append(Figure("cost", units.fmt_money(status.cost.value, status.cost.currency), "energy and rent"))
+        found.append(Figure("cost", form.money(status.cost.value, status.cost.currency), "energy and rent"))
     found += [
         Figure(
             f"besides: {apart.reason}",
-            f"{units.fmt_kwh(apart.energy_wall_kwh)}, {units.fmt_grams(apart.gco2_g)} CO2",
-            f"{units.fmt_duration(apart.elapsed_s)}, to learn about the work: not in the account",
+            f"{form.kwh(apart.energy_wall_kwh)}, {form.grams(apart.gco2_g)} CO2",
+            f"{form.duration(apart.elapsed_s)}, to learn about the work: not in the account",
         )
         for apart in story.excluded
     ]
     if gaps := words.gaps(story.status):
         found.append(Figure("metered", gaps))
-    found.append(Figure("elapsed", units.fmt_duration(story.elapsed_s), _budget(story)))
+    found.append(Figure("elapsed", form.duration(story.elapsed_s), _budget(story)))
     if status.step:
         total = f" of {status.steps_total:,}" if status.steps_total else ""
         loss = "" if status.loss is None else f"last loss {status.loss:.4g}"
@@ -139,7 +136,7 @@ def _budget(story: RunStory) -> str:
     if not story.over:
         return f"budget {story.options.budget}"
     side = "before" if slack >= 0 else "after"
-    return f"budget {story.options.budget}, {units.fmt_duration(abs(slack))} {side} the deadline"
+    return f"budget {story.options.budget}, {form.duration(abs(slack))} {side} the deadline"
 
 
 def parts(story: RunStory) -> tuple[Figure, ...]:
@@ -198,9 +195,9 @@ def by_state(story: RunStory) -> tuple[tuple[str, str, str, str], ...]:
     return tuple(
         (
             STATE_WORDS.get(p.name, p.name),
-            units.fmt_duration(p.seconds),
-            units.fmt_kwh(p.kwh),
-            units.fmt_grams(p.gco2_g),
+            form.duration(p.seconds),
+            form.kwh(p.kwh),
+            form.grams(p.gco2_g),
         )
         for p in story.by_state
     )
@@ -209,7 +206,7 @@ def by_state(story: RunStory) -> tuple[tuple[str, str, str, str], ...]:
 def by_device(story: RunStory) -> tuple[tuple[str, str, str], ...]:
     """(device, energy, grams), at the wall."""
     names = {gpu.uuid: f"{gpu.name} ({gpu.uuid})" for gpu in story.status.gpus}
-    return tuple((_device(p.name, names), units.fmt_kwh(p.kwh), units.fmt_grams(p.gco2_g)) for p in story.by_device)
+    return tuple((_device(p.name, names), form.kwh(p.kwh), form.grams(p.gco2_g)) for p in story.by_device)
 
 
 def _device(name: str, boards: dict[str, str]) -> str:
@@ -269,12 +266,12 @@ def _three_digits(value: float) -> str:
 
 def date_and_clock(at_s: float) -> str:
     """'2026-06-21 14:15': local time with its full date."""
-    return f"{units.iso(at_s + units.local_offset_s(at_s))[:10]} {units.fmt_clock(at_s, at_s)}"
+    return f"{units.iso(at_s + units.local_offset_s(at_s))[:10]} {form.clock(at_s, at_s)}"
 
 
 def clock(at_s: float, story: RunStory) -> str:
     """A time, with its day if the run spans several; local time, which `clock_name` names once."""
-    return units.fmt_clock(at_s, story.start_s)
+    return form.clock(at_s, story.start_s)
 
 
 EPOCHS_SHOWN = 40
@@ -296,8 +293,8 @@ def _epoch_row(part: EpochPart) -> tuple[str, str, str, str, str, str]:
     name = "before the first" if part.number is None else str(part.number)
     name += "" if part.last is None else f" to {part.last}"
     loss = "" if part.loss is None else f"{part.loss:.4g}"
-    seconds = units.fmt_duration(part.end_s - part.start_s)
-    return name, seconds, f"{part.steps:,}", units.fmt_kwh(part.kwh), units.fmt_grams(part.gco2_g), loss
+    seconds = form.duration(part.end_s - part.start_s)
+    return name, seconds, f"{part.steps:,}", form.kwh(part.kwh), form.grams(part.gco2_g), loss
 
 
 def by_day(story: RunStory) -> list[tuple[str, str, str, str, str, str, str]]:
@@ -305,11 +302,11 @@ def by_day(story: RunStory) -> list[tuple[str, str, str, str, str, str, str]]:
     return [
         (
             units.iso(part.at_s + units.local_offset_s(part.at_s))[:10],
-            units.fmt_duration(part.flat_s),
-            units.fmt_duration(part.capped_s),
-            units.fmt_duration(part.still_s),
-            units.fmt_kwh(part.kwh),
-            units.fmt_grams(part.gco2_g),
+            form.duration(part.flat_s),
+            form.duration(part.capped_s),
+            form.duration(part.still_s),
+            form.kwh(part.kwh),
+            form.grams(part.gco2_g),
             str(part.changes),
         )
         for part in story.days

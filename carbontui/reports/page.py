@@ -7,9 +7,9 @@ from importlib import resources
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from carbontui import units
 from carbontui.reports import charts, figures, prose
 from carbontui.reports.story import RunStory
+from carbontui.text import figures as form
 
 HEADS = ("energy at the wall", "emitted", "run-now", "avoided", "elapsed")
 
@@ -23,7 +23,7 @@ def html(story: RunStory) -> str:
         story=story,
         begun=figures.date_and_clock(story.start_s),
         ended=figures.date_and_clock(story.end_s) if story.over else "now, still running",
-        clock_name=units.clock_name(story.start_s),
+        clock_name=form.clock_name(story.start_s),
         zone=figures.zone(story),
         notices=[*story.status.notices, *story.notes],
         heads=[figure for figure in account if figure.label in HEADS],
@@ -53,17 +53,15 @@ def html(story: RunStory) -> str:
 
 def basis(story: RunStory) -> list[tuple[str, str]]:
     """The basis of the figures: (what, where it comes from)."""
-    flat = (
-        "not measured" if story.full_wall_w is None else f"{units.fmt_watts(story.full_wall_w)} at the wall, measured"
-    )
+    flat = "not measured" if story.full_wall_w is None else f"{form.watts(story.full_wall_w)} at the wall, measured"
     gap = "" if story.worst_gap is None else f", at most {story.worst_gap:.2%} above the optimum of its forecast"
     return [
         ("energy", figures.metered(story)),
         ("intensity", figures.shares(story.grid_kinds, figures.KIND_WORDS)),
         ("grid sources", "; ".join(story.sources) or "none"),
         ("watts flat out", flat),
-        ("work done", f"{units.fmt_duration(story.done_s)} flat out"),
-        ("PUE, host", f"{story.options.pue:g}, {units.fmt_watts(story.options.host_w)} besides the metered devices"),
+        ("work done", f"{form.duration(story.done_s)} flat out"),
+        ("PUE, host", f"{story.options.pue:g}, {form.watts(story.options.host_w)} besides the metered devices"),
         ("plans", f"{story.plans} made{gap}"),
         ("bands (±)", _bands(story)),
         ("accuracy", figures.accuracy(story)),

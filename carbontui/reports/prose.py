@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from carbontui import units
 from carbontui.account.split import PARKED
 from carbontui.reports import figures
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
+from carbontui.text import figures as form
 
 SHOWN = 40
 """Decisions listed one by one; of more, the first and the last."""
@@ -21,13 +21,13 @@ def _what(story: RunStory) -> str:
     status = story.status
     where = figures.zone(story)
     zone = f" in {where}" if where else ""
-    ran = f"{status.name} began {figures.date_and_clock(story.start_s)} {units.clock_name(story.start_s)}{zone}"
+    ran = f"{status.name} began {figures.date_and_clock(story.start_s)} {form.clock_name(story.start_s)}{zone}"
     if story.over:
         same_day = figures.date_and_clock(story.end_s)[:10] == figures.date_and_clock(story.start_s)[:10]
         ended = figures.clock(story.end_s, story) if same_day else figures.date_and_clock(story.end_s)
-        end = f"and ended {ended}, after {units.fmt_duration(story.elapsed_s)}"
+        end = f"and ended {ended}, after {form.duration(story.elapsed_s)}"
         return f"{ran} {end}: {status.reason.text}."
-    return f"{ran} and has been running for {units.fmt_duration(story.elapsed_s)}: {status.reason.text}."
+    return f"{ran} and has been running for {form.duration(story.elapsed_s)}: {status.reason.text}."
 
 
 def _how(story: RunStory) -> str:
@@ -44,15 +44,15 @@ def _how(story: RunStory) -> str:
     if pauses:
         total = sum(span.end_s - span.start_s for span in pauses)
         longest = max(span.end_s - span.start_s for span in pauses)
-        most = f", the longest for {units.fmt_duration(longest)}" if len(pauses) > 1 else ""
-        said.append(f"The work stood still {_times(len(pauses))}, for {units.fmt_duration(total)} in all{most}.")
+        most = f", the longest for {form.duration(longest)}" if len(pauses) > 1 else ""
+        said.append(f"The work stood still {_times(len(pauses))}, for {form.duration(total)} in all{most}.")
     elif not story.unmetered:
         said.append("The work never stood still.")
     if seconds.get("throttled"):
-        said.append(f"It ran under a cap for {units.fmt_duration(seconds['throttled'])}")
-        said[-1] += f" and flat out for {units.fmt_duration(seconds.get('running', 0.0))}."
+        said.append(f"It ran under a cap for {form.duration(seconds['throttled'])}")
+        said[-1] += f" and flat out for {form.duration(seconds.get('running', 0.0))}."
     elif seconds.get("running"):
-        said.append(f"It ran flat out for {units.fmt_duration(seconds['running'])}.")
+        said.append(f"It ran flat out for {form.duration(seconds['running'])}.")
     people = sum(1 for decision in story.decisions if decision.code == "person")
     if people:
         said.append(f"A user overruled the plan {_times(people)}.")
@@ -61,20 +61,20 @@ def _how(story: RunStory) -> str:
 
 def _account(story: RunStory) -> str:
     if story.unmetered:
-        return f"Its energy and emissions are not known: {units.NOT_METERED}."
+        return f"Its energy and emissions are not known: {form.NOT_METERED}."
     if story.energy_wall_kwh <= 0 and story.excluded:
         return "Nothing of it was work: its account is empty."
-    energy = f"It drew {units.fmt_kwh(story.energy_wall_kwh)} at the wall"
+    energy = f"It drew {form.kwh(story.energy_wall_kwh)} at the wall"
     if story.gco2_g is None:
         return f"{energy}; its emissions are not known, because no grid value was."
     mean = "" if story.intensity_mean is None else f" at {story.intensity_mean:.0f} g/kWh on average"
-    text = f"{energy} and emitted {units.fmt_grams(story.gco2_g)} CO2{mean}."
+    text = f"{energy} and emitted {form.grams(story.gco2_g)} CO2{mean}."
     if story.avoided_g is None:
         return f"{text} The emissions of run-now are not known: flat-out watts were not measured."
     less = story.avoided_g
     if story.run_now_g is None:
         return f"{text} N{words.NOTHING_HELD[1:]}, so nothing was avoided."
-    emitted = f" With nothing held back it would have emitted {units.fmt_grams(story.run_now_g)}"
+    emitted = f" With nothing held back it would have emitted {form.grams(story.run_now_g)}"
     text += f"{emitted}: this is {words.against(less, story.run_now_g)}."
     split = story.split
     if split is None:
@@ -87,9 +87,9 @@ def _account(story: RunStory) -> str:
         ("starting, switching and the rest", split.rest_g),
     ]
     told = [
-        f"{name} {'saved' if grams > 0 else 'cost'} {units.fmt_grams(abs(grams))}"
+        f"{name} {'saved' if grams > 0 else 'cost'} {form.grams(abs(grams))}"
         for name, grams in gave
-        if abs(grams) >= max(units.LEAST_G, 0.005 * abs(less))
+        if abs(grams) >= max(form.LEAST_G, 0.005 * abs(less))
     ]
     return f"{text} Of this, {_listed(told)}." if told else text
 
@@ -128,14 +128,14 @@ def decisions(story: RunStory) -> list[str]:
 def methods(story: RunStory) -> str:
     """A paragraph for the methods section of a paper."""
     if story.unmetered:
-        return f"Energy was not measured: {units.NOT_METERED}."
+        return f"Energy was not measured: {form.NOT_METERED}."
     pue = f", times a PUE of {story.options.pue:g}" if story.options.pue != 1.0 else ", without cooling (PUE 1)"
     host = f", with {story.options.host_w:g} W for the rest of the host" if story.options.host_w else ""
     of = "accelerators, CPU and memory" if story.energy_gpu_kwh else "CPU and memory"
     text = (
         f"Energy was {figures.metered_verb(story)} with carbontui {story.version} by"
-        f" {figures.metered(story)} for {of}{host}{pue}: {units.fmt_kwh(story.energy_wall_kwh)}"
-        f" over {units.fmt_duration(story.elapsed_s)}."
+        f" {figures.metered(story)} for {of}{host}{pue}: {form.kwh(story.energy_wall_kwh)}"
+        f" over {form.duration(story.elapsed_s)}."
     )
     if story.gco2_g is None:
         return text
@@ -144,13 +144,13 @@ def methods(story: RunStory) -> str:
     text += (
         f" Emissions are the energy of each five minutes times the carbon intensity of the grid zone"
         f" {figures.zone(story)} at that time (source: {source}; {kinds}):"
-        f" {units.fmt_grams(story.gco2_g)} CO2."
+        f" {form.grams(story.gco2_g)} CO2."
     )
     if story.avoided_g is not None and story.run_now_g is not None:
         text += (
             " Avoided emissions are the difference to a counterfactual on the same realised intensities: the same work,"
             " started at once, with its time at full speed as it was, its capped work at the measured full power, and"
-            f" no held time: {units.fmt_grams(story.avoided_g)} CO2. Energy drawn while paused, switching and reloading"
+            f" no held time: {form.grams(story.avoided_g)} CO2. Energy drawn while paused, switching and reloading"
             " is included."
         )
     return f"{text} {figures.accuracy(story)}"

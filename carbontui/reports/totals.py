@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from carbontui import protocol, units
+from carbontui import protocol
+from carbontui.text import figures
 from carbontui.text.account import unmetered
 
 By = Literal["month", "project", "board"]
@@ -61,5 +62,5 @@ def _name(status: protocol.Status, day: str, by: By) -> str:
 def row(total: GroupTotal) -> list[str]:
     """The printed cells; jobs with unknown grams are mentioned."""
     unknown = f" ({total.unknown} not known)" if total.unknown else ""
-    grams = f"{units.fmt_grams(total.gco2_g)}{unknown}"
-    return [total.name, str(total.jobs), units.fmt_kwh(total.energy_wall_kwh), grams, units.fmt_grams(total.avoided_g)]
+    grams = f"{figures.grams(total.gco2_g)}{unknown}"
+    return [total.name, str(total.jobs), figures.kwh(total.energy_wall_kwh), grams, figures.grams(total.avoided_g)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from carbontui import protocol, units
-from carbontui.text import situation
+from carbontui.text import figures, situation
 
 NOTHING_HELD = "nothing held it back"
 """Where no lever acted there is no saving, and no percentage of one."""
@@ -13,7 +13,7 @@ NOTHING_HELD = "nothing held it back"
 
 def share(avoided_g: float | None, run_now_g: float | None) -> float | None:
     """Avoided CO2 as a share of run-now's; None where it is unknown or negligible."""
-    if avoided_g is None or not run_now_g or run_now_g < 0 or abs(avoided_g) < units.LEAST_G:
+    if avoided_g is None or not run_now_g or run_now_g < 0 or abs(avoided_g) < figures.LEAST_G:
         return None
     return avoided_g / run_now_g
 
@@ -28,7 +28,7 @@ def against(avoided_g: float | None, run_now_g: float | None) -> str:
     part = share(avoided_g, run_now_g)
     if part is None:
         return "as much as run-now"
-    return f"{units.fmt_grams(abs(avoided_g))} or {abs(part):.0%} {'less' if avoided_g > 0 else 'more'} than run-now"
+    return f"{figures.grams(abs(avoided_g))} or {abs(part):.0%} {'less' if avoided_g > 0 else 'more'} than run-now"
 
 
 def avoided(status: protocol.Status) -> str:
@@ -54,27 +54,25 @@ def gaps(status: protocol.Status) -> str:
     counted_s = 0.0 if known is None else known.metered_s + known.gap_s
     if known is None or counted_s <= 0 or known.metered_s >= COVERED * counted_s:
         return ""
-    return f"{known.metered_s / counted_s:.1%} of {units.fmt_duration(counted_s)}"
+    return f"{known.metered_s / counted_s:.1%} of {figures.duration(counted_s)}"
 
 
 def excluded(apart: protocol.Excluded) -> str:
     """'the try: 20 steps, 42 s, 1.20 Wh, 0.41 g CO2; not in the account'."""
-    grams = "" if apart.gco2_g is None else f", {units.fmt_grams(apart.gco2_g)} CO2"
-    took = f"{apart.steps:,} steps, {units.fmt_duration(apart.elapsed_s)}, {units.fmt_kwh(apart.energy_wall_kwh)}"
+    grams = "" if apart.gco2_g is None else f", {figures.grams(apart.gco2_g)} CO2"
+    took = f"{apart.steps:,} steps, {figures.duration(apart.elapsed_s)}, {figures.kwh(apart.energy_wall_kwh)}"
     return f"the {apart.reason}: {took}{grams}; not in the account"
 
 
 def worth(grams: float) -> bool:
     """Whether an amount is more than what is shown as zero."""
-    return abs(grams) >= units.LEAST_G
+    return abs(grams) >= figures.LEAST_G
 
 
 def with_band(grams: float, half: float | None) -> str:
     """'+12.3 g ± 0.4 g'; without a band where none is known, or where it would round to nothing."""
     return (
-        units.fmt_change(grams)
-        if half is None or not worth(half)
-        else f"{units.fmt_change(grams)} ± {units.fmt_grams(half)}"
+        figures.change(grams) if half is None or not worth(half) else f"{figures.change(grams)} ± {figures.grams(half)}"
     )
 
 
@@ -91,12 +89,12 @@ def unmetered(status: protocol.Status) -> bool:
 
 def at_end(end: protocol.AtEnd) -> str:
     """'1.24 kg CO2 (1.10 kg to 1.38 kg), 310 g or 20 % less than run-now (250 g to 370 g)'."""
-    told = f"{units.fmt_grams(end.gco2_g)} CO2{_interval(units.fmt_grams, end.gco2_lo_g, end.gco2_hi_g)}"
+    told = f"{figures.grams(end.gco2_g)} CO2{_interval(figures.grams, end.gco2_lo_g, end.gco2_hi_g)}"
     if end.avoided_g is None or end.run_now_g is None:
         return told
     less = (end.avoided_lo_g, end.avoided_hi_g)
     lo, hi = less if end.avoided_g > 0 else (_minus(less[1]), _minus(less[0]))
-    band = "" if share(end.avoided_g, end.run_now_g) is None else _interval(units.fmt_grams, lo, hi)
+    band = "" if share(end.avoided_g, end.run_now_g) is None else _interval(figures.grams, lo, hi)
     return f"{told}, {against(end.avoided_g, end.run_now_g)}{band}"
 
 
@@ -127,11 +125,11 @@ def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
             return []
         return [(label, f"{shown(value)}{_interval(shown, lo, hi)}")]
 
-    rows = row("time", units.fmt_duration, found.work_s, found.work_lo_s, found.work_hi_s)
-    rows += row("energy", units.fmt_kwh, found.energy_wall_kwh, found.energy_lo_kwh, found.energy_hi_kwh)
-    rows += row("CO2", units.fmt_grams, found.gco2_g, found.gco2_lo_g, found.gco2_hi_g)
+    rows = row("time", figures.duration, found.work_s, found.work_lo_s, found.work_hi_s)
+    rows += row("energy", figures.kwh, found.energy_wall_kwh, found.energy_lo_kwh, found.energy_hi_kwh)
+    rows += row("CO2", figures.grams, found.gco2_g, found.gco2_lo_g, found.gco2_hi_g)
     currency = found.currency or ""
-    rows += row("cost", lambda value: units.fmt_money(value, currency), found.cost, found.cost_lo, found.cost_hi)
+    rows += row("cost", lambda value: figures.money(value, currency), found.cost, found.cost_lo, found.cost_hi)
     if found.drifting:
         rows.append(
             ("drifting", f"step time changed by {found.drift:+.0%} over the steps seen: no further drift is covered")
@@ -146,20 +144,20 @@ def allowance(found: protocol.Allowance, now_s: float) -> str:
 
     def amount(value: float) -> str:
         if found.kind == "carbon":
-            return f"{units.fmt_grams(value)} CO2"
-        return units.fmt_kwh(value) if found.kind == "energy" else units.fmt_money(value, found.unit)
+            return f"{figures.grams(value)} CO2"
+        return figures.kwh(value) if found.kind == "energy" else figures.money(value, found.unit)
 
     told = f"{amount(found.used)} of {amount(found.most)} so far"
     if found.expected is not None:
         told += f", {amount(found.expected)} expected"
     if found.used_up_at is not None:
         at = units.from_iso(found.used_up_at)
-        told += f", used up at {units.fmt_named_clock(at, now_s)}" if at > now_s else ", used up"
+        told += f", used up at {figures.named_clock(at, now_s)}" if at > now_s else ", used up"
     return told
 
 
 def _interval(shown: Callable[[float], str], lo: float | None, hi: float | None) -> str:
-    told = "" if lo is None or hi is None else units.fmt_between(shown, lo, hi)
+    told = "" if lo is None or hi is None else figures.between(shown, lo, hi)
     return f" ({told})" if told else ""
 
 
@@ -171,36 +169,36 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
     """The summary of a finished job: (label, text); `of` gives the provenance of a field, as it is written after it."""
     rows = [("ended", f"{status.state}, {situation.exit_words(status.exit)}: {status.reason.text}")]
     if status.step:
-        total = f" of {units.fmt_count(status.steps_total)}" if status.steps_total else ""
+        total = f" of {figures.count(status.steps_total)}" if status.steps_total else ""
         loss = "" if status.loss is None else f", loss {status.loss:.4g}"
-        rows.append(("steps", f"{units.fmt_count(status.step)}{total}{loss}"))
-    energy = f"{units.fmt_kwh(status.energy_wall_kwh)}{of('energy_wall_kwh')}"
+        rows.append(("steps", f"{figures.count(status.step)}{total}{loss}"))
+    energy = f"{figures.kwh(status.energy_wall_kwh)}{of('energy_wall_kwh')}"
     if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9 and status.energy_gpu_kwh > 0:
-        energy += f" (boards alone {units.fmt_kwh(status.energy_gpu_kwh)})"
-    rows.append(("energy", units.NOT_METERED if unmetered(status) else energy))
+        energy += f" (boards alone {figures.kwh(status.energy_gpu_kwh)})"
+    rows.append(("energy", figures.NOT_METERED if unmetered(status) else energy))
     if unmetered(status):
         rows.append(("emitted", "not known: no energy was metered"))
     elif status.gco2_g is None:
         rows.append(("emitted", "not known: no grid data"))
     else:
-        rows.append(("emitted", f"{units.fmt_grams(status.gco2_g)} CO₂{of('gco2_g')}"))
+        rows.append(("emitted", f"{figures.grams(status.gco2_g)} CO₂{of('gco2_g')}"))
     if said := avoided(status):
         rows.append(("avoided", said + (of("avoided_g") if status.run_now_g is not None else "")))
     rows += [("besides", excluded(apart)) for apart in status.excluded]
     if told := gaps(status):
         rows.append(("metered", told))
     if status.cost is not None:
-        rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
+        rows.append(("cost", figures.money(status.cost.value, status.cost.currency)))
     ended = units.from_iso(status.ended_at)
     begun = units.from_iso(status.budget.start) if status.budget else ended
-    when = units.fmt_clock(ended, begun)
+    when = figures.clock(ended, begun)
     if status.state != "done":
         # stopped or failed: it did not finish, so it was neither early nor late
         rows.append(("at", when))
         return rows
     if status.budget and status.budget.deadline:
         slack = units.from_iso(status.budget.deadline) - ended
-        side = f"{units.fmt_duration(abs(slack))} {'before' if slack >= 0 else 'after'} the deadline"
-        when += f", {side} ({units.fmt_clock(units.from_iso(status.budget.deadline), begun)})"
+        side = f"{figures.duration(abs(slack))} {'before' if slack >= 0 else 'after'} the deadline"
+        when += f", {side} ({figures.clock(units.from_iso(status.budget.deadline), begun)})"
     rows.append(("finish", when))
     return rows

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import structs
 
 from carbontui import protocol, units
+from carbontui.text import figures
 
 Facts = Mapping[str, Any]
 
@@ -41,8 +42,8 @@ def _budget(facts: Facts, at_s: float) -> str:
 
 
 def _plan(facts: Facts, at_s: float) -> str:
-    finish = units.fmt_clock(units.from_iso(str(facts["finish"])), at_s)
-    return f"new plan ({facts['why']}): done {finish}, {units.fmt_grams(float(facts['gco2_g']))} to come"
+    finish = figures.clock(units.from_iso(str(facts["finish"])), at_s)
+    return f"new plan ({facts['why']}): done {finish}, {figures.grams(float(facts['gco2_g']))} to come"
 
 
 def _end(facts: Facts, at_s: float) -> str:
@@ -59,7 +60,7 @@ _WORDS: dict[str, Callable[[Facts, float], str]] = {
     "state": lambda facts, at_s: f"{facts['state']}: {facts['text']}",
     "plan": _plan,
     "calibration": lambda facts, at_s: " ".join(filter(None, ("calibration", facts.get("action"), facts.get("text")))),
-    "clock": lambda facts, at_s: f"the clock was set by {units.fmt_duration(abs(float(facts['jump_s'])))}",
+    "clock": lambda facts, at_s: f"the clock was set by {figures.duration(abs(float(facts['jump_s'])))}",
     "revised": lambda facts, at_s: f"the grid's values were revised: {facts['text']}",
     "journal_lost": lambda facts, at_s: str(facts["text"]),
     "tried": lambda facts, at_s: str(facts["text"]),

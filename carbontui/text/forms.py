@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from carbontui import units
 from carbontui.protocol import Statement
+from carbontui.text import figures
 
 Wording = str | Callable[..., str]
 """A template, or a function of the parts by name and of `now_s`."""
@@ -22,7 +22,7 @@ Table = Mapping[str, Wording]
 
 def _until_named(end_s: float | None, now_s: float) -> str:
     # in the supervisor's time zone, which may differ from the user's: named, so that a mistake is noticed
-    return "" if end_s is None else f", until {units.fmt_named_clock(end_s, now_s)}"
+    return "" if end_s is None else f", until {figures.named_clock(end_s, now_s)}"
 
 
 def _also(more: Any) -> str:
@@ -32,22 +32,22 @@ def _also(more: Any) -> str:
 
 def until(at_s: float | None, now_s: float) -> str:
     """' until 18:00', or '' without an end."""
-    return "" if at_s is None else f" until {units.fmt_clock(at_s, now_s)}"
+    return "" if at_s is None else f" until {figures.clock(at_s, now_s)}"
 
 
 _OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
-    "clock": units.fmt_clock,
-    "named_clock": units.fmt_named_clock,
+    "clock": figures.clock,
+    "named_clock": figures.named_clock,
     "time_of_day": lambda at_s, now_s: f"{datetime.fromtimestamp(at_s):%H:%M}",
     "until": until,
     "until_named": _until_named,  # ', until 18:00 CET', or nothing without an end
 }
 _OF_VALUE: Mapping[str, Callable[[Any], str]] = {
-    "duration": units.fmt_duration,
-    "watts": units.fmt_watts,
-    "kwh": units.fmt_kwh,
-    "grams": units.fmt_grams,
-    "count": units.fmt_count,
+    "duration": figures.duration,
+    "watts": figures.watts,
+    "kwh": figures.kwh,
+    "grams": figures.grams,
+    "count": figures.count,
     "list": ", ".join,
     "and": " and ".join,
     "state": lambda state: "capped" if state == "throttled" else state,

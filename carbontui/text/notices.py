@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from carbontui import units
+from carbontui.text import figures
 from carbontui.text.forms import Table
 
 
@@ -18,7 +18,7 @@ def _not_enough(
     more: Sequence[str],
     now_s: float,
 ) -> str:
-    at = "" if used_up_s is None else f", used up at {units.fmt_clock(used_up_s, now_s)}"
+    at = "" if used_up_s is None else f", used up at {figures.clock(used_up_s, now_s)}"
     capped = () if cap_w is None else (f"capped at {cap_w:g} W per GPU",)
     return "; ".join((f"the {kind} budget of {most} is not enough: {expected} expected{at}", *capped, *more))
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from carbontui import units
 from carbontui.protocol import PlanView, Previewed
+from carbontui.text import figures
 from carbontui.text.forms import Table, until
 
 Stretches = Sequence[tuple[str, bool, float]]
@@ -16,12 +17,12 @@ WORST_CASE = "the price's currency"
 
 def amount(value: float, unit: str) -> str:
     """Grams, or money in a currency."""
-    return units.fmt_grams(abs(value)) if unit == "g" else units.fmt_money(abs(value), unit or WORST_CASE)
+    return figures.grams(abs(value)) if unit == "g" else figures.money(abs(value), unit or WORST_CASE)
 
 
 def _when(end_s: float, now_s: float) -> str:
     """A clock time; for a plan without a date (`now_s` 0) a duration."""
-    return units.fmt_clock(end_s, now_s) if now_s else f"{units.fmt_duration(end_s)} from now"
+    return figures.clock(end_s, now_s) if now_s else f"{figures.duration(end_s)} from now"
 
 
 def course(stretches: Stretches, now_s: float) -> str:
@@ -69,7 +70,7 @@ def explained(
     elif verdict == "best":
         told += ": running now would be as good" if waits else ": running now is already the best"
     if parked_kwh > 0:
-        told += f", after {amount(parked, unit)} ({units.fmt_kwh(parked_kwh)}) drawn while parked"
+        told += f", after {amount(parked, unit)} ({figures.kwh(parked_kwh)}) drawn while parked"
         if switching > 0:
             told += f" and {amount(switching, unit)} for switching"
     throughout = f"{runner_name} throughout" if runner_name else "running now"
@@ -86,22 +87,22 @@ def explained(
 
 
 def late(*, now_s: float, late_s: float, finish_s: float) -> str:
-    when, by = _when(finish_s, now_s), units.fmt_duration(late_s)
+    when, by = _when(finish_s, now_s), figures.duration(late_s)
     return f"The work does not fit before the deadline: at full speed it finishes {by} late, {when}."
 
 
 def since(*, now_s: float, stretches: Stretches, made_s: float) -> str:
     """The stretches that are left of an older plan, whose gains referred to the moment when it was made."""
-    made, told = units.fmt_clock(made_s, now_s), course(stretches, now_s)
+    made, told = figures.clock(made_s, now_s), course(stretches, now_s)
     return f"{told[0].upper()}{told[1:]}, as planned at {made}." if told else f"The plan made at {made} is over."
 
 
 def hour_limit(*, now_s: float, not_above_g: float, more_g: float, later_s: float) -> str:
     """'Not above 300 g/kWh: 12 g more and 1 h 20 later than the best plan without that limit.'"""
-    grams = f"{units.fmt_grams(abs(more_g))} {'more' if more_g >= 0 else 'less'}"
+    grams = f"{figures.grams(abs(more_g))} {'more' if more_g >= 0 else 'less'}"
     when = "at the same time"
     if abs(later_s) >= SAME_FINISH_S:
-        when = f"{units.fmt_duration(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
+        when = f"{figures.duration(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
     return f"Not above {not_above_g:g} g/kWh: {grams} and {when} than the best plan without that limit."
 
 
@@ -110,7 +111,7 @@ SAME_FINISH_S = 60.0
 
 
 def forbidden(*, now_s: float, hours: Sequence[str], more_g: float | None) -> str:
-    costs = "costs nothing" if more_g is None else f"costs {units.fmt_grams(more_g)}"
+    costs = "costs nothing" if more_g is None else f"costs {figures.grams(more_g)}"
     return f"Not running {', '.join(hours)} {costs}."
 
 
@@ -133,11 +134,11 @@ def overridden(
         return f"{told}: no work is done meanwhile{missed and '; ' + missed}."
     if left_g is None or alone_g is None:
         return f"{told}; the rest is planned around it."
-    emits = f"{told}: the work left emits {units.fmt_grams(left_g)}"
+    emits = f"{told}: the work left emits {figures.grams(left_g)}"
     if left_g == alone_g:
         return f"{emits}, as the plan alone would."
     side = "more" if left_g > alone_g else "less"
-    return f"{emits}, {units.fmt_grams(abs(left_g - alone_g))} {side} than the plan alone ({units.fmt_grams(alone_g)})."
+    return f"{emits}, {figures.grams(abs(left_g - alone_g))} {side} than the plan alone ({figures.grams(alone_g)})."
 
 
 BASES = {"public": "public measurements of other trainings", "imported": "another board of this model"}
@@ -148,7 +149,7 @@ def curve_assumed(*, now_s: float, basis: str, error: float, takes_s: tuple[floa
     told = f"Speeds under caps are from {BASES[basis]}: joules per step ±{error:.0%}."
     if takes_s is None:
         return told
-    low, high = (units.fmt_duration(seconds) for seconds in takes_s)
+    low, high = (figures.duration(seconds) for seconds in takes_s)
     return f"{told} Measuring them on this job would pay: carbontui calibrate ({low} to {high})."
 
 
@@ -203,9 +204,9 @@ def difference(found: Previewed, currency: str | None) -> str:
     if same_course(found.plan, now.plan):
         return SAME_COURSE
     later_s = units.from_iso(found.finish) - units.from_iso(now.finish)
-    parts = [f"CO₂ {units.fmt_signed(found.gco2_g - now.gco2_g, units.fmt_grams)}"]
-    parts.append(f"finish {units.fmt_signed(later_s, units.fmt_duration)}")
+    parts = [f"CO₂ {figures.signed(found.gco2_g - now.gco2_g, figures.grams)}"]
+    parts.append(f"finish {figures.signed(later_s, figures.duration)}")
     if currency is not None and found.cost is not None:
-        parts.append(f"cost {units.fmt_signed(found.cost - now.cost, lambda more: units.fmt_money(more, currency))}")
+        parts.append(f"cost {figures.signed(found.cost - now.cost, lambda more: figures.money(more, currency))}")
     late_s = found.plan.late_s if found.plan else 0.0
-    return ", ".join(parts) + (f"; {units.fmt_duration(late_s)} late" if late_s > 60 else "")
+    return ", ".join(parts) + (f"; {figures.duration(late_s)} late" if late_s > 60 else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from carbontui import units
+from carbontui.text import figures
 from carbontui.text.forms import Table
 
 
@@ -41,7 +41,7 @@ def _level(point: Any) -> str:
 def _can_pause(*, processes: int, took_s: float | None, now_s: float) -> str:
     held = ""
     if took_s is not None:
-        took = f"{1000 * took_s:.0f} ms" if took_s < 1 else units.fmt_duration(took_s)
+        took = f"{1000 * took_s:.0f} ms" if took_s < 1 else figures.duration(took_s)
         held = f"; a pause takes hold after {took}"
     return f"{processes} process{'es' if processes > 1 else ''} at its steps{held}"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from carbontui import units
 from carbontui.protocol import LIVE_STATES, Exit, LevelInfo, PlanView, State, Status
+from carbontui.text import figures
 
 STATES: dict[State, str] = {
     "starting": "starting",
@@ -98,7 +99,7 @@ def next_change(status: Status, plan: PlanView | None, now_s: float) -> str:
         return ""
     at = units.from_iso(status.next.at)
     name = level(status.next.level, plan.table if plan else ())
-    return f"next: {name} at {units.fmt_clock(at, now_s)}, in {units.fmt_duration(at - now_s)}"
+    return f"next: {name} at {figures.clock(at, now_s)}, in {figures.duration(at - now_s)}"
 
 
 def exit_words(ended: Exit | None) -> str:
@@ -120,4 +121,4 @@ def ended_at(status: Status, now_s: float) -> str:
 
 def clock(time: str, now_s: float) -> str:
     """A time of the wire as users read it: '17:30' today, else with the day."""
-    return units.fmt_clock(units.from_iso(time), now_s)
+    return figures.clock(units.from_iso(time), now_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carbontui import units
+from carbontui.text import figures
 from carbontui.text.forms import Table
 
 
@@ -66,7 +66,7 @@ def _tried(
     elif host_w is not None:
         parts.append(f"{host_w:.0f} W of CPU and memory")
     if total is not None:
-        parts.append(f"{total:,} total steps" + ("" if takes_s is None else f" ({units.fmt_duration(takes_s)})"))
+        parts.append(f"{total:,} total steps" + ("" if takes_s is None else f" ({figures.duration(takes_s)})"))
     elif guess is not None:
         parts.append(f"{guess:,} total steps are a guess, from {guessed_from} (--guess plans with it)")
     elif not total_known:

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from carbontui import protocol, units, untrusted
+from carbontui.text import figures
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 
@@ -62,21 +63,21 @@ def told(last: LastLook, picture: Picture, events: tuple[protocol.Event, ...] = 
         parts.append(f"step {words.count(last.step)} to {words.count(status.step)}")
     still_s = stood_still_s(events, then_s, picture.now_s, last.state)
     if still_s >= 60:
-        parts.append(f"stood still {units.fmt_duration(still_s)}")
+        parts.append(f"stood still {figures.duration(still_s)}")
     if last.loss is not None and status.loss is not None and status.loss != last.loss:
         parts.append(f"loss {last.loss:.4g} to {status.loss:.4g}")
     if last.gco2_g is not None and status.gco2_g is not None:
-        parts.append(f"emitted {units.fmt_grams(status.gco2_g - last.gco2_g)}")
+        parts.append(f"emitted {figures.grams(status.gco2_g - last.gco2_g)}")
     if last.avoided_g is not None and status.avoided_g is not None:
         gained = status.avoided_g - last.avoided_g
-        if abs(gained) >= units.LEAST_G:
-            parts.append(f"{'saved' if gained > 0 else 'behind by'} {units.fmt_grams(abs(gained))}")
+        if abs(gained) >= figures.LEAST_G:
+            parts.append(f"{'saved' if gained > 0 else 'behind by'} {figures.grams(abs(gained))}")
     if last.state != status.state and picture.over:
         parts.append(f"now {status.state}")
     if not parts:
         return ""
     others = [one.text for one in events if one.by][-1:]
-    return "; ".join([f"away {units.fmt_duration(away_s)}: {', '.join(parts)}", *others])
+    return "; ".join([f"away {figures.duration(away_s)}: {', '.join(parts)}", *others])
 
 
 def stood_still_s(events: tuple[protocol.Event, ...], from_s: float, to_s: float, state: str) -> float:

@@ -6,8 +6,8 @@ import shlex
 import subprocess
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from carbontui import protocol, units
-from carbontui.text import situation
+from carbontui import protocol
+from carbontui.text import figures, situation
 from carbontui.tui.picture import Picture
 
 OFF = "off"
@@ -48,7 +48,7 @@ def at_risk(picture: Picture) -> str:
     """Why the budget is at risk, or ''."""
     plan, status = picture.plan, picture.status
     if status.reason.code == "late" or (plan is not None and plan.late_s > 300):
-        late = f"by {units.fmt_duration(plan.late_s)}" if plan is not None and plan.late_s > 0 else ""
+        late = f"by {figures.duration(plan.late_s)}" if plan is not None and plan.late_s > 0 else ""
         return f"it will be late {late}".strip()
     over = next((one for one in status.allowances if one.used_up_at is not None), None)
     return "" if over is None else f"its {over.kind} budget will be used up"

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from typing import TextIO
 
-from carbontui import link, protocol, units
-from carbontui.text import situation
+from carbontui import link, protocol
+from carbontui.text import figures, situation
 from carbontui.text.account import at_end, summary
 from carbontui.tui import words
 from carbontui.tui.picture import Picture, fold, offline
@@ -78,7 +78,7 @@ class PlainNarrator:
             return ""
         how = status.provenance.get("power_w")
         said = f" ({how.how})" if how and how.how not in ("measured", "integrated") else ""
-        return f"{units.fmt_watts(status.power_w)}{said}"
+        return f"{figures.watts(status.power_w)}{said}"
 
     def _progress(self, status: protocol.Status, now: float) -> None:
         if not status.steps_total:

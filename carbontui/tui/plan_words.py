@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from carbontui import protocol, units
+from carbontui.text import figures as form
 from carbontui.text import situation
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
@@ -80,13 +81,13 @@ def course_rows(picture: Picture, width: int) -> list[CellRow]:
         when = span(one.start, one.end, picture.now_s)
         when = when.replace(" to ", "–") if narrow else when
         row: CellRow = [(f" {when:<{cells}}", "text"), (f"{situation.level(one.level, plan.table):<{level}}", ink)]
-        gains = f"{units.fmt_grams(one.gain_g)}" if abs(one.gain_g) >= units.LEAST_G else "–"
-        grams = units.fmt_grams(one.gco2_g)
+        gains = f"{form.grams(one.gain_g)}" if abs(one.gain_g) >= form.LEAST_G else "–"
+        grams = form.grams(one.gco2_g)
         if narrow:
             row.append((f"{grams:>8}", "text"))
         else:
             row.append((f"{one.g_per_kwh:>6.0f}{grams:>9}", "text"))
-            row.append((f"{gains:>9}", "running" if one.gain_g >= units.LEAST_G else "dim"))
+            row.append((f"{gains:>9}", "running" if one.gain_g >= form.LEAST_G else "dim"))
         if wide:
             row.append((f"  {why(one, picture)}", "dim"))
         rows.append(row)
@@ -99,9 +100,9 @@ def _total_rows(picture: Picture) -> list[CellRow]:
     infos = table(plan)
     parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in words.STILL)
     rows: list[CellRow] = [[]]
-    rows.append([(" the rest  ", "dim"), (f"{units.fmt_grams(plan.gco2_g)} CO₂, {units.fmt_kwh(plan.kwh)}", "text")])
+    rows.append([(" the rest  ", "dim"), (f"{form.grams(plan.gco2_g)} CO₂, {form.kwh(plan.kwh)}", "text")])
     if parked > 0:
-        rows[-1].append((f"; standing still costs {units.fmt_grams(parked)} of it", "text"))
+        rows[-1].append((f"; standing still costs {form.grams(parked)} of it", "text"))
     for line in plan.explanation.splitlines():
         rows.append([(" why       ", "dim"), (line, "text")])
     if plan.certificate is not None:
@@ -111,7 +112,7 @@ def _total_rows(picture: Picture) -> list[CellRow]:
         rows += [[], [(" otherwise the rest would emit", "title")]]
     for base in plan.baselines:
         late = "" if base.feasible else ", late"
-        rows.append([(f" {base.name:<20}", "dim"), (f"{units.fmt_grams(base.gco2_g)}{late}", "text")])
+        rows.append([(f" {base.name:<20}", "dim"), (f"{form.grams(base.gco2_g)}{late}", "text")])
     return rows
 
 
@@ -137,11 +138,11 @@ def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: b
         at = words.clock_iso(first.at, picture.now_s)
         if first.finish is not None and first.gco2_g is not None:
             done = words.clock_iso(first.finish, picture.now_s)
-            told = f"{at}: done {done}, {units.fmt_grams(first.gco2_g)} to come"
+            told = f"{at}: done {done}, {form.grams(first.gco2_g)} to come"
             rows.append([(f" {lead:<16}", "dim"), (told, "text")])
         end = picture.status.at_end
         if end is not None:
-            now = f"done {situation.finish(picture.status, picture.now_s)}, {units.fmt_grams(end.gco2_g)} in all"
+            now = f"done {situation.finish(picture.status, picture.now_s)}, {form.grams(end.gco2_g)} in all"
             rows.append([(f" {'now expected':<16}", "dim"), (now, "text")])
     if events:
         rows += [[], [(" what happened, newest first", "title")]]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from carbontui import protocol, units
+from carbontui.text import figures
 from carbontui.tui.picture import Picture
 
-count = units.fmt_count
+count = figures.count
 STATE_STYLE = {
     "starting": "dim",
     "waiting": "paused",
@@ -56,7 +57,7 @@ SIGNALS = {
 
 def clock(at_s: float, now_s: float) -> str:
     """'17:30' today, 'Fri 17:30' within the week, '24 Dec 17:30' later: local time."""
-    return units.fmt_clock(at_s, now_s)
+    return figures.clock(at_s, now_s)
 
 
 def clock_iso(text: str, now_s: float) -> str:
@@ -88,7 +89,7 @@ def multiple(finish_s: float, frontier: protocol.Frontier) -> str:
     """'1.80×' of flat out, or a duration when flat out is not known."""
     if frontier.reference_s:
         return f"{finish_s / frontier.reference_s:.2f}×"
-    return units.fmt_duration(finish_s)
+    return figures.duration(finish_s)
 
 
 def banner(status: protocol.Status, series: protocol.ChartSeries) -> str:
@@ -111,7 +112,7 @@ def age(seconds: float) -> str:
         return ""
     if seconds < 60:
         return f"{max(step for step in (5, 10, 20, 30) if step <= seconds)} s"
-    return units.fmt_duration(seconds // 60 * 60)
+    return figures.duration(seconds // 60 * 60)
 
 
 def last_event(picture: Picture) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
+from carbontui.text import figures
 from carbontui.verbs import streams
 from carbontui.verbs.failure import Failure, Finite
 
@@ -69,9 +70,7 @@ def _show(report: BacktestReport) -> None:
 
     console = streams.console()
     about = report.about
-    table = Table(
-        title=f"{len(report.cases)} jobs of {units.fmt_duration(about['work_s'])}, {about['slack']:g}x budget"
-    )
+    table = Table(title=f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget")
     table.add_column("policy")
     for name in ("saves", "of what is possible", "late", "made worse", "worst"):
         table.add_column(name, justify="right")

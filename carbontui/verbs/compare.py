@@ -15,6 +15,7 @@ from carbontui.account.compare import BoardSpec, Elsewhere, PublishedPrecision, 
 from carbontui.account.provenance import worst
 from carbontui.grid.types import Outlook
 from carbontui.reports import story
+from carbontui.text import figures
 from carbontui.verbs import compare_table as table
 from carbontui.verbs import run_values, tables, talk
 from carbontui.verbs.completion import any_jobs, zone_keys
@@ -254,7 +255,7 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparis
     ]
     if own is not None and own.gco2_g is not None:
         less = [row for row in rented if row.gco2_g is not None and row.gco2_g < own.gco2_g]
-        stays = f"here: {units.fmt_kwh(own.kwh)}, {units.fmt_grams(own.gco2_g)}"
+        stays = f"here: {figures.kwh(own.kwh)}, {figures.grams(own.gco2_g)}"
         said.insert(
             0, f"{stays}; {len(less)} of these emit less" if less else f"{stays}; staying is best: none emits less"
         )

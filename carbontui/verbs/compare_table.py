@@ -7,8 +7,8 @@ from typing import Literal, get_args
 
 import click
 
-from carbontui import units
 from carbontui.account.compare import Elsewhere
+from carbontui.text import figures
 
 SHOWN, BAR = 15, 12
 SortKey = Literal["co2", "energy", "time", "cost"]
@@ -44,12 +44,12 @@ def show(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: bool, s
     one_how = len({row.how for row in shown}) == 1
     for row in shown:
         cells = [f"{row.name:<{width}}", *([f"{row.speed:>5.2f}x"] if speeds else [])]
-        cells += [f"{units.fmt_duration(row.time_s):>9}", f"{units.fmt_kwh(row.kwh):>9}"]
+        cells += [f"{figures.duration(row.time_s):>9}", f"{figures.kwh(row.kwh):>9}"]
         if priced:
             cells.append(f"{'' if row.cost is None else format(row.cost, ',.2f'):>10}")
         bar = _bar((row.gco2_g if by_grams else row.kwh) or 0.0, most)
         how = f"{'' if one_how else row.how}{'  <- here' if row is own else ''}"
-        click.echo("  ".join([*cells, f"{units.fmt_grams(row.gco2_g):>8}", bar, how]).rstrip())
+        click.echo("  ".join([*cells, f"{figures.grams(row.gco2_g):>8}", bar, how]).rstrip())
     if one_how and shown:
         click.echo(f"all rows: {shown[0].how}")
     if len(shown) < len(rows):

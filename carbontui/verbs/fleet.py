@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
+from carbontui.text import figures
 from carbontui.verbs import expected_grid
 from carbontui.verbs.failure import Failure
 from carbontui.verbs.site import watts as watts_of
@@ -86,7 +87,7 @@ def fleet(
             if once or dry_run:
                 raise
             # nothing is lost: every job keeps its start time, and the next round tries again
-            click.echo(f"carbontui: {failure.message}; retrying in {units.fmt_duration(RETRY_S)}", err=True)
+            click.echo(f"carbontui: {failure.message}; retrying in {figures.duration(RETRY_S)}", err=True)
             time.sleep(RETRY_S)
             continue
         if once or dry_run:
@@ -180,9 +181,9 @@ def _tell(
         click.echo(json.dumps(told))
         return
     done = "would move" if dry_run else "moved" if not refused else "asked Slurm, which refused some, to move"
-    click.echo(f"{units.fmt_named_clock(now, now)}  {done} {len(moves)} starts ({source})")
+    click.echo(f"{figures.named_clock(now, now)}  {done} {len(moves)} starts ({source})")
     for move in moves if dry_run else ():
-        click.echo(f"  {move.job.id}  {move.job.name:<24} begins {units.fmt_clock(move.at_s, now)}")
+        click.echo(f"  {move.job.id}  {move.job.name:<24} begins {figures.clock(move.at_s, now)}")
     for line in fleet_queue.told(made, plan):
         click.echo(f"  {line}")
     for line in sorted({units.printable(line) for line in refused})[:5]:

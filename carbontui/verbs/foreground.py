@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from carbontui import proc, protocol, units
+from carbontui import proc, protocol
 from carbontui.job import stopping, store
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
 from carbontui.reports.figures import gave
 from carbontui.text import account as account_words
-from carbontui.text import situation
+from carbontui.text import figures, situation
 from carbontui.verbs.avoided import avoided_split
 
 POLL_S = 0.1
@@ -59,15 +59,15 @@ def narrate(old: protocol.Status | None, new: protocol.Status) -> Iterator[str]:
 def summary(status: protocol.Status, means: str = "") -> str:
     """The job's account in one line, printed at its end; `means`: the avoided CO2 by lever."""
     if account_words.unmetered(status):
-        return f"{status.state}: {units.NOT_METERED}"
-    parts = [units.fmt_kwh(status.energy_wall_kwh)]
+        return f"{status.state}: {figures.NOT_METERED}"
+    parts = [figures.kwh(status.energy_wall_kwh)]
     if status.gco2_g is not None:
-        parts.append(f"{units.fmt_grams(status.gco2_g)} CO2")
+        parts.append(f"{figures.grams(status.gco2_g)} CO2")
     if said := account_words.avoided(status):
         parts.append(said + (f" ({means})" if means else ""))
     parts += [account_words.excluded(apart) for apart in status.excluded]
     if status.cost is not None:
-        parts.append(units.fmt_money(status.cost.value, status.cost.currency))
+        parts.append(figures.money(status.cost.value, status.cost.currency))
     how = status.provenance.get("energy_gpu_kwh")
     return f"{status.state}: " + ", ".join(parts) + (f" ({how.how})" if how else "")
 

@@ -21,8 +21,9 @@ from carbontui.grid.live import SourceState
 from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
 from carbontui.grid.settings import KEY_NAMES, GridSettings, KeyFileError
 from carbontui.grid.types import Outlook, accuracy_words
+from carbontui.text.figures import duration as fmt_duration
 from carbontui.tui.words import SIGNALS
-from carbontui.units import fmt_duration, iso
+from carbontui.units import iso
 from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure
 from carbontui.verbs.place import sure_zone

@@ -18,7 +18,7 @@ from carbontui.job import runlog, store
 from carbontui.reports.figures import gave
 from carbontui.reports.forms import split_numbers
 from carbontui.text import account as account_words
-from carbontui.text import situation
+from carbontui.text import figures, situation
 from carbontui.tui import words
 from carbontui.verbs import streams, talk
 from carbontui.verbs.avoided import avoided_split
@@ -35,10 +35,10 @@ def line(status: protocol.Status) -> str:
     # padded by terminal cells, not characters: a name may hold wide ones
     parts = [f"{status.job}  {set_cell_size(status.name, 20)} {situation.state(status):<10}"]
     if status.power_w is not None and status.state in protocol.LIVE_STATES:
-        parts.append(units.fmt_watts(status.power_w))
+        parts.append(figures.watts(status.power_w))
     if status.state not in protocol.LIVE_STATES and not status.replayed:
         # a replay's clock is not the wall clock
-        parts.append(f"{units.fmt_clock(units.from_iso(status.ended_at), time.time()):>9}")
+        parts.append(f"{figures.clock(units.from_iso(status.ended_at), time.time()):>9}")
     if status.step:
         parts.append(f"step {status.step:,}" + (f"/{status.steps_total:,}" if status.steps_total else ""))
     parts.append(status.reason.text)
@@ -67,12 +67,12 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
         how = "" if gpu.power_w is None else _how(status, f"gpus.{index}.power_w")
         number = index if gpu.index is None else gpu.index
-        rows.append((f"gpu {number}", f"{gpu.name}  {units.fmt_watts(gpu.power_w)}{cap}{parked}{how}"))
+        rows.append((f"gpu {number}", f"{gpu.name}  {figures.watts(gpu.power_w)}{cap}{parked}{how}"))
     if not status.gpus and live:
-        rows.append(("power", f"{units.fmt_watts(status.power_w)}{_how(status, 'power_w')}"))
+        rows.append(("power", f"{figures.watts(status.power_w)}{_how(status, 'power_w')}"))
     unmetered = account_words.unmetered(status)
-    energy = f"{units.fmt_kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"
-    rows.append(("energy", units.NOT_METERED if unmetered else energy))
+    energy = f"{figures.kwh(status.energy_wall_kwh)}{_how(status, 'energy_wall_kwh')}"
+    rows.append(("energy", figures.NOT_METERED if unmetered else energy))
     rows += [("besides", account_words.excluded(apart)) for apart in status.excluded]
     if gaps := account_words.gaps(status):
         rows.append(("metered", gaps))
@@ -83,12 +83,12 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         # first, because a shifted job is behind run-now until it ends
         rows.append(("at the end", f"{account_words.at_end(status.at_end)}{_how(status, 'at_end')}"))
     if status.gco2_g is not None and not unmetered:
-        rows.append(("CO2", f"{units.fmt_grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
+        rows.append(("CO2", f"{figures.grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
     if said := account_words.avoided(status):
         rows.append(("avoided", said + (so_far if status.run_now_g is not None else "")))
         rows += [("of this", means + (" (± half of an 80 % band)" if "±" in means else ""))] if means else []
     if status.cost:
-        rows.append(("cost", units.fmt_money(status.cost.value, status.cost.currency)))
+        rows.append(("cost", figures.money(status.cost.value, status.cost.currency)))
     rows += [(f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances]
     if status.intensity and live:
         signal = words.SIGNALS.get(status.intensity.signal, status.intensity.signal)
@@ -97,9 +97,9 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         rows.append(("intensity", f"{value}{_how(status, 'intensity')}"))
     if status.budget and status.budget.deadline:
         factor = f" ({status.budget.factor:.2f}x)" if status.budget.factor else ""
-        rows.append(("deadline", f"{units.fmt_named_clock(units.from_iso(status.budget.deadline), now)}{factor}"))
+        rows.append(("deadline", f"{figures.named_clock(units.from_iso(status.budget.deadline), now)}{factor}"))
     if status.finish_expected and live:
-        rows.append(("finish", units.fmt_named_clock(units.from_iso(status.finish_expected), now)))
+        rows.append(("finish", figures.named_clock(units.from_iso(status.finish_expected), now)))
     rows += [("note", notice) for notice in status.notices]
     return [f"{key:<10} {value}" for key, value in rows]
 
@@ -250,7 +250,7 @@ def plan(job: str | None, as_json: bool) -> None:
     held = snap.status.override
     if held is not None and held.mode == "pause" and held.until is None:
         # nothing ends it, so what comes after is unknown
-        click.echo(f"{units.fmt_clock(at, now):>10}  {snap.plan.levels[0][0]:<12} until cleared")
+        click.echo(f"{figures.clock(at, now):>10}  {snap.plan.levels[0][0]:<12} until cleared")
         click.echo(snap.plan.explanation)
         return
     for index, (name, count) in enumerate(snap.plan.levels):
@@ -258,12 +258,12 @@ def plan(job: str | None, as_json: bool) -> None:
         if index == len(snap.plan.levels) - 1 and ends > at:
             seconds = ends - at  # the finish ends the last level, not the slot
         shown = "not started" if name == "off" else name
-        click.echo(f"{units.fmt_clock(at, now):>10}  {shown:<12} {units.fmt_duration(seconds)}")
+        click.echo(f"{figures.clock(at, now):>10}  {shown:<12} {figures.duration(seconds)}")
         at += seconds
-    finish = units.fmt_clock(ends, now)
+    finish = figures.clock(ends, now)
     # names the clock: the machine may be in another time zone than its user
-    to_come = f"finished; {units.fmt_grams(snap.plan.gco2_g)} CO2 to come"
-    click.echo(f"{finish:>10}  {to_come} (times: {units.clock_name(at)})")
+    to_come = f"finished; {figures.grams(snap.plan.gco2_g)} CO2 to come"
+    click.echo(f"{finish:>10}  {to_come} (times: {figures.clock_name(at)})")
     if snap.status.at_end is not None:
         click.echo(f"the whole job: {account_words.at_end(snap.status.at_end)}")
     if snap.plan.certificate:

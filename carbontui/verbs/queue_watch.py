@@ -17,6 +17,7 @@ from carbontui.fleet import caps as caps_of
 from carbontui.fleet import queue as fleet_queue
 from carbontui.fleet.queue import Assumed
 from carbontui.job import store
+from carbontui.text import figures
 from carbontui.tui.queue_list import QueueRow, QueueSeen
 from carbontui.tui.target import Target
 from carbontui.verbs import expected_grid
@@ -168,7 +169,7 @@ def _state(job: QueuedJob, now_s: float) -> tuple[protocol.State, str]:
     if job.runs or job.state == "CONFIGURING":
         return RUNNING.get(job.state, ("running", job.state.lower()))
     if job.reason == "BeginTime" and job.start_s is not None:
-        return "waiting", f"begins {units.fmt_clock(job.start_s, now_s)}"
+        return "waiting", f"begins {figures.clock(job.start_s, now_s)}"
     return "waiting", WAITS.get(job.reason, f"waits: {job.reason}")
 
 

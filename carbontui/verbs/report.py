@@ -21,6 +21,7 @@ from carbontui.job import runlog, spec, store
 from carbontui.job.clock import Clock
 from carbontui.reports import against as comparing
 from carbontui.reports import card, figures, forms, page, prose, story, totals, wording
+from carbontui.text import figures as form
 from carbontui.verbs import streams, talk
 from carbontui.verbs.completion import any_jobs
 from carbontui.verbs.failure import Failure
@@ -267,6 +268,6 @@ def history(by: totals.By, as_json: bool) -> None:
         click.echo(f"{cells[0]:<{widths[0]}}  {rest}".rstrip())
     real = [total for total in groups if total.name != totals.NOT_REAL]
     if besides := sum(total.excluded_wall_kwh for total in real):
-        click.echo(f"besides, for tries, estimates and calibrations: {units.fmt_kwh(besides)}")
+        click.echo(f"besides, for tries, estimates and calibrations: {form.kwh(besides)}")
     if said := figures.equivalences(sum(total.gco2_g for total in real)):
         click.echo(f"\nin all, as much as {' or '.join(said)} ({figures.EQUIVALENCES_SOURCE})")

@@ -8,6 +8,7 @@ import time
 import click
 
 from carbontui import link, units
+from carbontui.text import figures
 from carbontui.verbs.failure import Failure
 
 
@@ -77,14 +78,12 @@ def _show(ledger: object, now: float, *, as_json: bool) -> None:
     if budget is None:
         click.echo("no site budget; set one: carbontui site --cap 1200W")
         return
-    end = "" if budget.until_s is None else f" until {units.fmt_named_clock(budget.until_s, now)}"
-    ramp = f"rising at most {units.fmt_watts(budget.ramp_w_per_s)} per second"
-    click.echo(f"site budget {units.fmt_watts(budget.cap_w)}{end}, by {budget.by or '?'}, {ramp}")
+    end = "" if budget.until_s is None else f" until {figures.named_clock(budget.until_s, now)}"
+    ramp = f"rising at most {figures.watts(budget.ramp_w_per_s)} per second"
+    click.echo(f"site budget {figures.watts(budget.cap_w)}{end}, by {budget.by or '?'}, {ramp}")
     held = sum(claim.counts_w for claim in claims)
     for claim in claims:
-        state = (
-            "no supervisor controls it: counted in full" if claim.gone else f"wants {units.fmt_watts(claim.wants_w)}"
-        )
-        click.echo(f"  {claim.job}  {units.printable(claim.name):<24} {units.fmt_watts(claim.counts_w):>8}  {state}")
+        state = "no supervisor controls it: counted in full" if claim.gone else f"wants {figures.watts(claim.wants_w)}"
+        click.echo(f"  {claim.job}  {units.printable(claim.name):<24} {figures.watts(claim.counts_w):>8}  {state}")
     left = budget.cap_w - held
-    click.echo(f"  {'free' if left >= 0 else 'above it'}: {units.fmt_watts(abs(left))}")
+    click.echo(f"  {'free' if left >= 0 else 'above it'}: {figures.watts(abs(left))}")

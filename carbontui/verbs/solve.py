@@ -14,6 +14,7 @@ import click
 from msgspec import structs
 
 from carbontui import units
+from carbontui.text import figures as form
 from carbontui.verbs import streams
 from carbontui.verbs.completion import zone_keys
 from carbontui.verbs.failure import Failure, Finite
@@ -107,7 +108,7 @@ def solve(
         return
     _show(problem, found, curve, text, about)
     for one in beside or ():
-        own, other, now = map(units.fmt_grams, (one.plan_g, one.other_plan_g, one.run_now_g))
+        own, other, now = map(form.grams, (one.plan_g, one.other_plan_g, one.run_now_g))
         rest = f"its own plan {own}, the plan for the other signal {other}, run now {now}"
         click.echo(f"By the {one.signal} signal ({one.source}): {rest}")
 
@@ -256,10 +257,10 @@ def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, a
         broken = bool(figures.violations)
         row = [
             name + (" (breaks a rule)" if broken else ""),
-            units.fmt_grams(figures.gco2),
-            units.fmt_kwh(figures.kwh),
-            units.fmt_duration(figures.finish_s),
-            units.fmt_duration(figures.late_s) if figures.late_s else "",
+            form.grams(figures.gco2),
+            form.kwh(figures.kwh),
+            form.duration(figures.finish_s),
+            form.duration(figures.late_s) if figures.late_s else "",
         ]
         table.add_row(*row, *([f"{figures.cost:.2f}"] if with_cost else []))
     console.print(table)
@@ -282,9 +283,9 @@ def _frontier_table(problem: Problem, curve: Frontier, with_cost: bool) -> objec
         how = _course(problem, point.levels[:5], point.finish_s)
         cost = [f"{point.cost:.2f}"] if with_cost else []
         table.add_row(
-            units.fmt_duration(point.finish_s),
-            units.fmt_grams(point.gco2_g),
-            units.fmt_kwh(point.kwh),
+            form.duration(point.finish_s),
+            form.grams(point.gco2_g),
+            form.kwh(point.kwh),
             *cost,
             how + (" · …" if len(point.levels) > 5 else ""),
         )
@@ -298,7 +299,7 @@ def _course(problem: Problem, runs: Sequence[tuple[int, int]], finish_s: float) 
         begun, at = at, at + sum(problem.dur_s[slot : slot + slots])
         slot += slots
         name = problem.levels[level].name
-        said.append(f"{'wait' if name == 'off' else name} {units.fmt_duration(min(at, finish_s) - begun)}")
+        said.append(f"{'wait' if name == 'off' else name} {form.duration(min(at, finish_s) - begun)}")
     return " · ".join(said)
 
 
@@ -314,10 +315,10 @@ def draw(points: list[tuple[float, float]], width: int = 64, height: int = 12) -
             index += 1
         share = (points[index][1] - low) / (high - low) if high > low else 0.0
         rows[height - 1 - round(share * (height - 1))][column] = "•"
-    labels = [units.fmt_grams(high)] + [""] * (height - 2) + [units.fmt_grams(low)]
+    labels = [form.grams(high)] + [""] * (height - 2) + [form.grams(low)]
     margin = max(len(label) for label in labels)
     lines = [f"{label:>{margin}} │{''.join(row).rstrip()}" for label, row in zip(labels, rows, strict=True)]
     lines.append(" " * margin + " └" + "─" * width)
-    first, last = (units.fmt_duration(3600 * hours) for hours in (left, right))
+    first, last = (form.duration(3600 * hours) for hours in (left, right))
     ends = first + last.rjust(width - len(first))
     return "\n".join([*lines, " " * (margin + 2) + ends])

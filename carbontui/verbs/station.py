@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from carbontui import config, units
+from carbontui import config
 from carbontui.job import spec, store
+from carbontui.text import figures
 from carbontui.tui.target import Target
 from carbontui.verbs.failure import Failure
 
@@ -106,7 +107,7 @@ class StationWatch:
         host = self._readings.host
         if host.cpu_w is not None:
             watts = host.cpu_w + (host.dram_w or 0.0)
-            found.append(("host", f"{units.fmt_watts(watts)} CPU and memory, {host.how} ({host.source})", True))
+            found.append(("host", f"{figures.watts(watts)} CPU and memory, {host.how} ({host.source})", True))
         if not self._readings.devices:
             found.insert(0, ("boards", "no NVIDIA GPU answers", True))
         return tuple(found)
@@ -200,7 +201,7 @@ def gain_words(outlook: Outlook, now_s: float) -> str:
         if best is None:
             continue
         gains = best.gain >= GAIN_LEAST
-        when = units.fmt_clock(best.start_s, now_s)
+        when = figures.clock(best.start_s, now_s)
         if not told:
             lead = f"a job of {hours:.0f} h emits"
             told.append(f"{lead} {best.gain:.0%} less if started {when}" if gains else f"{lead} least if started now")
@@ -224,5 +225,5 @@ def _board(reading: Reading) -> Fact:
     memory = "" if reading.memory_used_b is None else f", {reading.memory_used_b / 2**30:.1f} GiB in use"
     others = f", {len(reading.foreign_pids)} processes" if reading.foreign_pids else ""
     lost = ", lost" if reading.lost else ""
-    watts = units.fmt_watts(reading.power_w)
+    watts = figures.watts(reading.power_w)
     return (f"gpu {reading.index}", f"{reading.name}  {watts}{limit}{memory}{others}{lost}", not reading.lost)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from carbontui import units
+from carbontui.text import figures
 from carbontui.verbs import expected_grid as ahead_of
 from carbontui.verbs.failure import Failure
 from carbontui.verbs.site import watts as watts_of
@@ -120,7 +121,7 @@ def _words(
     window: StartWindow, now: float, work_s: float, deadline_s: float, source: str, *, strict: bool
 ) -> Iterator[str]:
     """Why it begins then, and what that saves."""
-    here = units.fmt_clock
+    here = figures.clock
     span = f"{here(window.begin_s, now)} to {here(window.begin_s + work_s, now)}"
     late = deadline_s - now < work_s - 1.0
     if window.begin_s - now < AT_ONCE_S:
@@ -128,10 +129,10 @@ def _words(
         yield f"begins as soon as it can: {why} ({window.now_g:.0f} g/kWh, {source})"
     else:
         yield (
-            f"begins {units.fmt_named_clock(window.begin_s, now)}: {span} has {window.mean_g:.0f} g/kWh on average, "
+            f"begins {figures.named_clock(window.begin_s, now)}: {span} has {window.mean_g:.0f} g/kWh on average, "
             f"a start now {window.now_g:.0f}: {window.saved:.0%} less CO2 ({source})"
         )
-    end = units.fmt_named_clock(deadline_s, now)
+    end = figures.named_clock(deadline_s, now)
     if late:
         yield f"the budget ends {end}, before the work can: it will be late whenever it starts"
     elif strict:

@@ -19,6 +19,7 @@ from recompute import recompute
 
 from carbontui import units
 from carbontui.protocol import STATUS_SCHEMA
+from carbontui.text import figures
 
 pytestmark = pytest.mark.timeout(300)
 SUMS = ("energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "avoided_g")
@@ -118,7 +119,7 @@ def test_every_output_tells_one_account_of_a_job_with_a_try_a_cap_a_pause_a_boos
     (grams,) = re.findall(r"^carbontui_job_emissions_grams\{.*\} (\S+)$", exposed, re.MULTILINE)
     assert float(grams) == told["gco2_g"]
 
-    energy, emitted = units.fmt_kwh(told["energy_wall_kwh"]), units.fmt_grams(told["gco2_g"])
+    energy, emitted = figures.kwh(told["energy_wall_kwh"]), figures.grams(told["gco2_g"])
     for words in (["status"], ["report"], ["report", "--md"], ["report", "--html", "-"], ["receipt"], ["explain"]):
         text = house.cli(words[0], job.id, *words[1:], check=True).stdout
         assert energy in text and emitted in text, words

@@ -5,6 +5,7 @@ import pytest
 
 from carbontui import units
 from carbontui.job import budget
+from carbontui.text import figures
 
 
 @pytest.fixture
@@ -84,8 +85,8 @@ def test_a_stored_budget_that_cannot_be_one_is_the_default_and_named():
 
 
 def test_a_day_more_than_half_a_year_away_is_said_with_its_year(berlin):
-    assert units.fmt_clock(NOW + 366 * 86400, NOW) == "19 Nov 2027 11:00"
-    assert units.fmt_clock(NOW + 30 * 86400, NOW) == "18 Dec 11:00"
+    assert figures.clock(NOW + 366 * 86400, NOW) == "19 Nov 2027 11:00"
+    assert figures.clock(NOW + 30 * 86400, NOW) == "18 Dec 11:00"
 
 
 def test_until(berlin):

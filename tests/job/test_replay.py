@@ -12,6 +12,7 @@ from carbontui import units
 from carbontui.job import spec, store
 from carbontui.reports import card, figures, forms, page, prose, story
 from carbontui.text import account as account_words
+from carbontui.text import figures as form
 
 START = "2020-04-23T12:00:00Z"
 FLAT_S = 20.0
@@ -113,14 +114,14 @@ def every_time_of_its_end_is_the_same(directory):
     ended_s = replay.start_s + (job.exit["at"] - replay.wall_origin_s) * replay.speed
     assert units.from_iso(last.exit.at) == pytest.approx(ended_s, abs=1e-2) == told.end_s
     summary = dict(account_words.summary(last, lambda field: ""))["finish"]
-    when = units.fmt_clock(told.end_s, told.start_s)
+    when = form.clock(told.end_s, told.start_s)
     slack = next(figure for figure in figures.figures(told) if figure.label == "elapsed").rests_on.split(", ")[1]
     assert summary.startswith(f"{when}, {slack}")
     ended = figures.date_and_clock(told.end_s)
-    assert f"ended {ended}, after {units.fmt_duration(told.elapsed_s)}" in prose.story_of(told)[0]
+    assert f"ended {ended}, after {form.duration(told.elapsed_s)}" in prose.story_of(told)[0]
     assert ended in page.html(told) and "sensors" not in page.html(told), "a simulated board has none"
     assert prose.decisions(told)[-1].strip().startswith(when)
-    assert units.fmt_duration(told.elapsed_s) in card.terminal(told)
+    assert form.duration(told.elapsed_s) in card.terminal(told)
     assert units.from_iso(forms.numbers(told)["ended"]) == pytest.approx(told.end_s, abs=1e-3)
     run = job.whole_run(60)
     assert units.from_iso(run.watts.start) + 60 * run.watts.step_s == pytest.approx(told.end_s, abs=1)

@@ -20,6 +20,7 @@ from carbontui.account.accounts import BIN_S
 from carbontui.export import codecarbon, sacct
 from carbontui.job.journal import Journal
 from carbontui.reports import against, card, charts, epochs, figures, forms, page, prose, story, totals
+from carbontui.text import figures as form
 from carbontui.verbs import foreground, look
 
 
@@ -79,7 +80,7 @@ def test_every_form_prints_the_same_figures(told, home, job):
     for value in (said["energy at the wall"], said["emitted"], said["avoided"], said["run-now"]):
         assert all(value in text for text in texts)
     for grams in (told.gco2_g, told.avoided_g):
-        assert units.fmt_grams(grams) in prose.story_of(told)[2]
+        assert form.grams(grams) in prose.story_of(told)[2]
     numbers = json.loads(carbontui(home, "report", job.id, "--json").output)
     status = job.status()
     for key in ("energy_wall_kwh", "energy_gpu_kwh", "gco2_g", "avoided_g"):
@@ -259,8 +260,8 @@ def test_a_run_too_short_to_be_metered_is_not_said_to_have_drawn_nothing(tmp_pat
     for text in (page.html(told), forms.markdown(told), card.terminal(told), " ".join(prose.story_of(told))):
         assert "not known" in text and "0 Wh" not in text and "0.00 g" not in text
     said = " ".join(look.report(told.status))
-    assert units.NOT_METERED in said and "0.00 g" not in said
-    assert units.NOT_METERED in foreground.summary(told.status)
+    assert form.NOT_METERED in said and "0.00 g" not in said
+    assert form.NOT_METERED in foreground.summary(told.status)
     (total,) = totals.grouped([(told.status, "2026-06-21")], "month")
     assert total.unknown == 1
 
@@ -323,7 +324,7 @@ def test_what_each_means_gave_has_a_band_wherever_it_is_told(home, told, job):
     halves = split.halves
     assert 0 < halves.capped_g < 0.1 * split.capped_g and 0 < halves.avoided_g < 0.1 * (split.run_now_g)
     said = {figure.label: figure.value for figure in figures.parts(story.build(other))}
-    assert said["caps: less power for the work"].endswith(f"± {units.fmt_grams(halves.capped_g)}")
+    assert said["caps: less power for the work"].endswith(f"± {form.grams(halves.capped_g)}")
     found = json.loads(carbontui(home, "status", other.id, "--json").output)
     assert found["avoided_split"]["halves"]["capped_g"] == pytest.approx(halves.capped_g, abs=1e-5)
     assert "±" in carbontui(home, "status", other.id).output

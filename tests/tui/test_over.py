@@ -16,6 +16,7 @@ from msgspec import structs
 from carbontui import protocol, units
 from carbontui.job import runlog
 from carbontui.text import account as account_words
+from carbontui.text import figures
 from carbontui.tui import keys
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.feed import WholeRun
@@ -111,7 +112,7 @@ def test_what_was_never_metered_is_not_said_to_have_drawn_nothing() -> None:
         scene("failed").status, energy_wall_kwh=0.0, energy_gpu_kwh=0.0, gco2_g=0.0, avoided_g=None
     )
     said = dict(account_words.summary(status, lambda field: ""))
-    assert said["energy"] == units.NOT_METERED and said["emitted"].startswith("not known")
+    assert said["energy"] == figures.NOT_METERED and said["emitted"].startswith("not known")
 
 
 async def test_who_comes_back_after_the_end_sees_the_run(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len, set_cell_size
 
 from carbontui import protocol, units
+from carbontui.text import figures
 from carbontui.tui import words
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.picture import Picture
@@ -97,7 +98,7 @@ def _cleanest(band: protocol.Band, now_s: float) -> str:
     if found is None:
         return ""
     at = start + found[1] * band.step_s
-    hours = units.fmt_duration(slots * band.step_s)
+    hours = figures.duration(slots * band.step_s)
     return f"{hours} from {words.clock(at, now_s)} on: {found[0]:.0f} g/kWh expected"
 
 
@@ -152,4 +153,4 @@ def _source_state(one: protocol.GridSource, now_s: float) -> str:
     """'answers 4 min ago', 'needs key'."""
     if one.fetched is None:
         return one.state
-    return f"{one.state} {units.fmt_duration(max(0.0, now_s - units.from_iso(one.fetched)))} ago"
+    return f"{one.state} {figures.duration(max(0.0, now_s - units.from_iso(one.fetched)))} ago"

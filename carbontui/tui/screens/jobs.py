@@ -11,7 +11,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from carbontui import link, protocol, units
+from carbontui import link, protocol
+from carbontui.text import figures
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.job_list import SORTS, JobList, ListedJob
 from carbontui.tui.jobs_feed import JobsFeed, Seen
@@ -38,7 +39,7 @@ class MachineFacts(Cells):
 
     def show(self, seen: Seen, jobs: tuple[ListedJob, ...], shown: str) -> None:
         watts = seen.power_w if seen.power_w is not None else summed_w(jobs)
-        parts = [counted(jobs), "" if watts is None else units.fmt_watts(watts), seen.headline]
+        parts = [counted(jobs), "" if watts is None else figures.watts(watts), seen.headline]
         heads = list(filter(None, parts))
         while len(" · ".join(heads)) + 13 > self.content_size.width and len(heads) > 1:
             heads.pop()

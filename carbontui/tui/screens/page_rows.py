@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from textual.screen import Screen
 
-from carbontui import protocol, units
+from carbontui import protocol
+from carbontui.text import figures
 from carbontui.tui import words
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.picture import Picture
@@ -98,7 +99,7 @@ def board_rows(picture: Picture, glyphs: Glyphs, width: int) -> list[CellRow]:
         number = place if gpu.index is None else gpu.index
         where = f"{gpu.node} " if gpu.node else ""
         limit = "" if gpu.limit_w is None else f" of {gpu.limit_w:.0f} W"
-        rows.append([(f"{where}GPU {number} ", "text"), (f"{units.fmt_watts(gpu.power_w)}{limit}", "strong")])
+        rows.append([(f"{where}GPU {number} ", "text"), (f"{figures.watts(gpu.power_w)}{limit}", "strong")])
         told = [
             "" if gpu.temp_c is None else f"{gpu.temp_c:.0f} °C",
             "" if gpu.sm_mhz is None else f"{gpu.sm_mhz:.0f} MHz",
@@ -154,8 +155,8 @@ def _plan_rows(plan: protocol.PlanView | None) -> list[CellRow]:
         rows.append([(f"certificate: {gap}", "dim")])
     if plan.baselines:
         rows += [[], [("the remaining work would emit", "title")]]
-        rows.append([(f"{'by this plan':<20} ", "dim"), (units.fmt_grams(plan.gco2_g), "text")])
+        rows.append([(f"{'by this plan':<20} ", "dim"), (figures.grams(plan.gco2_g), "text")])
     for base in plan.baselines:
         late = "" if base.feasible else ", late"
-        rows.append([(f"{base.name:<20} ", "dim"), (f"{units.fmt_grams(base.gco2_g)}{late}", "text")])
+        rows.append([(f"{base.name:<20} ", "dim"), (f"{figures.grams(base.gco2_g)}{late}", "text")])
     return rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from carbontui import units
 from carbontui.protocol import FrontierPoint
-from carbontui.text import situation
+from carbontui.text import figures, situation
 from carbontui.text.plan import same_course
 from carbontui.tui import words
 from carbontui.tui.picture import Choice, Picture
@@ -109,19 +109,19 @@ class BudgetSlider(FrontierChart):
             less = grams - held.gco2_g
             told += [
                 (" CO₂ ", "dim"),
-                (units.fmt_signed(less, units.fmt_grams), "running" if less <= 0 else "warning"),
+                (figures.signed(less, figures.grams), "running" if less <= 0 else "warning"),
             ]
         if held is not None:
             ends_s = picture.start_s + held.finish_s if isinstance(held, FrontierPoint) else units.from_iso(held.finish)
             later = finish - ends_s
-            told += [("  finish ", "dim"), (units.fmt_signed(later, units.fmt_duration), "text")]
+            told += [("  finish ", "dim"), (figures.signed(later, figures.duration), "text")]
         second: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
         if held is not None and money is not None and picture.status.cost is not None:
             change = money - held.cost
             currency = picture.status.cost.currency
             second += [
                 ("  cost ", "dim"),
-                (units.fmt_signed(change, lambda size: units.fmt_money(size, currency)), "text"),
+                (figures.signed(change, lambda size: figures.money(size, currency)), "text"),
             ]
         return [told, second]
 

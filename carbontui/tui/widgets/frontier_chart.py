@@ -8,7 +8,8 @@ from itertools import pairwise
 from textual import events
 from textual.message import Message
 
-from carbontui import protocol, units
+from carbontui import protocol
+from carbontui.text import figures
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink, spread
@@ -66,7 +67,7 @@ class FrontierChart(Cells):
             x, y = self._place(frontier, index, columns, lines, low, high)
             plotted[y][x] = (glyph, ink)
         for y, cells in enumerate(plotted):
-            label = units.fmt_grams(high) if y == 0 else units.fmt_grams(low) if y == lines - 1 else ""
+            label = figures.grams(high) if y == 0 else figures.grams(low) if y == lines - 1 else ""
             rows.append([(f"{label:>{_GUTTER - 1}} ", "dim"), *cells])
         return [*rows, self._axis(frontier, columns)]
 
@@ -76,7 +77,7 @@ class FrontierChart(Cells):
         for name, point in (("soonest", frontier.points[0]), ("latest", frontier.points[-1])):
             when = words.clock(self.start_s + point.finish_s, self.now_s)
             left: CellRow = [(f" {name:<8} ", "dim"), (when, "text")]
-            told.append(spread(width, left, [(f"{units.fmt_grams(point.gco2_g)} ", "text")]))
+            told.append(spread(width, left, [(f"{figures.grams(point.gco2_g)} ", "text")]))
         return told
 
     def _axis(self, frontier: protocol.Frontier, columns: int) -> CellRow:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.cells import cell_len, set_cell_size
 
-from carbontui import protocol, units
-from carbontui.text import situation
+from carbontui import protocol
+from carbontui.text import figures, situation
 from carbontui.tui import words
 from carbontui.tui.job_list import JobList, ListedJob
 from carbontui.tui.widgets.cells import CellRow, Ink
@@ -85,7 +85,7 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
     if title == "WATTS":
         if not job.live or status.power_w is None:
             return "–", "dim"
-        return f"{units.fmt_watts(status.power_w).replace(' ', '')}{words.mark(status, 'power_w')}", "text"
+        return f"{figures.watts(status.power_w).replace(' ', '')}{words.mark(status, 'power_w')}", "text"
     if title == "DONE":
         return ("–" if job.done is None else f"{job.done:.0%}"), "text"
     if title == "ENDS":
@@ -93,13 +93,11 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
         return ends, "text" if job.live else "dim"
     if title.startswith("CO"):
         mark = "" if job.status.at_end is None else "F"  # of the whole job, as it is expected
-        return ("–" if job.grams is None else units.fmt_grams(job.grams) + mark), "text" if job.live else "dim"
+        return ("–" if job.grams is None else figures.grams(job.grams) + mark), "text" if job.live else "dim"
     less = job.less
     if less is None:
         return "–", "dim"
-    return units.fmt_signed(
-        -less, "{:.0%}".format
-    ), "running" if less > 0.004 else "warning" if less < -0.004 else "text"
+    return figures.signed(-less, "{:.0%}".format), "running" if less > 0.004 else "warning" if less < -0.004 else "text"
 
 
 def summed_w(jobs: tuple[ListedJob, ...]) -> float | None:

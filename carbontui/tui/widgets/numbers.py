@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from carbontui import protocol, units
 from carbontui.text import account, situation
+from carbontui.text import figures as form
 from carbontui.tui import words
 from carbontui.tui.log_figures import LogFigures, figures
 from carbontui.tui.loglines import LogRow, text_of
@@ -69,20 +70,20 @@ class Numbers(Cells):
         m, end = words.mark, status.at_end
         rows: list[CellRow] = []
         if end is not None:
-            rows.append(self._line("at end", units.fmt_grams(end.gco2_g), "F", _band(end)))
+            rows.append(self._line("at end", form.grams(end.gco2_g), "F", _band(end)))
             if end.run_now_g is not None:
                 told, ink, short = _against(end)
-                rows.append(self._line("run now", units.fmt_grams(end.run_now_g), "F", told, ink, short))
-        grams = "–" if status.gco2_g is None else units.fmt_grams(status.gco2_g)
+                rows.append(self._line("run now", form.grams(end.run_now_g), "F", told, ink, short))
+        grams = "–" if status.gco2_g is None else form.grams(status.gco2_g)
         mark = m(status, "gco2_g") if status.gco2_g is not None else ""
         avoided = status.avoided_g
         if avoided is None or end is None or status.run_now_g is None:
             rows.append(self._line("so far", grams, mark, "CO₂ emitted"))
         else:
-            side, even = ("ahead of" if avoided >= 0 else "behind"), abs(avoided) < units.LEAST_G
+            side, even = ("ahead of" if avoided >= 0 else "behind"), abs(avoided) < form.LEAST_G
             told, short = "as run-now", "as run-now"
             if not even:
-                size = units.fmt_grams(abs(avoided))
+                size = form.grams(abs(avoided))
                 told, short = f"{size} {side} run-now", f"{size} {'ahead' if avoided >= 0 else 'behind'}"
             rows.append(self._line("so far", grams, mark, told, short=short))
             if not even and avoided < 0 and end.avoided_g is not None and end.avoided_g > 0:
@@ -94,18 +95,18 @@ class Numbers(Cells):
                 share = account.NOTHING_HELD
             ink = "running" if (avoided or 0) > 0 else "text"
             shown = "" if status.run_now_g is None else m(status, "avoided_g")
-            rows.append(self._line("avoided", units.fmt_grams(avoided), shown, share, ink))
-        rows.append(self._line("energy", units.fmt_kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")))
+            rows.append(self._line("avoided", form.grams(avoided), shown, share, ink))
+        rows.append(self._line("energy", form.kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")))
         if status.cost is not None:
-            rows.append(self._line("cost", units.fmt_money(status.cost.value, status.cost.currency), m(status, "cost")))
+            rows.append(self._line("cost", form.money(status.cost.value, status.cost.currency), m(status, "cost")))
         rows += [self._allowance(entry, status) for entry in status.allowances]
         return rows
 
     def _allowance(self, entry: protocol.Allowance, status: protocol.Status) -> CellRow:
         """The job's allowance, how much of it is used, and whether it will suffice."""
         label = {"carbon": "CO₂ max", "cost": "cost max", "energy": "kWh max"}[entry.kind]
-        shown = {"carbon": units.fmt_grams, "energy": units.fmt_kwh}.get(entry.kind)
-        value = shown(entry.most) if shown else units.fmt_money(entry.most, entry.unit)
+        shown = {"carbon": form.grams, "energy": form.kwh}.get(entry.kind)
+        value = shown(entry.most) if shown else form.money(entry.most, entry.unit)
         now_s, used = units.from_iso(status.measured_at), f"{entry.used / entry.most:.0%} used"
         if entry.used >= entry.most:
             return self._line(label, value, "", used, "fault")
@@ -117,23 +118,19 @@ class Numbers(Cells):
         """Progress and watts on one row, where there is no room for more."""
         done_s, total_s = status.work_done_s, status.work_total_s
         if not status.steps_total and done_s is not None and total_s:
-            done = f"{min(1.0, done_s / total_s):.0%} of {units.fmt_duration(total_s)}"
+            done = f"{min(1.0, done_s / total_s):.0%} of {form.duration(total_s)}"
         elif status.steps_total:
             done = f"{min(1.0, status.step / status.steps_total):.0%} of {words.count(status.steps_total)} steps"
         else:
             done = f"step {words.count(status.step)}"
-        watts = "" if status.power_w is None else f"{units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')}"
+        watts = "" if status.power_w is None else f"{form.watts(status.power_w)} {words.mark(status, 'power_w')}"
         return spread(self._width, [(f" {done}", "text")], [(watts.strip() + " ", "text")])
 
     def _brief_grams(self, status: protocol.Status) -> CellRow:
         """CO2 so far and at the end on one row."""
-        far = (
-            "–"
-            if status.gco2_g is None
-            else f"{units.fmt_grams(status.gco2_g)} {words.mark(status, 'gco2_g')}".rstrip()
-        )
+        far = "–" if status.gco2_g is None else f"{form.grams(status.gco2_g)} {words.mark(status, 'gco2_g')}".rstrip()
         end = status.at_end
-        last: CellRow = [] if end is None else [("at end ", "dim"), (f"{units.fmt_grams(end.gco2_g)} F ", "text")]
+        last: CellRow = [] if end is None else [("at end ", "dim"), (f"{form.grams(end.gco2_g)} F ", "text")]
         return spread(self._width, [(" CO₂ so far ", "dim"), (far, "text")], last)
 
     def _training(self, picture: Picture, width: int) -> list[CellRow]:
@@ -162,8 +159,8 @@ class Numbers(Cells):
         """Progress where no steps are reported: the share of the work done, else the progress bar it prints."""
         done_s, total_s, printed = status.work_done_s, status.work_total_s, self.printed
         if done_s is not None and total_s:
-            share = f"of {units.fmt_duration(total_s)}, {min(1.0, done_s / total_s):.0%}"
-            return self._line("work", units.fmt_duration(done_s), "", share)
+            share = f"of {form.duration(total_s)}, {min(1.0, done_s / total_s):.0%}"
+            return self._line("work", form.duration(done_s), "", share)
         if printed.done is not None and printed.total:
             share = f"of {words.count(printed.total)}, {printed.done / printed.total:.0%} printed"
             return self._line("bar", words.count(printed.done), "", share)
@@ -185,7 +182,7 @@ class Numbers(Cells):
 def _band(end: protocol.AtEnd) -> str:
     if end.gco2_lo_g is None or end.gco2_hi_g is None:
         return "CO₂ expected"
-    return units.fmt_between(units.fmt_grams, end.gco2_lo_g, end.gco2_hi_g)
+    return form.between(form.grams, end.gco2_lo_g, end.gco2_hi_g)
 
 
 def _against(end: protocol.AtEnd) -> tuple[str, str, str]:
@@ -195,6 +192,6 @@ def _against(end: protocol.AtEnd) -> tuple[str, str, str]:
     share = account.share(end.avoided_g, end.run_now_g)
     if share is None:
         return "as much", "text", "as much"
-    short = units.fmt_signed(-share, "{:.0%}".format)
-    told = f"plan {units.fmt_signed(-end.avoided_g, units.fmt_grams)}, {short}"
+    short = form.signed(-share, "{:.0%}".format)
+    told = f"plan {form.signed(-end.avoided_g, form.grams)}, {short}"
     return told, "running" if share > 0 else "warning", short

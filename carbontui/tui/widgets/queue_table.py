@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import set_cell_size
 
-from carbontui import units
+from carbontui.text import figures
 from carbontui.tui import words
 from carbontui.tui.queue_list import QueueList, QueueRow, QueueSeen
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink, spread
@@ -71,9 +71,9 @@ def _value(title: str, row: QueueRow, now_s: float) -> tuple[str, Ink]:
     if title == "WATTS":
         if row.watts is None:
             return ("not ours", "dim") if not row.ours else ("unknown", "warning")
-        return f"{units.fmt_watts(row.watts).replace(' ', '')}{row.mark}", "text" if not row.mark else "dim"
+        return f"{figures.watts(row.watts).replace(' ', '')}{row.mark}", "text" if not row.mark else "dim"
     if title.startswith("CO"):
-        return ("–", "dim") if row.grams is None else (units.fmt_grams(row.grams), "text")
+        return ("–", "dim") if row.grams is None else (figures.grams(row.grams), "text")
     if title == "FINISH":
         late = row.ends_s is not None and row.deadline_s is not None and row.ends_s > row.deadline_s
         return _clock(row.ends_s, now_s), "warning" if late else "text"
@@ -81,7 +81,7 @@ def _value(title: str, row: QueueRow, now_s: float) -> tuple[str, Ink]:
 
 
 def _clock(at_s: float | None, now_s: float) -> str:
-    return "–" if at_s is None else units.fmt_clock(at_s, now_s)
+    return "–" if at_s is None else figures.clock(at_s, now_s)
 
 
 class SiteChart(Cells):
@@ -122,8 +122,8 @@ class SiteChart(Cells):
         seen = self.seen
         left: CellRow = [(" carbontui", "title"), ("  queue", "text")]
         if seen.start_s:
-            most = f" of {units.fmt_watts(seen.cap_w[0])}" if seen.cap_w and seen.cap_w[0] else ""
-            left.append((f" · site {units.fmt_watts(seen.now_w)}~{most}", "text"))
+            most = f" of {figures.watts(seen.cap_w[0])}" if seen.cap_w and seen.cap_w[0] else ""
+            left.append((f" · site {figures.watts(seen.now_w)}~{most}", "text"))
         if seen.intensity:
             left.append((f" · {seen.intensity[0]:.0f} g/kWh", "text"))
         return left, [(f"{seen.source[-48:]} ", "dim")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from carbontui import units
+from carbontui.text import figures
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.widgets.cells import CellRow, Ink
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, nice_top
@@ -89,7 +89,7 @@ def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:
         for offset, char in enumerate(word[: view.columns - column]):
             cells[column + offset] = (char, ink)
     # name the time zone: the machine may not be in its user's
-    return [(f"{units.clock_name(view.start_s):>{GUTTER - 1}} "[:GUTTER], "dim"), *cells]
+    return [(f"{figures.clock_name(view.start_s):>{GUTTER - 1}} "[:GUTTER], "dim"), *cells]
 
 
 def top_of(values: list[float]) -> float:

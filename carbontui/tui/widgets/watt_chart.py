@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from carbontui import protocol, units
+from carbontui.text import figures
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink
@@ -86,15 +87,15 @@ class WattChart(Cells):
         status = self.picture.status
         now = "power"
         if status.power_w is not None or not self.picture.over:
-            now += f"  {units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')}".rstrip()
+            now += f"  {figures.watts(status.power_w)} {words.mark(status, 'power_w')}".rstrip()
         known = [w for w in (self.picture.series.watts.total_w if self.picture.series.watts else ()) if w is not None]
         facts = []
         if status.state == "waiting":
             facts.append("idle before the start")
         elif known:
-            facts.append(f"mean {units.fmt_watts(sum(known) / len(known))} · peak {units.fmt_watts(max(known))}")
+            facts.append(f"mean {figures.watts(sum(known) / len(known))} · peak {figures.watts(max(known))}")
         if parked:
-            facts.append(f"parked {units.fmt_watts(parked)}")
+            facts.append(f"parked {figures.watts(parked)}")
         while facts and len(now) + len(" · ".join(facts)) + 6 > width:
             facts.pop(0)
         return self.heading(width, now, " · ".join(facts))

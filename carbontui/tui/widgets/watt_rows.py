@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from carbontui import protocol, units
+from carbontui import protocol
+from carbontui.text import figures
 from carbontui.tui import words
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
@@ -56,7 +57,7 @@ class WattRows(Cells):
         return [self._together(gpus, width)]
 
     def _host(self, status: protocol.Status) -> str:
-        return f"{units.fmt_watts(status.power_w)} {words.mark(status, 'power_w')} for CPU and memory"
+        return f"{figures.watts(status.power_w)} {words.mark(status, 'power_w')} for CPU and memory"
 
     def _board(self, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         assert self.status is not None
@@ -99,8 +100,8 @@ class WattRows(Cells):
         blind = len(gpus) - len(powers)
         each = f"{min(powers):.0f}–{max(powers):.0f} W each" if powers else "watts unknown"
         each += f", {blind} unknown" if powers and blind else ""
-        limit = f" / {units.fmt_watts(sum(limits))}" if limits and len(limits) == len(gpus) else ""
-        total = units.fmt_watts(sum(powers)) if powers and not blind else "–"
+        limit = f" / {figures.watts(sum(limits))}" if limits and len(limits) == len(gpus) else ""
+        total = figures.watts(sum(powers)) if powers and not blind else "–"
         left: CellRow = [(f" {len(gpus)} × {_short(gpus[0].name)}  ", "dim"), (f"{total}{limit}", "text")]
         return spread(width, left, [(each, "dim")])
 

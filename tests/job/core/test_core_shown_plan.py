@@ -15,6 +15,7 @@ from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.plan.results import Explanation
 from carbontui.power.curve import Curve, Point
+from carbontui.text import figures
 
 SAVES = Explanation(verdict="saves", saved=9.0)
 
@@ -99,7 +100,7 @@ def test_the_sentence_never_speaks_of_a_stretch_that_is_over() -> None:
         return shown(state, after_s).explanation
 
     def clock(slots: int) -> str:
-        return units.fmt_clock(NOW_S + slots * 900, NOW_S)
+        return figures.clock(NOW_S + slots * 900, NOW_S)
 
     since = f"as planned at {clock(0)}."
     assert sentence(899) == f"Pausing until {clock(1)} saves 9.00 g against running now."

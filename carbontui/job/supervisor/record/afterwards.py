@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from carbontui import proc, protocol, units
+from carbontui import proc, protocol
 from carbontui.account import run_now
 from carbontui.account.accounts import BIN_S
 from carbontui.grid.faults import NoData
@@ -25,6 +25,7 @@ from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.job.supervisor.record.accounting import PRICE, Accounting
+from carbontui.text import figures
 
 ASKED_MOST_S = 60.0
 SAME = 1e-3
@@ -49,7 +50,7 @@ class Rebooked(NamedTuple):
             return f"{self.source} still reports the booked values: nothing has changed"
         values = f"{self.before_g_per_kwh:.0f} -> {self.after_g_per_kwh:.0f} g/kWh over {self.hours:.3g} h"
         grams = [
-            f"{name} {units.fmt_grams(old)} -> {units.fmt_grams(new)}"
+            f"{name} {figures.grams(old)} -> {figures.grams(new)}"
             for name, (old, new) in (("emitted", self.gco2_g), ("avoided", self.avoided_g))
             if old is not None and new is not None
         ]

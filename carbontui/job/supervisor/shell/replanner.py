@@ -32,6 +32,7 @@ from carbontui.protocol import Statement, statement
 from carbontui.site import given
 from carbontui.site.given import PricesError
 from carbontui.site.sharing import GivenPrices
+from carbontui.text import figures
 from carbontui.text.statements import words
 
 REPLAY_GAP_S = 1.5
@@ -214,7 +215,7 @@ class Replanner:
                 state = replace(state, forbidden=forbidden.added(state.forbidden, hours))
                 text = words(hours.said, seen.now_s)
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
-            text = text or ("" if slot_s is None else units.fmt_clock(slot_s, seen.now_s))
+            text = text or ("" if slot_s is None else figures.clock(slot_s, seen.now_s))
             request = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s, self._given())
             if request is None:
                 return refused("nothing is left to plan")

@@ -1,0 +1,132 @@
+"""How numbers and times are written for people, one form for all outputs; JSON and CSV have plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+
+def duration(seconds: float) -> str:
+    """'42 s', '12 min', '3 h 05', '2 d 4 h': at most two units, for display."""
+    s = max(0.0, seconds)
+    if s < 99.5:
+        return f"{s:.0f} s"
+    minutes = round(s / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d}"
+    hours = round(s / 3600)
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def count(number: int) -> str:
+    """'14,400'."""
+    return f"{number:,}"
+
+
+_SCALES = {"g": 1.0, "kg": 1e3, "t": 1e6, "Wh": 1e-3, "kWh": 1.0, "W": 1.0, "kW": 1e3}
+
+
+DIGITS_MOST = 9
+
+
+def between(shown: Callable[[float], str], lo: float, hi: float) -> str:
+    """'16.8 kWh to 17.2 kWh', as `shown` writes both; with more digits (a duration in seconds) where they would read
+    alike, '' where none sets them apart."""
+    low, high = shown(lo), shown(hi)
+    if low != high:
+        return f"{low} to {high}"
+    unit = "s" if shown is duration else low.rpartition(" ")[2]
+    scale = _SCALES.get(unit, 1.0)
+    for digits in range(DIGITS_MOST):
+        low, high = (f"{value / scale:,.{digits}f}" for value in (lo, hi))
+        if low != high:
+            return f"{low} {unit} to {high} {unit}"
+    return ""
+
+
+def watts(watts: float | None) -> str:
+    """'312 W', '9.84 kW', or an en dash when not known."""
+    if watts is None:
+        return "–"
+    return f"{watts:.0f} W" if abs(watts) < 9950 else f"{watts / 1000:.2f} kW"
+
+
+def kwh(kwh: float | None) -> str:
+    """'0.412 Wh', '35.1 Wh', '1.24 kWh'."""
+    if kwh is None:
+        return "–"
+    if abs(kwh) < 0.9995:
+        return f"{kwh * 1000:.3g} Wh"
+    return f"{kwh:.2f} kWh" if abs(kwh) < 99.95 else f"{kwh:,.0f} kWh"
+
+
+LEAST_G = 0.005
+"""Less than this is shown as zero."""
+
+
+NOT_METERED = "nothing was metered: it ended before the second reading"
+"""Shown instead of the energy of a job too short to be metered: not 0."""
+
+
+def grams(grams: float | None) -> str:
+    """'0.52 g', '412 g', '1.24 kg', '3.10 t'."""
+    if grams is None:
+        return "–"
+    size = abs(grams)
+    if size < LEAST_G:
+        return "0.00 g"
+    if size < 9.995:
+        return f"{grams:.2f} g"
+    if size < 999.5:
+        return f"{grams:.0f} g"
+    return f"{grams / 1000:.2f} kg" if size < 999_500 else f"{grams / 1e6:.2f} t"
+
+
+def signed(value: float, form: Callable[[float], str]) -> str:
+    """'−1.20 kg' or '+3 h 05': the sign beside the size in its unit."""
+    return f"{'−' if value < 0 else '+'}{form(abs(value))}"
+
+
+def change(size_g: float) -> str:
+    """'+1.20 g', '−340 g'; without a sign where it rounds to zero."""
+    return grams(0.0) if abs(size_g) < LEAST_G else signed(size_g, grams)
+
+
+def money(value: float, currency: str) -> str:
+    """'1.24 EUR'; the currency is always named."""
+    return f"{value:,.2f} {currency}"
+
+
+YEAR_IN_DOUBT_S = 180 * 86400.0
+"""A date further away than this is ambiguous without its year."""
+
+
+def clock(epoch_s: float, now_s: float) -> str:
+    """'14:15' today, 'Fri 14:15' within the week, '24 Dec 14:15' later, '24 Dec 2031 14:15' if the year is ambiguous:
+    local time, for display."""
+    at, now = datetime.fromtimestamp(epoch_s), datetime.fromtimestamp(now_s)
+    if at.date() == now.date():
+        return f"{at:%H:%M}"
+    if abs(epoch_s - now_s) < 6 * 86400:
+        return f"{at:%a %H:%M}"
+    if abs(epoch_s - now_s) < YEAR_IN_DOUBT_S:
+        return f"{at.day} {at:%b %H:%M}"
+    return f"{at.day} {at:%b %Y %H:%M}"
+
+
+def day(epoch_s: float) -> str:
+    """'24 Dec': the local day."""
+    at = datetime.fromtimestamp(epoch_s)
+    return f"{at.day} {at:%b}"
+
+
+def clock_name(epoch_s: float) -> str:
+    """'CET': the name of the local time zone at that time, which applies to times that users enter."""
+    return datetime.fromtimestamp(epoch_s).astimezone().tzname() or ""
+
+
+def named_clock(epoch_s: float, now_s: float) -> str:
+    """'Fri 14:15 CET': for users who may be in another time zone than the machine."""
+    return f"{clock(epoch_s, now_s)} {clock_name(epoch_s)}"
