@@ -57,8 +57,8 @@ ReasonCode = Literal[
     "feed_lost",  # the source stopped answering; the plan is kept
     "no_boundary",  # asked to pause, and no step has ended since
     "no_client",  # no training loop has connected (no step yet)
-    "deadline",  # flat out is needed to finish in time
-    "late",  # flat out and still late
+    "deadline",  # at full speed is needed to finish in time
+    "late",  # at full speed and still late
     "max_pause",  # the longest pause allowed is over
     "calibrating",  # measuring the speed-per-watt curve, rehearsing an unload, or a try before the start
     "unguarded",  # the keeper is gone: no restart
@@ -161,7 +161,7 @@ class Override(Struct, frozen=True):
 
 
 class BudgetStatus(Struct, frozen=True):
-    """The finish time allowed; `factor` is the multiple of flat-out time, null while the work is unknown."""
+    """The finish time allowed; `factor` is the multiple of full-speed time, null while the work is unknown."""
 
     start: Time
     deadline: Time | None
@@ -286,7 +286,7 @@ class AtEnd(Struct, frozen=True, kw_only=True):
     gco2_lo_g: float | None = None
     gco2_hi_g: float | None = None
     run_now_g: float | None = None
-    """The same work flat out from the start: on realised intensity up to now, on the forecast beyond."""
+    """The same work at full speed from the start: on realised intensity up to now, on the forecast beyond."""
     avoided_g: float | None = None
     """`run_now_g` minus `gco2_g`: negative if the plan emits more."""
     avoided_lo_g: float | None = None
@@ -339,8 +339,8 @@ class Coverage(Struct, frozen=True):
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """The whole work flat out, from the steps timed so far: `lo` and `hi` are a 95 % interval. Energy is the time at
-    the measured flat-out watts, null until these are measured."""
+    """The whole work at full speed, from the steps timed so far: `lo` and `hi` are a 95 % interval. Energy is the time
+    at the measured full-speed watts, null until these are measured."""
 
     work_s: float
     work_lo_s: float
@@ -349,7 +349,8 @@ class Estimate(Struct, frozen=True, kw_only=True):
     energy_lo_kwh: float | None = None
     energy_hi_kwh: float | None = None
     gco2_g: float | None = None
-    """Flat out from the job's start on the realised and forecast grid; its interval includes the forecast error."""
+    """At full speed from the job's start on the realised and forecast grid; its interval includes the forecast
+    error."""
     gco2_lo_g: float | None = None
     gco2_hi_g: float | None = None
     cost: float | None = None
@@ -415,7 +416,7 @@ class Status(Struct, frozen=True, kw_only=True):
     step: int = 0
     steps_total: int | None = None
     work_done_s: float | None = None
-    """Seconds of work done, flat out; null while the total is unknown."""
+    """Seconds of work done, at full speed; null while the total is unknown."""
     work_total_s: float | None = None
     guess: Guess | None = None
     """Null if the total is known otherwise, or nothing suggests one."""
@@ -559,8 +560,8 @@ class HourLimit(Struct, frozen=True):
 
 
 class PlanWindow(Struct, frozen=True):
-    """A planned stretch at one level. `gain_g`: grams saved against running flat out there, with the work of a still
-    stretch made up at the plan's mean; `gco2_g` of a still stretch is what the parked boards emit."""
+    """A planned stretch at one level. `gain_g`: grams saved against running at full speed there, with the work of a
+    still stretch made up at the plan's mean; `gco2_g` of a still stretch is what the parked boards emit."""
 
     start: Time
     end: Time
@@ -613,7 +614,7 @@ class Frontier(Struct, frozen=True):
     points: tuple[FrontierPoint, ...]
     chosen: int | None = None
     reference_s: float | None = None
-    """Flat-out duration from the budget's start: finish_s / reference_s is the budget as a multiple."""
+    """Full-speed duration from the budget's start: finish_s / reference_s is the budget as a multiple."""
 
 
 # --- hello and welcome -----------------------------------------------------------------------------------------
@@ -791,7 +792,7 @@ class Result(Struct, tag_field="t", tag="result", frozen=True):
 
 class Preview(Struct, tag_field="t", tag="preview", frozen=True):
     """viewer -> supervisor: a what-if request. Latest wins. `forbid` are forbidden hours in addition to those in force;
-    `slot` is a time whose slot is to be changed: still where the plan runs, else flat out."""
+    `slot` is a time whose slot is to be changed: still where the plan runs, else at full speed."""
 
     id: int
     budget: str | None = None

@@ -1,13 +1,13 @@
 """Avoided CO2 by lever: the avoided grams of one job, split without an unexplained remainder.
 
-Run-now does the same work flat out from the start. Between it and what was emitted stand, in this order:
+Run-now does the same work at full speed from the start. Between it and what was emitted stand, in this order:
 
-- moved: the same work, flat out, at the times when it was really done;
+- moved: the same work, at full speed, at the times when it was really done;
 - parked: what was drawn while the work stood still, with the model in memory (negative). While the job was unloaded it
   counts as if it had been parked;
 - unloaded: what was not drawn because the boards were let go, against staying parked;
-- capped: the work done under a cap (or a duty cycle), flat out, less what was really drawn for it;
-- rest: starting, switching and reloading, and the watts flat out of each moment beside their mean.
+- capped: the work done under a cap (or a duty cycle), at full speed, less what was really drawn for it;
+- rest: starting, switching and reloading, and the watts at full speed of each moment beside their mean.
 
 Each is a difference of two of these lines, so they add up to the avoided grams whatever the numbers are. All are sums
 of kWh x g/kWh over bins, so the error of a grid value counts by the kWh that a part has there: what both lines share
@@ -58,8 +58,8 @@ class Worked(NamedTuple):
 
 class Doubt(NamedTuple):
     """The uncertain inputs of the split. `spread` gives the standard deviation of a bin's g/kWh; `watts` and
-    `time` are the relative standard errors of the watts flat out and of the time of the work flat out, `parked` that of
-    the watts parked."""
+    `time` are the relative standard errors of the watts at full speed and of the time of the work at full speed,
+    `parked` that of the watts parked."""
 
     spread: Callable[[float], float]
     watts: float
@@ -149,8 +149,8 @@ def split_avoided(
     found = Split(run_now_g, emitted, moved, parked, unloaded, capped, rest)
     if doubt is None:
         return found
-    # errors of flat-out watts and time are the same wherever that work is placed; for run-now, more time means more of
-    # the hours at its end
+    # errors of full-speed watts and time are the same wherever that work is placed; for run-now, more time means more
+    # of the hours at its end
     capped_g, worked_g = grams(flat_capped), grams(_sum(*flat.values()))
     at_end_g = joules_to_kwh(full_w * done_s) * intensity(start_s + done_s) if done_s > 0 else 0.0
     beside_caps_g = worked_g - capped_g

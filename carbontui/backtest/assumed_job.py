@@ -15,9 +15,9 @@ from carbontui.grid.types import Series
 from carbontui.plan.problem import Problem, ProblemError, ProblemLevel, problem_from_dict
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
-"""Seconds to pause and to resume, and watts while switching (at 650 W flat out); assumed, not measured."""
+"""Seconds to pause and to resume, and watts while switching (at 650 W at full speed); assumed, not measured."""
 CURVE = ((1.0, 1.0, 1.0), (0.86, 0.785, 0.942), (0.72, 0.676, 0.875), (0.60, 0.577, 0.741))
-"""Cap, watts and speed as shares of those flat out: the expected values for any training on any board from public
+"""Cap, watts and speed as shares of those at full speed: the expected values for any training on any board from public
 measurements (`carbontui.power.public_curves`); single trainings differ by 2, 4 and 11 % in speed: calibrate your own
 job."""
 PARKED = 0.138
@@ -31,7 +31,7 @@ class AssumedJob:
     shape: Problem
 
     def problem(self, dur_s: list[float], ci_g_per_kwh: list[float], work_s: float) -> Problem:
-        """The problem of `work_s` seconds of flat-out work on these slots (seconds and gCO2/kWh of each)."""
+        """The problem of `work_s` seconds of full-speed work on these slots (seconds and gCO2/kWh of each)."""
         return replace(self.shape, dur_s=tuple(dur_s), ci_g_per_kwh=tuple(ci_g_per_kwh), work_s=work_s)
 
 
@@ -55,7 +55,7 @@ def job_from_dict(data: dict[str, Any]) -> AssumedJob:
 
 
 def assumed(full_w: float, caps: bool, running: bool) -> AssumedJob:
-    """Off, pause, full and (with `caps`) three caps of a board that draws `full_w` flat out; `running`: the
+    """Off, pause, full and (with `caps`) three caps of a board that draws `full_w` at full speed; `running`: the
     job has started already."""
     levels = [ProblemLevel("off", 0.0, 0.0), ProblemLevel("pause", PARKED * full_w, 0.0)]
     levels += [

@@ -38,8 +38,8 @@ def start_hours(now_s: float) -> list[StartHour]:
 
 
 def at_hours(work: Work, outlook: Outlook, hours: Iterable[StartHour], now_s: float) -> list[Elsewhere]:
-    """The work started at each hour, flat out; its time includes the waiting. Cost in the outlook's currency, where
-    every price is known."""
+    """The work started at each hour, at full speed; its time includes the waiting. Cost in the outlook's currency,
+    where every price is known."""
     slots = Slots(outlook.start_s, outlook.step_s, outlook.mean, outlook.lo, outlook.hi)
     watts = work.boards_w + work.rest_w
     found = []
@@ -62,7 +62,7 @@ def at_hours(work: Work, outlook: Outlook, hours: Iterable[StartHour], now_s: fl
 
 
 def within_budgets(work: Work, outlook: Outlook, factors: Iterable[float], now_s: float) -> list[Elsewhere]:
-    """The best plan of the work, started now or later, within each multiple of its time flat out. Levels are those
+    """The best plan of the work, started now or later, within each multiple of its time at full speed. Levels are those
     expected of any board from public measurements. Raises ProblemError where the forecast is too short."""
     grid = ExpectedSignal(outlook)
     found = []

@@ -2,7 +2,7 @@
 
 Every schedule is scored on the realised intensity by `plan.evaluate`. Rolling policies re-plan in every slot, with the
 current slot's intensity known and all later ones forecast; threshold tools use the current value and the last week, and
-are forced to run when the remaining work no longer fits. No policy is late unless flat out is.
+are forced to run when the remaining work no longer fits. No policy is late unless at full speed is.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def run(
     slot_s: float | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> BacktestReport:
-    """Run every policy on a job of `work_s` (seconds flat out) from `starts` random starts, with `slack` times the work
-    as budget. Raises ProblemError when the data do not cover enough time."""
+    """Run every policy on a job of `work_s` (seconds at full speed) from `starts` random starts, with `slack` times the
+    work as budget. Raises ProblemError when the data do not cover enough time."""
     slot = slot_s or default_slot(work_s)
     cases = _cases(grid, job, work_s, slack, starts, seed, issues, slot, own)
     policies = _policies(grid, issues or [], own)
@@ -144,7 +144,7 @@ def _until_done(problem: Problem, levels: Sequence[int], figures: Evaluation) ->
     clock, out = 0.0, []
     for k, duration in enumerate(problem.dur_s):
         said = levels[k] if k < len(levels) else -1
-        # slots beyond a policy's schedule run flat out, as in `evaluate`
+        # slots beyond a policy's schedule run at full speed, as in `evaluate`
         out.append(-1 if clock >= figures.finish_s - 1e-9 else problem.fastest if said < 0 else said)
         clock += duration
     return tuple(out)

@@ -1,4 +1,4 @@
-"""The budget: how long the user is willing to wait, as a multiple of flat-out, a duration, or a clock time."""
+"""The budget: how long the user is willing to wait, as a multiple of full-speed, a duration, or a clock time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Budget:
 
     def deadline_s(self, start_s: float, work_s: float | None) -> float | None:
         """Epoch seconds of the deadline; None for a factor of an unknown amount of work. For long work a factor allows
-        at most `LONGEST_S` beyond flat out.
+        at most `LONGEST_S` beyond at full speed.
 
         `start_s` is the job's first start, `work_s` the whole work in reference-speed seconds.
         """
@@ -69,7 +69,7 @@ def checked(budget: Budget, now_s: float) -> Budget:
     """The same budget if it is valid at `now_s`. Raises ValueError naming the value and the bounds."""
     value, name = budget.value, f"budget {budget.text!r}"
     if budget.kind == "factor" and not 1 <= value <= FACTOR_MAX:
-        raise ValueError(f"{name}: a multiple of flat-out is between 1x and {FACTOR_MAX:g}x")
+        raise ValueError(f"{name}: a multiple of full-speed is between 1x and {FACTOR_MAX:g}x")
     if budget.kind == "duration" and not 0 < value <= LONGEST_S:
         raise ValueError(f"{name}: a duration is between 1s and 366d")
     if budget.kind == "deadline" and not value >= now_s - PAST_S:

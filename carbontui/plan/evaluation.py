@@ -16,12 +16,13 @@ LATE_TOLERANCE_S = 1e-6
 
 
 def evaluate(problem: Problem, levels: Sequence[int | None]) -> Evaluation:
-    """The figures of `levels` (one level index per slot; -1, None or a missing tail = flat out until the work is done).
+    """The figures of `levels` (one level index per slot; -1, None or a missing tail = at full speed until the work is
+    done).
 
     A switch comes first in its slot and does no work; the finishing slot is charged pro rata; after the finish nothing
-    is drawn. Work left at the deadline goes on flat out at the last slot's intensity and price. Rent and shadow prices
-    count from the start of the switch into a level. Violations are listed, not raised. Raises IndexError for a level
-    that does not exist.
+    is drawn. Work left at the deadline goes on at full speed at the last slot's intensity and price. Rent and shadow
+    prices count from the start of the switch into a level. Violations are listed, not raised. Raises IndexError for a
+    level that does not exist.
     """
     count = len(problem.levels)
     for slot, level in enumerate(levels):

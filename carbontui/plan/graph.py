@@ -272,7 +272,7 @@ def reach(graph: Graph) -> Reach:
     problem = graph.problem
     fastest = problem.fastest
     states = graph.states
-    # work lost to the last switch when the job goes on flat out after the deadline
+    # work lost to the last switch when the job goes on at full speed after the deadline
     tail = np.full(states, -np.inf)
     top = graph.speed[fastest]
     for s in range(states):

@@ -14,9 +14,9 @@ class Window:
     """Consecutive slots at one level, in seconds from slot 0. `ci_g_per_kwh` is the time mean; `gco2` are its grams,
     including the switch into it.
 
-    `gain` are the grams saved against running flat out in that time: for a running window, against the same work; for
-    one that does not run, with its work made up at the running windows' mean grams per work. It is an attribution, and
-    need not sum to the whole plan's saving against another.
+    `gain` are the grams saved against running at full speed in that time: for a running window, against the same work;
+    for one that does not run, with its work made up at the running windows' mean grams per work. It is an attribution,
+    and need not sum to the whole plan's saving against another.
     """
 
     level: int

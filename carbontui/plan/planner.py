@@ -1,6 +1,6 @@
 """Solves a problem for a plan with a certificate, in stages, each run only where the one before left a gap.
 
-0. Nothing to choose: no work, or the work does not fit. Then the plan is flat out, with the least possible lateness.
+0. Nothing to choose: no work, or it does not fit. Then the plan is at full speed, with the least possible lateness.
 1. The dual (dual.py): a price on work, a lower bound, and paths that cross. Enough when the grid is smooth.
 2. Buckets (buckets.py) over what stage 1 could not rule out: nearly the optimum, and a tight bound.
 3. The same with finer buckets, in the corridor that the better plan has narrowed, until the gap is closed or the
@@ -141,7 +141,8 @@ def _cut(problem: Problem, levels: Ints) -> tuple[int, ...]:
 def _late(
     problem: Problem, graph: Graph, soonest: tuple[int, ...], tol: float, named: list[tuple[str, Ints]]
 ) -> Schedule:
-    """The plan if the work does not fit: flat out, or the soonest finish where flat out breaks a rule or is later."""
+    """The plan if the work does not fit: at full speed, or the soonest finish where full speed breaks a rule or is
+    later."""
     levels: tuple[int, ...] = soonest
     figures = evaluate(problem, levels)
     if not (graph.fixed >= 0).any():

@@ -139,7 +139,7 @@ class Problem:
 
     @property
     def fastest(self) -> int:
-        """The level of highest speed, the first on ties: what 'flat out' means."""
+        """The level of highest speed, the first on ties: what 'at full speed' means."""
         return max(range(len(self.levels)), key=lambda j: (self.levels[j].speed, -j))
 
     @property

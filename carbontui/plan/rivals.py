@@ -105,7 +105,7 @@ def _resting_level(graph: Graph) -> int | None:
 
 
 def _best_window(graph: Graph, rest: int) -> Ints | None:
-    """Wait, then run flat out without a break: the best start, found from cumulative sums."""
+    """Wait, then run at full speed without a break: the best start, found from cumulative sums."""
     problem, fastest, at = graph.problem, graph.problem.fastest, np.arange(graph.slots)
     resting, running = graph.cls_of_level[rest], graph.cls_of_level[fastest]
     wait_cost = graph.cost[:, resting, rest].copy()

@@ -154,8 +154,9 @@ def _obeys(problem: Problem, want: int, have: int) -> bool:
 
 
 def _outspoken(problem: Problem, schedule: Sequence[int], finish_s: float) -> tuple[int, ...]:
-    """The same schedule with an implied 'flat out until the work is done' written slot by slot: a kept plan may end
-    before this problem does (a longer budget), and a viewer must not read the missing slots as the end of the work."""
+    """The same schedule with an implied 'at full speed until the work is done' written slot by slot: a kept plan may
+    end before this problem does (a longer budget), and a viewer must not read the missing slots as the end of the
+    work."""
     begins = accumulate(problem.dur_s, initial=0.0)
     return tuple(
         problem.fastest if level < 0 and begin < finish_s else level

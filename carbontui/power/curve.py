@@ -125,7 +125,8 @@ def imported(curve: Curve) -> Curve:
 
 
 def rescaled(curve: Curve, full_w: float) -> Curve:
-    """The same curve scaled to boards that draw `full_w` in total flat out: a cap binds at the same share of that."""
+    """The same curve scaled to boards that draw `full_w` in total at full speed: a cap binds at the same share of
+    that."""
     full = next((point for point in curve.points if point.kind == "full"), None)
     if full is None or full.power_w <= 0 or full_w <= 0:
         return curve

@@ -96,7 +96,7 @@ def read(file: Path) -> Curve:
         raise ValueError("it is of a simulated board")
     fulls = [point for point in found.points if point.kind == "full"]
     if len(fulls) != 1 or not found.levels or len(found.points) > POINTS_MAX or not 1 <= found.gpus <= POINTS_MAX:
-        raise ValueError("it needs one level flat out and at least one under a cap")
+        raise ValueError("it needs one level at full speed and at least one under a cap")
     for point in (*found.points, *found.levels):
         numbers = (point.power_w, point.power_se, point.speed, point.speed_se, point.cap_w or 1.0)
         if not all(math.isfinite(number) and 0 <= number < 1e6 for number in numbers) or not 0 < point.speed <= 1.2:

@@ -19,7 +19,8 @@ from carbontui.power.curve import Curve, Point, isotonic, useful
 
 FILE = "power-cap-curves.csv"
 SHARES = (0.86, 0.72, 0.60)
-"""Limits as shares of the watts drawn flat out. Below these speed collapses, at a different point for each training."""
+"""Limits as shares of the watts drawn at full speed. Below these speed collapses, at a different point for each
+training."""
 ROUND_W = 5.0
 LEAST_SE = 0.02
 """Relative; four trainings on one board may agree by chance."""
@@ -104,7 +105,8 @@ def expected(gpu: str = "") -> tuple[Expected, ...]:
 
 
 def simulated(full_w: float) -> tuple[tuple[float, float, float], ...]:
-    """(limit, watts, speed) for a simulated board that draws `full_w` flat out: the mean of all public trainings."""
+    """(limit, watts, speed) for a simulated board that draws `full_w` at full speed: the mean of all public
+    trainings."""
     rows = sorted(
         (round(level.share * full_w / ROUND_W) * ROUND_W, level.watts * full_w, level.speed) for level in expected()
     )
@@ -114,7 +116,7 @@ def simulated(full_w: float) -> tuple[tuple[float, float, float], ...]:
 def curve(
     gpu: str, gpus: int, full_w: float, *, limit_min_w: float, limit_found_w: float, measured_s: float, mark: str
 ) -> Curve | None:
-    """The curve to plan with until this job is calibrated; `full_w` is the total flat-out draw of its boards.
+    """The curve to plan with until this job is calibrated; `full_w` is the total full-speed draw of its boards.
 
     None if the boards allow no limit that would bind.
     """

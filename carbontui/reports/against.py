@@ -31,7 +31,7 @@ def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
         ("energy at the wall", lambda s: s.energy_wall_kwh, figures.kwh),
         ("boards alone", lambda s: s.energy_gpu_kwh or None, figures.kwh),
         ("elapsed", lambda s: s.elapsed_s, figures.duration),
-        ("work, flat out", lambda s: s.done_s, figures.duration),
+        ("work, at full speed", lambda s: s.done_s, figures.duration),
         ("mean power", mean_w, figures.watts),
         ("mean intensity", lambda s: s.intensity_mean, lambda v: f"{v:.0f} g/kWh"),
         ("steps", lambda s: float(s.status.step) or None, lambda v: f"{v:,.0f}"),

@@ -16,7 +16,7 @@ LEAST_S = 2 * 86400.0
 
 
 class DayPart(NamedTuple):
-    """One local calendar day, from `at_s` on. Seconds flat out, under caps, and standing still; kWh and grams are
+    """One local calendar day, from `at_s` on. Seconds at full speed, under caps, and standing still; kWh and grams are
     differences of rounded sums, so that they add up to the run's totals. `changes` counts decisions."""
 
     at_s: float

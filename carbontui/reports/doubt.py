@@ -2,7 +2,7 @@
 
 - the grid: what a source published as realised is taken as it is; a forecast that stands in for it has the error that
   this machine's forecasts had, else DEFAULT_ERROR; typical days have their own 10th to 90th percentile
-- the curve: the mean of the watts flat out, and of the time a step takes, from how they vary in the journal
+- the curve: the mean of the watts at full speed, and of the time a step takes, from how they vary in the journal
 
 The accuracy of sensors (about 5 %) scales energy, grams and avoided CO2 alike, and is reported separately.
 """
@@ -29,7 +29,7 @@ two zones measured (tests/bench/results/forecast.json, "published_as_is")."""
 SIGMA_PER_MEAN = 1.2533
 """Standard deviation over mean absolute deviation of a normal distribution: sqrt(pi / 2)."""
 ROWS = 2000
-"""The error of the flat-out watts is estimated from this many of the newest rows of flat-out energy."""
+"""The error of the full-speed watts is estimated from this many of the newest rows of full-speed energy."""
 
 
 class GridRow(NamedTuple):
@@ -45,7 +45,7 @@ class GridRow(NamedTuple):
 def doubt(
     db: sqlite3.Connection, status: protocol.Status, rows: Iterable[GridRow], progress: dict[str, Any], steps: int
 ) -> Doubt | None:
-    """None where flat-out watts or step times were seen too few times to estimate their error."""
+    """None where full-speed watts or step times were seen too few times to estimate their error."""
     flat_out_w = _watts_error(db)
     times = [float(time) for time in (progress.get("blocks") or {}).get("times", ())]
     rate = error_of_mean(times) if steps else None
@@ -55,7 +55,7 @@ def doubt(
 
 
 def _watts_error(db: sqlite3.Connection) -> float | None:
-    """Relative standard error of the watts flat out of all devices together."""
+    """Relative standard error of the watts at full speed of all devices together."""
     query = "select device, joules, t1 - t0 from energy where state = 'running' and t1 > t0 order by rowid desc limit ?"
     watts: dict[str, list[float]] = {}
     for device, joules, seconds in db.execute(query, (ROWS,)):

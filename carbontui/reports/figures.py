@@ -13,7 +13,7 @@ from carbontui.text import account as words
 from carbontui.text import figures as form
 
 STATE_WORDS = {
-    "running": "flat out",
+    "running": "at full speed",
     "throttled": "under a cap",
     "paused": "paused, model in memory",
     "pausing": "waiting for a step to end",
@@ -147,7 +147,7 @@ def parts(story: RunStory) -> tuple[Figure, ...]:
     halves = split.halves or (None,) * 7
     moved, parked, unloaded, capped, rest, _, avoided = halves
     lines = [
-        ("shifting: work moved in time", split.moved_g, moved, "against the same work done at once, flat out"),
+        ("shifting: work moved in time", split.moved_g, moved, "against the same work done at once, at full speed"),
         (
             "shifting: drawn while waiting",
             split.parked_g,
@@ -155,12 +155,17 @@ def parts(story: RunStory) -> tuple[Figure, ...]:
             "a paused board with the model in memory draws power",
         ),
         ("unloading: boards let go", split.unloaded_g, unloaded, "against staying parked"),
-        ("caps: less power for the work", split.capped_g, capped, "against the same work flat out at the same time"),
+        (
+            "caps: less power for the work",
+            split.capped_g,
+            capped,
+            "against the same work at full speed at the same time",
+        ),
         (
             "rest",
             split.rest_g,
             rest,
-            "starting, switching, reloading, and deviations of flat-out watts from their mean",
+            "starting, switching, reloading, and deviations of full-speed watts from their mean",
         ),
     ]
     shown = [
@@ -298,7 +303,7 @@ def _epoch_row(part: EpochPart) -> tuple[str, str, str, str, str, str]:
 
 
 def by_day(story: RunStory) -> list[tuple[str, str, str, str, str, str, str]]:
-    """(day, flat out, under caps, standing still, energy, CO2, decisions)."""
+    """(day, at full speed, under caps, standing still, energy, CO2, decisions)."""
     return [
         (
             units.iso(part.at_s + units.local_offset_s(part.at_s))[:10],

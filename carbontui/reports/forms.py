@@ -31,7 +31,7 @@ def markdown(story: RunStory) -> str:
     lines += ["", "## Where it went", "", *_table(("state", "time", "energy", "CO2"), figures.by_state(story))]
     lines += ["", *_table(("device", "energy", "CO2"), figures.by_device(story))]
     if story.days:
-        of_days = ("day", "flat out", "under caps", "standing still", "energy", "CO2", "decisions")
+        of_days = ("day", "at full speed", "under caps", "standing still", "energy", "CO2", "decisions")
         lines += ["", "## Per day", "", *_table(of_days, figures.by_day(story))]
     if story.epochs:
         head = ("epoch", "time", "steps", "energy", "CO2", "last loss")

@@ -59,8 +59,8 @@ def basis(story: RunStory) -> list[tuple[str, str]]:
         ("energy", figures.metered(story)),
         ("intensity", figures.shares(story.grid_kinds, figures.KIND_WORDS)),
         ("grid sources", "; ".join(story.sources) or "none"),
-        ("watts flat out", flat),
-        ("work done", f"{form.duration(story.done_s)} flat out"),
+        ("watts at full speed", flat),
+        ("work done", f"{form.duration(story.done_s)} at full speed"),
         ("PUE, host", f"{story.options.pue:g}, {form.watts(story.options.host_w)} besides the metered devices"),
         ("plans", f"{story.plans} made{gap}"),
         ("bands (±)", _bands(story)),
@@ -73,9 +73,9 @@ def _bands(story: RunStory) -> str:
     if story.split is None:
         return "none: avoided CO2 is not known"
     if story.split.halves is None:
-        return "none: flat-out watts or step times were seen too few times to estimate their error"
+        return "none: full-speed watts or step times were seen too few times to estimate their error"
     return (
-        "80 %: the errors of mean flat-out watts and of the mean step time, as they varied in this run, of forecasts"
+        "80 %: the errors of mean full-speed watts and of the mean step time, as they varied in this run, of forecasts"
         " used in place of values, and of typical days; values that a source published as realised are taken as exact"
     )
 

@@ -50,9 +50,9 @@ def _how(story: RunStory) -> str:
         said.append("The work never stood still.")
     if seconds.get("throttled"):
         said.append(f"It ran under a cap for {form.duration(seconds['throttled'])}")
-        said[-1] += f" and flat out for {form.duration(seconds.get('running', 0.0))}."
+        said[-1] += f" and at full speed for {form.duration(seconds.get('running', 0.0))}."
     elif seconds.get("running"):
-        said.append(f"It ran flat out for {form.duration(seconds['running'])}.")
+        said.append(f"It ran at full speed for {form.duration(seconds['running'])}.")
     people = sum(1 for decision in story.decisions if decision.code == "person")
     if people:
         said.append(f"A user overruled the plan {_times(people)}.")
@@ -70,7 +70,7 @@ def _account(story: RunStory) -> str:
     mean = "" if story.intensity_mean is None else f" at {story.intensity_mean:.0f} g/kWh on average"
     text = f"{energy} and emitted {form.grams(story.gco2_g)} CO2{mean}."
     if story.avoided_g is None:
-        return f"{text} The emissions of run-now are not known: flat-out watts were not measured."
+        return f"{text} The emissions of run-now are not known: full-speed watts were not measured."
     less = story.avoided_g
     if story.run_now_g is None:
         return f"{text} N{words.NOTHING_HELD[1:]}, so nothing was avoided."

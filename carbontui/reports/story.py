@@ -52,7 +52,7 @@ class PastDecision:
 
 @dataclass(frozen=True, slots=True)
 class RunStory:
-    """All figures of a run. Grams and `split` are None where no intensity or no watts flat out are known."""
+    """All figures of a run. Grams and `split` are None where no intensity or no watts at full speed are known."""
 
     status: protocol.Status
     options: Options

@@ -25,7 +25,7 @@ EXCESS = 10.0
 """Watts beyond the room cost this multiple of the dirtiest slot and the highest price: if a deadline leaves no other
 choice they are still planned, and the others make room."""
 UNDONE = 20.0
-"""Work that does not fit costs this multiple of its grams flat out in the dirtiest slot: prices stay finite."""
+"""Work that does not fit costs this multiple of its grams at full speed in the dirtiest slot: prices stay finite."""
 HALVINGS = 24
 
 

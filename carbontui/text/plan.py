@@ -88,7 +88,7 @@ def explained(
 
 def late(*, now_s: float, late_s: float, finish_s: float) -> str:
     when, by = _when(finish_s, now_s), figures.duration(late_s)
-    return f"The work does not fit before the deadline: at full speed it finishes {by} late, {when}."
+    return f"The work does not fit before the deadline: it finishes {by} late, {when}."
 
 
 def since(*, now_s: float, stretches: Stretches, made_s: float) -> str:

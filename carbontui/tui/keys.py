@@ -25,7 +25,7 @@ BINDINGS: list[BindingType] = [
     Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
     Binding("p", "pause", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
     Binding("P", "pause_for", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
-    Binding("b", "boost", "boost", id="boost", tooltip="Run flat out, whatever the plan says, until cleared"),
+    Binding("b", "boost", "boost", id="boost", tooltip="Run at full speed, whatever the plan says, until cleared"),
     Binding("B", "boost_for", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
     Binding("r", "resume", "resume", id="resume", tooltip="Resume the plan: clear the override"),
     Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),

@@ -46,7 +46,7 @@ class PlainNarrator:
         self._changed("override", situation.override(status, now) or "none", now, first="none")
         budget = status.budget
         if budget is not None and budget.deadline is not None:
-            factor = f"{budget.factor:.2f}x of flat out, " if budget.factor else ""
+            factor = f"{budget.factor:.2f}x the time at full speed, " if budget.factor else ""
             self._changed("budget", f"{factor}deadline {words.clock_iso(budget.deadline, now)}", now)
         self._changed("note", words.banner(status, picture.series), now, first="")
         for notice in status.notices:

@@ -86,7 +86,7 @@ def way_on(status: protocol.Status) -> str:
 
 
 def multiple(finish_s: float, frontier: protocol.Frontier) -> str:
-    """'1.80×' of flat out, or a duration when flat out is not known."""
+    """'1.80×' of the time at full speed, or a duration when that is not known."""
     if frontier.reference_s:
         return f"{finish_s / frontier.reference_s:.2f}×"
     return figures.duration(finish_s)

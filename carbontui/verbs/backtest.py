@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.command(short_help="What plans would have saved on recorded grid data.")
 @click.option("--actual", required=True, help="Realised intensity: CSV time_utc,carbon_g_per_kwh (or value).")
 @click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
-@click.option("--work", default="8h", show_default=True, help="Work of each job flat out.")
+@click.option("--work", default="8h", show_default=True, help="Work of each job at full speed.")
 @click.option("--slack", type=Finite(1, 100), default=2.0, show_default=True, help="Budget divided by work.")
 @click.option("--starts", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Random starts.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random starts.")

@@ -17,7 +17,7 @@ from carbontui.verbs.failure import Failure, Finite
 WORK_S = 24 * 3600.0
 BUDGET = "2x"
 FLAT_OUT_WALL_S = 42.0
-"""Wall seconds of the training flat out; with the budget of 2x the demo takes about twice that."""
+"""Wall seconds of the training at full speed; with the budget of 2x the demo takes about twice that."""
 START = "2020-04-23T13:00:00Z"
 """A Thursday afternoon in April 2020: intensity varies widely over the next two days, and the forecast shows it."""
 MEASURE_STEPS = 30

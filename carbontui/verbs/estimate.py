@@ -204,7 +204,7 @@ def narrow(status: protocol.Status) -> bool:
 
 
 def progress(status: protocol.Status, passed_s: float) -> str:
-    """'12 s of 90 s: step 34, 5.1 steps/s; whole work 3 h 10 flat out (2 h 58 to 3 h 22)'."""
+    """'12 s of 90 s: step 34, 5.1 steps/s; whole work 3 h 10 at full speed (2 h 58 to 3 h 22)'."""
     line = f"{passed_s:.0f} s of {LONGEST_S:.0f} s: step {status.step:,}"
     if status.rate_steps_per_s:
         line += f", {status.rate_steps_per_s:.3g} steps/s"

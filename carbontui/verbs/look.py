@@ -86,7 +86,8 @@ def report(status: protocol.Status, means: str = "") -> list[str]:
         rows.append(("CO2", f"{figures.grams(status.gco2_g)}{so_far}{_how(status, 'gco2_g')}"))
     if said := account_words.avoided(status):
         rows.append(("avoided", said + (so_far if status.run_now_g is not None else "")))
-        rows += [("of this", means + (" (± half of an 80 % band)" if "±" in means else ""))] if means else []
+        if means and account_words.share(status.avoided_g, status.run_now_g) is not None:
+            rows.append(("of this", f"{means} (± half of an 80 % band)"))
     if status.cost:
         rows.append(("cost", figures.money(status.cost.value, status.cost.currency)))
     rows += [(f"{entry.kind} max", account_words.allowance(entry, now)) for entry in status.allowances]
@@ -246,20 +247,21 @@ def plan(job: str | None, as_json: bool) -> None:
         click.echo(talk.as_json(snap.plan))
         return
     now = units.from_iso(snap.series.now)
-    at, ends = units.from_iso(snap.plan.start), units.from_iso(snap.plan.finish)
-    held = snap.status.override
-    if held is not None and held.mode == "pause" and held.until is None:
-        # nothing ends it, so what comes after is unknown
-        click.echo(f"{figures.clock(at, now):>10}  {snap.plan.levels[0][0]:<12} until cleared")
-        click.echo(snap.plan.explanation)
-        return
+    at, ends = (float(round(units.from_iso(time))) for time in (snap.plan.start, snap.plan.finish))
+    endless = snap.status.finish_expected is None  # what holds it has no end, so what comes after is unknown
     for index, (name, count) in enumerate(snap.plan.levels):
-        seconds = count * snap.plan.slot_s - (snap.plan.slot_s - snap.plan.first_s if index == 0 else 0.0)
+        seconds: float = round(count * snap.plan.slot_s) - (
+            round(snap.plan.slot_s - snap.plan.first_s) if index == 0 else 0
+        )
         if index == len(snap.plan.levels) - 1 and ends > at:
             seconds = ends - at  # the finish ends the last level, not the slot
         shown = "not started" if name == "off" else name
-        click.echo(f"{figures.clock(at, now):>10}  {shown:<12} {figures.duration(seconds)}")
+        lasts = "until cleared" if endless and index == len(snap.plan.levels) - 1 else figures.duration(seconds)
+        click.echo(f"{figures.clock(at, now):>10}  {shown:<12} {lasts}")
         at += seconds
+    if endless:
+        click.echo(snap.plan.explanation or snap.status.reason.text)
+        return
     finish = figures.clock(ends, now)
     # names the clock: the machine may be in another time zone than its user
     to_come = f"finished; {figures.grams(snap.plan.gco2_g)} CO2 to come"

@@ -72,7 +72,7 @@ def pause(job: str | None, for_text: str | None, until_text: str | None) -> None
 @_for
 @_until
 def boost(job: str | None, for_text: str | None, until_text: str | None) -> None:
-    """Run flat out, whatever the plan says."""
+    """Run at full speed, whatever the plan says."""
     command(job, "boost", until(for_text, until_text))
 
 

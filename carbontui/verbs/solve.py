@@ -30,7 +30,7 @@ LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
 MARGINAL_AHEAD_S = 4 * 86400.0
 DEFAULT_FULL_W = 300.0
-"""Board watts flat out where none are given; an assumption, named as such in the output."""
+"""Board watts at full speed where none are given; an assumption, named as such in the output."""
 
 
 @click.command(short_help="Plan without running: --work on a --zone, or a problem file.")
@@ -46,7 +46,7 @@ DEFAULT_FULL_W = 300.0
     show_default=True,
     help="The signal in --grid; marginal without --grid: the zone's live source, and a plan by each signal.",
 )
-@click.option("--work", help="Work flat out, like 8h.")
+@click.option("--work", help="Work at full speed, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
 @click.option("--start", help="When it starts, like 2020-04-12T06:00:00Z (default: now, or the file's first slot).")
 @click.option("--watts", type=Finite(1, 1e6), default=DEFAULT_FULL_W, show_default=True, help="At full.")
@@ -194,7 +194,7 @@ def _assumed_problem(
     about = (
         f"levels of {levels_file}"
         if levels_file
-        else f"speeds under caps of public measurements, {watts:.0f} W flat out"
+        else f"speeds under caps of public measurements, {watts:.0f} W at full speed"
     )
     try:
         work_s = units.parse_duration(work)

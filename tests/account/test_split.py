@@ -113,7 +113,7 @@ def test_what_is_exactly_known_has_no_band_and_doubt_makes_one(hours, grid, done
 
 def test_the_bands_hold_the_truth_in_four_of_five_runs_whose_curve_and_grid_are_as_unsure_as_was_told():
     """A night of a shifted, capped job. What was booked: the grid with errors that fade within hours, watts and speed
-    flat out with the error of their measurement."""
+    at full speed with the error of their measurement."""
     hours = [("paused", 100), ("unloaded", 20), *[("throttled", 600)] * 3, *[("running", 1000)] * 3]
     real, done_s, error, spread = [500, 480, 300, 220, 200, 210, 300, 420], 5.6 * HOUR, 0.04, 30.0
     truth = of(hours, real, done_s)

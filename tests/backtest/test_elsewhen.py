@@ -46,7 +46,7 @@ def test_a_looser_budget_never_emits_more_and_a_dirty_hour_is_waited_out():
     rows = elsewhen.within_budgets(WORK, seen, (1.0, 1.5, 2.0, 3.0), NOW_S)
     grams = [row.gco2_g for row in rows]
     assert grams == sorted(grams, reverse=True) and grams[-1] < 0.3 * grams[0]
-    assert rows[0].gco2_g == pytest.approx(1.2 * 600, rel=0.01), "1x leaves no room: flat out now"
+    assert rows[0].gco2_g == pytest.approx(1.2 * 600, rel=0.01), "1x leaves no room: at full speed now"
     assert all(row.time_s <= factor * 7200.0 + 1 for row, factor in zip(rows, (1.0, 1.5, 2.0, 3.0), strict=True))
     assert "certified" in rows[0].how
     with pytest.raises(ProblemError):

@@ -82,7 +82,7 @@ def start(
     budget: str = "4x",
     start_h: int = 3,
 ) -> Job | tuple[Job, int, str]:
-    """Launch under the plan; `flat_s` is what the steps take flat out. In front: until the end, with exit code and
+    """Launch under the plan; `flat_s` is what the steps take at full speed. In front: until the end, with exit code and
     what was said on stderr."""
     told = {
         "argv": argv,

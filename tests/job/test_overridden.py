@@ -29,7 +29,7 @@ def test_a_persons_intensity_and_boards_are_counted_with_and_called_theirs(house
         told = job.served()
         return told and told.estimate and told.estimate.energy_wall_kwh
 
-    until(flat_out_is_known, 60, "the watts flat out")
+    until(flat_out_is_known, 60, "the watts at full speed")
     job.let_end()
     job.until_over()
     status = json.loads(house.cli("status", "mine", "--json").stdout)

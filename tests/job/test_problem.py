@@ -7,7 +7,6 @@ from drawn import drawn
 from states import NOW_S, inputs, job_state, outlook
 
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import plan as planning
 from carbontui.job.supervisor.core import problem
 from carbontui.job.supervisor.core.boards import take_limits
 from carbontui.job.supervisor.core.capabilities import sigstop_refusal
@@ -15,9 +14,7 @@ from carbontui.job.supervisor.core.control import Asked, decide
 from carbontui.job.supervisor.core.finish import why_no_shifting
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Observation, Rank
-from carbontui.job.worker.messages import PlanAnswer, Solved
 from carbontui.power.messages import Capability, Reading
-from carbontui.protocol import Override
 
 CAPS = (problem.PowerCap(300.0, 300.0, 0.85),)
 
@@ -36,7 +33,7 @@ def test_a_duty_cycle_saves_watts_and_no_energy():
     levels = problem.levels_of(problem.Machine(full_w=400, parked_w=100, can_duty=True), started=True)
     duty = next(level for level in levels if level.kind == "duty")
     assert duty.power_w == 250 and duty.speed == 0.5
-    assert duty.power_w / duty.speed > 400, "more joules per step than flat out"
+    assert duty.power_w / duty.speed > 400, "more joules per step than at full speed"
 
 
 def test_a_planned_duty_cycle_is_asked_of_the_training():
@@ -71,28 +68,6 @@ def test_sigstop_is_for_one_process_alone():
     assert "2 processes use GPUs together" in drawn(sigstop_refusal(boards((7,), (8,))))
     assert sigstop_refusal(boards((7,), (8,), foreign=(8,))) is None, "another person's job on another board"
     assert "does not report" in drawn(sigstop_refusal(boards(None)))
-
-
-def test_the_speed_under_an_override_is_the_measured_one_or_none():
-    setup = problem.build(
-        now_s=0.0,
-        deadline_s=7200.0,
-        outlook=outlook(*(300.0,) * 9, start_s=0.0),
-        machine=problem.Machine(caps=CAPS),
-        aim=problem.Aim(),
-        work_left_s=3600.0,
-        started=True,
-        level_now="full",
-        age_s=0.0,
-    )
-
-    solved = Solved((2,) * 4, 3600.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1)
-    plan = planning.from_answer(setup, PlanAnswer(plan=solved), 0.0)
-
-    def speed(mode, watts=None):
-        return planning.speed_under(Override(mode, watts, None, "ada@pts/1"), plan)
-
-    assert (speed("boost"), speed("cap", 350.0), speed("cap", 200.0), speed("pause")) == (1.0, 0.85, None, None)
 
 
 def reason_to_wait(mean, price=(), **said):

@@ -79,7 +79,8 @@ def test_a_successor_knows_what_was_known():
 
 
 def replayed(progress, windows, *, hour_s=3600.0):
-    """Windows of flat-out running at 60 steps an hour of the job's clock, which is a second here, with pauses between.
+    """Windows of full-speed running at 60 steps an hour of the job's clock, which is a second here, with pauses
+    between.
 
     Steps are reported once in ten ticks and at the pause, as a rank reports them. Yields the steps really made at each
     tick, and what is known.
@@ -213,7 +214,7 @@ def test_a_training_that_is_faster_under_a_cap_than_it_was_flat_out_has_another_
     assert slower.ref_rate == pytest.approx(1.0)
     assert faster.ref_rate == pytest.approx(2.0, rel=0.06)
     assert faster.left_s == pytest.approx(1700 / 2.0, rel=0.06)
-    for second in range(1, 101):  # what is timed flat out stands above it
+    for second in range(1, 101):  # what is timed at full speed stands above it
         faster = ran(saw_step(faster, 300 + second, 0, None), 1.0, 1.0, 1.0, reference=True)
     assert faster.ref_rate == pytest.approx(1.0)
 

@@ -61,7 +61,7 @@ def test_an_imported_curve_is_less_sure_and_laid_on_these_boards() -> None:
     assert [p.cap_w for p in here.levels] == [360.0, None] and here.levels[-1].power_w == pytest.approx(612.0)
     assert here.levels[0].speed == 0.83
     assert energy_error(there, 400.0) < 0.01 < 0.05 < energy_error(here, 360.0) < 0.06
-    assert imported(there).points[-1].speed_se == 0.004, "flat out is the reference on any board"
+    assert imported(there).points[-1].speed_se == 0.004, "at full speed is the reference on any board"
 
 
 def test_a_measured_curve_stays_and_what_was_brought_is_found(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_measured_curve_stays_and_what_was_brought_is_found(tmp_path: Path) ->
         (" " * (1 << 20) + "{}", "larger than any"),
         (msgspec.structs.replace(measured(), schema="other/1"), "schema"),
         (msgspec.structs.replace(measured(), simulated=True), "simulated"),
-        (msgspec.structs.replace(measured(), points=LEVELS[:1]), "flat out"),
+        (msgspec.structs.replace(measured(), points=LEVELS[:1]), "at full speed"),
         (msgspec.structs.replace(measured(), levels=(point(300.0, 1e9, 0.5),)), "an impossible level"),
         (msgspec.structs.replace(measured(), levels=(point(300.0, 100.0, -1.0),)), "an impossible level"),
     ],

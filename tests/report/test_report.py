@@ -131,7 +131,7 @@ def test_the_page_holds_everything_and_asks_for_nothing(told):
 def test_a_state_too_short_for_its_name_is_in_a_legend(tmp_path):
     short = (("throttled", 1800, 400.0, 0.8), ("running", 12 * 3600, runs.FULL_W, 1.0))
     drawn = charts.timeline(story.build(runs.make(tmp_path, phases=short, every=600), version="1.0"))
-    assert drawn.count(">under a cap</text>") == 1 and drawn.count(">flat out</text>") == 1
+    assert drawn.count(">under a cap</text>") == 1 and drawn.count(">at full speed</text>") == 1
 
 
 def test_a_month_of_short_states_is_drawn_as_their_shares_with_a_legend_and_days_on_its_axis(tmp_path):
@@ -139,7 +139,7 @@ def test_a_month_of_short_states_is_drawn_as_their_shares_with_a_legend_and_days
     told = story.build(runs.make(tmp_path, phases=month, every=600), version="1.0")
     drawn = charts.timeline(told)
     assert "state, shares" in drawn and ">26 Jun<" in drawn and "Fri 00:00" not in drawn
-    for words in ("flat out", "under a cap", "paused", "unloaded"):
+    for words in ("at full speed", "under a cap", "paused", "unloaded"):
         assert f">{words}</text>" in drawn
     columns = {}
     for x, height in re.findall(r'<rect x="([0-9.]+)" y="[0-9.]+" width="9.7" height="([0-9.]+)" fill="#', drawn):

@@ -102,5 +102,5 @@ async def test_once_the_watts_are_measured_the_assumed_ones_are_planned_with_no_
     made.cell.replace(measured=Measured(full_w={"GPU-a": Mean(100.0, 1)}))
     await made.look(1.0, None)
     await made.look(2.0, None)
-    assert made.whys == ["start", "the watts flat out are known"]
+    assert made.whys == ["start", "the watts at full speed are known"]
     assert made.cell.state.plan.view.gco2_g < assumed_g / 2

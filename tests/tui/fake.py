@@ -60,7 +60,7 @@ SOURCES = (
     p.GridSource("typical days of DE 2020", "fallback", "average_direct"),
 )
 CURVE = (
-    "NVIDIA H100 80GB HBM3 x 1: 3.70 steps/s flat out",
+    "NVIDIA H100 80GB HBM3 x 1: 3.70 steps/s at full speed",
     "  cap 250 W     246.1 W ±1.9  speed  84.0 % ±0.8  79.2 J/step",
     "  cap 310 W     304.8 W ±2.2  speed  93.1 % ±0.9  88.5 J/step",
     "  full          385.0 W ±2.4  speed 100.0 % ±0.4  104.1 J/step",
@@ -70,10 +70,22 @@ CURVE = (
 
 
 EVENTS = (
-    p.Event("2020-04-15T06:00:00Z", "plan", "new plan (start): done Thu 21:30, 8.14 kg to come"),
+    p.Event(
+        "2020-04-15T06:00:00Z",
+        "plan",
+        "new plan (start): done Thu 21:30, 8.14 kg to come",
+        finish="2020-04-16T21:30:00Z",
+        gco2_g=8140.0,
+    ),
     p.Event("2020-04-15T18:24:00Z", "override", "ada@pts/3 paused it, until 20:24", "ada@pts/3"),
     p.Event("2020-04-15T20:24:00Z", "override_over", "the pause of ada@pts/3 is over", "ada@pts/3"),
-    p.Event("2020-04-15T21:15:00Z", "plan", "new plan (slot): done Thu 22:15, 4.90 kg to come"),
+    p.Event(
+        "2020-04-15T21:15:00Z",
+        "plan",
+        "new plan (slot): done Thu 22:15, 4.90 kg to come",
+        finish="2020-04-16T22:15:00Z",
+        gco2_g=4900.0,
+    ),
 )
 
 
@@ -270,7 +282,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         ),
         "gco2_g": p.Provenance(shown, "recorded German grid"),
         "avoided_g": p.Provenance(
-            "replay" if name == "demo" else "estimated", "flat out from the start, realised intensity"
+            "replay" if name == "demo" else "estimated", "at full speed from the start, realised intensity"
         ),
         "intensity": p.Provenance(grid_how, "recorded German grid", 240.0),
         "finish_expected": p.Provenance("forecast", "the plan in force"),
@@ -464,7 +476,7 @@ class FakeSupervisor:
             held = self.snap.frontier.points[self.snap.frontier.chosen or 0] if self.snap.frontier else None
             now = self.snap.plan and held and (units.iso(START + held.finish_s), held.gco2_g, held.cost, held.kwh)
             instead = p.PlanTotals(self.snap.plan, *now) if now else None
-            writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error, text, instead)))
+            writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error, text, instead=instead)))
         elif isinstance(message, p.LogRead):
             size = len(self.log)
             at = max(0, size + message.offset) if message.offset < 0 else min(message.offset, size)

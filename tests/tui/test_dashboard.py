@@ -44,10 +44,10 @@ async def test_the_first_screen_says_what_a_person_wants_to_know(stage: Any) -> 
         "1.80×",
         "deadline Fri 01:15",
         "4.65 kWh ~",
-        "plan -556 g, -21%",
+        "plan −556 g, −21%",
         "234 g ahead of run-now",
         "1.44 EUR",
-        "7 182   of 14 400, 50%",
+        "7,182   of 14,400, 50%",
         "checkpoint saved",
         "epoch 2:  71%",
         "░",
@@ -158,7 +158,7 @@ async def test_a_guess_is_shown_as_one_and_agreed_to_by_a_key(stage: Any) -> Non
         await s.pilot.press("g")
         await s.until(lambda: "no guessed total to accept" in s.text())
         s.fake.push(status=s.fake.status(guess=GUESS, steps_total=None))
-        await s.until(lambda: "of 5 000? (a guess)" in s.text())
+        await s.until(lambda: "of 5,000? (a guess)" in s.text())
         await s.pilot.press("g")
         (command,) = await sent(s)
         assert (command.verb, command.args) == ("guess", {"accept": True})
@@ -167,7 +167,7 @@ async def test_a_guess_is_shown_as_one_and_agreed_to_by_a_key(stage: Any) -> Non
 async def test_without_a_gpu_the_key_of_the_cap_is_dim_and_says_why(stage: Any) -> None:
     async with stage() as s:
         s.fake.push(status=s.fake.status(gpus=(), step=8888))
-        await s.until(lambda: "8 888" in s.text())
+        await s.until(lambda: "8,888" in s.text())
         await s.pilot.press("c")
         await s.until(lambda: "no GPU of this job to cap" in s.text())
         assert not s.app.screen.query(AskText)
@@ -188,7 +188,7 @@ async def test_the_slider_previews_at_once_and_commits_only_on_enter(stage: Any)
         await s.pilot.press("right", "right", "shift+right")
         await s.until(lambda: "preview" in s.text() and s.fake.previews)
         assert s.dashboard.choice.index == 32
-        assert "2.28×" in s.text() and "CO₂ -" in s.text() and "finish +11 h 31" in s.text() and "cost +" in s.text()
+        assert "2.28×" in s.text() and "CO₂ −" in s.text() and "finish +11 h 31" in s.text() and "cost +" in s.text()
         assert s.fake.previews[-1].budget == "2.280x"
         assert not s.fake.commands
         await s.pilot.press("enter")
@@ -235,7 +235,7 @@ async def test_readonly_has_no_dangerous_key(stage: Any) -> None:
 async def test_a_gap_in_seq_asks_for_the_whole_picture(stage: Any) -> None:
     async with stage() as s:
         s.fake.push(gap=True, status=s.fake.status(step=9999))
-        await s.until(lambda: "9 999" in s.text())
+        await s.until(lambda: "9,999" in s.text())
 
 
 async def test_it_reconnects_and_says_that_training_goes_on(stage: Any) -> None:
@@ -245,7 +245,7 @@ async def test_it_reconnects_and_says_that_training_goes_on(stage: Any) -> None:
         assert "RUNNING" in s.text()
         s.fake.snap = structs.replace(s.fake.snap, status=s.fake.status(step=8888))
         await s.fake.open()
-        await s.until(lambda: "8 888" in s.text() and "live" in s.text())
+        await s.until(lambda: "8,888" in s.text() and "live" in s.text())
 
 
 async def test_old_data_says_its_age(stage: Any) -> None:
@@ -395,7 +395,7 @@ async def test_two_screens_look_at_one_job(stage: Any, tmp_path: Any) -> None:
         second = app_on(s.fake.path)
         async with second.run_test(size=(80, 24)):
             s.fake.push(status=s.fake.status(step=7777))
-            await s.until(lambda: "7 777" in s.text())
+            await s.until(lambda: "7,777" in s.text())
     assert isinstance(s.fake, FakeSupervisor)
 
 
@@ -425,7 +425,7 @@ async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> 
         side = [line[76:] for line in s.text().splitlines()]
         rows = [next(i for i, line in enumerate(side) if word in line) for word in ("at end", "run now", "so far")]
         assert rows == sorted(rows)
-        assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan -316 g, -7%" in side[rows[1]]
+        assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan −316 g, −7%" in side[rows[1]]
         assert "467 g behind run-now" in side[rows[2]]
         assert "pauses cost first, then pay off" in side[rows[2] + 1]
         used = protocol.Amounts(
@@ -438,7 +438,7 @@ async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> 
 
 async def test_the_smallest_screen_shows_state_watts_progress_and_grams(stage: Any) -> None:
     async with stage("paused", size=(40, 15)) as s:
-        for said in ("PAUSED", "135 W", "42% of 14 400 steps", "626 g"):
+        for said in ("PAUSED", "135 W", "42% of 14,400 steps", "626 g"):
             assert said in s.text(), said
 
 
@@ -556,7 +556,7 @@ async def test_whether_the_screen_is_in_touch_is_seen_at_every_width(stage: Any)
         ({"state": "waiting", "override": None}, "b: start it now"),
         ({"state": "paused", "override": None}, "b: run it now"),
         ({"next": None}, "r: resume the plan"),
-        ({"state": "running", "override": None, "guess": GUESS, "steps_total": None}, "g: plan with 5 000 steps"),
+        ({"state": "running", "override": None, "guess": GUESS, "steps_total": None}, "g: plan with 5,000 steps"),
         ({"next": protocol.Next(units.iso(NOW), "full")}, "next: full speed at 21:24, in 3 h 00 · r: resume the plan"),
     ],
 )
@@ -566,7 +566,7 @@ async def test_the_key_that_leads_on_is_named(stage: Any, fields: dict[str, Any]
         await s.until(lambda: said in s.text())
     async with stage("override", readonly=True) as s:
         s.fake.push(status=s.fake.status(**fields, step=8888))
-        await s.until(lambda: "8 888" in s.text())
+        await s.until(lambda: "8,888" in s.text())
         assert said not in s.text(), "no key of a read-only screen changes anything"
 
 

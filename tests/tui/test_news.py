@@ -35,7 +35,7 @@ def test_news_are_changes_of_note_and_nothing_else() -> None:
     assert failed is not None and failed.urgent and failed.text == "charlm: failed (the command failed)"
     paused = notify.news(running, picture("paused"))
     assert paused is not None and not paused.urgent
-    late = picture(reason=protocol.Reason("late", "flat out"))
+    late = picture(reason=protocol.Reason("late", "at full speed"))
     risk = notify.news(running, late)
     assert risk is not None and risk.urgent and "late" in risk.text
     assert notify.news(late, late) is None and notify.news(picture("paused"), running) is None

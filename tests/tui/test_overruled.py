@@ -16,14 +16,14 @@ def boosted(by: str, gen: int, mode: Any = "boost", until: str | None = None) ->
 
 async def test_who_is_overruled_is_told_and_the_old_answer_goes(stage: Any) -> None:
     async with stage() as s:
-        s.fake.result = protocol.Result(0, True, text="boosted: flat out")
+        s.fake.result = protocol.Result(0, True, text="boosted: at full speed")
         await s.pilot.press("b")
-        await s.until(lambda: "boosted: flat out" in s.text())
+        await s.until(lambda: "boosted: at full speed" in s.text())
         s.fake.push(status=s.fake.status(**boosted(s.dashboard._overrides._me, 1)))
         s.fake.push(status=s.fake.status(**boosted("bob@pts/9", 2, "pause"), state="paused"))
         await s.until(lambda: "bob@pts/9 paused it now" in s.text())
         assert "your boost no longer holds" in s.text()
-        assert "boosted: flat out" not in s.text()
+        assert "boosted: at full speed" not in s.text()
 
 
 async def test_an_answer_goes_with_the_override_it_spoke_of(stage: Any) -> None:

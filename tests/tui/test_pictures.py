@@ -163,7 +163,7 @@ def test_the_narrator_says_each_change_once() -> None:
     first = out.getvalue()
     assert "running: as planned: the evening peak is over" in first
     assert "(simulated)" in first and "next: pause at Thu 02:00" in first
-    assert "note: SIMULATED GPU · REPLAY 2057×" in first and "1.80x of flat out, deadline Fri 01:15" in first
+    assert "note: SIMULATED GPU · REPLAY 2057×" in first and "1.80x the time at full speed, deadline Fri 01:15" in first
     status = snap.status
     assert narrator.take(protocol.Delta(2, status=structs.replace(status, step=status.step + 1)))
     assert out.getvalue() == first

@@ -40,7 +40,7 @@ async def test_the_cursor_asks_what_its_slot_would_cost_otherwise(stage: Any) ->
         asked = units.from_iso(s.fake.previews[-1].slot)
         assert NOW < asked < NOW + 900
         await s.pilot.press(*["shift+right"] * 5)
-        await s.until(lambda: "02:15 to Thu 02:30" in s.text() and "running flat out here" in s.text())
+        await s.until(lambda: "02:15 to Thu 02:30" in s.text() and "running at full speed here" in s.text())
         assert "pause" in s.text() and "dirtier than the" in s.text()
 
 

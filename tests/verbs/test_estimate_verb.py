@@ -47,7 +47,7 @@ def test_a_total_that_the_script_lets_guess_is_taken_and_said_with_its_source(ho
     assert estimate._options(command, None, None).guess and not estimate._options(command, None, 500).guess
     came = protocol.Provenance("estimated", "guessed from tqdm(total=)", None)
     found = protocol.Estimate(work_s=360.0, work_lo_s=300.0, work_hi_s=420.0)
-    reason = protocol.Reason("plan", "flat out by the plan")
+    reason = protocol.Reason("plan", "at full speed by the plan")
     known = {"job": "k7q2mz", "name": "t.py", "host": "h", "measured_at": NOW, "state": "running", "reason": reason}
     status = protocol.Status(**known, steps_total=4000, estimate=found, provenance={"steps_total": came})
     (row,) = [row for row in estimate.told(status) if row.startswith("work")]

@@ -13,7 +13,7 @@ LATER = "2026-11-22T17:30:00.000Z"
 
 def status(**fields) -> protocol.Status:
     known = {"job": "k7q2mz", "name": "llama", "host": "h", "measured_at": NOW, "state": "running"}
-    return protocol.Status(**{**known, "reason": protocol.Reason("plan", "flat out by the plan"), **fields})
+    return protocol.Status(**{**known, "reason": protocol.Reason("plan", "at full speed by the plan"), **fields})
 
 
 def end(avoided_g: float) -> protocol.AtEnd:

@@ -79,7 +79,7 @@ class Jobs(ListPage[JobList]):
         Binding("enter", "open", "open", id="open", tooltip="Open the job under the cursor; q or esc comes back"),
         Binding("space", "mark", "mark", id="mark", tooltip="Mark the job: p, b, r and S apply to all marked jobs"),
         Binding("p", "pause", "pause", id="jobs_pause", tooltip="Hold the chosen jobs at their next step"),
-        Binding("b", "boost", "boost", id="jobs_boost", tooltip="Run the chosen jobs flat out"),
+        Binding("b", "boost", "boost", id="jobs_boost", tooltip="Run the chosen jobs at full speed"),
         Binding("r", "resume", "resume", id="jobs_resume", tooltip="Resume the plans of the chosen jobs"),
         Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the chosen jobs (asks first)"),
         Binding(

@@ -35,14 +35,14 @@ def _shapes(glyphs: Glyphs) -> list[tuple[str, str, str]]:
     return [
         (glyphs.now, "now", "now: left of it what was, right of it what is forecast and planned"),
         (glyphs.hatch * 3, "hatch", "the training stands still: paused, unloaded or not started"),
-        (glyphs.bar[8], "running", "flat out"),
+        (glyphs.bar[8], "running", "at full speed"),
         (glyphs.bar[8], "capped", "capped, or running part of the time"),
         (glyphs.bar[8], "beyond", "hours after the work is done"),
         (f"{glyphs.dense}{glyphs.stipple}", "past", "the forecast's 80 % band, within the bar and above it"),
         (glyphs.dotted, "dim", "the deadline"),
         (glyphs.dash * 2, "capped", "watts: the cap"),
         (glyphs.dash * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
-        (glyphs.point, "strong", "frontier: the budget in force; leftmost is flat out"),
+        (glyphs.point, "strong", "frontier: the budget in force; leftmost is at full speed"),
         (glyphs.knob, "preview", "the budget previewed; enter commits it, esc returns"),
     ]
 

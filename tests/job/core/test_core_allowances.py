@@ -21,7 +21,7 @@ from carbontui.job.supervisor.core.state import Totals
 from carbontui.job.worker.process import solve_plan
 from carbontui.power.curve import Curve, Point
 
-# 600 W flat out, 2 h of work, 300 g/kWh: 1.2 kWh and 360 g in all
+# 600 W at full speed, 2 h of work, 300 g/kWh: 1.2 kWh and 360 g in all
 SEEN = inputs(NOW_S, boards=(board(),), ranks=(rank(),))
 CURVE = Curve(
     gpu="H100",
@@ -131,7 +131,7 @@ def test_what_is_expected_at_the_end_follows_the_cap():
 
 
 def test_a_cap_does_not_come_and_go_at_the_limit():
-    # flat out would be just within it, by less than the relief
+    # at full speed would be just within it, by less than the relief
     state = judged(job(Allowance("carbon", 365.0), curve=CURVE))
     assert state.allowances.cap_w is None
     held = replace(state, allowances=replace(state.allowances, cap_w=400.0, judged_mono_s=float("-inf")))
@@ -211,7 +211,7 @@ def test_the_plan_of_least_time_ends_as_soon_as_what_is_allowed_permits():
 
 
 def test_the_least_time_within_an_energy_budget_is_weighed_by_energy_whatever_the_grid_does():
-    """Grams alone would run flat out in clean hours, which takes more energy and so a later end."""
+    """Grams alone would run at full speed in clean hours, which takes more energy and so a later end."""
     mixed = outlook(*([700.0, 20.0] * 48))
     ends = {}
     for kwh in (1.2, 1.0, 0.75):

@@ -221,7 +221,7 @@ def test_a_change_of_state_is_journaled_and_logged_once():
 
 
 def test_a_clock_that_moves_in_a_sentence_is_no_event():
-    after = replace(RUNNING, decision=decided("running", "full", "plan", "flat out until 12:15"))
+    after = replace(RUNNING, decision=decided("running", "full", "plan", "at full speed until 12:15"))
     assert found(fx.Record, RUNNING, after) == [] and found(fx.LogLine, RUNNING, after) == []
 
 

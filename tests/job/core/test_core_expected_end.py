@@ -69,7 +69,7 @@ def test_without_a_plan_the_end_waits_for_the_hours_that_must_not_run(from_h, pa
     free = replace(job(outlook(*(300.0,) * 200)), plan=None)
     held = replace(free, forbidden=(hours,))
     told, before = expected_end.at_end(held, SEEN), expected_end.at_end(free, SEEN)
-    # it takes 5 s to go on afterwards, flat out
+    # it takes 5 s to go on afterwards, at full speed
     assert units.from_iso(told.finish) == pytest.approx(course(held, SEEN).finish_s, abs=10.0)
     parked_kwh = machine.machine(held, SEEN).parked_w * parked_h / 1000
     assert told.energy_wall_kwh - before.energy_wall_kwh == pytest.approx(parked_kwh, abs=2e-3)

@@ -20,7 +20,7 @@ def decision(name="running", level="full", **fields):
 
 
 def running(**fields):
-    """A job that has been running flat out for long."""
+    """A job that has been running at full speed for long."""
     return job_state(decision=decision(), **fields)
 
 

@@ -115,7 +115,7 @@ def _can_stop(state: JobState, seen: Inputs) -> bool:
 
 
 def _reserve(state: JobState, seen: Inputs) -> dict[AllowanceKind, float]:
-    """What writing a checkpoint and exiting uses, flat out."""
+    """What writing a checkpoint and exiting uses, at full speed."""
     watts = machine.full_wall_w(state, seen)
     if watts is None:
         return {}

@@ -15,13 +15,13 @@ from carbontui.protocol import Statement, statement
 TAKES_S = (300.0, 900.0)
 """Duration of a calibration: with uniform steps, and where the rate varies by 10 % from second to second."""
 SLACK_S = 1800.0
-"""An automatic calibration needs this much slack: it costs about two minutes of flat-out work."""
+"""An automatic calibration needs this much slack: it costs about two minutes of full-speed work."""
 WARM_S = 120.0
 """An automatic calibration starts only after this long at full: compilation and warm-up are over."""
 ASSUME_SAMPLES = 20
-"""A curve not measured here is scaled to flat-out watts of this many samples, about one per second."""
+"""A curve not measured here is scaled to full-speed watts of this many samples, about one per second."""
 LOWER = 1.03
-"""If the curve's flat-out watts exceed the present limit by more than this, it was measured under a higher limit."""
+"""If the curve's full-speed watts exceed the present limit by more than this, it was measured under a higher limit."""
 PASSING: frozenset[Code] = frozenset({"outside", "held", "foreign", "lost", "error"})
 """Temporary refusals: they say nothing about what these boards can do at another time."""
 
@@ -47,12 +47,13 @@ def refusal(state: JobState, seen: Inputs) -> Statement | None:
 
 
 def runs_warm(state: JobState, seen: Inputs) -> bool:
-    """Whether the training runs at a level that warms it up: flat out, or under a cap of the plan."""
+    """Whether the training runs at a level that warms it up: at full speed, or under a cap of the plan."""
     return state.decision.state in ("running", "throttled") and bool(seen.ranks) and state.asked.duty is None
 
 
 def worth_it(state: JobState, seen: Inputs, warm_s: float) -> bool:
-    """Whether to calibrate automatically: within the slack, on boards that take limits, after `warm_s` flat out."""
+    """Whether to calibrate automatically: within the slack, on boards that take limits, after `warm_s` at full
+    speed."""
     left, deadline = state.progress.left_s, state.deadline_s
     # a curve without caps was measured when none could be set
     known = state.curve is not None and not state.curve.note and state.curve.basis == "measured"
@@ -64,7 +65,7 @@ def worth_it(state: JobState, seen: Inputs, warm_s: float) -> bool:
 
 
 def drawn_w(state: JobState, seen: Inputs) -> float | None:
-    """Total flat-out watts of the boards, to which a curve measured elsewhere is scaled until this job is calibrated.
+    """Total full-speed watts of the boards, to which a curve measured elsewhere is scaled until this job is calibrated.
 
     None if not known well enough, if no limit can be set, or if a cap's true speed could not be observed.
     """
@@ -156,7 +157,7 @@ def in_force_w(reading: Reading) -> float | None:
 
 
 def too_high_w(found: Curve, seen: Inputs) -> tuple[float, float] | None:
-    """(board's flat-out watts then, watts allowed now) if an earlier curve was measured under a higher limit."""
+    """(board's full-speed watts then, watts allowed now) if an earlier curve was measured under a higher limit."""
     tops = [reading.limit_found_w for reading in seen.devices if reading.limit_found_w is not None]
     drawn = next((p.power_w for p in found.points if p.kind == "full"), 0.0) / found.gpus
     return (drawn, min(tops)) if tops and drawn > LOWER * min(tops) else None

@@ -1,7 +1,7 @@
 """The control policy: one pure function, (asked, observation) -> (asked, decision).
 
 Every decision about what the training process is asked to do is made here. Order of authority: the end of the job, a
-user's override, a used-up allowance, missing information (then flat out), the deadline, the longest pause, the
+user's override, a used-up allowance, missing information (then at full speed), the deadline, the longest pause, the
 plan. An allowance expected to be exceeded caps the result.
 """
 

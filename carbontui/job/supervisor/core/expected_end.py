@@ -96,7 +96,7 @@ def provenance(state: JobState, seen: Inputs) -> protocol.Provenance:
     assumed = "" if known.parked_measured or not state.plan else "; parked watts assumed"
     assumed += "" if known.full_measured else "; full watts assumed"
     source = state.outlook.source if state.outlook else "no grid source"
-    follows = "the plan in force" if state.plan else "flat out"
+    follows = "the plan in force" if state.plan else "at full speed"
     capped = state.curve is not None and bool(known.caps)
     band = f"80 % band of the forecast's error{' and of the speeds under caps' if capped else ' alone'}"
     return protocol.Provenance("forecast", f"metered so far, then {follows} on {source}{assumed}; {band}")
@@ -107,7 +107,7 @@ ENDLESS_S = 30 * 86400.0
 
 
 def endless(state: JobState, seen: Inputs) -> tuple[Stretch, ...] | None:
-    """Flat out from now on, for work without a known end; None until the flat-out watts are measured."""
+    """At full speed from now on, for work without a known end; None until the full-speed watts are measured."""
     watts = machine.full_wall_w(state, seen)
     return None if watts is None else (Stretch(seen.now_s, seen.now_s + ENDLESS_S, watts),)
 

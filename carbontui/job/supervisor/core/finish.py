@@ -66,7 +66,7 @@ def why_deaf(seen: Inputs) -> protocol.Statement | None:
 
 
 def planned(state: JobState, seen: Inputs) -> Says:
-    """What the plan says for now; flat out after its end."""
+    """What the plan says for now; at full speed after its end."""
     if state.plan is None or state.plan.edges_s[0] < state.tried.ended_s:
         # a start that may wait does so until the first plan tells whether now is a good time
         return Says(OFF if _first_plan_is_near(state, seen) else None)
@@ -95,7 +95,7 @@ def must_run(state: JobState, seen: Inputs) -> bool:
 
 
 def soonest_s(state: JobState, now_s: float, left_s: float) -> float:
-    """When flat out would finish, after any pause with an end and around forbidden hours."""
+    """When at full speed would finish, after any pause with an end and around forbidden hours."""
     held = state.override
     pausing = held.current is not None and held.current.mode == "pause" and held.until_s is not None
     begin_s = max(now_s, held.until_s or now_s) if pausing else now_s

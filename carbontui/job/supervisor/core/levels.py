@@ -15,7 +15,7 @@ STILL: frozenset[str] = frozenset({"off", "unload", "pause"})
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level of the plan and what it means for the process: watts of all boards, speed against flat out, watts per
+    """A level of the plan and what it means for the process: watts of all boards, speed against full speed, watts per
     GPU of a cap, share of time of a duty cycle."""
 
     name: str

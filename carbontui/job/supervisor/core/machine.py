@@ -51,8 +51,8 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
 
 
 def _full_w(state: JobState, uuids: tuple[str, ...], otherwise: float) -> tuple[float, bool]:
-    """Flat-out watts of the boards, and whether they are known: measured in this run, else by its calibration (a job
-    capped from its first step may never run flat out)."""
+    """Full-speed watts of the boards, and whether they are known: measured in this run, else by its calibration (a job
+    capped from its first step may never run at full speed)."""
     watts, known = measured.total_w(state.measured, "full", uuids, otherwise)
     curve = state.curve
     if known or not uuids or curve is None or not (curve.basis == "measured" or curve.simulated):
@@ -73,7 +73,7 @@ def _mean_w(joules: measured.Mean, seconds: measured.Mean) -> float | None:
 
 
 def _guessed_full_w(seen: Inputs) -> float:
-    """Flat-out watts of one board before any was measured: its limit, if it reports one."""
+    """Full-speed watts of one board before any was measured: its limit, if it reports one."""
     limits = [reading.limit_found_w or reading.limit_w for reading in seen.devices]
     if not limits:
         return problem.DEFAULT_FULL_W
@@ -118,7 +118,7 @@ def likely_wall_w(state: JobState, seen: Inputs) -> float:
 
 
 def full_wall_w(state: JobState, seen: Inputs) -> float | None:
-    """Flat-out watts at the wall, PUE included; None until the boards have been measured flat out."""
+    """Full-speed watts at the wall, PUE included; None until the boards have been measured at full speed."""
     uuids = tuple(reading.uuid for reading in seen.devices)
     watts, known = _full_w(state, uuids, 0.0)
     rest = state.measured.rest_w.value

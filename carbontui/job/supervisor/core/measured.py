@@ -1,4 +1,4 @@
-"""Measurements of the running job: watts flat out and parked, seconds to pause and to resume."""
+"""Measurements of the running job: watts at full speed and parked, seconds to pause and to resume."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Measured:
     parked_w: Means = field(default_factory=dict)
     idle_w: Means = field(default_factory=dict)
     rest_w: Mean = NO_MEAN
-    """CPU and DRAM while the training runs flat out."""
+    """CPU and DRAM while the training runs at full speed."""
     rest_parked_w: Mean = NO_MEAN
     """CPU and DRAM while the training is paused."""
     pause_s: Mean = NO_MEAN
@@ -77,7 +77,7 @@ def saw_watts(known: Measured, kind: PowerState, readings: Iterable[tuple[str, f
 
 
 def saw_rest(known: Measured, watts: float, *, parked: bool) -> Measured:
-    """Settled watts of CPU and DRAM, parked or flat out."""
+    """Settled watts of CPU and DRAM, parked or at full speed."""
     if parked:
         return replace(known, rest_parked_w=known.rest_parked_w.plus(watts))
     return replace(known, rest_w=known.rest_w.plus(watts))

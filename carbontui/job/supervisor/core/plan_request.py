@@ -22,7 +22,7 @@ NOISE_LEAST, NOISE_MOST = 0.02, 0.3
 CURVE_REACH = 1.5
 """How far beyond the budget the frontier extends: the savings of a looser budget are shown before it is chosen."""
 CURVE_LEAST = 2.0
-"""The frontier extends at least to this multiple of flat out: the default budget leaves no slack of its own."""
+"""The frontier extends at least to this multiple of the time at full speed: the default budget leaves no slack."""
 CURVE_MOST_S = 3 * 86400.0
 """The frontier extends at most this far beyond the deadline: a week of typical days is not worth its cost."""
 AHEAD_LEAST_S, AHEAD_MOST_S = 86400.0, 60 * 86400.0
@@ -124,7 +124,7 @@ def preview_request(
     if left is None:
         return None
     deadline = budget.deadline_s(state.start_s, state.progress.total_s)
-    # if even flat out misses the deadline, plan flat out and report it as late
+    # if even at full speed misses the deadline, plan at full speed and report it as late
     end = max(deadline or now, finish.soonest_s(state, now, left))
     setup = _setup(state, seen, end, left)
     if setup is None:

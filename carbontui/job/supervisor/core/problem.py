@@ -20,7 +20,7 @@ SLOT_S = 900.0
 SLOTS_MAX = 400
 MERGE_BELOW_S = 30.0
 DEFAULT_FULL_W = 300.0
-"""Board watts flat out before anything was measured and where the limit is unknown."""
+"""Board watts at full speed before anything was measured and where the limit is unknown."""
 DEFAULT_PARKED_W = 90.0
 """Board watts with a model in VRAM: 60-130 W on data-centre parts, measured on this job as soon as it pauses."""
 DEFAULT_IDLE_W = 25.0
@@ -39,7 +39,8 @@ idle board draws its parked watts. To a plan it is half a pause without switchin
 
 
 class PowerCap(NamedTuple):
-    """A calibrated power cap: the limit in watts per GPU, watts of all boards under it, speed relative to flat out."""
+    """A calibrated power cap: the limit in watts per GPU, watts of all boards under it, speed relative to full
+    speed."""
 
     cap_w: float
     power_w: float

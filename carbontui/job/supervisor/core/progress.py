@@ -1,7 +1,7 @@
 """How much work there is, how much is done, and how fast: in reference-speed seconds of the job's clock.
 
-The reference is the speed of this job flat out. Work is known from --work, from --steps or a reported total once the
-reference rate has been measured; while it is unknown nothing is paused or delayed.
+The reference is the speed of this job at full speed. Work is known from --work, from --steps or a reported total once
+the reference rate has been measured; while it is unknown nothing is paused or delayed.
 """
 
 from __future__ import annotations
@@ -91,18 +91,18 @@ class Progress(Struct, frozen=True):
     """Reference-speed seconds run since the last reported step."""
     quiet_wall_s: Seconds = 0.0
     span_s: Seconds | None = None
-    """How long it ran flat out, or under caps, since the last reported step; None: not for all of that time."""
+    """How long it ran at full speed, or under caps, since the last reported step; None: not for all of that time."""
     span_wall_s: Seconds = 0.0
     span_capped: bool = False
     """The span was run under a cap."""
     capped: Pace = NO_PACE
-    """Steps under caps since the last timing flat out."""
+    """Steps under caps since the last timing at full speed."""
     given_rate: Annotated[float, Meta(gt=0)] | None = None
     """Reference steps per job second, if measured beforehand by the caller (demo)."""
     blocks: Blocks = NO_BLOCKS
-    """Step times flat out, for the interval of the estimate."""
+    """Step times at full speed, for the interval of the estimate."""
     core_wait: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """Share of flat-out time in which the training was runnable and waited for a core; same memory as the rate."""
+    """Share of full-speed time in which the training was runnable and waited for a core; same memory as the rate."""
     span_wait_s: Seconds = 0.0
     fresh_steps: Steps = 0
     """Steps reported since `ran` or `rested` was last called."""
@@ -119,7 +119,7 @@ class Progress(Struct, frozen=True):
     @property
     def ref_rate(self) -> float | None:
         """Reference-speed steps per second of the job's clock; None until measured. No cap makes a training faster: if
-        it has run faster under one since it last ran flat out (others left the machine), that is the reference."""
+        it has run faster under one since it last ran at full speed (others left the machine), that is the reference."""
         rate = self.given_rate
         if self.ref_steps >= MIN_STEPS and self.ref_wall_s >= MIN_WALL_S and self.ref_time_s > 0:
             rate = self.ref_steps / self.ref_time_s
@@ -137,7 +137,7 @@ class Progress(Struct, frozen=True):
     @property
     def whole_s(self) -> float | None:
         """The whole work in reference-speed seconds as measured, by steps where they are known: the time the same work
-        takes flat out. None while unknown."""
+        takes at full speed. None while unknown."""
         return self.work_s if self._by_steps is None else self._by_steps
 
     @property
@@ -153,7 +153,7 @@ class Progress(Struct, frozen=True):
 
     @property
     def done_s(self) -> float:
-        """How long the work done so far takes flat out, at the measured rate if there is one."""
+        """How long the work done so far takes at full speed, at the measured rate if there is one."""
         rate = self.ref_rate
         by_steps = _believed(self.steps_done / rate) if rate and self.step else None
         return self.plain_done_s if by_steps is None else by_steps
@@ -263,7 +263,7 @@ def ran(
     capped: bool = False,
     core_wait_s: float = 0.0,
 ) -> Progress:
-    """`dt_s` of the job's clock passed while running. `reference`: flat out, which updates the reference rate;
+    """`dt_s` of the job's clock passed while running. `reference`: at full speed, which updates the reference rate;
     `capped`: under a cap all the time, which may show that the reference is too slow. For `core_wait_s` of `dt_wall_s`
     the training was runnable and waited for a core."""
     new = known.fresh_steps

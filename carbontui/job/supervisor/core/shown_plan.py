@@ -21,7 +21,7 @@ from carbontui.power import curve as curves
 from carbontui.protocol import Statement, statement
 
 CALIBRATION_COST_S = 120.0
-"""The flat-out work that a calibration costs, in seconds: it runs its levels in sequence, most of them slow."""
+"""The full-speed work that a calibration costs, in seconds: it runs its levels in sequence, most of them slow."""
 SAME = 0.005
 """Two totals that differ by less than this share of the larger are shown as equal."""
 
@@ -44,6 +44,8 @@ def view(state: JobState, seen: Inputs) -> ShownPlan | None:
         return ShownPlan(_of_now(planned, ahead), _as_planned(state, planned, now_s), _curve(state, now_s))
     shown = _carried_out(state, seen, planned, ahead)
     said = _overridden(state, planned, now_s) if state.decision.held_by == "person" else ()
+    if ahead.finish_s is not None and shown.late_s > finish.late_tolerance_s(state):
+        said = (*said, statement("plan_late", late_s=shown.late_s, finish_s=ahead.finish_s))
     return ShownPlan(shown, said, _curve(state, now_s))
 
 
@@ -226,8 +228,4 @@ def _overridden(state: JobState, planned: Plan, now_s: float) -> tuple[Statement
         "alone_g": alone if known else None,
         "missed": missed or "",
     }
-    said = [Statement("plan_overridden", figures)]
-    if held.until_s is not None and finish.late(state):
-        view = planned.view
-        said.append(statement("plan_late", late_s=view.late_s, finish_s=units.from_iso(view.finish)))
-    return tuple(said)
+    return (Statement("plan_overridden", figures),)

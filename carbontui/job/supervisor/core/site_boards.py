@@ -15,7 +15,8 @@ PARKED_MOST_W = 130.0
 
 
 class SiteBoards(NamedTuple):
-    """A job's boards in this machine: their number, and their total watts flat out, at the lowest limits and parked."""
+    """A job's boards in this machine: their number, and their total watts at full speed, at the lowest limits and
+    parked."""
 
     number: int
     full_w: float
@@ -54,7 +55,7 @@ def _full_w(state: JobState, devices: tuple[Reading, ...]) -> float:
 
 
 def _least_w(state: JobState, devices: tuple[Reading, ...]) -> float:
-    """Running at the lowest limit that every board takes; flat out if none can be set."""
+    """Running at the lowest limit that every board takes; at full speed if none can be set."""
     lowest = [device.limit_min_w for device in devices]
     if not state.caps_hold or None in lowest:
         return _full_w(state, devices)

@@ -1,4 +1,4 @@
-"""What the whole work takes flat out, with an interval that narrows as steps are made."""
+"""What the whole work takes at full speed, with an interval that narrows as steps are made."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TO_95 = 1.96 / BAND_SIGMAS
 
 
 def _grams(state: JobState, found: Prediction, full_w: float | None) -> dict[str, Any]:
-    """CO2 flat out from the job's start; the errors of time and forecast are independent and add in quadrature."""
+    """CO2 at full speed from the job's start; the errors of time and forecast are independent and add in quadrature."""
     outlook = state.outlook
     if full_w is None or outlook is None:
         return {}
@@ -65,7 +65,7 @@ def _grams(state: JobState, found: Prediction, full_w: float | None) -> dict[str
 
 
 def _money(state: JobState, seen: Inputs, found: Prediction, full_w: float | None) -> dict[str, Any]:
-    """Cost flat out from the job's start at the known prices, rent included; its interval is that of the time."""
+    """Cost at full speed from the job's start at the known prices, rent included; its interval is that of the time."""
     spec, outlook = state.spec, state.outlook
     if spec.currency is None or full_w is None:
         return {}
@@ -90,5 +90,5 @@ def _money(state: JobState, seen: Inputs, found: Prediction, full_w: float | Non
 def provenance(state: JobState) -> protocol.Provenance:
     """Source of the estimate. Timings cannot tell what else will run on the machine."""
     work = state.progress.blocks
-    timed = f"{len(work.times)} timings of {work.size} steps flat out"
+    timed = f"{len(work.times)} timings of {work.size} steps at full speed"
     return protocol.Provenance("estimated", f"{timed}; 95 % interval while the machine is as busy as it was")

@@ -1,8 +1,8 @@
 """Makes plans: decides when one is due, asks the worker, puts the answer into the state.
 
-A new plan is made every slot, on a new forecast, on drift of progress, once the watts flat out are known, and on every
-user command; the old one is kept unless the new one gains more than its own uncertainty. When the worker fails, the
-plan stays in force; without one the job runs flat out.
+A new plan is made every slot, on a new forecast, on drift of progress, once the watts at full speed are known, and on
+every user command; the old one is kept unless the new one gains more than its own uncertainty. When the worker fails,
+the plan stays in force; without one the job runs at full speed.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Replanner:
         self._turn_mono: float | None = None
         self._base: tuple[tuple[object, ...], float, protocol.PlanTotals] | None = None
         self._watts_assumed = False
-        """Whether the plan in force was made before the watts flat out were known."""
+        """Whether the plan in force was made before the watts at full speed were known."""
 
     def request(self, why: Statement) -> None:
         """Make a new plan at the next opportunity."""
