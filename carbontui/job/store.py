@@ -130,11 +130,11 @@ class Job:
             reason = _reason(children.lost(saved.state, self.restart_command))
             return {"state": "lost", "reason": reason, "situation": situation.over(None), "next": None, "exit": None}
         if pids.supervisor is None and pids.child is not None:
-            code = "orphaned" if pids.keeper is None else "unsteered"
+            said = protocol.statement("orphaned") if pids.keeper is None else protocol.statement("unsteered")
             # the last supervisor's readings are out of date
             blank = {"power_w": None, "own_w": None, "memory_used_b": None, "util": None}
             gpus = tuple(msgspec.structs.replace(gpu, **blank) for gpu in saved.gpus)
-            reason = _reason(protocol.Why("unguarded", protocol.statement(code)))
+            reason = _reason(protocol.Why("unguarded", said))
             gone = {"power_w": None, "rate_steps_per_s": None, "gpus": gpus}
             now = situation.unsteered(saved.situation)
             return {"state": "running", "reason": reason, "situation": now, "next": None, **gone}

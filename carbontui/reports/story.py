@@ -196,7 +196,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         by_device=parts.by_device(counted, options.pue, grams_of),
         how=_shares([(row.how, row.joules) for row in counted]),
         grid_kinds=_grid_kinds(cells, rows_of_grid),
-        sources=tuple(dict.fromkeys(row.source for row in rows_of_grid)),
+        sources=tuple(dict.fromkeys(str(row.source) for row in rows_of_grid)),
         spans=tuple(spans),
         decisions=shown,
         left_out=len(decisions) - len(shown),

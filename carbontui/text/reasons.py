@@ -86,6 +86,8 @@ REASONS: Table = {
     "lost_running": "the child is gone and its exit status is unknown",
     "lost_waiting": "the keeper is gone before the command was started: run it again",
     "lost_unloaded": "unloaded, and the keeper that would start it again is gone: run it again, from its checkpoint",
+    "unsteered": "no supervisor answers; training goes on unsteered, a new supervisor is on its way",
+    "orphaned": "keeper and supervisor are gone; training goes on unsteered",
     "restartable_running": "the child is gone and its exit status is unknown; start it again: {command}",
     "restartable_waiting": "the keeper is gone before the command was started; it continues to wait with: {command}",
     "restartable_unloaded": "unloaded, and the keeper that would start it again is gone; it continues with: {command}",

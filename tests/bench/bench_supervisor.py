@@ -1,10 +1,10 @@
 """What a supervisor costs, an earlier wheel's beside this tree's: CPU, memory, the first plan, and a key to its effect.
 
-    python tests/bench/bench_supervisor.py [--pairs 10] [--json FILE]
+    python tests/bench/bench_supervisor.py [--pairs 10] [--against TREE] [--json FILE]
 
-The wheel is the one that tests/upgrade keeps; every process of a job is of one version. Pairs are interleaved and each
-begins with the other side in turn, so that what else the machine does falls on both. Run by hand.
-"""
+The wheel is the one that tests/upgrade keeps, or the package of another TREE, as an earlier commit's; every process of
+a job is of one version. Pairs are interleaved and each begins with the other side in turn, so that what else the
+machine does falls on both. Run by hand.
 
 from __future__ import annotations
 
@@ -109,12 +109,16 @@ def measure(packages: Path) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--against", type=Path, help="a folder that holds another carbontui/")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     packages = Path(tempfile.mkdtemp())
     sides = {"wheel": packages / "wheel", "tree": packages / "tree"}
-    with zipfile.ZipFile(next((TESTS / "upgrade").glob("*.whl"))) as archive:
-        archive.extractall(sides["wheel"])
+    if args.against:
+        shutil.copytree(args.against / "carbontui", sides["wheel"] / "carbontui")
+    else:
+        with zipfile.ZipFile(next((TESTS / "upgrade").glob("*.whl"))) as archive:
+            archive.extractall(sides["wheel"])
     # a copy: the tree may be worked on meanwhile
     shutil.copytree(TESTS.parent / "carbontui", sides["tree"] / "carbontui")
     found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}

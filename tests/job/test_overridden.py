@@ -42,6 +42,7 @@ def test_a_persons_intensity_and_boards_are_counted_with_and_called_theirs(house
         "how": "estimated",
         "source": "yours: 70 W x 0.5",
         "age_s": pytest.approx(0, abs=60),
+        "ahead": "",
     }
     assert source["energy_gpu_kwh"]["how"] == "estimated" and "sensor" not in source["energy_gpu_kwh"]["source"]
     report = house.cli("report", "mine", "--md").stdout

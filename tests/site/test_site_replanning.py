@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "job"))
+from drawn import drawn
 from states import NOW_S, board, inputs, job_state, rank
 
 from carbontui.job.supervisor.core import site_claim, site_plan
@@ -30,7 +31,10 @@ class Made:
         self.whys: list[str] = []
         self.said: list[str] = []
         self.seen = None
-        recorder = SimpleNamespace(event=lambda name, **facts: self.whys.append(facts["why"]), say=self.said.append)
+        recorder = SimpleNamespace(
+            event=lambda name, **facts: self.whys.append(drawn(facts["why"])),
+            say=lambda line: self.said.append(drawn(line)),
+        )
         grid = SimpleNamespace(forecast=lambda now_s: asyncio.sleep(0, ""))
         worker = SimpleNamespace(plan=lambda ask: asyncio.sleep(0, solve_plan(ask)))
         journal = SimpleNamespace(keep=lambda *_: None)

@@ -71,7 +71,8 @@ def test_what_is_shown_stands_still_while_nothing_happens() -> None:
     for mode in ("pause", "boost"):
         state = under(mode, free_g=175.0)
         one, other = shown(state, 100), shown(state, 160)
-        assert (one.levels[0][0], one.explanation) == (other.levels[0][0], other.explanation)
+        assert one.levels[0][0] == other.levels[0][0]
+        assert one.explanation.partition(" The work")[0] == other.explanation.partition(" The work")[0]
 
 
 def test_a_cap_below_every_level_of_the_plan_is_a_level_of_its_own() -> None:
