@@ -5,6 +5,7 @@
 The wheel is the one that tests/upgrade keeps, or the package of another TREE, as an earlier commit's; every process of
 a job is of one version. Pairs are interleaved and each begins with the other side in turn, so that what else the
 machine does falls on both. Run by hand.
+"""
 
 from __future__ import annotations
 
