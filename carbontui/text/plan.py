@@ -12,12 +12,12 @@ from carbontui.text.forms import Table, until
 Stretches = Sequence[tuple[str, bool, float]]
 """(level, whether it stands still, when it ends) in order."""
 _DOING = {"off": "waiting", "unload": "unloading", "unloaded": "unloading", "pause": "pausing", "paused": "pausing"}
-WORST_CASE = "the price's currency"
+NO_CURRENCY = "in the price's currency"
 
 
 def amount(value: float, unit: str) -> str:
     """Grams, or money in a currency."""
-    return figures.grams(abs(value)) if unit == "g" else figures.money(abs(value), unit or WORST_CASE)
+    return figures.grams(abs(value)) if unit == "g" else figures.money(abs(value), unit or NO_CURRENCY)
 
 
 def _when(end_s: float, now_s: float) -> str:
@@ -64,7 +64,7 @@ def explained(
     told = course(stretches, now_s)
     told = f"{told[:1].upper()}{told[1:]}"
     if verdict == "saves":
-        told += f" saves {amount(saved, unit)} against running now"
+        told += f" saves {amount(saved, unit)} on the work left, against running now"
     elif verdict == "needs_watts":
         told += ": running now would emit no more, but use watts that other jobs need"
     elif verdict == "best":

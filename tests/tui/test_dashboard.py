@@ -616,3 +616,11 @@ def test_the_knob_stands_where_the_budget_is_and_not_where_a_plan_that_gains_not
         slider.show_choice(picture, None)
         places.append("".join(text for text, _ in slider.draw(60, 3)[0]).index("●"))
     assert places[0] == pytest.approx(places[1], abs=2) and places[0] > 10
+
+
+async def test_a_board_that_others_use_shows_how_much_of_it_is_this_jobs(stage: Any) -> None:
+    """A job on the CPU of a machine whose boards draw kilowatts for others draws none of them."""
+    async with stage() as s:
+        others = tuple(structs.replace(gpu, power_w=640.0, own_w=0.0) for gpu in s.fake.snap.status.gpus)
+        s.fake.push(status=s.fake.status(gpus=others, power_w=12.0))
+        await s.until(lambda: "0 of  640 W~" in s.text() and "this job's part of each" in s.text())

@@ -56,12 +56,13 @@ class JobTable(RowTable):
         return row
 
 
+GRAMS = "CO₂"
 COLUMNS = (
     TableColumn("GPU", 5, 90),
     TableColumn("WATTS", 8, 0, "watts"),
     TableColumn("DONE", 6, 0, "done"),
     TableColumn("ENDS", 11, 60, "finish"),
-    TableColumn("CO₂", 10, 38, "CO2"),
+    TableColumn(GRAMS, 10, 38, "CO2"),
     TableColumn("VS NOW", 8, 52),
 )
 
@@ -91,7 +92,7 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
     if title == "ENDS":
         ends = situation.finish(status, now_s) if job.live else situation.ended_at(status, now_s) or "–"
         return ends, "text" if job.live else "dim"
-    if title.startswith("CO"):
+    if title == GRAMS:
         mark = "" if job.status.at_end is None else "F"  # of the whole job, as it is expected
         return ("–" if job.grams is None else figures.grams(job.grams) + mark), "text" if job.live else "dim"
     less = job.less

@@ -12,11 +12,12 @@ from carbontui.tui.widgets.row_table import RowTable, TableColumn, fitting
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means
 from carbontui.tui.widgets.timeline import Column, axis, plot, top_of, with_scale
 
+GRAMS = "CO₂"
 COLUMNS = (
     TableColumn("USER", 9, 90, "user"),
     TableColumn("NODES", 11, 76),
     TableColumn("WATTS", 9, 0, "watts"),
-    TableColumn("CO₂", 9, 66),
+    TableColumn(GRAMS, 9, 66),
     TableColumn("FINISH", 11, 50, "finish"),
     TableColumn("DEADLINE", 11, 60, "slack"),
 )
@@ -72,7 +73,7 @@ def _value(title: str, row: QueueRow, now_s: float) -> tuple[str, Ink]:
         if row.watts is None:
             return ("not ours", "dim") if not row.ours else ("unknown", "warning")
         return f"{figures.watts(row.watts).replace(' ', '')}{row.mark}", "text" if not row.mark else "dim"
-    if title.startswith("CO"):
+    if title == GRAMS:
         return ("–", "dim") if row.grams is None else (figures.grams(row.grams), "text")
     if title == "FINISH":
         late = row.ends_s is not None and row.deadline_s is not None and row.ends_s > row.deadline_s

@@ -31,7 +31,9 @@ class WattRows(Cells):
             return self._boards(width, height)
         tick = self.glyphs.tick
         key: CellRow = [(tick, "paused"), (" parked  ", "dim"), (tick, "capped"), (" cap", "dim")]
-        head = self.heading(width, "boards", key if self.status and self.status.gpus else "")
+        shared = any(gpu.own_w is not None for gpu in self.status.gpus) if self.status else False
+        title = "boards: this job's part of each" if shared else "boards"
+        head = self.heading(width, title, key if self.status and self.status.gpus else "")
         return [head, *self._boards(width, height - 1)]
 
     def _boards(self, width: int, height: int) -> list[CellRow]:
@@ -69,6 +71,8 @@ class WattRows(Cells):
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
         mark = words.mark(self.status, f"gpus.{index}.power_w") or " "
         numbers = f" {watts:>4} / {limit:>4} W {mark}"
+        if gpu.own_w is not None:  # others use it too: how much of its draw is this job's
+            numbers = f" {gpu.own_w:>4.0f} of {watts:>4} W~"
         busy = "" if gpu.util is None or width < 66 else f" {gpu.util:>4.0%}"
         memory = "" if gpu.memory_used_b is None or width < 76 else f" {gpu.memory_used_b / 2**30:>5.1f} GiB"
         space = width - len(label) - len(numbers) - len(busy) - len(memory)
@@ -87,7 +91,8 @@ class WattRows(Cells):
         """A bar to watts now, a tick at the parked line and one at the cap."""
         if width < 4:
             return []
-        filled = round((gpu.power_w or 0.0) / top * width)
+        drawn = gpu.power_w if gpu.own_w is None else gpu.own_w
+        filled = round((drawn or 0.0) / top * width)
         cells: CellRow = [(self.glyphs.track, ink if x < filled else "faint") for x in range(width)]
         for watts, tick_ink in ((gpu.parked_w, "paused"), (gpu.limit_w, "capped")):
             if watts:
@@ -95,7 +100,7 @@ class WattRows(Cells):
         return cells
 
     def _together(self, gpus: tuple[protocol.Gpu, ...], width: int) -> CellRow:
-        powers = [g.power_w for g in gpus if g.power_w is not None]
+        powers = [g.power_w if g.own_w is None else g.own_w for g in gpus if g.power_w is not None]
         limits = [g.limit_w for g in gpus if g.limit_w is not None]
         blind = len(gpus) - len(powers)
         each = f"{min(powers):.0f}–{max(powers):.0f} W each" if powers else "watts unknown"
