@@ -36,14 +36,6 @@ def avoided(status: protocol.Status) -> str:
     return against(status.avoided_g, status.run_now_g) if status.energy_wall_kwh > 0 else ""
 
 
-GAPS = {
-    "no_supervisor": "no supervisor watched",
-    "stalled": "the supervisor stood still",
-    "clock": "the clock was set, or the machine slept",
-    "unread": "the boards could not be read",
-    "queue": "in its scheduler's queue",
-}
-"""Why a time was not metered (account/lived.py)."""
 COVERED = 0.995
 """From this share on, how much of its time was metered need not be said."""
 

@@ -373,12 +373,13 @@ class Supervisor:
         now, leader = self.cell.state, seen.leader
         if leader is not None:
             self.journal.steps(seen.now_s, now.progress.step, leader.rate, leader.loss, now.decision.level.name)
-        self.handover.keep(now, seen)
+        told = self.requests.told
+        self.handover.keep(now, seen, None if told is None else told.account)
         if self.journal.commit():
             self.last_counts.forget()
         self.handover.replace_rows(now, len(seen.devices))
-        if self.requests.told is not None:
-            self.snapshots.write(self.requests.told)
+        if told is not None:
+            self.snapshots.write(told)
         self.worker.drop_if_idle()
         await self.server.keep_open()
 

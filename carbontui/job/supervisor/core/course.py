@@ -53,14 +53,14 @@ def course(state: JobState, seen: Inputs) -> CourseAhead:
     """As decided now; nothing for a job that is over."""
     if not state.live:
         return CourseAhead()
-    ahead = _from_now(state, seen, known_levels(state, seen))
-    return _walked(state, seen, ahead, state.allowances.cap_w, capped_from_s=seen.now_s + 1e-6)
+    known = known_levels(state, seen)
+    return _walked(state, seen, known, _from_now(state, seen, known), state.allowances.cap_w, seen.now_s + 1e-6)
 
 
 def if_planned(state: JobState, seen: Inputs, cap_w: float | None) -> CourseAhead:
     """What override and plan alone would give under a cap of `cap_w` watts per GPU, whatever else holds the job now."""
-    ahead = _planned(state, seen, known_levels(state, seen), seen.now_s)
-    return _walked(state, seen, ahead, cap_w, capped_from_s=seen.now_s)
+    known = known_levels(state, seen)
+    return _walked(state, seen, known, _planned(state, seen, known, seen.now_s), cap_w, seen.now_s)
 
 
 def known_levels(state: JobState, seen: Inputs) -> Known:
@@ -81,9 +81,11 @@ def follows_plan(state: JobState, seen: Inputs) -> bool:
     return finish.why_no_shifting(state, seen) is None
 
 
-def _walked(state: JobState, seen: Inputs, ahead: Ahead, cap_w: float | None, *, capped_from_s: float) -> CourseAhead:
+def _walked(
+    state: JobState, seen: Inputs, known: Known, ahead: Ahead, cap_w: float | None, capped_from_s: float
+) -> CourseAhead:
     """The levels ahead until the work is done. What holds now is as it is; after it nothing is faster than the cap."""
-    left_s, resume_s, known = state.progress.left_s, machine.resume_s(state), known_levels(state, seen)
+    left_s, resume_s = state.progress.left_s, machine.resume_s(state)
     found: list[Segment] = []
     at, still = seen.now_s, plan_request.level_now(state, seen) in ("pause", "unload")
     for until, planned, by in ahead:

@@ -158,8 +158,9 @@ class Handover:
 
     # --- leaving ---
 
-    def keep(self, state: JobState, seen: Inputs) -> None:
-        """Write to the journal, with what an independent reader needs to check the accounts."""
+    def keep(self, state: JobState, seen: Inputs, account: protocol.Account | None = None) -> None:
+        """Write to the journal, with what an independent reader needs to check the accounts. `account`: as the status
+        of this tick has it, computed here where there is none."""
         self._accounting.write()
         self._accounting.keep()
         keep = self._journal.keep
@@ -174,7 +175,9 @@ class Handover:
         keep("tried", state.tried)
         keep("boards", boards.to_kept(state.boards, state.asked.limit_w, seen.limits.left))
         run_now = baseline(self._accounting, state, seen)
-        keep("accounts", basis(state, seen, run_now, self._accounting.carried_over.gco2_g))
+        if account is None:
+            account, _ = expected_end.statement(state, seen, course(state, seen))
+        keep("accounts", basis(state, seen, run_now, self._accounting.carried_over.gco2_g, account))
 
 
 def _checked(kept: Any) -> Any:
@@ -198,10 +201,11 @@ def _worded(kept: _Result) -> _Result:
     return kept
 
 
-def basis(state: JobState, seen: Inputs, run_now: RunNow | None, before_g: float | None) -> dict[str, object]:
+def basis(
+    state: JobState, seen: Inputs, run_now: RunNow | None, before_g: float | None, account: protocol.Account
+) -> dict[str, object]:
     """What an independent reader needs besides energy and grid rows to arrive at the same avoided grams, and the
     account as it is told."""
-    account, _ = expected_end.statement(state, seen, course(state, seen))
     return {
         **to_kept(run_now),
         "account": msgspec.to_builtins(account),
