@@ -70,7 +70,8 @@ def why(status: Status, plan: PlanView | None) -> str:
     now = status.situation
     if now is None or plan is None or not plan.explanation or now.refused is not None:
         return status.reason.text
-    decided = (now.held_by, status.reason.code) in (("plan", "plan"), ("plan", "plan_wait"), ("person", "override"))
+    codes = {"plan": ("plan", "plan_wait", "late"), "person": ("override",)}
+    decided = status.reason.code in codes.get(now.held_by, ())
     plain = status.state in ("running", "throttled", "paused", "unloaded", "waiting")
     return plan.explanation if decided and plain else status.reason.text
 

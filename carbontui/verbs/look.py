@@ -270,7 +270,7 @@ def plan(job: str | None, as_json: bool) -> None:
         click.echo(f"the whole job: {account_words.at_end(snap.status.at_end)}")
     if snap.plan.certificate:
         click.echo(f"at most {snap.plan.certificate.gap:.2%} above the optimum of its forecast")
-    for text in (snap.plan.explanation, snap.plan.curve_note):
+    for text in (snap.plan.explanation or snap.status.reason.text, snap.plan.curve_note):
         if text:
             click.echo(text)
 

@@ -198,6 +198,8 @@ def faults(state: JobState, seen: Inputs) -> list[str]:
     # a comparison is the plan's alone
     decided = now.held_by == "plan" and now.refused is None and told.reason.code in ("plan", "plan_wait", "late")
     check(decided or not re.search(r"\b(best|saves|saved|cost \S+ \S+ more)\b", why), f"{now.held_by} claims {why!r}")
+    if plan is not None and now.refused is not None:
+        check("Capped" not in plan.explanation, f"refused, and {plan.explanation!r}")
     if plan is not None and live:
         check(decided or not plan.baselines, "baselines of a plan that does not decide")
     return found

@@ -43,7 +43,8 @@ def view(state: JobState, seen: Inputs) -> ShownPlan | None:
     if follows_plan(state, seen) and state.allowances.cap_w is None:
         return ShownPlan(_of_now(planned, ahead), _as_planned(state, planned, now_s), _curve(state, now_s))
     shown = _carried_out(state, seen, planned, ahead)
-    said = _overridden(state, planned, now_s) if state.decision.held_by == "person" else ()
+    by_person = state.decision.held_by == "person" and state.decision.refused is None
+    said = _overridden(state, planned, now_s) if by_person else ()
     if ahead.finish_s is not None and shown.late_s > finish.late_tolerance_s(state):
         said = (*said, statement("plan_late", late_s=shown.late_s, finish_s=ahead.finish_s))
     return ShownPlan(shown, said, _curve(state, now_s))
