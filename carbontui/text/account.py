@@ -11,6 +11,10 @@ NOTHING_HELD = "nothing held it back"
 """Where no lever acted there is no saving, and no percentage of one."""
 
 
+LEAST_SHARE = 0.005
+"""A smaller share would read 0 %."""
+
+
 def share(avoided_g: float | None, run_now_g: float | None) -> float | None:
     """Avoided CO2 as a share of run-now's; None where it is unknown or negligible."""
     if avoided_g is None or not run_now_g or run_now_g < 0 or abs(avoided_g) < figures.LEAST_G:
@@ -28,7 +32,8 @@ def against(avoided_g: float | None, run_now_g: float | None) -> str:
     part = share(avoided_g, run_now_g)
     if part is None:
         return "as much as run-now"
-    return f"{figures.grams(abs(avoided_g))} or {abs(part):.0%} {'less' if avoided_g > 0 else 'more'} than run-now"
+    percent = f" or {abs(part):.0%}" if abs(part) >= LEAST_SHARE else ""
+    return f"{figures.grams(abs(avoided_g))}{percent} {'less' if avoided_g > 0 else 'more'} than run-now"
 
 
 def avoided(status: protocol.Status) -> str:
