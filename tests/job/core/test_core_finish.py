@@ -117,6 +117,11 @@ def test_a_little_behind_its_plan_the_plan_is_still_told_and_far_behind_it_the_t
     assert finish_s(known, inputs(NOW_S + 400)) == NOW_S + 4000.0
 
 
+def test_a_finish_that_was_promised_for_earlier_than_now_is_told_no_more():
+    known = job_state(work_s=120.0, plan=plan_of(FULL))
+    assert finish_s(known, inputs(NOW_S + 960)) == NOW_S + 1080.0
+
+
 def test_the_finish_under_an_open_pause_is_not_known():
     assert finish_s(job_state(plan=plan_of(FULL, FULL), override=under("pause"))) is None
 

@@ -110,15 +110,17 @@ def _walked(
         at, still = end, level.kind in STILL - {"off"}
         if end == math.inf:
             break
-    return CourseAhead(tuple(found), _as_promised(state, at) if left_s == 0.0 else None)
+    return CourseAhead(tuple(found), _as_promised(state, seen.now_s, at) if left_s == 0.0 else None)
 
 
-def _as_promised(state: JobState, finish_s: float) -> float:
-    """The plan's own finish while the deviation from it is within the tolerance: else it would move every second."""
+def _as_promised(state: JobState, now_s: float, finish_s: float) -> float:
+    """The plan's own finish, unless it is past, while the deviation from it is within the tolerance: else it would move
+    every second."""
     if state.plan is None or state.override.current is not None:
         return finish_s  # an override ends exactly when stated
     promised_s = units.from_iso(state.plan.view.finish)
-    return promised_s if abs(finish_s - promised_s) <= finish.drift_s(state) else finish_s
+    kept = promised_s > now_s and abs(finish_s - promised_s) <= finish.drift_s(state)
+    return promised_s if kept else finish_s
 
 
 def _from_now(state: JobState, seen: Inputs, known: Known) -> Ahead:
