@@ -246,7 +246,7 @@ class Supervisor:
             if not self.journal.fault:
                 self.last_counts.forget()
         with confined("the last status"):
-            self._show(self.look(), changed=True)
+            self._show(self.look(), shown=True, changed=True)
             self.snapshots.close()
             await asyncio.sleep(LAST_LOOK_S)
             await self.server.close()
@@ -291,10 +291,14 @@ class Supervisor:
             seen = self._decide(before, seen)
         with confined("planning"):
             self.replanner.consider(seen)
-        with confined("the accounts"):
-            self._account(seen)
+        changed = self.cell.state.decision.state != before.decision.state
+        # without viewers they are computed for the disk and for allowances; a viewer who connects asks for fresh ones
+        shown = changed or bool(self.server.viewers) or seen.mono_s - self._written >= COMMIT_S
+        if shown or self.cell.state.allowances.given:
+            with confined("the accounts"):
+                self._account(seen)
         with confined("the status"):
-            self._show(seen, changed=self.cell.state.decision.state != before.decision.state)
+            self._show(seen, shown=shown, changed=changed)
         if seen.mono_s - self._written >= COMMIT_S:
             self._written = seen.mono_s
             with confined("the journal"):
@@ -359,11 +363,9 @@ class Supervisor:
     def _account(self, seen: Inputs) -> None:
         self.cell.replace(totals=totals_so_far(self.accounting, self.cell.state, seen))
 
-    def _show(self, seen: Inputs, *, changed: bool) -> None:
+    def _show(self, seen: Inputs, *, shown: bool, changed: bool) -> None:
         """Show the current state to viewers; a change of state reaches all of them, and the disk, at once."""
-        due = changed or bool(self.server.viewers) or seen.mono_s - self._written >= COMMIT_S
-        # without viewers it is made only for the disk; a viewer who connects in between gets a fresh one
-        self.requests.told = told = self.snapshots.describe(self.cell.state, seen) if due else None
+        self.requests.told = told = self.snapshots.describe(self.cell.state, seen) if shown else None
         self.server.show(everyone=changed)
         if changed and told is not None:
             self.snapshots.write(told)

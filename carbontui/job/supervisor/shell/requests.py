@@ -118,6 +118,8 @@ class Requests:
 
     def sections(self) -> Sections:
         """What viewers see now; equal parts keep their identity, so that deltas stay small."""
+        if self.told is None:
+            self._book()
         state, seen = self._cell.state, self._look()
         told = self.told or self._describe(state, seen)
         if self._band[0] is not state.outlook:
