@@ -276,6 +276,19 @@ def test_the_core_of_the_supervisor_knows_no_clock_no_files_and_no_sockets(modul
     assert impure == set()
 
 
+def test_the_state_of_a_job_is_replaced_by_an_event_and_by_a_restore_alone():
+    writers = []
+    for module in (m for m in FILE_OF if within(m, [f"{JOB}.supervisor"])):
+        for function in ast.walk(ast.parse(FILE_OF[module].read_text())):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                named = [
+                    node for node in ast.walk(function) if isinstance(node, ast.Attribute) and node.attr == "state"
+                ]
+                writers += [(module, function.name) for node in named if isinstance(node.ctx, ast.Store)]
+    door = f"{JOB}.supervisor.shell.door"
+    assert writers == [(door, "__init__"), (door, "begin"), (door, "take")]
+
+
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
 def test_the_keeper_imports_the_standard_library_alone(module):
     known = {f"{JOB}.keeper", "carbontui.client.inject", "carbontui.isolation", "carbontui.proc"}

@@ -153,11 +153,11 @@ def _hours(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> tuple[J
 def _calibrate(state: JobState, cmd: protocol.Cmd, seen: Inputs, by: str) -> Reply:
     if cmd.args.get("show"):
         if state.curve is None:
-            return _no(statement("not_calibrated", last=seen.trial_said), 3)
+            return _no(statement("not_calibrated", last=state.calibrating.said), 3)
         return Reply(Answered(statement("curve", curve=state.curve), data=msgspec.to_builtins(state.curve)))
     why = calibration.refusal(state, seen)
-    if seen.trial is not None:
-        why = statement("calibration_runs", progress=seen.trial_said)
+    if state.calibrating.level is not None:
+        why = statement("calibration_runs", progress=state.calibrating.said)
     if why:
         return _no(why, 1)
     low_s, high_s = calibration.TAKES_S
