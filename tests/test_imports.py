@@ -77,6 +77,7 @@ PURE = {
     "carbontui.job.clock",
     "carbontui.job.situation",
     "carbontui.job.spec",
+    "carbontui.job.keeper.messages",
     "carbontui.job.worker.messages",
     "carbontui.account",
     "carbontui.client.train.prediction",
@@ -123,14 +124,20 @@ FILES = {
         "store",
     )
 }
+MESSAGES = ("keeper.messages", "worker.messages")
 CORE, RECORD, SHELL = (f"{JOB}.supervisor.{name}" for name in ("core", "record", "shell"))
 INSIDE_JOB = {
-    f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.worker.handle", *FILES},
+    f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", *FILES},
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", f"{JOB}.spec"},
     SHELL: {CORE, RECORD, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", f"{JOB}.worker.messages", *FILES},
     RECORD: {CORE, *FILES},
     CORE: {
-        f"{JOB}.{name}" for name in ("allowance", "budget", "child", "clock", "situation", "spec", "worker.messages")
+        f"{JOB}.{name}"
+        for name in (
+            *["allowance", "budget", "child", "clock", "situation", "spec"],
+            "keeper.messages",
+            "worker.messages",
+        )
     },
     f"{JOB}.worker": set(),
     f"{JOB}.keeper": set(),

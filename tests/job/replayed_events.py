@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import types
 import typing
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -34,6 +34,12 @@ SENTENCES = {"text", "why", "error", "verdict", "said"}
 IN_WORDS: dict[type, dict[str, str]] = {Unloading: {"verdict": "result"}, Tried: {"text": "result"}}
 """Fields that held words in the first recordings, and the statements that they are now."""
 
+
+RENAMED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "Hold": lambda it: {"effect": "Hold", "until": it.get("until", it.get("until_wall_s"))},
+    "StopChild": lambda it: {**it, "effect": "Stop"},
+}
+"""Orders to the keeper, as they are sent since; the first recordings have them under names of their own."""
 
 # --- the events ---------------------------------------------------------------------------------------------------
 
@@ -105,7 +111,7 @@ def outcome(event: Told, asked: Any, decision: Any, done: Any) -> dict[str, Any]
     """What is compared: what is asked, what was decided, and the effects, without words. Of a command also its
     reply, the last of the effects."""
     told = {"asked": tree(asked), "decision": as_recorded(tree(decision))}
-    effects = tree(done)
+    effects = [RENAMED.get(one.get("effect"), lambda it: it)(one) for one in tree(done)]
     if isinstance(event, Command):
         *effects, reply = effects
         answer = reply["answer"]

@@ -17,6 +17,7 @@ from carbontui import proc, protocol
 from carbontui.job import budget as budgets
 from carbontui.job import store
 from carbontui.job.journal import Journal
+from carbontui.job.keeper.messages import Beat, BooksClosed
 from carbontui.job.spec import Options, clock_of
 from carbontui.job.supervisor.core import allowances, boards, progress
 from carbontui.job.supervisor.core.advance import Booked, LastCount, Tick
@@ -187,7 +188,7 @@ class Supervisor:
     async def open(self) -> None:
         """Listen to the keeper, take over from a predecessor, open the socket."""
         self.keeper.open()
-        self.keeper.beat()
+        self.keeper.send(Beat())
         record = store.load(Path(self.door.state.spec.dir))
         if record is not None and not self.keeper.guarded:
             self.keeper.adopt(record.pids.get("child"))
@@ -240,7 +241,7 @@ class Supervisor:
             await self.server.close()
             self.history.close()
         if ended:
-            self.keeper.done()
+            self.keeper.send(BooksClosed())
         unkept = self.keeper.to_replace
         self.keeper.close()
         if unkept:
@@ -265,7 +266,7 @@ class Supervisor:
         living = self._ended_mono is None
         if seen.mono_s - self._beaten >= BEAT_S:
             self._beaten = seen.mono_s
-            self.keeper.beat()
+            self.keeper.send(Beat())
         with confined("metering"):
             if living:  # power drawn after the training's end is not the job's
                 if seen.child.over:

@@ -198,9 +198,9 @@ def test_a_budget_that_is_none_is_refused(text):
 
 def test_a_stop_changes_nothing_of_the_state_and_orders_the_end():
     after, reply = do("stop", now=True)
-    assert after is RUNNING and kinds(reply) == ["Record", "LogLine", "StopChild"]
-    assert reply.effects[-1] == fx.StopChild(True)
-    assert do("stop")[1].effects[-1] == fx.StopChild(False)
+    assert after is RUNNING and kinds(reply) == ["Record", "LogLine", "Stop"]
+    assert reply.effects[-1] == fx.Stop(True)
+    assert do("stop")[1].effects[-1] == fx.Stop(False)
 
 
 def test_a_calibration_is_begun_where_it_can_be_and_refused_with_the_reason():
