@@ -259,6 +259,8 @@ def built(value: Any, kind: Any) -> Any:
         level = Level(value["level"], value["level"].split()[0], cap_w=None)
         value = {"state": value["state"], "hold_until_s": value["hold_until_s"], "wanted": value["wanted"]}
         return control.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
+    if isinstance(value, dict) and kind is Rank and "timed_mono" not in value:
+        value = {**value, "timed_mono": value["timed"], "timed": None}
     if isinstance(value, dict) and kind in IN_WORDS:
         words = {new: value[old] for old, new in IN_WORDS[kind].items() if old in value}
         value = {name: one for name, one in value.items() if name not in IN_WORDS[kind]}

@@ -20,44 +20,22 @@ FRESH_S = 5.0
 """A reading of boards older than this is history, not the present."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """What one training process last said; `quiet_s` is the time since its last finished step."""
+class Rank(protocol.Obs, frozen=True, kw_only=True, tag=None, tag_field=None):
+    """What one training process last said, and who and when it was."""
 
-    rank: int
-    state: str
-    want_gen: int
-    step: int
-    quiet_s: float
-    can_unload: bool = False
+    rank: int = 0
     process: str = ""
     """Host, pid and start time: unique to this process."""
     pid: int = 0
     restart: int = 0
     """How often its launcher has restarted it."""
-    start_step: int = 0
-    start_known: bool = False
-    """The script or its framework stated `start_step`."""
-    saved_b: int | None = None
-    """Bytes written while its checkpoint functions last ran."""
-    total: int | None = None
-    rate: float | None = None
-    loss: float | None = None
-    epoch: float | None = None
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    devices: tuple[str, ...] = ()
-    guess: tuple[int, str] | None = None
-    """Guessed total steps where `total` is not known, and the source of the guess."""
-    trial: str | None = None
-    """The current trial of a sweep."""
-    cannot_hold: str | None = None
-    captured: bool = False
-    """A CUDA graph was recorded: its replays show no steps."""
     world: int = 1
     """World size that it reports."""
+    quiet_s: float = 0.0
+    """Seconds since its last finished step."""
     unheard_s: float = 0.0
     """Seconds since its last message."""
-    timed: tuple[float, int] | None = None
+    timed_mono: tuple[float, int] | None = None
     """Monotonic time of the end of the last timed step, and its count."""
 
     @property

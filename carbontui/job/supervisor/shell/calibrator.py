@@ -101,7 +101,7 @@ class Calibrator:
             mono_s=seen.mono_s,
             wall_s=seen.now_s,
             step=leader.step if leader else 0,
-            timed=leader.timed if leader else None,
+            timed=leader.timed_mono if leader else None,
             energy_j=sum(meter.joules(reading.uuid) for reading in seen.devices),
             energy_mono_s=min(counted, default=seen.mono_s),
             limit_w=min(limits, default=None),

@@ -7,6 +7,8 @@ import socket
 import time
 from collections.abc import Iterable
 
+import msgspec
+
 from carbontui import proc, protocol, units
 from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
@@ -101,32 +103,19 @@ def rank_told(
     unheard_s: float = 0.0,
 ) -> Rank:
     """A Rank from the messages of a training process."""
+    told = msgspec.structs.asdict(obs)
+    told["guess"] = obs.guess and (obs.guess[0], units.printable(obs.guess[1])[:80])
+    told["trial"] = obs.trial and units.printable(obs.trial)[:200]
     return Rank(
+        **told,
         rank=hello.rank,
-        state=obs.state,
-        want_gen=obs.want_gen,
-        step=obs.step,
-        quiet_s=quiet_s,
-        can_unload=obs.can_unload,
         process=f"{hello.host} {hello.pid} {hello.start_time}",
         pid=hello.pid,
         restart=hello.restart,
-        start_step=obs.start_step,
-        start_known=obs.start_known,
-        saved_b=obs.saved_b,
-        total=obs.total,
-        rate=obs.rate,
-        loss=obs.loss,
-        metrics=obs.metrics,
-        epoch=obs.epoch,
-        devices=obs.devices,
-        guess=obs.guess and (obs.guess[0], units.printable(obs.guess[1])[:80]),
-        trial=obs.trial and units.printable(obs.trial)[:200],
-        cannot_hold=obs.cannot_hold,
-        captured=obs.captured,
-        timed=timed,
         world=hello.world,
+        quiet_s=quiet_s,
         unheard_s=unheard_s,
+        timed_mono=timed,
     )
 
 
