@@ -89,7 +89,7 @@ def board_notices(devices: Sequence[Reading], age_s: float, unread: Collection[s
             continue
         counts = reading.caps.get("energy", Capability("unknown")).support == "yes"
         if reading.power_w is None and not counts and reading.node not in unread:
-            found.append(statement("board_unread", board=board, why=reading.why.get("power_w", "no reading")))
+            found.append(statement("board_unread", board=board, why=reading.why.get("power_w")))
         if reading.mig:
             found.append(statement("board_in_slices", board=board))
         if reading.foreign_pids:
