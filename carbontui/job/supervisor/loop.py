@@ -47,7 +47,7 @@ from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import NextTick, Ticks
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.job.worker.handle import WorkerHandle
-from carbontui.protocol import statement
+from carbontui.protocol import Statement, statement, written
 from carbontui.site.ledger import Ledger
 from carbontui.text.statements import words
 
@@ -179,9 +179,9 @@ class Supervisor:
             rank, seen = rank_told(hello, obs), self.look()
             self.cell.become(state.hear_left(self.cell.state, rank, seen), "left", rank=rank, seen=seen)
 
-    def _own_faults(self) -> list[str]:
+    def _own_faults(self) -> list[Statement]:
         notes = (self.handover.missing, self.server.fault, self.grid.note, self.journal.fault, self.replanner.note)
-        return [*notes, self.grid.revised, self.site.fault, *self.faults.notices]
+        return [*(written(note) for note in (*notes, self.grid.revised, self.site.fault) if note), *self.faults.notices]
 
     # --- life ---
 
@@ -216,7 +216,7 @@ class Supervisor:
         self.cell.become(self.handover.restore(self.cell.state, now_s, mono_s, silent), "begin")
         if self.cell.state.boards.named:
             self.agent.watch(self.cell.state.boards.named)
-        with self.faults.confined("the last step counts"):
+        with self.faults.confined("last_counts"):
             self._hear_last_counts()
         if self.handover.missing:
             self._keep()
@@ -224,15 +224,15 @@ class Supervisor:
     async def leave(self) -> None:
         """Shut down in order: restore limits, close the accounts, write the last snapshot, release the keeper."""
         confined, ended = self.faults.confined, self._ended_mono is not None
-        with confined("restoring limits"):
+        with confined("restoring"):
             await self._close_agent()
         if ended:
             self.site.leave(self.cell.state.spec.job)
         self.worker.drop()
         if ended:
-            with confined("the grid feed"):
+            with confined("grid"):
                 self.grid.look(self.look().now_s, closing=True)
-        with confined("the journal"):
+        with confined("journal"):
             seen = self.look()
             if ended:
                 self.accounting.carry_on(frozenset(reading.uuid for reading in seen.devices))
@@ -245,7 +245,7 @@ class Supervisor:
             self.journal.close()
             if not self.journal.fault:
                 self.last_counts.forget()
-        with confined("the last status"):
+        with confined("last_status"):
             self._show(self.look(), changed=True)
             self.snapshots.close()
             await asyncio.sleep(LAST_LOOK_S)
@@ -285,19 +285,19 @@ class Supervisor:
                     await self.agent.refresh(LAST_COUNT_S)
                     seen = self.look()
                 seen = self._meter(seen)
-        with confined("the grid feed"):
+        with confined("grid"):
             self._read_grid(seen)
         with confined("deciding"):
             seen = self._decide(before, seen)
         with confined("planning"):
             self.replanner.consider(seen)
-        with confined("the accounts"):
+        with confined("accounts"):
             self._account(seen)
-        with confined("the status"):
+        with confined("status"):
             self._show(seen, changed=self.cell.state.decision.state != before.decision.state)
         if seen.mono_s - self._written >= COMMIT_S:
             self._written = seen.mono_s
-            with confined("the journal"):
+            with confined("journal"):
                 await self.write(seen)
         self.ticks.ended()
         return self._over(seen)
@@ -328,7 +328,7 @@ class Supervisor:
     def _read_grid(self, seen: Inputs) -> None:
         if abs(seen.jump_s) > CLOCK_SET_S * self.cell.state.clock.speed:
             # deadline, plan and grid follow the new time; work done and energy used do not
-            say(f"the clock was set by {seen.jump_s:+.0f} s")
+            say(words(statement("clock_set", jump_s=seen.jump_s), seen.now_s))
             self.recorder.event("clock", jump_s=seen.jump_s)
             self.grid.look(seen.now_s)
             self.replanner.request(statement("cause_clock"))
@@ -394,5 +394,5 @@ class Supervisor:
             self._ended_mono = seen.mono_s
             at_s = seen.child.ended_s(self.cell.state.clock)
             self.recorder.event("end", at_s, state=decision.state, code=seen.child.code, signal=seen.child.signal)
-            say(f"the job is over: {words(decision.why.said, seen.now_s)}")
+            say(words(statement("over_now", why=decision.why.said), seen.now_s))
         return seen.mono_s - self._ended_mono > GONE_GRACE_S

@@ -23,7 +23,7 @@ UNREAD_S = 10.0
 """Agents of other machines may take this long to come up before their watts are reported missing."""
 
 
-def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> list[Statement]:
+def notices(state: JobState, seen: Inputs, ours: Iterable[Statement]) -> list[Statement]:
     """Caveats on the numbers first, then `ours` (faults of carbontui itself), then the rest."""
     found: list[Statement] = []
     if state.spec.simulated:
@@ -53,7 +53,7 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> list[Statemen
         found.append(state.tried.result)
     if unload_rules.offered(state, seen):
         found.append(statement("rehearsal_offered", job=state.spec.job))
-    found += [written(line) for line in (*ours, *seen.readings.notices) if line]
+    found += [*ours, *(written(line) for line in seen.readings.notices if line)]
     several = len(seen.readings.devices) > 1
     label = {reading.uuid: reading.label for reading in seen.readings.devices if several}
     shared = {reading.uuid for reading in seen.devices if reading.foreign_pids}

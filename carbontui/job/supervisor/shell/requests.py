@@ -94,7 +94,7 @@ class Requests:
 
     def rank_changed(self, peer: Peer, *, connected: bool) -> None:
         """A rank came, went or changed its state: take in its message, send it the want, and tick at once."""
-        with self._faults.confined("reading a rank's message"):
+        with self._faults.confined("rank_message"):
             self._hear(peer, connected=connected)
             if not connected:
                 self._rank_left()

@@ -21,6 +21,7 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.openmetrics.place import MetricsPlace
 from carbontui.openmetrics.text import Rising, render
 from carbontui.power.handle import AgentHandle
+from carbontui.protocol import Statement, statement, written
 from carbontui.text import statements
 from carbontui.text.sources import slowed
 from carbontui.text.statements import words
@@ -29,15 +30,15 @@ DISK_LEAST_B = 1 << 30
 
 
 class Snapshots:
-    """`faults` returns one line per fault of carbontui itself, `joules` the job's own energy so far by board, `recent`
-    the latest user commands."""
+    """`faults` returns one notice per fault of carbontui itself, `joules` the job's own energy so far by board,
+    `recent` the latest user commands."""
 
     def __init__(
         self,
         spec: Options,
         keeper: KeeperHandle,
         agent: AgentHandle,
-        faults: Callable[[], Iterable[str]],
+        faults: Callable[[], Iterable[Statement]],
         joules: Callable[[], Mapping[str, float]],
         recent: Callable[[], tuple[protocol.Event, ...]],
     ) -> None:
@@ -55,13 +56,13 @@ class Snapshots:
 
     def describe(self, state: JobState, seen: Inputs) -> protocol.Status:
         pids = protocol.Pids(self._keeper.keeper_pid, os.getpid(), self._agent.pid, self._keeper.pid)
-        found = [*self._faults(), self._metrics_fault, _disk_notice(self._log_dir)]
+        found = [*self._faults(), *self._metrics_fault, *_disk_notice(self._log_dir)]
         told = status.status(state, seen, host=self._host, pids=pids)
         return msgspec.structs.replace(described(told, state, seen, found), events=self._recent())
 
     @property
-    def _metrics_fault(self) -> str:
-        return self._metrics.fault if self._metrics else ""
+    def _metrics_fault(self) -> list[Statement]:
+        return [written(self._metrics.fault)] if self._metrics and self._metrics.fault else []
 
     def write(self, told: protocol.Status) -> None:
         """Write to disk; Prometheus metrics at their own interval, and once the job is over."""
@@ -77,7 +78,7 @@ class Snapshots:
             self._metrics.close()
 
 
-def described(told: protocol.Status, state: JobState, seen: Inputs, found: Iterable[str] = ()) -> protocol.Status:
+def described(told: protocol.Status, state: JobState, seen: Inputs, found: Iterable[Statement] = ()) -> protocol.Status:
     """The Status of the core with all that is told in words; `found` are notices of the shell."""
     now_s, replace = seen.now_s, msgspec.structs.replace
     hours = zip(told.forbidden, forbidden.current(state.forbidden, now_s), strict=True)
@@ -94,13 +95,13 @@ def described(told: protocol.Status, state: JobState, seen: Inputs, found: Itera
     )
 
 
-def _disk_notice(folder: Path) -> str:
+def _disk_notice(folder: Path) -> list[Statement]:
     try:
         disk = os.statvfs(folder)
     except OSError:
-        return ""
+        return []
     if disk.f_bavail * disk.f_frsize >= DISK_LEAST_B:
-        return ""
+        return []
     # a folder's name may contain bytes that are not text; a message cannot
     shown = os.fsencode(folder).decode(errors="replace")
-    return f"less than 1 GB is free on the disk of run.log ({shown})"
+    return [statement("disk_low", folder=shown)]
