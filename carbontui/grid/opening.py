@@ -89,11 +89,12 @@ def open_feed(
     settings: GridSettings,
     now: Callable[[], float],
     grid_file: str | Path | None = None,
+    source: str | None = None,
     http: Http | None = None,
     cached: bool = True,
 ) -> Feed:
     """The feed of a zone. A recorded file replaces every live source; its signal is marginal where `settings` ask for
-    it, else as `recorded.load` reads it. `cached=False` bypasses the cache on disk.
+    it, else as `recorded.load` reads it; `source` names it. `cached=False` bypasses the cache on disk.
 
     Raises ValueError when `grid_file` cannot be used.
     """
@@ -101,7 +102,8 @@ def open_feed(
     series = price = None
     if grid_file is not None:
         path = Path(grid_file)
-        series, price = recorded.load(path, zone=zone or "recorded", signal=signal), recorded.load_price(path)
+        series = recorded.load(path, zone=zone or "recorded", signal=signal, source=source)
+        price = recorded.load_price(path)
         remark = _recorded_remark(path, price, settings.currency)
         settings = replace(settings, remark="; ".join(filter(None, (settings.remark, remark))))
     cache = paths.cache_dir() / "grid" if cached else None

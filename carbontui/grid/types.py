@@ -5,7 +5,7 @@ A series has one signal and one unit; average and marginal are never mixed in on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -65,23 +65,6 @@ class Accuracy:
     error: float
     naive: float | None
     coverage: float | None
-
-
-def accuracy_words(found: Sequence[Accuracy]) -> str:
-    """'off by 3, 7 % at 1, 6 h ahead (the same hour of the last known day: 9, 11 %); the 80 % band held 79 % of 300
-    hours'; '' without any data."""
-    if not found:
-        return ""
-    errors, hours = (
-        ", ".join(column) for column in zip(*((f"{100 * x.error:.0f}", f"{x.lead_h}") for x in found), strict=True)
-    )
-    line = f"off by {errors} % at {hours} h ahead"
-    if all(lead.naive is not None for lead in found):
-        line += f" (the same hour of the last known day: {', '.join(f'{100 * (x.naive or 0.0):.0f}' for x in found)} %)"
-    bands = [lead.coverage for lead in found if lead.coverage is not None]
-    if bands:
-        line += f"; the 80 % band held {100 * sum(bands) / len(bands):.0f} %"
-    return f"{line} of {max(lead.hours for lead in found)} hours"
 
 
 @dataclass(frozen=True, slots=True)

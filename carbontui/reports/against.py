@@ -46,9 +46,15 @@ def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
         a, b = of(this), of(other)
         if a is None and b is None:
             continue
-        change = "" if a is None or not b else f"{a / b:,.0f} times" if a > MANY * b > 0 else f"{a / b - 1:+.1%}"
-        found.append(ComparedLine(what, "–" if a is None else told(a), "–" if b is None else told(b), change))
+        found.append(ComparedLine(what, "–" if a is None else told(a), "–" if b is None else told(b), _change(a, b)))
     return found
+
+
+def _change(a: float | None, b: float | None) -> str:
+    """A share of a figure below zero (a loss may be one) has no meaning."""
+    if a is None or b is None or a < 0 or b <= 0:
+        return ""
+    return f"{a / b:,.0f} times" if a > MANY * b else f"{a / b - 1:+.1%}"
 
 
 def _mean_w(story: RunStory) -> float | None:

@@ -11,7 +11,8 @@ from grid_site import Request, Site, good, level
 
 from carbontui.grid import truth
 from carbontui.grid.feed import Feed
-from carbontui.grid.types import Outlook, Row, accuracy_words
+from carbontui.grid.types import Outlook, Row
+from carbontui.text import sources
 
 HOUR = 3600.0
 NOW = 1896998400.0 + 20 * HOUR
@@ -138,7 +139,7 @@ async def test_a_job_keeps_its_truth_and_grid_shows_it(site: Site, tmp_path: Pat
         assert {lead.lead_h for lead in each.accuracy} == {1, 6, 24, 48}
         assert all(lead.error == pytest.approx(0.1, abs=0.02) for lead in each.accuracy)
         assert 0.0 < each.outlook(clock.now_s, 0.0, HOUR, 900.0).difference_error < 0.2
-    shown = accuracy_words(looking.accuracy)
+    shown = sources.accuracy(looking.accuracy)
     assert "off by 10, 10, 10, 10 % at 1, 6, 24, 48 h" in shown and "80 % band held" in shown
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 import states
 from click.testing import CliRunner
+from drawn import drawn
 
 from carbontui import cli, proc, protocol
 from carbontui.job import spec as options
@@ -90,7 +91,7 @@ async def test_a_broken_plan_neither_ends_the_supervisor_nor_is_acted_upon(job, 
         patch.setattr("carbontui.job.supervisor.core.finish.planned", broken)
         assert not await job.tick() and not await job.tick()
         assert len(acted) == 1  # no lease is renewed on a decision that could not be made
-        assert any("error in deciding (IndexError" in text for text in job.faults.notices)
+        assert any("error in deciding (IndexError" in drawn(said) for said in job.faults.notices)
     assert not await job.tick()
     assert len(acted) == 2 and not job.faults.notices and job.requests.sections().status.notices is not None
 
@@ -135,9 +136,8 @@ async def test_a_broken_reading_or_outlook_leaves_the_rest_at_work(job, monkeypa
     monkeypatch.setattr(job.server, "show", broken)
     assert not await job.tick()
     assert job.requests.sections().status.state in ("starting", "running")
-    assert {text.split(" (")[0].removeprefix("error in ") for text in job.faults.notices} >= {
-        *("metering", "the grid feed", "the status")
-    }
+    assert {said.parts["part"] for said in job.faults.notices} >= {"metering", "grid", "status"}
+    assert any("error in the grid feed (ValueError" in drawn(said) for said in job.faults.notices)
 
 
 async def test_what_a_predecessor_kept_in_another_shape_begins_anew(job):

@@ -46,7 +46,7 @@ from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import NextTick, Ticks
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.job.worker.handle import WorkerHandle
-from carbontui.protocol import statement
+from carbontui.protocol import Statement, statement, written
 from carbontui.site.ledger import Ledger
 from carbontui.text.statements import words
 
@@ -168,9 +168,9 @@ class Supervisor:
         for hello, obs in self.last_counts.read():
             self.door.take(LastCount(rank_told(hello, obs), self.look()))
 
-    def _own_faults(self) -> list[str]:
+    def _own_faults(self) -> list[Statement]:
         notes = (self.handover.missing, self.server.fault, self.grid.note, self.journal.fault)
-        return [*notes, self.grid.revised, self.site.fault, *self.faults.notices]
+        return [*(written(note) for note in (*notes, self.grid.revised, self.site.fault) if note), *self.faults.notices]
 
     # --- life ---
 
@@ -205,7 +205,7 @@ class Supervisor:
         self.door.begin(self.handover.restore(self.door.state, now_s, mono_s, silent))
         if self.door.state.boards.named:
             self.agent.watch(self.door.state.boards.named)
-        with self.faults.confined("the last step counts"):
+        with self.faults.confined("last_counts"):
             self._hear_last_counts()
         if self.handover.missing:
             self._keep()
@@ -213,15 +213,15 @@ class Supervisor:
     async def leave(self) -> None:
         """Shut down in order: restore limits, close the accounts, write the last snapshot, release the keeper."""
         confined, ended = self.faults.confined, self._ended_mono is not None
-        with confined("restoring limits"):
+        with confined("restoring"):
             await self._close_agent()
         if ended:
             self.site.leave()
         self.worker.drop()
         if ended:
-            with confined("the grid feed"):
+            with confined("grid"):
                 self.grid.look(self.look().now_s, closing=True)
-        with confined("the journal"):
+        with confined("journal"):
             seen = self.look()
             if ended:
                 self.accounting.carry_on(frozenset(reading.uuid for reading in seen.devices))
@@ -234,7 +234,7 @@ class Supervisor:
             self.journal.close()
             if not self.journal.fault:
                 self.last_counts.forget()
-        with confined("the last status"):
+        with confined("last_status"):
             self._show(self.look(), shown=True, changed=True)
             self.snapshots.close()
             await asyncio.sleep(LAST_LOOK_S)
@@ -274,15 +274,15 @@ class Supervisor:
                     await self.agent.refresh(LAST_COUNT_S)
                     seen = self.look()
                 seen = self._meter(seen)
-        with confined("the grid feed"):
+        with confined("grid"):
             self._read_grid(seen)
         self.calibrator.tick(seen)
-        with confined("the site budget"):
+        with confined("site"):
             self.site.renew(seen)
         self.actuators.note(self.agent.happened(), asked=False)
         self.door.take(Tick(seen))
         if living:
-            with confined("the time of the account"):
+            with confined("account_time"):
                 pass_time(self.accounting, before, self.door.state, seen)
         with confined("planning"):
             self.replanner.consider(seen)
@@ -290,13 +290,13 @@ class Supervisor:
         # without viewers they are computed for the disk and for allowances; a viewer who connects asks for fresh ones
         shown = changed or bool(self.server.viewers) or seen.mono_s - self._written >= COMMIT_S
         if shown or self.door.state.allowances.given:
-            with confined("the accounts"):
+            with confined("accounts"):
                 self._account(seen)
-        with confined("the status"):
+        with confined("status"):
             self._show(seen, shown=shown, changed=changed)
         if seen.mono_s - self._written >= COMMIT_S:
             self._written = seen.mono_s
-            with confined("the journal"):
+            with confined("journal"):
                 await self.write(seen)
         self.ticks.ended()
         return self._over(seen)
@@ -323,7 +323,7 @@ class Supervisor:
     def _read_grid(self, seen: Inputs) -> None:
         if abs(seen.jump_s) > CLOCK_SET_S * self.door.state.clock.speed:
             # deadline, plan and grid follow the new time; work done and energy used do not
-            say(f"the clock was set by {seen.jump_s:+.0f} s")
+            say(words(statement("clock_set", jump_s=seen.jump_s), seen.now_s))
             self.recorder.event("clock", jump_s=seen.jump_s)
             self.grid.look(seen.now_s)
             self.replanner.request(statement("cause_clock"))
@@ -365,5 +365,5 @@ class Supervisor:
             self._ended_mono = seen.mono_s
             at_s = seen.child.ended_s(self.door.state.clock)
             self.recorder.event("end", at_s, state=decision.state, code=seen.child.code, signal=seen.child.signal)
-            say(f"the job is over: {words(decision.why.said, seen.now_s)}")
+            say(words(statement("over_now", why=decision.why.said), seen.now_s))
         return seen.mono_s - self._ended_mono > GONE_GRACE_S

@@ -14,7 +14,7 @@ from carbontui.job.child import Child
 from carbontui.job.supervisor.core.levels import Chosen, Level
 from carbontui.job.supervisor.core.site_room import Room
 from carbontui.power.messages import Node, Outcome, Reading, Readings
-from carbontui.protocol import Why
+from carbontui.protocol import Statement, Why
 
 FRESH_S = 5.0
 """A reading of boards older than this is history, not the present."""
@@ -143,7 +143,7 @@ class Observation:
     """Why SIGSTOP must not be used now although requested (two processes use a GPU, no keeper to undo it)."""
     room: Room | None = None
     """What the machine's power budget leaves to this job."""
-    silent: tuple[str, ...] = ()
+    silent: tuple[str | Statement, ...] = ()
     """Expected machines and ranks that are not heard."""
     lost: bool = False
     """Some of these have been silent for longer than a lease: training resumes there."""

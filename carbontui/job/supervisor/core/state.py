@@ -71,10 +71,13 @@ class Totals:
     coverage: protocol.Coverage | None = None
 
     def of(self, kind: AllowanceKind) -> float:
-        """Grams, money or kWh at the wall, as far as they are known."""
+        """Grams, money or kWh at the wall that count against an allowance, as far as they are known: an allowance caps
+        what the job takes in all, so what a try or a calibration took counts too, though the account excludes it."""
         if kind == "energy":
-            return self.wall_kwh
-        return (self.gco2_g or 0.0) if kind == "carbon" else self.cost.value if self.cost else 0.0
+            return self.wall_kwh + sum(one.energy_wall_kwh for one in self.excluded)
+        if kind == "carbon":
+            return (self.gco2_g or 0.0) + sum(one.gco2_g or 0.0 for one in self.excluded)
+        return self.cost.value if self.cost else 0.0
 
 
 class Calibrating(NamedTuple):

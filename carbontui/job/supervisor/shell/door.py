@@ -27,18 +27,18 @@ from carbontui.job.supervisor.shell.faults import Faults
 
 PARTS: dict[type[Event], str] = {
     Tick: "deciding",
-    RankReport: "reading a rank's message",
-    LastCount: "the last step counts",
-    Command: "a command",
-    PlanMade: "adopting a plan",
-    PlanFailed: "adopting a plan",
-    CurveMeasured: "adopting a curve",
-    CalibrationSaid: "the calibration",
-    ForecastRead: "the grid feed",
-    Booked: "the accounts",
-    SiteShare: "the site budget",
+    RankReport: "rank_message",
+    LastCount: "last_counts",
+    Command: "command",
+    PlanMade: "plan_made",
+    PlanFailed: "plan_made",
+    CurveMeasured: "curve_measured",
+    CalibrationSaid: "calibration",
+    ForecastRead: "grid",
+    Booked: "accounts",
+    SiteShare: "site",
 }
-"""What a fault in an event is reported as."""
+"""What a fault in an event is reported as, by code (`text/log.py`)."""
 
 
 class Door:
@@ -68,6 +68,6 @@ class Door:
                 if isinstance(effect, Reply):
                     reply = effect
                     continue
-                with self._faults.confined(f"carrying out {type(effect).__name__}"):
+                with self._faults.confined(type(effect).__name__):
                     self._perform(effect)
         return reply

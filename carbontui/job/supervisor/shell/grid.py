@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from carbontui.account.revision import Revision
 from carbontui.grid import opening
@@ -51,7 +52,9 @@ def open_feed(options: Options, clock: Clock, log: Callable[[str], None]) -> Fee
     if settings.remark:
         log(settings.remark)
     try:
-        return opening.open_feed(options.zone, settings=settings, now=now, grid_file=options.grid)
+        # to a live job its file is what the user says of the grid, whatever hours it covers
+        source = f"grid: {Path(options.grid).name}" if options.grid and options.replay is None else None
+        return opening.open_feed(options.zone, settings=settings, now=now, grid_file=options.grid, source=source)
     except ValueError as error:
         log(f"the recorded grid of this job is gone, other sources take its place: {error}")
         return opening.open_feed(options.zone, settings=settings, now=now)

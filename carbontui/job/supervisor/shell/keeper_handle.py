@@ -14,6 +14,8 @@ from carbontui import proc
 from carbontui.job import launch, restart, spool
 from carbontui.job.child import Child, exited
 from carbontui.job.keeper.messages import ChildFacts, Order, Stop, decode_child, encode
+from carbontui.protocol import statement
+from carbontui.text.statements import words
 
 SAME = ("retry", "retried", "fall_back", "fell_back", "trying", "freeze_why")
 """What is known of the command as the keeper tells it."""
@@ -69,9 +71,9 @@ class KeeperHandle:
         try:
             keeper = launch.spawn_keeper(restart.again(self._dir, state))
         except (launch.LaunchError, OSError) as error:
-            self._log(f"no new keeper: {error}")
+            self._log(words(statement("no_new_keeper", why=str(error)), 0.0))
         else:
-            self._log(f"the keeper is gone while the command is {state}: {keeper.pid} takes its place")
+            self._log(words(statement("keeper_replaced", state=state, pid=keeper.pid), 0.0))
 
     def open(self) -> None:
         """Start listening (call inside the running loop); messages already sent by the keeper are read on return."""
@@ -110,7 +112,7 @@ class KeeperHandle:
         self._socket = None
         if self.facts and self.facts.frozen and self.facts.pid is not None:
             proc.signal_group(self.facts.pid, signal.SIGCONT)
-        self._log("the keeper is gone: no restart from here on")
+        self._log(words(statement("keeper_gone"), 0.0))
         self._changed()
 
     def send(self, order: Order) -> None:
