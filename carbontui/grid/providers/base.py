@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean, typical
 from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
-from carbontui.grid.http import BUSY_S, Http, HttpReply, in_thread
+from carbontui.grid.http import BUSY_S, Http, HttpReply, Question, in_thread
+from carbontui.grid.providers.decode import from_json
 from carbontui.grid.providers.mix import intensity_g_per_kwh
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Mix, Series, Signal
@@ -88,26 +89,15 @@ class Provider:
         auth: tuple[str, str] | None = None,
     ) -> HttpReply:
         """One answer of the provider; `path` is relative to its base URL, or a whole URL. Raises GridError."""
-        return await self.http.get(self._url(path), params, headers=headers, auth=auth, **self._manner())
-
-    async def json(
-        self,
-        path: str,
-        params: Mapping[str, str] | None = None,
-        *,
-        headers: Mapping[str, str] | None = None,
-        auth: tuple[str, str] | None = None,
-    ) -> Any:
-        """The decoded JSON body of one answer. Raises GridError."""
-        return await self.http.json(self._url(path), params, headers=headers, auth=auth, **self._manner())
-
-    def _url(self, path: str) -> str:
-        return path if path.startswith(("http://", "https://")) else f"{self.url}/{path}"
-
-    def _manner(self) -> dict[str, Any]:
+        url = path if path.startswith(("http://", "https://")) else f"{self.url}/{path}"
         # with a least spacing there is no retry: a request that timed out may still have been counted
-        again = self.spacing_s == 0
-        return {"keyed": bool(self.keys), "patience": self.patience, "busy_s": self.busy_s, "again": again}
+        again, keyed = self.spacing_s == 0, bool(self.keys)
+        how = (keyed, self.patience, self.busy_s, again)
+        return await self.http.get(Question(url, params or {}, headers or {}, auth, *how))
+
+    async def json(self, path: str, params: Mapping[str, str] | None = None, **how: Any) -> Any:
+        """The decoded JSON body of one answer. Raises GridError."""
+        return from_json((await self.get(path, params, **how)).body, self.title)
 
     async def now(self, zone: str, now_s: float) -> tuple[Series, tuple[str, ...]]:
         """The newest value."""

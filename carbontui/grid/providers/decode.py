@@ -9,12 +9,15 @@ from xml.etree import ElementTree
 from carbontui.grid.faults import BadAnswer
 
 
-def from_json(body: bytes | str, title: str) -> Any:
+def from_json(body: bytes, title: str) -> Any:
     """The decoded body. Raises BadAnswer."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise BadAnswer(f"{title} sent a broken or cut-off body") from None
+        start = body[:200].lstrip().lower()
+        page = start.startswith((b"<!doctype html", b"<html"))
+        what = "a web page" if page else "XML" if start.startswith(b"<") else "a broken or cut-off body"
+        raise BadAnswer(f"{title} sent {what} instead of JSON") from None
 
 
 def whole_lines(body: bytes) -> str:

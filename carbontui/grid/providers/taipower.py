@@ -39,7 +39,7 @@ class Taipower(MixProvider):
         yield (await self.get("genary_eng.json")).body
 
     def read(self, body: bytes, zone: str) -> Iterator[Power]:
-        data = from_json(body.decode("utf-8-sig"), self.title)
+        data = from_json(body, self.title)
         taken_s = utc(data[""].replace(" ", "T") + ":00+08:00")
         for unit in data.get("dataset") or data["aaData"]:
             kind = KIND.search(unit[0])
