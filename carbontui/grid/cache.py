@@ -22,7 +22,7 @@ from typing import Any
 from carbontui.grid import issues
 from carbontui.grid.faults import GridError, Unreachable
 from carbontui.grid.http import in_thread
-from carbontui.grid.types import Mix, Row, Series
+from carbontui.grid.types import Answer, Mix, Row, Series
 
 VERSION = 1
 DISK_S = 3.0
@@ -71,7 +71,7 @@ class Cache:
         self,
         key: str,
         window_s: float,
-        fetch: Callable[[Entry], Awaitable[tuple[Series, tuple[str, ...]]]],
+        fetch: Callable[[Entry], Awaitable[Answer]],
         turn: Turn | None = None,
     ) -> Entry:
         """The entry of `key`, refreshed through `fetch` when its window is over and its data set allows a request.
@@ -91,7 +91,7 @@ class Cache:
         self,
         key: str,
         window_s: float,
-        fetch: Callable[[Entry], Awaitable[tuple[Series, tuple[str, ...]]]],
+        fetch: Callable[[Entry], Awaitable[Answer]],
         turn: Turn | None,
     ) -> Entry:
         async with self._locked(key):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 Signal = Literal["average_lifecycle", "average_direct", "marginal", "given", "price"]
 """`given`: the user's own values; whether they are direct or lifecycle emissions is unknown."""
@@ -28,7 +28,7 @@ class Row:
 
 
 class Mix(NamedTuple):
-    """Generation in [start_s, start_s + dur_s): megawatts by fuel (a key of `providers.mix.FACTORS`)."""
+    """Generation in [start_s, start_s + dur_s): megawatts by fuel (a key of `fuels.FACTORS`)."""
 
     start_s: float
     dur_s: float
@@ -54,6 +54,10 @@ class Series:
     """The fuel mix of the last day's rows, where the source publishes it."""
     ahead_s: float = 0.0
     """How far values left out lay in the future of this machine's clock; 0 for none."""
+
+
+Answer: TypeAlias = tuple[Series, tuple[str, ...]]
+"""What a provider answered, and notes on repairs."""
 
 
 @dataclass(frozen=True, slots=True)

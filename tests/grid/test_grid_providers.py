@@ -27,10 +27,10 @@ from carbontui.grid.faults import (
     ServerFault,
     Unreachable,
 )
+from carbontui.grid.fuels import intensity_g_per_kwh
 from carbontui.grid.http import Http, Question
 from carbontui.grid.providers.base import Provider, steps
 from carbontui.grid.providers.frame import MixProvider
-from carbontui.grid.providers.mix import intensity_g_per_kwh
 from carbontui.grid.types import Series
 
 NOW = 1896998400.0 + 20 * 3600  # 11 Feb 2030, 20:00 UTC, noon in California

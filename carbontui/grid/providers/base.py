@@ -1,22 +1,72 @@
-"""Base class of every provider (now, history, forecast) and helpers they share."""
+"""Base classes of every provider (now, history, forecast; prices), and the decoders and helpers they share.
+
+Answers are untrusted: anything unreadable is a BadAnswer that names its source.
+"""
 
 from __future__ import annotations
 
 import csv
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any, ClassVar
+from xml.etree import ElementTree
 
 from carbontui.grid import clean, typical
 from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
+from carbontui.grid.fuels import intensity_g_per_kwh
 from carbontui.grid.http import BUSY_S, Http, HttpReply, Question, in_thread
-from carbontui.grid.providers.decode import from_json
-from carbontui.grid.providers.mix import intensity_g_per_kwh
 from carbontui.grid.settings import GridSettings
-from carbontui.grid.types import Mix, Series, Signal
+from carbontui.grid.types import Answer, Mix, Series, Signal
+
+
+def from_json(body: bytes, title: str) -> Any:
+    """The decoded body. Raises BadAnswer."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        start = body[:200].lstrip().lower()
+        page = start.startswith((b"<!doctype html", b"<html"))
+        what = "a web page" if page else "XML" if start.startswith(b"<") else "a broken or cut-off body"
+        raise BadAnswer(f"{title} sent {what} instead of JSON") from None
+
+
+def whole_lines(body: bytes) -> str:
+    """The text of a table without an unterminated last line: a table that was cut off ends in half a number."""
+    text = body.decode("utf-8-sig", "replace")
+    return text[: text.rfind("\n") + 1]
+
+
+class _Plain(ElementTree.TreeBuilder):
+    """Refuses a document type in any encoding: none of our sources sends one, and XML attacks need it."""
+
+    def doctype(self, *_: object) -> None:
+        raise BadAnswer("a document type")
+
+
+def from_xml(body: bytes, title: str) -> ElementTree.Element:
+    """The root, with tags stripped of namespaces, which change with every schema version. Raises BadAnswer."""
+    try:
+        root: ElementTree.Element = ElementTree.fromstring(body, ElementTree.XMLParser(target=_Plain()))
+    except BadAnswer:
+        raise BadAnswer(f"{title} sent a document type, which is refused") from None
+    except ElementTree.ParseError:
+        raise BadAnswer(f"{title} sent a broken or cut-off document") from None
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return root
+
+
+def text_of(element: ElementTree.Element, path: str, title: str) -> str:
+    """The text at `path`. Raises BadAnswer where it is missing."""
+    found = element.findtext(path)
+    if found is None:
+        raise BadAnswer(f"{title} sent a document without {path}")
+    return found.strip()
+
 
 HOUR_S = 3600.0
 DAY_S = 86400.0
@@ -34,6 +84,7 @@ class Provider:
     title: ClassVar[str]
     base: ClassVar[str]
     signal: ClassVar[Signal]
+    zones: ClassVar[Collection[str]] = ()
     licence: ClassVar[str] = ""
     keys: ClassVar[tuple[str, ...]] = ()
     """Environment variables of its keys; all are needed."""
@@ -71,7 +122,7 @@ class Provider:
     @classmethod
     def covers(cls, zone: str) -> bool:
         """Whether it has data for the zone."""
-        raise NotImplementedError
+        return zone in cls.zones
 
     def key(self, name: str) -> str:
         """A key's value. Raises Denied naming the variable, never the value."""
@@ -99,29 +150,25 @@ class Provider:
         """The decoded JSON body of one answer. Raises GridError."""
         return from_json((await self.get(path, params, **how)).body, self.title)
 
-    async def now(self, zone: str, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def now(self, zone: str, now_s: float) -> Answer:
         """The newest value."""
         series, notes = await self.history(zone, now_s - 6 * HOUR_S, now_s, now_s)
         return Series(series.zone, series.signal, series.rows[-1:], series.source, series.licence), notes
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         """Realised values, and notes on repairs. Raises GridError."""
         raise NoData(f"{self.title} has no history")
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         """Forecast values from now on; may end before `end_s`. Raises GridError."""
         raise NoData(f"{self.title} has no forecast")
 
-    async def series_aside(
-        self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float
-    ) -> tuple[Series, tuple[str, ...]]:
+    async def series_aside(self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float) -> Answer:
         """`series` in a thread, for answers of many rows, so that the event loop is not blocked."""
         return await in_thread(self.series, zone, read, now_s, deadline_s=READ_S)
 
-    async def series_of_mix(
-        self, zone: str, read: Callable[[], Iterable[Mix]], now_s: float
-    ) -> tuple[Series, tuple[str, ...]]:
-        """The same from a fuel mix: an intensity by the factors of `mix.FACTORS`, with the mix of the last day."""
+    async def series_of_mix(self, zone: str, read: Callable[[], Iterable[Mix]], now_s: float) -> Answer:
+        """The same from a fuel mix: an intensity by the factors of `fuels.FACTORS`, with the mix of the last day."""
         mixes: list[Mix] = []
 
         def raw() -> Iterator[clean.Raw]:
@@ -135,7 +182,7 @@ class Provider:
 
     def series(
         self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float, generated_at_s: float | None = None
-    ) -> tuple[Series, tuple[str, ...]]:
+    ) -> Answer:
         """Rows read and cleaned; an unexpected shape becomes BadAnswer. Raises GridError."""
         # a country's mean does not hold for one of its islands: Tasmania is far below Australia's 550 g
         usual = typical.profile(zone) if typical.is_own(zone) else None
@@ -203,3 +250,24 @@ def steps(starts: list[float], otherwise_s: float) -> list[float]:
         gap if gap == usual or (0 < gap <= HOUR_S and gap in (around[k], around[min(k + 2, len(gaps))])) else usual
         for k, gap in enumerate([*gaps, gaps[-1] if gaps[-1] <= HOUR_S else usual])
     ]
+
+
+SEEN_S = 12 * HOUR_S
+"""How far back the forecast query starts: accounts need the prices of the last hours."""
+
+
+class PriceProvider(Provider):
+    """A market's prices in currency per kWh: final once published, possibly negative."""
+
+    signal: ClassVar[Signal] = "price"
+    currency: str | None = "EUR"
+
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+        """Prices of the stretch as far as published. Raises GridError."""
+        raise NotImplementedError
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
+        return await self.between(zone, now_s - SEEN_S, end_s, now_s)
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+        return await self.between(zone, start_s, end_s, now_s)

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, Provider, number, stamp, steps
-from carbontui.grid.providers.price import PriceProvider
-from carbontui.grid.types import Series, Signal
+from carbontui.grid.providers.base import DAY_S, PriceProvider, Provider, number, stamp, steps
+from carbontui.grid.types import Answer, Signal
 
 COUNTRIES = frozenset({
     "AL", "AM", "AT", "AZ", "BA", "BE", "BG", "BY", "CH", "CY", "CZ", "DE", "DK", "EE", "ES", "FI",
@@ -36,17 +35,14 @@ class EnergyCharts(Provider):
     patience: ClassVar[float] = 3.0  # at times it answers slowly for hours
     reach_s: ClassVar[float] = 14 * DAY_S
     limits: ClassVar[str] = "forecast to the end of the day"
+    zones = COUNTRIES
 
-    @classmethod
-    def covers(cls, zone: str) -> bool:
-        return zone in COUNTRIES
-
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         span = {"start": stamp(start_s), "end": stamp(end_s)}
         data = await self.json("co2eq", {"country": zone.lower(), **span})
         return self.series(zone, lambda: self._read(data, "co2eq", "actual"), now_s)
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
         data = await self.json("co2eq", {"country": zone.lower()})
         return self.series(zone, lambda: self._read(data, "co2eq_forecast", "forecast"), now_s, now_s)
 
@@ -65,12 +61,9 @@ class EnergyChartsPrice(PriceProvider):
     patience: ClassVar[float] = EnergyCharts.patience
     window_s: ClassVar[float] = 900.0
     reach_s: ClassVar[float] = 14 * DAY_S
+    zones = PRICE_ZONES
 
-    @classmethod
-    def covers(cls, zone: str) -> bool:
-        return zone in PRICE_ZONES
-
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> tuple[Series, tuple[str, ...]]:
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         span = {"start": stamp(start_s), "end": stamp(end_s)}
         data = await self.json("price", {"bzn": PRICE_ZONES[zone], **span})
         return self.series(zone, lambda: columns(self.title, data, "price", "forecast", 1e-3), now_s, now_s)
