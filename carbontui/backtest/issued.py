@@ -13,11 +13,11 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
 from carbontui.backtest.assumed_job import Grid
+from carbontui.grid.issues import Issue
 from carbontui.plan.problem import ProblemError
 from carbontui.units import from_iso
 
@@ -130,26 +130,23 @@ class OwnForecast:
     def _forecast(self, begin: float, end: float) -> tuple[float, list[float]]:
         if begin in self.given and begin + len(self.given[begin][1]) * self.grid.step_s >= end:
             return self.given[begin]
-        from carbontui.grid.forecast import Forecaster, Issue
+        from carbontui.grid.forecast import Forecaster
 
         until = bisect_right(self.grid.starts, begin - 1.0)
         if self.model is None or not 0 <= begin - self.fitted_s < REFIT_S:
-            times = [_aware(t) for t in self.grid.starts[:until]]
-            self.model, self.fitted_s = Forecaster.fit(times, self.grid.values[:until]), begin
+            self.model = Forecaster.fit(self.grid.starts[:until], self.grid.values[:until])
+            self.fitted_s = begin
         since = max(0, until - int(5 * 7 * 86400 / self.grid.step_s))
         low, high = bisect_right(self.times, begin - ISSUES_S), bisect_right(self.times, begin)
         found = self.model.predict(
-            _aware(begin),
-            [_aware(t) for t in self.grid.starts[since:until]],
+            begin,
+            self.grid.starts[since:until],
             self.grid.values[since:until],
             int((end - begin) // self.grid.step_s) + 2,
-            published=[
-                Issue(_aware(i.issued_s), tuple(map(_aware, i.starts)), i.values) for i in self.issues[low:high]
+            [
+                Issue(issued_at_s=one.issued_s, times_s=list(one.starts), values=list(one.values))
+                for one in self.issues[low:high]
             ],
         )
         self.given = {begin: (begin, [float(value) for value in found.mean])}
         return self.given[begin]
-
-
-def _aware(epoch_s: float) -> datetime:
-    return datetime.fromtimestamp(epoch_s, tz=timezone.utc)

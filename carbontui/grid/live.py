@@ -104,12 +104,12 @@ class Live:
         actual = self.history.rows if self.history else ()
         key = f"truth-{self.zone}-{self.source.signal}"
 
-        def change(kept: Any) -> Any:
-            record = truth.judged(truth.from_json(kept), actual, self._now())
-            return truth.to_json(truth.issued(record, said, self._now()) if said else record)
+        def change(kept: truth.ForecastRecord | None) -> truth.ForecastRecord:
+            record = truth.judged(kept or truth.ForecastRecord(), actual, self._now())
+            return truth.issued(record, said, self._now()) if said else record
 
         with contextlib.suppress(Exception):  # a fault in measuring a forecast must not prevent its use
-            self.truth = truth.from_json(await self._cache.keep(key, change))
+            self.truth = await self._cache.keep(key, truth.ForecastRecord, change)
             self.difference_error = truth.difference_error(self.truth)
 
     async def _round(self) -> None:

@@ -16,8 +16,7 @@ YOURS = "yours"
 """Stands in for a zone where the user gave the intensity, which belongs to no known zone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One half-open interval [start_s, start_s + dur_s) in epoch seconds UTC, and its value in the series' unit."""
 
     start_s: float
