@@ -7,6 +7,7 @@ import io
 import json
 import threading
 import zipfile
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -18,6 +19,7 @@ from grid_site import Answer, Request, Site, good, iso, level, told
 from carbontui.grid import zones
 from carbontui.grid.choose import AVERAGE, EVERY, OPERATORS
 from carbontui.grid.faults import BadAnswer, NoData
+from carbontui.grid.feed import Feed
 from carbontui.grid.fuels import FACTORS, intensity_g_per_kwh
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.providers.frame import MixProvider
@@ -215,7 +217,8 @@ async def test_a_month_of_values_is_read_beside_the_loop_that_renews_leases(
         MixProvider, "mixes", lambda self, powers: (threads.add(threading.current_thread().name), real(self, powers))[1]
     )
     site.respond = good("nyiso", NOW)
-    await made("nyiso", site).history("US-NY-NYIS", NOW - 86400, NOW, NOW)
+    keyless = replace(site.settings(), keys={})
+    await Feed("US-NY-NYIS", settings=keyless, now=lambda: NOW, http=site.http()).refresh()
     assert threads and threading.current_thread().name not in threads
 
 

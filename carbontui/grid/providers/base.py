@@ -12,69 +12,25 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, ClassVar
 from xml.etree import ElementTree
 
 from carbontui.grid import clean, typical
 from carbontui.grid.faults import BadAnswer, Denied, GridError, NoData
 from carbontui.grid.fuels import intensity_g_per_kwh
-from carbontui.grid.http import BUSY_S, Http, HttpReply, Question, in_thread
+from carbontui.grid.http import BUSY_S, Http, HttpReply, Question
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Answer, Mix, Series, Signal
-
-
-def from_json(body: bytes, title: str) -> Any:
-    """The decoded body. Raises BadAnswer."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        start = body[:200].lstrip().lower()
-        page = start.startswith((b"<!doctype html", b"<html"))
-        what = "a web page" if page else "XML" if start.startswith(b"<") else "a broken or cut-off body"
-        raise BadAnswer(f"{title} sent {what} instead of JSON") from None
-
-
-def whole_lines(body: bytes) -> str:
-    """The text of a table without an unterminated last line: a table that was cut off ends in half a number."""
-    text = body.decode("utf-8-sig", "replace")
-    return text[: text.rfind("\n") + 1]
-
-
-class _Plain(ElementTree.TreeBuilder):
-    """Refuses a document type in any encoding: none of our sources sends one, and XML attacks need it."""
-
-    def doctype(self, *_: object) -> None:
-        raise BadAnswer("a document type")
-
-
-def from_xml(body: bytes, title: str) -> ElementTree.Element:
-    """The root, with tags stripped of namespaces, which change with every schema version. Raises BadAnswer."""
-    try:
-        root: ElementTree.Element = ElementTree.fromstring(body, ElementTree.XMLParser(target=_Plain()))
-    except BadAnswer:
-        raise BadAnswer(f"{title} sent a document type, which is refused") from None
-    except ElementTree.ParseError:
-        raise BadAnswer(f"{title} sent a broken or cut-off document") from None
-    for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]
-    return root
-
-
-def text_of(element: ElementTree.Element, path: str, title: str) -> str:
-    """The text at `path`. Raises BadAnswer where it is missing."""
-    found = element.findtext(path)
-    if found is None:
-        raise BadAnswer(f"{title} sent a document without {path}")
-    return found.strip()
-
 
 HOUR_S = 3600.0
 DAY_S = 86400.0
 # raised when an answer of an unexpected shape is parsed; anything else would be our bug
 SHAPE_FAULTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, csv.Error)
-READ_S = 20.0
 ROWS_MAX = 200_000
 """Rows of one answer at most: over a year of five-minute values; an answer with more is faulty."""
+SEEN_S = 12 * HOUR_S
+"""How far back the forecast query starts: accounts need the prices of the last hours."""
 
 
 class Provider:
@@ -163,12 +119,8 @@ class Provider:
         """Forecast values from now on; may end before `end_s`. Raises GridError."""
         raise NoData(f"{self.title} has no forecast")
 
-    async def series_aside(self, zone: str, read: Callable[[], Iterable[clean.Raw]], now_s: float) -> Answer:
-        """`series` in a thread, for answers of many rows, so that the event loop is not blocked."""
-        return await in_thread(self.series, zone, read, now_s, deadline_s=READ_S)
-
-    async def series_of_mix(self, zone: str, read: Callable[[], Iterable[Mix]], now_s: float) -> Answer:
-        """The same from a fuel mix: an intensity by the factors of `fuels.FACTORS`, with the mix of the last day."""
+    def series_of_mix(self, zone: str, read: Callable[[], Iterable[Mix]], now_s: float) -> Answer:
+        """`series` from a fuel mix: an intensity by the factors of `fuels.FACTORS`, with the mix of the last day."""
         mixes: list[Mix] = []
 
         def raw() -> Iterator[clean.Raw]:
@@ -176,7 +128,7 @@ class Provider:
             for start_s, dur_s, megawatts in mixes:
                 yield start_s, dur_s, intensity_g_per_kwh(megawatts, self.signal), "estimated"
 
-        series, notes = await self.series_aside(zone, raw, now_s)
+        series, notes = self.series(zone, raw, now_s)
         kept = {row.start_s for row in series.rows if row.start_s > now_s - DAY_S}
         return replace(series, mix=tuple(mix for mix in mixes if mix.start_s in kept)), notes
 
@@ -204,6 +156,23 @@ class Provider:
         return made, notes
 
 
+class PriceProvider(Provider):
+    """A market's prices in currency per kWh: final once published, possibly negative."""
+
+    signal: ClassVar[Signal] = "price"
+    currency: str | None = "EUR"
+
+    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+        """Prices of the stretch as far as published. Raises GridError."""
+        raise NotImplementedError
+
+    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
+        return await self.between(zone, now_s - SEEN_S, end_s, now_s)
+
+    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
+        return await self.between(zone, start_s, end_s, now_s)
+
+
 def utc(text: str) -> float:
     """Epoch seconds of an ISO time; UTC where it has no offset."""
     moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
@@ -214,13 +183,13 @@ def stamp(epoch_s: float, form: str = "%Y-%m-%dT%H:%MZ") -> str:
     return datetime.fromtimestamp(epoch_s, tz=timezone.utc).strftime(form)
 
 
-def number(value: Any) -> float | None:
-    """A number, also from text; None and empty text are None. Raises ValueError for anything else."""
+def number(value: Any, factor: float = 1.0) -> float | None:
+    """A number, also from text, times `factor`; None and empty text are None. Raises ValueError for anything else."""
     if value is None or value == "":
         return None
     if isinstance(value, bool):
         raise ValueError("a boolean where a number is expected")
-    return float(value)
+    return float(value) * factor
 
 
 def rows_of(data: Any, *path: str) -> list[Any]:
@@ -234,6 +203,14 @@ def rows_of(data: Any, *path: str) -> list[Any]:
     if not isinstance(data, list):
         raise BadAnswer("an answer in an unexpected format")
     return data
+
+
+def stepped(records: Iterable[Any], when: str, otherwise_s: float) -> Iterator[tuple[float, float, Any]]:
+    """Start, length and record, sorted by the stamps in the column `when`."""
+    found = sorted(((utc(record[when]), record) for record in records), key=itemgetter(0))
+    starts = [start_s for start_s, _ in found]
+    for (start_s, record), length in zip(found, steps(starts, otherwise_s), strict=True):
+        yield start_s, length, record
 
 
 def steps(starts: list[float], otherwise_s: float) -> list[float]:
@@ -252,22 +229,46 @@ def steps(starts: list[float], otherwise_s: float) -> list[float]:
     ]
 
 
-SEEN_S = 12 * HOUR_S
-"""How far back the forecast query starts: accounts need the prices of the last hours."""
+def from_json(body: bytes, title: str) -> Any:
+    """The decoded body. Raises BadAnswer."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        start = body[:200].lstrip().lower()
+        page = start.startswith((b"<!doctype html", b"<html"))
+        what = "a web page" if page else "XML" if start.startswith(b"<") else "a broken or cut-off body"
+        raise BadAnswer(f"{title} sent {what} instead of JSON") from None
 
 
-class PriceProvider(Provider):
-    """A market's prices in currency per kWh: final once published, possibly negative."""
+def whole_lines(body: bytes) -> str:
+    """The text of a table without an unterminated last line: a table that was cut off ends in half a number."""
+    text = body.decode("utf-8-sig", "replace")
+    return text[: text.rfind("\n") + 1]
 
-    signal: ClassVar[Signal] = "price"
-    currency: str | None = "EUR"
 
-    async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        """Prices of the stretch as far as published. Raises GridError."""
-        raise NotImplementedError
+class _Plain(ElementTree.TreeBuilder):
+    """Refuses a document type in any encoding: none of our sources sends one, and XML attacks need it."""
 
-    async def forecast(self, zone: str, end_s: float, now_s: float) -> Answer:
-        return await self.between(zone, now_s - SEEN_S, end_s, now_s)
+    def doctype(self, *_: object) -> None:
+        raise BadAnswer("a document type")
 
-    async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
-        return await self.between(zone, start_s, end_s, now_s)
+
+def from_xml(body: bytes, title: str) -> ElementTree.Element:
+    """The root, with tags stripped of namespaces, which change with every schema version. Raises BadAnswer."""
+    try:
+        root: ElementTree.Element = ElementTree.fromstring(body, ElementTree.XMLParser(target=_Plain()))
+    except BadAnswer:
+        raise BadAnswer(f"{title} sent a document type, which is refused") from None
+    except ElementTree.ParseError:
+        raise BadAnswer(f"{title} sent a broken or cut-off document") from None
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return root
+
+
+def text_of(element: ElementTree.Element, path: str, title: str) -> str:
+    """The text at `path`. Raises BadAnswer where it is missing."""
+    found = element.findtext(path)
+    if found is None:
+        raise BadAnswer(f"{title} sent a document without {path}")
+    return found.strip()

@@ -272,7 +272,7 @@ def _prices(body: bytes) -> Iterator[clean.Raw]:
                 continue
             start_s = utc(row["INTERVALSTARTTIME_GMT"].replace("-00:00", "+00:00"))
             end_s = utc(row["INTERVALENDTIME_GMT"].replace("-00:00", "+00:00"))
-            price = number(row["MW"])
+            price = number(row["MW"], 1e-3)
         except SHAPE_FAULTS:
             raise BadAnswer("CAISO OASIS sent a table in an undocumented format") from None
-        yield start_s, end_s - start_s, None if price is None else price / 1000, "forecast"
+        yield start_s, end_s - start_s, price, "forecast"

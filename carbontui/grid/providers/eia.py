@@ -49,7 +49,7 @@ class Eia(Provider):
             "api_key": self.key("EIA_API_KEY"),
         }
         data = await self.json("v2/electricity/rto/fuel-type-data/data/", params)
-        return await self.series_of_mix(zone, lambda: self._read(data, zone), now_s)
+        return self.series_of_mix(zone, lambda: self._read(data, zone), now_s)
 
     def _read(self, data: Any, zone: str) -> Iterator[Mix]:
         mixes: dict[float, dict[str, float]] = {}

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer, Denied, NoData, NotFound
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, steps, utc
+from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, stepped, utc
 from carbontui.grid.types import Answer, Signal
 
 
@@ -57,9 +57,7 @@ class ElectricityMaps(Provider):
         told = data.get("zone") if isinstance(data, dict) else None
         if told is not None and told != zone:
             raise BadAnswer(f"{self.title} answered for zone {told}, not {zone}")
-        records = sorted(rows_of(data, part), key=lambda record: utc(record["datetime"]))
-        starts = [utc(record["datetime"]) for record in records]
-        for start_s, length, record in zip(starts, steps(starts, HOUR_S), records, strict=True):
+        for start_s, length, record in stepped(rows_of(data, part), "datetime", HOUR_S):
             if record.get("zone", zone) != zone:
                 raise BadAnswer(f"{self.title} answered for zone {record['zone']}, not {zone}")
             kind = "forecast" if part == "forecast" else "estimated" if record.get("isEstimated") else "actual"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.providers.base import DAY_S, PriceProvider, Provider, number, rows_of, stamp, steps, utc
+from carbontui.grid.providers.base import DAY_S, PriceProvider, Provider, number, rows_of, stamp, stepped
 from carbontui.grid.types import Answer, Signal
 
 AREAS = {"DK-DK1": "DK1", "DK-DK2": "DK2"}
@@ -53,11 +53,8 @@ class EnergiDataService(Provider):
 
     def _read(self, data: Any, zone: str, when: str, what: str, kind: str, factor: float = 1.0) -> Iterator[clean.Raw]:
         records = [record for record in rows_of(data, "records") if record.get("PriceArea") == AREAS[zone]]
-        records.sort(key=lambda record: utc(record[when]))
-        starts = [utc(record[when]) for record in records]
-        for start_s, length, record in zip(starts, steps(starts, 300.0), records, strict=True):
-            value = number(record[what])
-            yield start_s, length, None if value is None else value * factor, kind
+        for start_s, length, record in stepped(records, when, 300.0):
+            yield start_s, length, number(record[what], factor), kind
 
 
 class EnergiDataPrice(PriceProvider, EnergiDataService):

@@ -12,9 +12,6 @@ from carbontui.grid.faults import BadAnswer, NoData
 from carbontui.grid.providers.base import DAY_S, HOUR_S, PriceProvider, Provider, from_xml, stamp, text_of, utc
 from carbontui.grid.types import Answer, Mix, Signal
 
-BASE = "https://web-api.tp.entsoe.eu"
-LICENCE = "ENTSO-E Transparency Platform"
-KEYS = ("ENTSOE_TOKEN",)
 BAN_S = 660.0
 """Too many requests are answered with a ban of ten minutes."""
 AREAS = {
@@ -32,12 +29,21 @@ PERIOD_MAX_S = 366 * DAY_S
 """The platform answers with a year at most."""
 
 
-async def ask(provider: Provider, params: dict[str, str], start_s: float, end_s: float) -> bytes:
-    """The document of a stretch of whole hours. Raises GridError."""
-    form = "%Y%m%d%H00"
-    span = {"periodStart": stamp(start_s, form), "periodEnd": stamp(end_s + HOUR_S, form)}
-    token = {"securityToken": provider.key(KEYS[0])}
-    return (await provider.get("api", {**params, **span, **token})).body
+class _Platform(Provider):
+    base: ClassVar[str] = "https://web-api.tp.entsoe.eu"
+    licence: ClassVar[str] = "ENTSO-E Transparency Platform"
+    keys: ClassVar[tuple[str, ...]] = ("ENTSOE_TOKEN",)
+    window_s: ClassVar[float] = 900.0
+    busy_s: ClassVar[float] = BAN_S
+    reach_s: ClassVar[float] = 14 * DAY_S
+    zones = AREAS
+
+    async def ask(self, params: dict[str, str], start_s: float, end_s: float) -> ElementTree.Element:
+        """The document of a stretch of whole hours. Raises GridError."""
+        form = "%Y%m%d%H00"
+        span = {"periodStart": stamp(start_s, form), "periodEnd": stamp(end_s + HOUR_S, form)}
+        token = {"securityToken": self.key(self.keys[0])}
+        return tree((await self.get("api", {**params, **span, **token})).body)
 
 
 def tree(body: bytes) -> ElementTree.Element:
@@ -81,27 +87,20 @@ FUELS = {
 }  # fmt: skip
 
 
-class Entsoe(Provider):
+class Entsoe(_Platform):
     """Generation per type (A75) to intensity; imports are not included: it is that of generation in the zone."""
 
     name: ClassVar[str] = "entsoe"
     title: ClassVar[str] = "ENTSO-E generation"
-    base: ClassVar[str] = BASE
     signal: ClassVar[Signal] = "average_lifecycle"
-    licence: ClassVar[str] = LICENCE
-    keys: ClassVar[tuple[str, ...]] = KEYS
-    window_s: ClassVar[float] = 900.0
-    busy_s: ClassVar[float] = BAN_S
     foresees: ClassVar[bool] = False
     late_s: ClassVar[float] = 12 * HOUR_S
-    reach_s: ClassVar[float] = 14 * DAY_S
     limits: ClassVar[str] = "hours late, no forecast, imports not counted"
-    zones = AREAS
 
     async def history(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         params = {"documentType": "A75", "processType": "A16", "in_Domain": AREAS[zone]}
-        body = await ask(self, params, start_s, end_s)
-        return await self.series_of_mix(zone, lambda: _mixes(tree(body), AREAS[zone]), now_s)
+        root = await self.ask(params, start_s, end_s)
+        return self.series_of_mix(zone, lambda: _mixes(root, AREAS[zone]), now_s)
 
 
 def _mixes(root: ElementTree.Element, area: str) -> Iterator[Mix]:
@@ -125,24 +124,17 @@ def _mixes(root: ElementTree.Element, area: str) -> Iterator[Mix]:
             yield Mix(start_s, length, mix)
 
 
-class EntsoePrice(PriceProvider):
+class EntsoePrice(PriceProvider, _Platform):
     """Day-ahead price (A44), EUR per MWh; free token."""
 
     name: ClassVar[str] = "entsoe-price"
     title: ClassVar[str] = "ENTSO-E day-ahead price"
-    base: ClassVar[str] = BASE
-    licence: ClassVar[str] = LICENCE
-    keys: ClassVar[tuple[str, ...]] = KEYS
-    window_s: ClassVar[float] = 900.0
-    busy_s: ClassVar[float] = BAN_S
-    reach_s: ClassVar[float] = 14 * DAY_S
     limits: ClassVar[str] = "not to be republished"
-    zones = AREAS
 
     async def between(self, zone: str, start_s: float, end_s: float, now_s: float) -> Answer:
         params = {"documentType": "A44", "in_Domain": AREAS[zone], "out_Domain": AREAS[zone]}
-        body = await ask(self, params, start_s, end_s)
-        return self.series(zone, lambda: _prices(tree(body)), now_s, now_s)
+        root = await self.ask(params, start_s, end_s)
+        return self.series(zone, lambda: _prices(root), now_s, now_s)
 
 
 def _prices(root: ElementTree.Element) -> Iterator[clean.Raw]:

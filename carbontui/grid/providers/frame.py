@@ -65,7 +65,7 @@ class MixProvider(Provider):
         bodies = [body async for body in self.request(zone, start_s, end_s, now_s)]
         if not bodies:
             raise NoData(f"{self.title} has no data for these days")
-        return await self.series_of_mix(
+        return self.series_of_mix(
             zone, lambda: self.mixes(power for body in bodies for power in self.read(body, zone)), now_s
         )
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from carbontui.grid import clean
 from carbontui.grid.faults import BadAnswer
-from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, steps, utc
+from carbontui.grid.providers.base import DAY_S, HOUR_S, Provider, number, rows_of, stamp, stepped
 from carbontui.grid.providers.frame import LocalClock
 from carbontui.grid.types import Answer, Signal
 
@@ -40,9 +40,7 @@ class Eco2mix(Provider):
         if not isinstance(records, list):
             raise BadAnswer(f"{self.title} sent an answer in an unexpected format")
         records = [record.get("fields", record) for record in records]
-        records.sort(key=lambda record: utc(record["date_heure"]))
-        starts = [utc(record["date_heure"]) for record in records]
-        for start_s, length, record in zip(starts, steps(starts, 900.0), records, strict=True):
+        for start_s, length, record in stepped(records, "date_heure", 900.0):
             yield start_s, length, number(record["taux_co2"]), "actual"
 
 

@@ -48,8 +48,7 @@ class OctopusAgile(PriceProvider):
             start_s = utc(record["valid_from"])
             # a fixed tariff has no end: it holds up to the end of the query
             end_s = utc(record["valid_to"]) if record.get("valid_to") else until_s
-            value = number(record["value_inc_vat"])
-            yield start_s, end_s - start_s, None if value is None else value / 100, "forecast"
+            yield start_s, end_s - start_s, number(record["value_inc_vat"], 1e-2), "forecast"
 
 
 class Awattar(PriceProvider):
@@ -75,5 +74,4 @@ class Awattar(PriceProvider):
             if str(record.get("unit", "Eur/MWh")).lower() != "eur/mwh":
                 raise BadAnswer(f"aWATTar: unit {record['unit']!r} where Eur/MWh is documented")
             start_s, end_s = record["start_timestamp"] / 1000, record["end_timestamp"] / 1000
-            value = number(record["marketprice"])
-            yield start_s, end_s - start_s, None if value is None else value / 1000, "forecast"
+            yield start_s, end_s - start_s, number(record["marketprice"], 1e-3), "forecast"

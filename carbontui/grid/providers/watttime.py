@@ -75,11 +75,6 @@ class WattTime(Provider):
             raise BadAnswer(f"{self.title} answered for region {meta['region']}, not {REGIONS[zone]}")
         length = float(meta.get("data_point_period_seconds") or 300)
         for record in rows_of(data, "data"):
-            value = number(record["value"])
             imputed = kind == "actual" and bool(record.get("imputed_data_used"))
-            yield (
-                utc(record["point_time"]),
-                length,
-                None if value is None else value * G_PER_KWH_PER_LB_PER_MWH,
-                "estimated" if imputed else kind,
-            )
+            value = number(record["value"], G_PER_KWH_PER_LB_PER_MWH)
+            yield utc(record["point_time"]), length, value, "estimated" if imputed else kind
