@@ -6,17 +6,16 @@ live feed.
 
 from __future__ import annotations
 
-import csv
-import gzip
 import itertools
-import zlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
 from carbontui.backtest.assumed_job import Grid
+from carbontui.grid import recorded
 from carbontui.grid.issues import Issue
 from carbontui.plan.problem import ProblemError
 from carbontui.units import from_iso
@@ -56,29 +55,22 @@ class Predictor(Protocol):
 def load_issues(path: str | Path) -> list[ForecastIssue]:
     """Read CSV `issue_utc,target_utc,forecast[,...]`, plain or .gz; sorted by time of issue. Raises ProblemError naming
     the line."""
-    path = Path(path)
     rows: dict[float, dict[float, float]] = {}
     try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig")
-            if path.suffix == ".gz"
-            else path.open(encoding="utf-8-sig") as file
-        ):
-            reader = csv.DictReader(file)
-            if not {"issue_utc", "target_utc", "forecast"} <= set(reader.fieldnames or ()):
-                raise ProblemError("issued", f"{path} needs the columns issue_utc,target_utc,forecast")
-            for line, row in enumerate(reader, 2):
-                try:
-                    value = float(row["forecast"])
-                    if not 0 <= value < 5000:
-                        raise ValueError(f"{value} is not an intensity in gCO2/kWh")
-                    rows.setdefault(from_iso(row["issue_utc"]), {})[from_iso(row["target_utc"])] = value
-                except (ValueError, TypeError) as error:
-                    raise ProblemError("issued", f"{path} line {line}: {error}") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise ProblemError("issued", f"{path} cannot be read ({getattr(error, 'strerror', None) or error})") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ProblemError("issued", f"{path} is not a CSV text file ({error})") from None
+        head, *lines = recorded.lines_of(Path(path)) or [[]]
+    except ValueError as error:
+        raise ProblemError("issued", str(error)) from None
+    if not {"issue_utc", "target_utc", "forecast"} <= set(head):
+        raise ProblemError("issued", f"{path} needs the columns issue_utc,target_utc,forecast")
+    for number, cells in filter(itemgetter(1), enumerate(lines, 2)):
+        row = dict(zip(head, cells, strict=False))
+        try:
+            value = float(row["forecast"])
+            if not 0 <= value < 5000:
+                raise ValueError(f"{value} is not an intensity in gCO2/kWh")
+            rows.setdefault(from_iso(row["issue_utc"]), {})[from_iso(row["target_utc"])] = value
+        except (ValueError, LookupError) as error:
+            raise ProblemError("issued", f"{path} line {number}: {error}") from None
     if not rows:
         raise ProblemError("issued", f"{path} has no rows")
     return [

@@ -127,3 +127,9 @@ class Outlook:
         """The value of the slot that contains `epoch_s`; None outside or unknown."""
         index = int((epoch_s - self.start_s) // self.step_s)
         return self.mean[index] if 0 <= index < len(self.mean) else None
+
+    def at(self, edges: Sequence[float]) -> list[float] | None:
+        """The values at the start of each slot between the edges (epoch seconds); None where one is unknown."""
+        values = [self.value_at(edge + 1e-3) for edge in edges[:-1]]
+        known = [value for value in values if value is not None]
+        return known if len(known) == len(values) else None

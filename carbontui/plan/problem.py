@@ -248,13 +248,13 @@ def problem_from_dict(data: Any) -> Problem:
 _ALIKE = ("min_run_slots", "min_pause_slots", "max_resumes", "work_s", "host_w", "pue", "alpha", "beta")
 
 
-def _refusal(said: str, data: Any) -> ProblemError:
+def _refusal(line: str, data: Any) -> ProblemError:
     """msgspec's "Expected `float` >= 0.0 - at `$.levels[1].power_w`" with the field in front, and its value."""
-    what, _, path = said.partition(" - at `$")
+    what, _, path = line.partition(" - at `$")
     place = path.rstrip("`").lstrip(".")
-    key = re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", what)
+    key = re.fullmatch(r"Object (?:contains unknown|(missing) required) field `(.*)`", what)
     if key is not None:
-        problem = "is missing" if key[1].startswith("missing") else "is not a key of this format"
+        problem = "is missing" if key[1] else "is not a key of this format"
         return ProblemError(".".join(filter(None, (place, key[2]))), problem)
     for step in re.findall(r"\w+", place):
         data = data[int(step) if isinstance(data, list | tuple) else step]
