@@ -16,6 +16,8 @@ from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.progress import begun
 from carbontui.job.supervisor.core.state import JobState, enter
+from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.faults import Faults
 from carbontui.power.messages import Capability, Reading, Readings
 from carbontui.protocol import LevelInfo, PlanView, Why, statement
 from carbontui.units import iso
@@ -94,6 +96,11 @@ def plan_of(*levels: Level, start_s: float = NOW_S, slot_s: float = 900.0, late_
         kwh=1.0, late_s=late_s,
     )  # fmt: skip
     return Plan(tuple(level.name for level in levels), edges, table, view, left_s)
+
+
+def door(state: JobState) -> Door:
+    """The state as the shell holds it; effects are not performed."""
+    return Door(state, Faults(print), perform=lambda effect: None)
 
 
 def settled(state: JobState, seen: Inputs) -> JobState:

@@ -43,7 +43,7 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> list[Statemen
     unread = attendance.unread_nodes(seen)
     if unread and seen.uptime_s >= UNREAD_S:
         found.append(statement("nodes_unread", names=unread))
-    if beyond := site_room.notice(seen.site):
+    if beyond := site_room.notice(state.site):
         found.append(beyond)
     # the screen has room for the first only: wrong watts come before the source of the grid data
     found += board_notices(seen.devices, seen.readings_age_s, unread)
@@ -54,6 +54,8 @@ def notices(state: JobState, seen: Inputs, ours: Iterable[str]) -> list[Statemen
     if unload_rules.offered(state, seen):
         found.append(statement("rehearsal_offered", job=state.spec.job))
     found += [written(line) for line in (*ours, *seen.readings.notices) if line]
+    if state.plan_fault is not None:
+        found.append(state.plan_fault)
     several = len(seen.readings.devices) > 1
     label = {reading.uuid: reading.label for reading in seen.readings.devices if several}
     shared = {reading.uuid for reading in seen.devices if reading.foreign_pids}

@@ -15,7 +15,6 @@ from carbontui.job.supervisor.core.levels import Chosen, Level
 from carbontui.job.supervisor.core.site_room import Room
 from carbontui.power.messages import Node, Outcome, Reading, Readings
 from carbontui.protocol import Why
-from carbontui.site.sharing import Share
 
 FRESH_S = 5.0
 """A reading of boards older than this is history, not the present."""
@@ -107,8 +106,6 @@ class Inputs:
     alive: frozenset[str] = frozenset()
     """The training processes ever heard from that are still alive."""
     readings: Readings = NOTHING_READ
-    site: Share | None = None
-    """This job's share of the machine's power budget."""
     nodes: tuple[Node, ...] = ()
     """The other machines of the job."""
     metered: frozenset[str] = frozenset()
@@ -117,15 +114,10 @@ class Inputs:
     zone: str | None = None
     grid_note: str = ""
     """Why the grid values are impaired, or ''."""
-    planning_failed: bool = False
     uptime_s: float = 0.0
     """How long this supervisor has run."""
     unseen: Cause | None = None
     """Why a busy command has shown no step; None until it has been busy for a while, or once it has shown one."""
-    trial: Level | None = None
-    """The level a calibration asks for now."""
-    trial_said: protocol.Statement | None = None
-    """Progress of a calibration, or the result of the last one."""
 
     @property
     def leader(self) -> Rank | None:

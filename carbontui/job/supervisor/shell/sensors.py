@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from carbontui import proc, protocol, units
 from carbontui.job.clock import Clock
-from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.job.supervisor.shell.core_wait import CoreWait
@@ -17,8 +16,6 @@ from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
 from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.power.handle import AgentHandle
-from carbontui.protocol import Statement
-from carbontui.site.sharing import Share
 
 
 class Sensors:
@@ -59,10 +56,6 @@ class Sensors:
         limit_pending: bool = False,
         zone: str | None = None,
         grid_note: str = "",
-        planning_failed: bool = False,
-        trial: Level | None = None,
-        trial_said: Statement | None = None,
-        site: Share | None = None,
     ) -> Inputs:
         """The current inputs."""
         mono = time.monotonic()
@@ -84,17 +77,13 @@ class Sensors:
             ranks=ranks,
             alive=alive(state.progress.processes or (), ranks),
             readings=self._agent.readings,
-            site=site,
             nodes=self._agent.nodes(),
             metered=metered,
             limits=LimitNews(limit_asked, limit_pending, self._agent.left, dict(self._agent.outcomes)),
             zone=zone,
             grid_note=grid_note,
-            planning_failed=planning_failed,
             uptime_s=mono - self._born_mono,
             unseen=self._unseen_watch.look(running, child.age_s, mono, stepped=stepped),
-            trial=trial,
-            trial_said=trial_said,
         )
 
 
