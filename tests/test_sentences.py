@@ -35,6 +35,7 @@ FOREIGN = {
     "carbontui.link": "lines of a socket",
     "carbontui.openmetrics.text": "the OpenMetrics format",
     "carbontui.plan.graph": "level numbers",
+    "carbontui.plan.problem": "what msgspec says of a file of the user",
     "carbontui.power.cpu_time": "/proc",
     "carbontui.power.rapl": "/proc",
     "carbontui.proc": "/proc",

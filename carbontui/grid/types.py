@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 Signal = Literal["average_lifecycle", "average_direct", "marginal", "given", "price"]
 """`given`: the user's own values; whether they are direct or lifecycle emissions is unknown."""
@@ -16,8 +16,7 @@ YOURS = "yours"
 """Stands in for a zone where the user gave the intensity, which belongs to no known zone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One half-open interval [start_s, start_s + dur_s) in epoch seconds UTC, and its value in the series' unit."""
 
     start_s: float
@@ -28,7 +27,7 @@ class Row:
 
 
 class Mix(NamedTuple):
-    """Generation in [start_s, start_s + dur_s): megawatts by fuel (a key of `providers.mix.FACTORS`)."""
+    """Generation in [start_s, start_s + dur_s): megawatts by fuel (a key of `fuels.FACTORS`)."""
 
     start_s: float
     dur_s: float
@@ -54,6 +53,10 @@ class Series:
     """The fuel mix of the last day's rows, where the source publishes it."""
     ahead_s: float = 0.0
     """How far values left out lay in the future of this machine's clock; 0 for none."""
+
+
+Answer: TypeAlias = tuple[Series, tuple[str, ...]]
+"""What a provider answered, and notes on repairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +110,9 @@ class Outlook:
         """The value of the slot that contains `epoch_s`; None outside or unknown."""
         index = int((epoch_s - self.start_s) // self.step_s)
         return self.mean[index] if 0 <= index < len(self.mean) else None
+
+    def at(self, edges: Sequence[float]) -> list[float] | None:
+        """The values at the start of each slot between the edges (epoch seconds); None where one is unknown."""
+        values = [self.value_at(edge + 1e-3) for edge in edges[:-1]]
+        known = [value for value in values if value is not None]
+        return known if len(known) == len(values) else None
