@@ -38,7 +38,7 @@ def _override(facts: Facts, at_s: float) -> str:
 
 def _budget(facts: Facts, at_s: float) -> str:
     other = next((f"{kind} budget {facts[kind]:g}" for kind in ("carbon", "cost", "energy") if facts.get(kind)), "")
-    return f"{facts['by']} set {other or 'the budget to ' + str(facts['budget'])}"
+    return f"{facts['by']} set {other or 'the budget to ' + figures.budget(str(facts['budget']), at_s)}"
 
 
 def _plan(facts: Facts, at_s: float) -> str:

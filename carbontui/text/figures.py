@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from carbontui import units
+
 
 def duration(seconds: float) -> str:
     """'42 s', '12 min', '3 h 05', '2 d 4 h': at most two units, for display."""
@@ -130,3 +132,11 @@ def clock_name(epoch_s: float) -> str:
 def named_clock(epoch_s: float, now_s: float) -> str:
     """'Fri 14:15 CET': for users who may be in another time zone than the machine."""
     return f"{clock(epoch_s, now_s)} {clock_name(epoch_s)}"
+
+
+def budget(text: str, now_s: float) -> str:
+    """A budget as it was given, '1.8x'; one given as a time of the wire, as the slider does, is 'Fri 14:15 CET'."""
+    try:
+        return named_clock(units.from_iso(text), now_s)
+    except ValueError:
+        return text

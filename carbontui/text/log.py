@@ -25,7 +25,7 @@ LOG: Table = {
     # causes of a new plan
     "cause_start": "start",
     "cause_slot": "slot",
-    "cause_budget": "budget {budget} by {by}",
+    "cause_budget": "budget {budget:budget} by {by}",
     "cause_allowance": "{kind} budget {most} by {by}",
     "cause_allowances": "an allowance",
     "cause_hours": "{verb} hours by {by}",

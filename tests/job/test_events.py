@@ -5,11 +5,14 @@ import sqlite3
 import pytest
 from states import NOW_S
 
+from carbontui import units
 from carbontui.job.history import HistoryError
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.record import history_thread
 from carbontui.plan import Problem, ProblemLevel, evaluate, solve, windows
-from carbontui.text import events
+from carbontui.text import events, figures
+
+TIME = figures.named_clock(NOW_S, NOW_S)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +22,7 @@ from carbontui.text import events
          "ada@pts/1 capped it at 300 W per GPU, until 18:00"),
         ("override", {"verb": "resume", "by": "ada@pts/1"}, "ada@pts/1 went back to the plan"),
         ("budget", {"by": "bob", "budget": "18h"}, "bob set the budget to 18h"),
+        ("budget", {"by": "bob", "budget": units.iso(NOW_S)}, f"bob set the budget to {TIME}"),
         ("budget", {"by": "bob", "carbon": 1200.0}, "bob set carbon budget 1200"),
         ("hours", {"by": "bob", "text": "it will not run 22:00 to 06:00"}, "bob: it will not run 22:00 to 06:00"),
         ("state", {"state": "paused", "text": "paused by the plan"}, "paused: paused by the plan"),

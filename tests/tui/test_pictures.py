@@ -14,8 +14,8 @@ from rich.cells import cell_len
 
 from carbontui import protocol, units
 from carbontui.text import situation
-from carbontui.tui import words
-from carbontui.tui.keys import budget_text, until_args
+from carbontui.tui import deadline, words
+from carbontui.tui.keys import until_args
 from carbontui.tui.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
 from carbontui.tui.widgets.cells import changed, fit
@@ -142,12 +142,22 @@ def test_age_moves_in_coarse_steps(age: float, said: str) -> None:
     assert words.age(age) == said
 
 
-def test_a_budget_is_never_rounded_below_its_point() -> None:
-    frontier = picture().frontier
-    assert frontier is not None and frontier.reference_s
-    odd = structs.replace(frontier.points[3], finish_s=100_000.3)
-    assert float(budget_text(odd, frontier).rstrip("x")) * frontier.reference_s >= odd.finish_s
-    assert budget_text(odd, structs.replace(frontier, reference_s=None)) == "100001s"
+@pytest.mark.parametrize(
+    ("left_s", "said"),
+    [(120.0, "21:35"), (3600.0, "22:30"), (10 * 3600.0, "Thu 07:40"), (20 * 3600.0 + 1, "Thu 17:50")],
+)
+def test_the_slider_leaves_slack_over_the_predicted_finish(left_s: float, said: str) -> None:
+    """At least five minutes or 2 % of the way, to the next five minutes of the clock."""
+    due_s = deadline.with_slack(NOW + left_s, NOW)
+    assert words.clock(due_s, NOW) == said
+    assert units.from_iso(deadline.as_budget(due_s)) == due_s
+
+
+def test_the_slider_moves_to_another_deadline_with_every_step() -> None:
+    due = [300.0, 600.0, 600.0, 900.0, 1200.0]
+    assert [deadline.moved(due, 1, 600.0, steps) for steps in (1, 2, 9, -1, -9)] == [3, 4, 4, 0, 0]
+    assert deadline.moved(due, 2, 850.0, 1) == 3 and deadline.moved(due, 2, 850.0, -1) == 1
+    assert deadline.moved(due, 4, 5000.0, 1) is None, "a budget looser than all of them is not tightened by →"
 
 
 def test_how_long_is_a_duration_or_a_time() -> None:

@@ -225,7 +225,7 @@ class Replanner:
             return refused(str(error), misread=True)
         except WorkFailed as error:
             return refused(str(error))
-        view = plan.from_answer(request.setup, answer, seen.now_s).view
+        view = plan.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
         found = _totals(state, view)
         totals = (found.finish, found.gco2_g, found.cost, found.kwh)
         return protocol.Previewed(ask.id, view, *totals, text=text, instead=instead)
@@ -240,7 +240,7 @@ class Replanner:
             if request is None:
                 return None
             answer = await self._worker.preview(request.ask)
-            view = plan.from_answer(request.setup, answer, seen.now_s).view
+            view = plan.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
             self._base = key, seen.mono_s, _totals(state, view)
         return self._base[2]
 
