@@ -136,10 +136,9 @@ def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: b
         first = plans[0]
         lead = "first plan" if whole else "an earlier plan"
         at = words.clock_iso(first.at, picture.now_s)
-        if first.finish is not None and first.gco2_g is not None:
+        if first.finish is not None and first.whole_g is not None:
             done = words.clock_iso(first.finish, picture.now_s)
-            told = f"{at}: done {done}, {form.grams(first.gco2_g)} to come"
-            rows.append([(f" {lead:<16}", "dim"), (told, "text")])
+            rows.append([(f" {lead:<16}", "dim"), (f"{at}: done {done}, {form.grams(first.whole_g)} in all", "text")])
         end = picture.status.at_end
         if end is not None:
             now = f"done {situation.finish(picture.status, picture.now_s)}, {form.grams(end.gco2_g)} in all"

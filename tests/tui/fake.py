@@ -73,18 +73,20 @@ EVENTS = (
     p.Event(
         "2020-04-15T06:00:00Z",
         "plan",
-        "new plan (start): done Thu 21:30, 8.14 kg to come",
-        finish="2020-04-16T21:30:00Z",
-        gco2_g=8140.0,
+        "new plan (start): done Thu 15:45, 2.11 kg in all",
+        finish="2020-04-16T15:45:00Z",
+        gco2_g=2110.0,
+        whole_g=2110.0,
     ),
     p.Event("2020-04-15T18:24:00Z", "override", "ada@pts/3 paused it, until 20:24", "ada@pts/3"),
     p.Event("2020-04-15T20:24:00Z", "override_over", "the pause of ada@pts/3 is over", "ada@pts/3"),
     p.Event(
         "2020-04-15T21:15:00Z",
         "plan",
-        "new plan (slot): done Thu 22:15, 4.90 kg to come",
-        finish="2020-04-16T22:15:00Z",
-        gco2_g=4900.0,
+        "new plan (slot): done Thu 16:00, 2.06 kg in all",
+        finish="2020-04-16T16:00:00Z",
+        gco2_g=1195.0,
+        whole_g=2060.0,
     ),
 )
 

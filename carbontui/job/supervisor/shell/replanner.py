@@ -190,7 +190,9 @@ class Replanner:
         self._journal.keep("plan", plan.to_kept(new))
         view = new.view
         gap = view.certificate.gap if view.certificate else None
-        facts = {"levels": view.levels, "start": view.start, "gco2_g": view.gco2_g, "finish": view.finish, "gap": gap}
+        used_g = state.totals.gco2_g if state.totals.wall_kwh > 0 else 0.0
+        grams = {"gco2_g": view.gco2_g, "whole_g": None if used_g is None else used_g + view.gco2_g}
+        facts = {"levels": view.levels, "start": view.start, **grams, "finish": view.finish, "gap": gap}
         self._recorder.event("plan", why=why, **facts)
 
     def _next_s(self, seen: Inputs, slot_s: float) -> float:
