@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from carbontui.text import figures
+
 Signal = Literal["average_lifecycle", "average_direct", "marginal", "given", "price"]
 """`given`: the user's own values; whether they are direct or lifecycle emissions is unknown."""
 Kind = Literal["actual", "estimated", "forecast"]
@@ -80,7 +82,7 @@ def accuracy_words(found: Sequence[Accuracy]) -> str:
         line += f" (the same hour of the last known day: {', '.join(f'{100 * (x.naive or 0.0):.0f}' for x in found)} %)"
     bands = [lead.coverage for lead in found if lead.coverage is not None]
     if bands:
-        line += f"; the 80 % band held {100 * sum(bands) / len(bands):.0f} %"
+        line += f"; the 80 % band held {figures.percent(sum(bands) / len(bands))}"
     return f"{line} of {max(lead.hours for lead in found)} hours"
 
 

@@ -46,9 +46,15 @@ def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
         a, b = of(this), of(other)
         if a is None and b is None:
             continue
-        change = "" if a is None or not b else f"{a / b:,.0f} times" if a > MANY * b > 0 else f"{a / b - 1:+.1%}"
+        change = "" if a is None or not b else _change(a, b)
         found.append(ComparedLine(what, "–" if a is None else told(a), "–" if b is None else told(b), change))
     return found
+
+
+def _change(a: float, b: float) -> str:
+    if a > MANY * b > 0:
+        return f"{a / b:,.0f} times"
+    return figures.signed(a / b - 1, lambda part: figures.percent(part, 1))
 
 
 def _mean_w(story: RunStory) -> float | None:

@@ -35,8 +35,8 @@ def curve_lines(curve: Any) -> list[str]:
 def _level(point: Any) -> str:
     name = "full" if point.cap_w is None else f"cap {point.cap_w:.0f} W"
     joules = "" if point.j_per_step is None else f"  {point.j_per_step:.4g} J/step"
-    watts, speed = 2 * point.power_se, 200 * point.speed_se
-    return f"  {name:<11} {point.power_w:7.1f} W ±{watts:.1f}  speed {100 * point.speed:5.1f} % ±{speed:.1f}{joules}"
+    watts, speed = 2 * point.power_se, f"{figures.percent(point.speed, 1):>7} ±{200 * point.speed_se:.1f}"
+    return f"  {name:<11} {point.power_w:7.1f} W ±{watts:.1f}  speed {speed}{joules}"
 
 
 def _can_pause(*, processes: int, took_s: float | None, now_s: float) -> str:

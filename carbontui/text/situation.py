@@ -44,6 +44,14 @@ def level(name: str, table: Sequence[LevelInfo] = ()) -> str:
     return "not started" if name == "off" else name
 
 
+def done(status: Status) -> float | None:
+    """Share of the work that is done, 0..1; None where the total is not known."""
+    if status.steps_total:
+        return min(1.0, status.step / status.steps_total)
+    done_s, total_s = status.work_done_s, status.work_total_s
+    return min(1.0, done_s / total_s) if done_s is not None and total_s else None
+
+
 def at_level(status: Status, plan: PlanView | None) -> str:
     """What is in force, behind the state: 'at full speed', 'at cap 300 W', 'until its next step ends'; '' for a state
     that says it itself."""

@@ -7,6 +7,7 @@ import textwrap
 from carbontui import protocol, units
 from carbontui.text import figures as form
 from carbontui.text import situation
+from carbontui.text.plan import certificate
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
@@ -106,8 +107,7 @@ def _total_rows(picture: Picture) -> list[CellRow]:
     for line in plan.explanation.splitlines():
         rows.append([(" why       ", "dim"), (line, "text")])
     if plan.certificate is not None:
-        gap = f"at most {plan.certificate.gap:.2%} above the best plan of this forecast"
-        rows.append([(" proof     ", "dim"), (gap, "text")])
+        rows.append([(" proof     ", "dim"), (certificate(plan.certificate.gap), "text")])
     if plan.baselines:
         rows += [[], [(" otherwise the rest would emit", "title")]]
     for base in plan.baselines:

@@ -19,6 +19,7 @@ from carbontui.reports.figures import gave
 from carbontui.reports.forms import split_numbers
 from carbontui.text import account as account_words
 from carbontui.text import figures, situation
+from carbontui.text.plan import certificate
 from carbontui.tui import words
 from carbontui.verbs import streams, talk
 from carbontui.verbs.avoided import avoided_split
@@ -269,7 +270,7 @@ def plan(job: str | None, as_json: bool) -> None:
     if snap.status.at_end is not None:
         click.echo(f"the whole job: {account_words.at_end(snap.status.at_end)}")
     if snap.plan.certificate:
-        click.echo(f"at most {snap.plan.certificate.gap:.2%} above the optimum of its forecast")
+        click.echo(certificate(snap.plan.certificate.gap))
     for text in (snap.plan.explanation or snap.status.reason.text, snap.plan.curve_note):
         if text:
             click.echo(text)

@@ -106,7 +106,7 @@ def test_planned_pauses_are_held_and_the_accounts_are_a_strangers_too(finished):
     assert any("SIMULATED" in notice for notice in status["notices"])
     every_time_of_its_end_is_the_same(directory)
     plans = [one for one in read_events(directory / "journal.db", 0.0, 500, plans=True) if one.kind == "plan"]
-    assert plans[0].whole_g == plans[0].gco2_g, "nothing was used yet"
+    assert plans[0].whole_g == pytest.approx(plans[0].gco2_g, rel=0.05), "next to nothing was used yet"
     assert plans[-1].gco2_g < 0.5 * status["gco2_g"]
     assert plans[-1].whole_g == pytest.approx(status["gco2_g"], rel=0.25), "what was used before it is in the whole"
 

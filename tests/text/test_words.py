@@ -28,7 +28,7 @@ UNLOAD = {"step_stated": True, "loss_before": 2.5, "loss_after": 2.4, "saved_b":
         ),
         (
             statement("not_calibrated", last=statement("calibration_measures", text="settling", share=0.4)),
-            "not calibrated yet: settling, 40% done",
+            "not calibrated yet: settling, 40 % done",
         ),
         # a budget of the screen's slider is a time of the wire; where it is typed, the time it means is added
         (statement("budget_set", budget="2027-01-15T10:05Z", until_s=NOW_S + 7500.0, late=()), f"budget until {DUE}"),

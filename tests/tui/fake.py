@@ -493,7 +493,7 @@ class FakeSupervisor:
         elif isinstance(message, p.AbilitiesAsk):
             writer.write(p.encode(p.AbilitiesAnswer(message.id, ABILITIES, CURVE)))
         elif isinstance(message, p.GridAsk):
-            writer.write(p.encode(p.GridAnswer(message.id, SOURCES, "", "wind -3.1 GW, gas +2.4 GW since 18:00")))
+            writer.write(p.encode(p.GridAnswer(message.id, SOURCES, "", "wind −3.1 GW, gas +2.4 GW since 18:00")))
         elif isinstance(message, p.StatusAsk):
             writer.write(p.encode(p.StatusAnswer(message.id, self.snap.status)))
 

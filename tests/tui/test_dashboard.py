@@ -45,10 +45,10 @@ async def test_the_first_screen_says_what_a_person_wants_to_know(stage: Any) -> 
         "1.80×",
         "deadline Fri 01:15",
         "4.65 kWh ~",
-        "plan −556 g, −21%",
+        "plan −556 g, −21 %",
         "234 g ahead of run-now",
         "1.44 EUR",
-        "7,182   of 14,400, 50%",
+        "7,182   50 % of 14,400",
         "checkpoint saved",
         "epoch 2:  71%",
         "░",
@@ -296,7 +296,7 @@ async def test_when_the_job_is_over_its_account_stays(stage: Any) -> None:
             "done, exit 0",
             "4.65 kWh ~",
             "865 g CO₂",
-            "234 g or 21% less than run-now ~",
+            "234 g or 21 % less than run-now ~",
             "1.44 EUR",
             "before the deadline",
         ):
@@ -330,7 +330,7 @@ async def test_sources_and_help_tell_everything(stage: Any) -> None:
         for said in (
             "emitted",
             "recorded German grid",
-            "0.06% at most",
+            "at most 0.06 %",
             "used by others as well",
             "run now",
             "this plan",
@@ -448,7 +448,7 @@ async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> 
         side = [line[76:] for line in s.text().splitlines()]
         rows = [next(i for i, line in enumerate(side) if word in line) for word in ("at end", "run now", "so far")]
         assert rows == sorted(rows)
-        assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan −316 g, −7%" in side[rows[1]]
+        assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan −316 g, −7 %" in side[rows[1]]
         assert "467 g behind run-now" in side[rows[2]]
         assert "pauses cost first, then pay off" in side[rows[2] + 1]
         used = protocol.Amounts(
@@ -461,7 +461,7 @@ async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> 
 
 async def test_the_smallest_screen_shows_state_watts_progress_and_grams(stage: Any) -> None:
     async with stage("paused", size=(40, 15)) as s:
-        for said in ("PAUSED", "135 W", "42% of 14,400 steps", "626 g"):
+        for said in ("PAUSED", "135 W", "42 % of 14,400 steps", "626 g"):
             assert said in s.text(), said
 
 

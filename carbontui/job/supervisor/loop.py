@@ -49,6 +49,7 @@ from carbontui.job.supervisor.shell.unseen_watch import UnseenWatch
 from carbontui.job.worker.handle import WorkerHandle
 from carbontui.protocol import statement
 from carbontui.site.ledger import Ledger
+from carbontui.text import figures
 from carbontui.text.statements import words
 
 TICK_S = 1.0
@@ -328,7 +329,7 @@ class Supervisor:
     def _read_grid(self, seen: Inputs) -> None:
         if abs(seen.jump_s) > CLOCK_SET_S * self.cell.state.clock.speed:
             # deadline, plan and grid follow the new time; work done and energy used do not
-            say(f"the clock was set by {seen.jump_s:+.0f} s")
+            say(f"the clock was set by {figures.signed(seen.jump_s, figures.duration)}")
             self.recorder.event("clock", jump_s=seen.jump_s)
             self.grid.look(seen.now_s)
             self.replanner.request(statement("cause_clock"))

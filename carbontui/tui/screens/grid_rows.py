@@ -122,9 +122,9 @@ def _error_rows(status: protocol.Status) -> list[CellRow]:
     if not status.forecast_errors:
         return [*rows, [(" too few hours to judge yet", "dim")]]
     for one in status.forecast_errors:
-        naive = "" if one.naive is None else f" (the same hour of the day before: {one.naive:.0%})"
-        held = "" if one.coverage is None else f"; the 80 % band held {one.coverage:.0%}"
-        rows.append([_label(f"{one.lead_h} h ahead"), (f"off by {one.error:.0%}", "strong")])
+        naive = "" if one.naive is None else f" (the same hour of the day before: {figures.percent(one.naive)})"
+        held = "" if one.coverage is None else f"; the 80 % band held {figures.percent(one.coverage)}"
+        rows.append([_label(f"{one.lead_h} h ahead"), (f"off by {figures.percent(one.error)}", "strong")])
         rows[-1].append((f"{naive}{held} of {one.hours} hours", "text"))
     return rows
 

@@ -6,6 +6,7 @@ from textual.screen import Screen
 
 from carbontui import protocol
 from carbontui.text import figures
+from carbontui.text.plan import certificate
 from carbontui.tui import words
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.picture import Picture
@@ -103,7 +104,7 @@ def board_rows(picture: Picture, glyphs: Glyphs, width: int) -> list[CellRow]:
         told = [
             "" if gpu.temp_c is None else f"{gpu.temp_c:.0f} °C",
             "" if gpu.sm_mhz is None else f"{gpu.sm_mhz:.0f} MHz",
-            "" if gpu.util is None else f"{gpu.util:.0%} busy",
+            "" if gpu.util is None else f"{figures.percent(gpu.util)} busy",
             "" if gpu.memory_used_b is None else f"{gpu.memory_used_b / 2**30:.1f} GiB",
             "" if gpu.parked_w is None else f"parked {gpu.parked_w:.0f} W",
         ]
@@ -151,8 +152,7 @@ def _plan_rows(plan: protocol.PlanView | None) -> list[CellRow]:
     told = [*plan.explanation.splitlines(), plan.curve_note]
     rows += [[(line, "text")] for line in told if line.strip()]
     if plan.certificate is not None:
-        gap = f"{plan.certificate.gap:.2%} at most above the best plan of its forecast"
-        rows.append([(f"certificate: {gap}", "dim")])
+        rows.append([(f"certificate: {certificate(plan.certificate.gap)}", "dim")])
     if plan.baselines:
         rows += [[], [("the remaining work would emit", "title")]]
         rows.append([(f"{'by this plan':<20} ", "dim"), (figures.grams(plan.gco2_g), "text")])

@@ -88,7 +88,7 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
             return "–", "dim"
         return f"{figures.watts(status.power_w).replace(' ', '')}{words.mark(status, 'power_w')}", "text"
     if title == "DONE":
-        return ("–" if job.done is None else f"{job.done:.0%}"), "text"
+        return ("–" if job.done is None else figures.percent(job.done)), "text"
     if title == "ENDS":
         ends = situation.finish(status, now_s) if job.live else situation.ended_at(status, now_s) or "–"
         return ends, "text" if job.live else "dim"
@@ -98,7 +98,7 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
     less = job.less
     if less is None:
         return "–", "dim"
-    return figures.signed(-less, "{:.0%}".format), "running" if less > 0.004 else "warning" if less < -0.004 else "text"
+    return figures.signed(-less, figures.percent), "running" if less > 0.004 else "warning" if less < -0.004 else "text"
 
 
 def summed_w(jobs: tuple[ListedJob, ...]) -> float | None:

@@ -73,7 +73,7 @@ class WattRows(Cells):
         numbers = f" {watts:>4} / {limit:>4} W {mark}"
         if gpu.own_w is not None:  # others use it too: how much of its draw is this job's
             numbers = f" {gpu.own_w:>4.0f} of {watts:>4} W~"
-        busy = "" if gpu.util is None or width < 66 else f" {gpu.util:>4.0%}"
+        busy = "" if gpu.util is None or width < 66 else f" {figures.percent(gpu.util):>5}"
         memory = "" if gpu.memory_used_b is None or width < 76 else f" {gpu.memory_used_b / 2**30:>5.1f} GiB"
         space = width - len(label) - len(numbers) - len(busy) - len(memory)
         still = self.status.state in ("paused", "unloaded", "waiting")

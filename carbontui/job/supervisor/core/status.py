@@ -244,7 +244,7 @@ def _provenance(
 
 def _shares(shares: dict[str, float]) -> str:
     ordered = sorted(shares.items(), key=lambda kv: -kv[1])
-    return ", ".join(f"{share:.0%} {'shared, split' if how == 'split' else how}" for how, share in ordered)
+    return ", ".join(f"{100 * share:.0f} % {'shared, split' if how == 'split' else how}" for how, share in ordered)
 
 
 def _energy_how(state: JobState, seen: Inputs) -> How:
