@@ -288,6 +288,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         ),
         "intensity": p.Provenance(grid_how, "recorded German grid", 240.0),
         "finish_expected": p.Provenance("forecast", "the plan in force"),
+        "at_end": p.Provenance("forecast", "metered so far, then the plan in force on the recorded German grid"),
     }
     steps = 14_400
     until = units.iso(now + 2 * 3600)

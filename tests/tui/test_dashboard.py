@@ -646,4 +646,4 @@ async def test_a_board_that_others_use_shows_how_much_of_it_is_this_jobs(stage: 
     async with stage() as s:
         others = tuple(structs.replace(gpu, power_w=640.0, own_w=0.0) for gpu in s.fake.snap.status.gpus)
         s.fake.push(status=s.fake.status(gpus=others, power_w=12.0))
-        await s.until(lambda: "0 of  640 W~" in s.text() and "this job's part of each" in s.text())
+        await s.until(lambda: "0 of  640 W ~" in s.text() and "this job's part of each" in s.text())

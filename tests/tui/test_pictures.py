@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from acting import target
 from fake import NOW, START, scene
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,14 +16,19 @@ from msgspec import structs
 from rich.cells import cell_len
 
 from carbontui import protocol, units
-from carbontui.text import situation
+from carbontui.text import marks, situation
 from carbontui.tui import deadline, words
+from carbontui.tui.job_list import JobList, ListedJob
 from carbontui.tui.keys import until_args
 from carbontui.tui.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
 from carbontui.tui.widgets.cells import changed, fit
+from carbontui.tui.widgets.job_table import JobTable
 from carbontui.tui.widgets.levels import planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
+from carbontui.tui.widgets.watt_chart import WattChart
+from carbontui.tui.widgets.watt_rows import WattRows
+from carbontui.verbs import look
 
 
 def picture(name: str = "running") -> Picture:
@@ -126,7 +134,20 @@ def test_marks_follow_provenance() -> None:
     assert words.mark(real, "power_w") == ""
     assert words.mark(demo, "power_w") == "S"
     assert words.mark(demo, "gco2_g") == "R"
-    assert set(words.MARKS.values()) == set(words.MARK_MEANING)
+    assert set(marks.MARKS.values()) == set(marks.MEANING)
+
+
+def test_an_estimate_has_the_same_mark_on_every_page_and_line() -> None:
+    status = structs.replace(picture().status, gpus=(), power_w=13.0)
+    status = structs.replace(status, provenance={**status.provenance, "power_w": protocol.Provenance("estimated", "")})
+    boards, chart, table = WattRows(), WattChart(), JobTable()
+    boards.status, chart.picture = status, replace(picture(), status=status)
+    table.listed = JobList().now((ListedJob(target(Path("s")), status),))
+    for drawn in (boards.draw(60, 1), chart.draw(60, 8), table.draw(60, 3)):
+        assert " 13 W ~" in "\n".join("".join(text for text, _ in row) for row in drawn)
+    assert " 13 W ~" in look.line(status)
+    capped = protocol.LevelInfo("cap 100 W", "cap", 100.0, 0.5, cap_w=100.0, assumed=True)
+    assert situation.level("cap 100 W", (capped,)) == "cap 100 W ~"
 
 
 def test_a_job_that_is_over_says_when_and_a_replayed_one_does_not_say_when_in_april() -> None:

@@ -28,14 +28,14 @@ SAME: dict[str, list[tuple[str, str]]] = {
     ],
     "price now": [("dashboard", r"price +([\d.]+ EUR/kWh)"), ("grid", r"now +([\d.]+ EUR/kWh)")],
     "price of the day": [("dashboard", r"(\S+ to \S+ today, \w+)"), ("grid", r"(\S+ to \S+ today, \w+)")],
-    "watts of the job": [("dashboard", r"power +(\d+) ?W"), ("table", r"charlm .* (\d+)W")],
+    "watts of the job": [("dashboard", r"power +(\d+) ?W"), ("table", r"charlm .* (\d+) W")],
     "watts of the board": [("dashboard", r"0 H100 80GB +(\d+) /"), ("boards", r"GPU 0 (\d+) W of")],
     "limit": [("dashboard", r"0 H100 80GB +\d+ / +(\d+) W"), ("boards", r"GPU 0 \d+ W of (\d+) W")],
     "parked": [("dashboard", r"parked (\d+ W)"), ("boards", r"parked (\d+ W)")],
     "CO2 at the end": [
         ("dashboard", r"at end +([\d.]+ kg) F"),
         ("plan", r"now expected .* ([\d.]+ kg) in all"),
-        ("table", r"charlm .* ([\d.]+ kg)F +−"),
+        ("table", r"charlm .* ([\d.]+ kg) F +−"),
     ],
     "saved": [("dashboard", r"plan −\d+ g, −(\d+) %"), ("table", r"charlm .*−(\d+) %")],
     "finish": [

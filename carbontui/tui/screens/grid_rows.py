@@ -46,7 +46,7 @@ def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs
     signal = words.SIGNALS.get(band.signal, band.signal)
     told = "–" if status.intensity is None else f"{status.intensity.value_g_per_kwh:.0f} g/kWh"
     mark = words.mark(status, "intensity")
-    rows.append([_label("now"), (f"{told} {mark}".rstrip(), "strong"), (f"  {band.zone} · {signal}", "text")])
+    rows.append([_label("now"), (words.marked(told, mark), "strong"), (f"  {band.zone} · {signal}", "text")])
     known = status.provenance.get("intensity")
     if known is not None:
         rows.append([_label("from"), (f"{known.how}: {known.source}", "text")])

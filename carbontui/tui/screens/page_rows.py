@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.screen import Screen
 
 from carbontui import protocol
-from carbontui.text import figures
+from carbontui.text import figures, marks
 from carbontui.text.plan import certificate
 from carbontui.tui import words
 from carbontui.tui.glyphs import Glyphs
@@ -23,7 +23,7 @@ def help_rows(screen: Screen[str | None], glyphs: Glyphs) -> list[CellRow]:
             rows.append([(f"{shown:>9}  ", "strong"), (binding.tooltip, "text")])
     rows.append([("   ctrl+p  ", "strong"), ("every action by name", "text")])
     rows += [[], [("  marks behind numbers", "title")]]
-    for mark, meaning in words.MARK_MEANING.items():
+    for mark, meaning in marks.MEANING.items():
         rows.append([(f"{mark or 'none':>9}  ", "strong"), (meaning, "dim")])
     rows += [[], [("  marks in charts", "title")]]
     for shape, ink, meaning in _shapes(glyphs):
@@ -78,7 +78,7 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
     status = picture.status
     rows: list[CellRow] = []
     for field, found in sorted(status.provenance.items()):
-        mark = words.MARKS[found.how] or " "
+        mark = marks.MARKS[found.how] or " "
         old = "" if found.age_s is None else words.age(found.age_s + age_s)
         old = f", {old} old" if old else ""
         rows.append([(f"{number_name(field):<21} ", "text"), (f"{mark} ", "warning"), (f"{found.how:<11}", "strong")])

@@ -70,10 +70,10 @@ class Numbers(Cells):
         m, end = words.mark, status.at_end
         rows: list[CellRow] = []
         if end is not None:
-            rows.append(self._line("at end", form.grams(end.gco2_g), "F", _band(end)))
+            rows.append(self._line("at end", form.grams(end.gco2_g), m(status, "at_end"), _band(end)))
             if end.run_now_g is not None:
                 told, ink, short = _against(end)
-                rows.append(self._line("run now", form.grams(end.run_now_g), "F", told, ink, short))
+                rows.append(self._line("run now", form.grams(end.run_now_g), m(status, "at_end"), told, ink, short))
         grams = "–" if status.gco2_g is None else form.grams(status.gco2_g)
         mark = m(status, "gco2_g") if status.gco2_g is not None else ""
         avoided = status.avoided_g
@@ -112,7 +112,8 @@ class Numbers(Cells):
             return self._line(label, value, "", used, "fault")
         if entry.used_up_at is None:
             return self._line(label, value, "", used if entry.expected is None else f"{used}, lasts to the end")
-        return self._line(label, value, "F", f"{used}, gone {words.clock_iso(entry.used_up_at, now_s)}", "warning")
+        sign = words.mark(status, "at_end")
+        return self._line(label, value, sign, f"{used}, gone {words.clock_iso(entry.used_up_at, now_s)}", "warning")
 
     def _brief(self, status: protocol.Status) -> CellRow:
         """Progress and watts on one row, where there is no room for more."""
@@ -120,14 +121,19 @@ class Numbers(Cells):
         if share is not None:
             steps, total_s = status.steps_total, status.work_total_s or 0.0
             done = f"{form.percent(share)} of {f'{words.count(steps)} steps' if steps else form.duration(total_s)}"
-        watts = "" if status.power_w is None else f"{form.watts(status.power_w)} {words.mark(status, 'power_w')}"
-        return spread(self._width, [(f" {done}", "text")], [(watts.strip() + " ", "text")])
+        watts = ""
+        if status.power_w is not None:
+            watts = words.marked(form.watts(status.power_w), words.mark(status, "power_w"))
+        return spread(self._width, [(f" {done}", "text")], [(f"{watts} ", "text")])
 
     def _brief_grams(self, status: protocol.Status) -> CellRow:
         """CO2 so far and at the end on one row."""
-        far = "–" if status.gco2_g is None else f"{form.grams(status.gco2_g)} {words.mark(status, 'gco2_g')}".rstrip()
+        far = "–" if status.gco2_g is None else words.marked(form.grams(status.gco2_g), words.mark(status, "gco2_g"))
         end = status.at_end
-        last: CellRow = [] if end is None else [("at end ", "dim"), (f"{form.grams(end.gco2_g)} F ", "text")]
+        last: CellRow = []
+        if end is not None:
+            whole = words.marked(form.grams(end.gco2_g), words.mark(status, "at_end"))
+            last = [("at end ", "dim"), (f"{whole} ", "text")]
         return spread(self._width, [(" CO₂ so far ", "dim"), (far, "text")], last)
 
     def _training(self, picture: Picture, width: int) -> list[CellRow]:
