@@ -42,21 +42,25 @@ def words(status: Mapping[str, Any]) -> str:
     state = status["state"]
     parts = [SHAPES[state]]
     if status.get("steps_total"):
-        parts.append(f"{min(1.0, status['step'] / status['steps_total']):.0%}")
+        parts.append(_percent(min(1.0, status["step"] / status["steps_total"])))
     elif status.get("work_total_s"):
-        parts.append(f"{min(1.0, status['work_done_s'] / status['work_total_s']):.0%}")
+        parts.append(_percent(min(1.0, status["work_done_s"] / status["work_total_s"])))
     if state in OVER:
         return " ".join((*parts, state))
     if status.get("power_w") is not None:
-        parts.append(figures.watts(status["power_w"]).replace(" ", ""))
+        parts.append(figures.tight(figures.watts(status["power_w"])))
     upcoming = status.get("next")
     if upcoming is not None:
         when = figures.clock(units.from_iso(upcoming["at"]), units.from_iso(status["measured_at"]))
         parts.append(f"{_CHANGES.get(upcoming['level'], '◐')}{when}")
     end = status.get("at_end") or {}
     if end.get("avoided_g") is not None and end.get("run_now_g"):
-        parts.append(figures.signed(-end["avoided_g"] / end["run_now_g"], "{:.0%}".format))
+        parts.append(figures.signed(-end["avoided_g"] / end["run_now_g"], _percent))
     return " ".join(parts)
+
+
+def _percent(share: float) -> str:
+    return figures.tight(figures.percent(share))
 
 
 def quickly(arguments: list[str]) -> str | None:

@@ -274,6 +274,8 @@ class Event(Struct, frozen=True):
     finish: Time | None = None
     gco2_g: float | None = None
     """Of a new plan: when it ends, and what it emits until then."""
+    whole_g: float | None = None
+    """Of a new plan: what the whole job comes to under it; null where what it had used is not known."""
 
 
 class AtEnd(Struct, frozen=True, kw_only=True):

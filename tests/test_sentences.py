@@ -10,6 +10,7 @@ from later import together
 from test_imports import CORE, FILE_OF, names, within
 
 from carbontui.job.supervisor.core import forbidden
+from carbontui.text import figures
 from carbontui.text.statements import TABLE, TABLES
 
 pytestmark = together("imports")
@@ -211,3 +212,48 @@ def test_the_core_has_no_words():
     assert {
         module for module, all_names in bound.items() if any(within(n, ["carbontui.text"]) for n in all_names)
     } == set()
+
+
+# --- a percentage and a sign have one form -------------------------------------------------------------------------
+
+FORMED = {
+    "carbontui.client": "imports the standard library alone",
+    "carbontui.text.figures": "the forms themselves",
+}
+PERCENT = re.compile(r"\{[^{}:]*:(\+[^{}]*|[^{}%]*%)\}|\}%")
+"""A field of a template that is written as a percentage or with its sign, or a percent sign glued to one."""
+
+
+def formed_in(tree):
+    """Lines where a percentage or a sign is written by hand: `figures.percent` and `figures.signed` have one form."""
+    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            # times are written with percent signs as well: {at:%H:%M}
+            shape = "".join("{}" if isinstance(part, ast.FormattedValue) else part.value for part in node.values)
+            specs = (ast.unparse(one.format_spec) for one in node.values if getattr(one, "format_spec", None))
+            if "{}%" in shape or any(re.search(r"\+|\d%|'%'", spec) for spec in specs):
+                yield node.lineno
+        elif isinstance(node, ast.Constant) and id(node) not in inside and PERCENT.search(str(node.value)):
+            yield node.lineno
+
+
+@pytest.mark.parametrize(
+    "code", ['f"{a:.0%}"', 'f"{a:>4.1%} of"', 'f"{100 * a:.0f}%"', 'f"{a:+.1f} GW"', '"{a:.0%} of"']
+)
+def test_a_percentage_or_a_sign_written_by_hand_is_found(code):
+    assert list(formed_in(ast.parse(code)))
+
+
+def test_percentages_and_signs_are_written_in_one_form():
+    found = {
+        f"{module}:{line}"
+        for module, path in FILE_OF.items()
+        if not within(module, FORMED)
+        for line in formed_in(ast.parse(path.read_text()))
+    }
+    assert found == set()
+    assert [figures.percent(share) for share in (0.214, -0.23, -0.001)] == ["21 %", "−23 %", "0 %"]
+    assert figures.signed(-0.23, figures.percent) == "−23 %" and figures.signed(0.03, figures.percent) == "+3 %"
+    assert (figures.grams(-1240.0), figures.watts(-3.0)) == ("−1.24 kg", "−3 W")
+    assert figures.money(-0.001, "EUR") == "0.00 EUR"

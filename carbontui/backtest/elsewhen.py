@@ -17,6 +17,7 @@ from carbontui.backtest.assumed_job import AssumedJob, assumed, boundaries, slot
 from carbontui.backtest.signals import ExpectedSignal
 from carbontui.grid.types import Outlook
 from carbontui.plan import solve
+from carbontui.text import figures
 
 
 class StartHour(NamedTuple):
@@ -71,7 +72,7 @@ def within_budgets(work: Work, outlook: Outlook, factors: Iterable[float], now_s
     for factor in factors:
         edges = boundaries(now_s, now_s + factor * work.work_s, slot_length_s(now_s, now_s + factor * work.work_s))
         plan = solve(_job(work).problem([b - a for a, b in pairwise(edges)], grid.slots(edges), work.work_s))
-        how = f"certified within {plan.gap:.2%}; {outlook.how}: {outlook.source}"
+        how = f"certified within {figures.percent(plan.gap, 2)}; {outlook.how}: {outlook.source}"
         found.append(Elsewhere(f"{factor:g}x", work.work_s / plan.finish_s, plan.finish_s, plan.kwh, plan.gco2, how))
     return found
 

@@ -263,7 +263,7 @@ def told(made: QueueProblem, plan: FleetPlan) -> list[str]:
             f"planned {figures.grams(grams)}; started at once without the budget: {figures.grams(at_once_g)}; "
             f"fullest {figures.watts(float(drawn[fullest]))}{room}"
         )
-        lines.append(f"certificate: no plan of these is better by more than {plan.gap:.2%}")
+        lines.append(f"certificate: no plan of these is better by more than {figures.percent(plan.gap, 2)}")
     if made.running:
         now_w, most_w = sum(running_w(made, plan).values()), sum(max(_levels(job))[0] for job in made.running)
         many = f"{len(made.running)} jobs run and follow" if len(made.running) > 1 else "1 job runs and follows"

@@ -107,7 +107,7 @@ def words(found: Moved | None, now_s: float) -> str:
 
 
 def _power(megawatts: float) -> str:
-    return f"{megawatts / 1000:+.1f} GW" if abs(megawatts) >= 950 else f"{megawatts:+.0f} MW"
+    return figures.signed(megawatts, lambda mw: f"{mw / 1000:.1f} GW" if mw >= 950 else f"{mw:.0f} MW")
 
 
 def _mean(mixes: Sequence[Mix], start_s: float) -> dict[str, float]:

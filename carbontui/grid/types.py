@@ -5,7 +5,7 @@ A series has one signal and one unit; average and marginal are never mixed in on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 

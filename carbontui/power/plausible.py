@@ -11,6 +11,7 @@ from msgspec import structs
 
 from carbontui.power.devices import DeviceInfo, Look
 from carbontui.power.messages import PowerKind
+from carbontui.text import figures
 
 LOWEST_W = 0.5
 """No powered board draws less: the smallest mobile parts idle at 1..2 W while a driver holds them open."""
@@ -35,7 +36,7 @@ def judged(info: DeviceInfo, look: Look) -> Look:
         doubts.append(("limit_w", why))
         changes["limit_mw"] = None
     if look.util is not None and not 0 <= look.util <= 1:
-        doubts.append(("util", f"the driver reports {look.util:.0%}"))
+        doubts.append(("util", f"the driver reports {figures.percent(look.util)}"))
         changes["util"] = None
     if look.temp_c is not None and not 0 <= look.temp_c <= HOTTEST_C:
         doubts.append(("temp_c", f"the driver reports {look.temp_c:.0f} °C"))

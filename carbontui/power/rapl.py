@@ -19,6 +19,7 @@ from msgspec import structs
 
 from carbontui.power.cpu_time import CpuTime
 from carbontui.power.messages import Capability, HostReading, How, Sample
+from carbontui.text import figures
 
 CPU_W_PER_THREAD = 4.0
 IDLE_SHARE = 0.1
@@ -153,7 +154,7 @@ class Host:
         how: How = "measured" if "cpu" in totals else "estimated"
         if part.share is not None:
             many = f"{part.jobs} {'job' if part.jobs == 1 else 'jobs'}"
-            rules.append(f"the job's part: {part.share:.0%} by CPU time, {many} here")
+            rules.append(f"the job's part: {figures.percent(part.share)} by CPU time, {many} here")
         own_w = {kind: w if w is None or (s := share[kind]) is None else w * s for kind, w in watts.items()}
         self._reading = HostReading(own_w["cpu"], own_w["dram"], how, "; ".join(rules), caps, part.jobs)
         return tuple(samples), self._reading

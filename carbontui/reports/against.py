@@ -54,7 +54,9 @@ def _change(a: float | None, b: float | None) -> str:
     """A share of a figure below zero (a loss may be one) has no meaning."""
     if a is None or b is None or a < 0 or b <= 0:
         return ""
-    return f"{a / b:,.0f} times" if a > MANY * b else f"{a / b - 1:+.1%}"
+    if a > MANY * b:
+        return f"{a / b:,.0f} times"
+    return figures.signed(a / b - 1, lambda part: figures.percent(part, 1))
 
 
 def _mean_w(story: RunStory) -> float | None:

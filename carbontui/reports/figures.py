@@ -82,7 +82,7 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     elif story.avoided_g is not None:
         found.append(Figure("run-now", f"{form.grams(story.run_now_g)} CO2", "the same work with nothing held back"))
         part = words.share(story.avoided_g, story.run_now_g)
-        share = "" if part is None else f" ({part:.1%})"
+        share = "" if part is None else f" ({form.percent(part, 1)})"
         half = story.split.halves.avoided_g if story.split and story.split.halves else None
         band = "" if half is None or not words.worth(half) else f"80 % band ± {form.grams(half)}"
         found.append(
@@ -97,9 +97,8 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         found.append(Figure("revised", form.change(story.revised_g), f"by the source, {times}: {story.revisions[-1]}"))
     if status.forecast_errors:
         rests_on = "of the level; " + _how(story, "forecast_errors")
-        found.append(
-            Figure("forecast error", ", ".join(f"{x.error:.0%} {x.lead_h} h" for x in status.forecast_errors), rests_on)
-        )
+        errors = ", ".join(f"{form.percent(x.error)} {x.lead_h} h" for x in status.forecast_errors)
+        found.append(Figure("forecast error", errors, rests_on))
     if status.cost is not None:
         found.append(Figure("cost", form.money(status.cost.value, status.cost.currency), "energy and rent"))
     found += [
@@ -227,7 +226,7 @@ def shares(found: tuple[tuple[str, float], ...], names: dict[str, str]) -> str:
     """'97% energy counters of the devices, 3% a model of the host'; a single kind without its share."""
     if len(found) == 1:
         return names.get(found[0][0], found[0][0])
-    return ", ".join(f"{share:.0%} {names.get(name, name)}" for name, share in found) or "nothing yet"
+    return ", ".join(f"{form.percent(share)} {names.get(name, name)}" for name, share in found) or "nothing yet"
 
 
 def metered(story: RunStory, most: int | None = None) -> str:

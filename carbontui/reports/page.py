@@ -10,6 +10,7 @@ from markupsafe import Markup
 from carbontui.reports import charts, figures, prose
 from carbontui.reports.story import RunStory
 from carbontui.text import figures as form
+from carbontui.text.plan import certificate
 
 HEADS = ("energy at the wall", "emitted", "run-now", "avoided", "elapsed")
 
@@ -54,7 +55,7 @@ def html(story: RunStory) -> str:
 def basis(story: RunStory) -> list[tuple[str, str]]:
     """The basis of the figures: (what, where it comes from)."""
     flat = "not measured" if story.full_wall_w is None else f"{form.watts(story.full_wall_w)} at the wall, measured"
-    gap = "" if story.worst_gap is None else f", at most {story.worst_gap:.2%} above the optimum of its forecast"
+    gap = "" if story.worst_gap is None else f", {certificate(story.worst_gap)}"
     return [
         ("energy", figures.metered(story)),
         ("intensity", figures.shares(story.grid_kinds, figures.KIND_WORDS)),

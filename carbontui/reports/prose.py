@@ -7,6 +7,7 @@ from carbontui.reports import figures
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
 from carbontui.text import figures as form
+from carbontui.text.plan import certificate
 
 SHOWN = 40
 """Decisions listed one by one; of more, the first and the last."""
@@ -35,11 +36,7 @@ def _how(story: RunStory) -> str:
     seconds = {part.name: part.seconds for part in story.by_state}
     said = []
     if story.plans:
-        gap = (
-            ""
-            if story.worst_gap is None
-            else f", none more than {story.worst_gap:.2%} above the optimum of its forecast"
-        )
+        gap = "" if story.worst_gap is None else f", {'each ' * (story.plans > 1)}{certificate(story.worst_gap)}"
         said.append(f"{_count(story.plans, 'plan')} {'was' if story.plans == 1 else 'were'} made{gap}.")
     if pauses:
         total = sum(span.end_s - span.start_s for span in pauses)

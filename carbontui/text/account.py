@@ -32,7 +32,7 @@ def against(avoided_g: float | None, run_now_g: float | None) -> str:
     part = share(avoided_g, run_now_g)
     if part is None:
         return "as much as run-now"
-    percent = f" or {abs(part):.0%}" if abs(part) >= LEAST_SHARE else ""
+    percent = f" or {figures.percent(abs(part))}" if abs(part) >= LEAST_SHARE else ""
     return f"{figures.grams(abs(avoided_g))}{percent} {'less' if avoided_g > 0 else 'more'} than run-now"
 
 
@@ -51,7 +51,7 @@ def gaps(status: protocol.Status) -> str:
     counted_s = 0.0 if known is None else known.metered_s + known.gap_s
     if known is None or counted_s <= 0 or known.metered_s >= COVERED * counted_s:
         return ""
-    return f"{known.metered_s / counted_s:.1%} of {figures.duration(counted_s)}"
+    return f"{figures.percent(known.metered_s / counted_s, 1)} of {figures.duration(counted_s)}"
 
 
 def excluded(apart: protocol.Excluded) -> str:
@@ -101,7 +101,7 @@ def estimate(found: protocol.Estimate) -> str:
     value, _, between = parts["time"].partition(" (")
     told = [f"{value} at full speed ({between}"]
     told += [parts[label] + (" CO2" if label == "CO2" else "") for label in ("energy", "CO2", "cost") if label in parts]
-    drift = f"; drifting: step time changed by {found.drift:+.0%} over the steps seen" if found.drifting else ""
+    drift = f"; drifting: {_drift(found)}" if found.drifting else ""
     return ", ".join(told) + drift + (f"; {_busy(found)}" if found.core_wait >= BUSY else "")
 
 
@@ -109,8 +109,12 @@ BUSY = 0.05
 """Below this share of its time spent waiting for a core, a training counts as alone on its machine."""
 
 
+def _drift(found: protocol.Estimate) -> str:
+    return f"step time changed by {figures.signed(found.drift, figures.percent)} over the steps seen"
+
+
 def _busy(found: protocol.Estimate) -> str:
-    return f"busy machine: it waited {found.core_wait:.0%} of the time for a core"
+    return f"busy machine: it waited {figures.percent(found.core_wait)} of the time for a core"
 
 
 def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
@@ -128,9 +132,7 @@ def estimate_rows(found: protocol.Estimate) -> list[tuple[str, str]]:
     currency = found.currency or ""
     rows += row("cost", lambda value: figures.money(value, currency), found.cost, found.cost_lo, found.cost_hi)
     if found.drifting:
-        rows.append(
-            ("drifting", f"step time changed by {found.drift:+.0%} over the steps seen: no further drift is covered")
-        )
+        rows.append(("drifting", f"{_drift(found)}: no further drift is covered"))
     if found.core_wait >= BUSY:
         rows.append(("busy", f"{_busy(found)}; the interval covers from none to twice as many other programs"))
     return rows

@@ -22,7 +22,13 @@ def told(at_s: float, kind: str, facts: Facts) -> protocol.Event | None:
         if kind == "state":
             found = structs.replace(found, state=str(facts["state"]))
         elif kind == "plan":
-            found = structs.replace(found, finish=str(facts["finish"]), gco2_g=float(facts["gco2_g"]))
+            whole = facts.get("whole_g")
+            found = structs.replace(
+                found,
+                finish=str(facts["finish"]),
+                gco2_g=float(facts["gco2_g"]),
+                whole_g=None if whole is None else float(whole),
+            )
         return found if text else None
     except (KeyError, OverflowError, TypeError, ValueError):
         return None
@@ -38,12 +44,16 @@ def _override(facts: Facts, at_s: float) -> str:
 
 def _budget(facts: Facts, at_s: float) -> str:
     other = next((f"{kind} budget {facts[kind]:g}" for kind in ("carbon", "cost", "energy") if facts.get(kind)), "")
-    return f"{facts['by']} set {other or 'the budget to ' + str(facts['budget'])}"
+    return f"{facts['by']} set {other or 'the budget to ' + figures.budget(str(facts['budget']), at_s)}"
 
 
 def _plan(facts: Facts, at_s: float) -> str:
     finish = figures.clock(units.from_iso(str(facts["finish"])), at_s)
-    return f"new plan ({facts['why']}): done {finish}, {figures.grams(float(facts['gco2_g']))} to come"
+    # the whole where it is known: later plans have less to come, whatever they save
+    whole = facts.get("whole_g")
+    left = f"{figures.grams(float(facts['gco2_g']))} to come"
+    grams = left if whole is None else f"{figures.grams(float(whole))} in all"
+    return f"new plan ({facts['why']}): done {finish}, {grams}"
 
 
 def _end(facts: Facts, at_s: float) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from carbontui import units
+
 
 def duration(seconds: float) -> str:
     """'42 s', '12 min', '3 h 05', '2 d 4 h': at most two units, for display."""
@@ -25,6 +27,21 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def number(value: float, digits: int = 0, thousands: str = "") -> str:
+    """'1204', '−3.2': with a true minus sign, and none before a zero."""
+    return f"{round(value, digits) + 0.0:{thousands}.{digits}f}".replace("-", "−")
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """'21 %', '−3.2 %', in sentences, tables and figures alike."""
+    return f"{number(100 * share, digits)} %"
+
+
+def tight(figure: str) -> str:
+    """'21%', '246W': a figure without its blank, for `line` in a status bar, where blanks part the figures."""
+    return figure.replace(" ", "")
+
+
 _SCALES = {"g": 1.0, "kg": 1e3, "t": 1e6, "Wh": 1e-3, "kWh": 1.0, "W": 1.0, "kW": 1e3}
 
 
@@ -40,7 +57,7 @@ def between(shown: Callable[[float], str], lo: float, hi: float) -> str:
     unit = "s" if shown is duration else low.rpartition(" ")[2]
     scale = _SCALES.get(unit, 1.0)
     for digits in range(DIGITS_MOST):
-        low, high = (f"{value / scale:,.{digits}f}" for value in (lo, hi))
+        low, high = (number(value / scale, digits, ",") for value in (lo, hi))
         if low != high:
             return f"{low} {unit} to {high} {unit}"
     return ""
@@ -50,7 +67,7 @@ def watts(watts: float | None) -> str:
     """'312 W', '9.84 kW', or an en dash when not known."""
     if watts is None:
         return "–"
-    return f"{watts:.0f} W" if abs(watts) < 9950 else f"{watts / 1000:.2f} kW"
+    return f"{number(watts)} W" if abs(watts) < 9950 else f"{number(watts / 1000, 2)} kW"
 
 
 def kwh(kwh: float | None) -> str:
@@ -58,8 +75,8 @@ def kwh(kwh: float | None) -> str:
     if kwh is None:
         return "–"
     if abs(kwh) < 0.9995:
-        return f"{kwh * 1000:.3g} Wh"
-    return f"{kwh:.2f} kWh" if abs(kwh) < 99.95 else f"{kwh:,.0f} kWh"
+        return f"{kwh * 1000:.3g} Wh".replace("-", "−", 1)
+    return f"{number(kwh, 2)} kWh" if abs(kwh) < 99.95 else f"{number(kwh, 0, ',')} kWh"
 
 
 LEAST_G = 0.005
@@ -78,10 +95,10 @@ def grams(grams: float | None) -> str:
     if size < LEAST_G:
         return "0.00 g"
     if size < 9.995:
-        return f"{grams:.2f} g"
+        return f"{number(grams, 2)} g"
     if size < 999.5:
-        return f"{grams:.0f} g"
-    return f"{grams / 1000:.2f} kg" if size < 999_500 else f"{grams / 1e6:.2f} t"
+        return f"{number(grams)} g"
+    return f"{number(grams / 1000, 2)} kg" if size < 999_500 else f"{number(grams / 1e6, 2)} t"
 
 
 def signed(value: float, form: Callable[[float], str]) -> str:
@@ -96,7 +113,7 @@ def change(size_g: float) -> str:
 
 def money(value: float, currency: str) -> str:
     """'1.24 EUR'; the currency is always named."""
-    return f"{value:,.2f} {currency}"
+    return f"{number(value, 2, ',')} {currency}"
 
 
 YEAR_IN_DOUBT_S = 180 * 86400.0
@@ -130,3 +147,11 @@ def clock_name(epoch_s: float) -> str:
 def named_clock(epoch_s: float, now_s: float) -> str:
     """'Fri 14:15 CET': for users who may be in another time zone than the machine."""
     return f"{clock(epoch_s, now_s)} {clock_name(epoch_s)}"
+
+
+def budget(text: str, now_s: float) -> str:
+    """A budget as it was given, '1.8x'; one given as a time of the wire, as the slider does, is 'Fri 14:15 CET'."""
+    try:
+        return named_clock(units.from_iso(text), now_s)
+    except ValueError:
+        return text

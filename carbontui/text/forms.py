@@ -36,6 +36,7 @@ def until(at_s: float | None, now_s: float) -> str:
 
 
 _OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
+    "budget": figures.budget,
     "clock": figures.clock,
     "named_clock": figures.named_clock,
     "time_of_day": lambda at_s, now_s: f"{datetime.fromtimestamp(at_s):%H:%M}",
@@ -44,6 +45,8 @@ _OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
 }
 _OF_VALUE: Mapping[str, Callable[[Any], str]] = {
     "duration": figures.duration,
+    "shift": lambda by_s: figures.signed(by_s, figures.duration),
+    "percent": figures.percent,
     "watts": figures.watts,
     "kwh": figures.kwh,
     "grams": figures.grams,

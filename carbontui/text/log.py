@@ -67,7 +67,7 @@ LOG: Table = {
     "fault": _fault,
     "fault_logged": _fault_logged,
     "disk_low": "less than 1 GB is free on the disk of run.log ({folder})",
-    "clock_set": "the clock was set by {jump_s:+.0f} s",
+    "clock_set": "the clock was set by {jump_s:shift}",
     "over_now": "the job is over: {why}",
     "no_new_keeper": "no new keeper: {why}",
     "keeper_replaced": "the keeper is gone while the command is {state}: {pid} takes its place",
@@ -98,7 +98,7 @@ LOG: Table = {
     # causes of a new plan
     "cause_start": "start",
     "cause_slot": "slot",
-    "cause_budget": "budget {budget} by {by}",
+    "cause_budget": "budget {budget:budget} by {by}",
     "cause_allowance": "{kind} budget {most} by {by}",
     "cause_allowances": "an allowance",
     "cause_hours": "{verb} hours by {by}",

@@ -146,11 +146,16 @@ BASES = {"public": "public measurements of other trainings", "imported": "anothe
 
 def curve_assumed(*, now_s: float, basis: str, error: float, takes_s: tuple[float, float] | None) -> str:
     """`takes_s`: how long a calibration takes, where it would pay."""
-    told = f"Speeds under caps are from {BASES[basis]}: joules per step ±{error:.0%}."
+    told = f"Speeds under caps are from {BASES[basis]}: joules per step ±{figures.percent(error)}."
     if takes_s is None:
         return told
     low, high = (figures.duration(seconds) for seconds in takes_s)
     return f"{told} Measuring them on this job would pay: carbontui calibrate ({low} to {high})."
+
+
+def certificate(gap: float) -> str:
+    """'at most 0.06 % above the optimum of its forecast'."""
+    return f"at most {figures.percent(gap, 2)} above the optimum of its forecast"
 
 
 PLAN: Table = {

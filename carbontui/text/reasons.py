@@ -33,7 +33,7 @@ REASONS: Table = {
     "plan_not_begun": "not started yet",
     "plan_unload": "unloaded by the plan{until_s:until}",
     "plan_pause": "paused by the plan{until_s:until}",
-    "plan_duty": "running {duty:.0%} of the time (saves watts, not energy) by the plan{until_s:until}",
+    "plan_duty": "running {duty:percent} of the time (saves watts, not energy) by the plan{until_s:until}",
     "plan_cap": "capped at {watts:g} W per GPU by the plan{until_s:until}",
     "plan_full": "at full speed by the plan{until_s:until}",
     "time_limit": "unloaded before its time limit ends it at {ends_s:clock}",

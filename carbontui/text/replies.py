@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from carbontui.text import figures
-from carbontui.text.forms import Table
+from carbontui.text.forms import Table, fill
 
 
 def _curve(*, curve: Any, now_s: float) -> str:
@@ -34,8 +35,8 @@ def curve_lines(curve: Any) -> list[str]:
 def _level(point: Any) -> str:
     name = "full" if point.cap_w is None else f"cap {point.cap_w:.0f} W"
     joules = "" if point.j_per_step is None else f"  {point.j_per_step:.4g} J/step"
-    watts, speed = 2 * point.power_se, 200 * point.speed_se
-    return f"  {name:<11} {point.power_w:7.1f} W ±{watts:.1f}  speed {100 * point.speed:5.1f} % ±{speed:.1f}{joules}"
+    watts, speed = 2 * point.power_se, f"{figures.percent(point.speed, 1):>7} ±{200 * point.speed_se:.1f}"
+    return f"  {name:<11} {point.power_w:7.1f} W ±{watts:.1f}  speed {speed}{joules}"
 
 
 def _can_pause(*, processes: int, took_s: float | None, now_s: float) -> str:
@@ -44,6 +45,13 @@ def _can_pause(*, processes: int, took_s: float | None, now_s: float) -> str:
         took = f"{1000 * took_s:.0f} ms" if took_s < 1 else figures.duration(took_s)
         held = f"; a pause takes hold after {took}"
     return f"{processes} process{'es' if processes > 1 else ''} at its steps{held}"
+
+
+def _budget_set(*, budget: str, until_s: float | None, late: Sequence[str], now_s: float) -> str:
+    told, parts = figures.budget(budget, now_s), {"until_s": until_s, "late": late}
+    if until_s is not None and told == figures.named_clock(until_s, now_s):
+        return fill("budget until {told}{late:also}", now_s, told=told, **parts)
+    return fill("budget {told}{until_s:until_named}{late:also}", now_s, told=told, **parts)
 
 
 REPLIES: Table = {
@@ -61,7 +69,7 @@ REPLIES: Table = {
     "capped": "capped at {watts:g} W per GPU{until_s:until_named}",
     "cap_unanswered": "cap of {watts:g} W per GPU requested; the driver has not answered yet",
     # budgets and hours
-    "budget_set": "budget {budget}{until_s:until_named}{late:also}",
+    "budget_set": _budget_set,
     "unreachable_at_full_speed": "it cannot be met: at full speed the work ends {end_s:clock}",
     "allowance_set": "{kind} budget {most}; {used} used so far",
     "forbidden": "it will not run {hours}{late:also}",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from carbontui import units
 from carbontui.protocol import LIVE_STATES, Exit, LevelInfo, PlanView, State, Status
-from carbontui.text import figures
+from carbontui.text import figures, marks
 
 STATES: dict[State, str] = {
     "starting": "starting",
@@ -35,13 +35,21 @@ def stated(status: Status) -> str:
 
 
 def level(name: str, table: Sequence[LevelInfo] = ()) -> str:
-    """'full speed', 'cap 250 W', '~cap 100 W' for one worked out from others, 'pause'."""
+    """'full speed', 'cap 250 W', 'cap 100 W ~' for one worked out from others, 'pause'."""
     known = next((info for info in table if info.name == name), None)
     if name == "full":
         return "full speed"
     if known is not None and known.kind == "cap" and known.cap_w is not None:
-        return f"{'~' if known.assumed else ''}cap {known.cap_w:g} W"
+        return marks.marked(f"cap {known.cap_w:g} W", marks.ESTIMATED if known.assumed else "")
     return "not started" if name == "off" else name
+
+
+def done(status: Status) -> float | None:
+    """Share of the work that is done, 0..1; None where the total is not known."""
+    if status.steps_total:
+        return min(1.0, status.step / status.steps_total)
+    done_s, total_s = status.work_done_s, status.work_total_s
+    return min(1.0, done_s / total_s) if done_s is not None and total_s else None
 
 
 def at_level(status: Status, plan: PlanView | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from carbontui.text import figures
 from carbontui.text.forms import Table
 
 SENSOR_BOUND = "sensor ±5 %; bursts under 0.3 s may be 20 % off"
@@ -53,7 +54,7 @@ def accuracy(leads: Sequence[Lead]) -> str:
         line += f" (the same hour of the last known day: {', '.join(f'{100 * (x.naive or 0.0):.0f}' for x in leads)} %)"
     bands = [lead.coverage for lead in leads if lead.coverage is not None]
     if bands:
-        line += f"; the 80 % band held {100 * sum(bands) / len(bands):.0f} %"
+        line += f"; the 80 % band held {figures.percent(sum(bands) / len(bands))}"
     return f"{line} of {max(lead.hours for lead in leads)} hours"
 
 
@@ -67,7 +68,7 @@ def _power(*, boards: Sequence[str], host: str, now_s: float) -> str:
 
 
 def _energy(*, shares: Sequence[tuple[str, float]], sensed: bool, blind: bool, now_s: float) -> str:
-    told = ", ".join(f"{share:.0%} {'shared, split' if how == 'split' else how}" for how, share in shares)
+    told = ", ".join(f"{figures.percent(share)} {'shared, split' if how == 'split' else how}" for how, share in shares)
     bound = f" ({SENSOR_BOUND})" if sensed else ""
     return (told or "nothing metered yet") + bound + ("; a board that cannot be read is not in it" if blind else "")
 

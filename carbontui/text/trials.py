@@ -99,7 +99,7 @@ TRIALS: Table = {
     "tried": _tried,
     # calibrations
     "calibration_starts": "starting",
-    "calibration_measures": "{text}, {share:.0%} done",
+    "calibration_measures": "{text}, {share:percent} done",
     "calibrated": "calibrated: {levels} useful levels ({where})",
     "not_kept": "not kept: {error}",
     "calibration_given_up": "calibration given up: {why}",

@@ -39,11 +39,7 @@ class ListedJob:
     @property
     def done(self) -> float | None:
         """Share of the work that is done, 0..1; None where the total is not known."""
-        status = self.status
-        if status.steps_total:
-            return min(1.0, status.step / status.steps_total)
-        done_s, total_s = status.work_done_s, status.work_total_s
-        return min(1.0, done_s / total_s) if done_s is not None and total_s else None
+        return situation.done(self.status)
 
     @property
     def grams(self) -> float | None:

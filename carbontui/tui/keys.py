@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from typing import Any
 
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from carbontui import protocol, units
+from carbontui import units
 from carbontui.text import situation
 from carbontui.tui.picture import Picture
 from carbontui.tui.target import Target
@@ -56,13 +55,6 @@ BINDINGS: list[BindingType] = [
     Binding("G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, forecast accuracy"),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
 ]
-
-
-def budget_text(point: protocol.FrontierPoint, frontier: protocol.Frontier) -> str:
-    """The budget of a point as `budget` takes it, rounded up so that the point stays within it."""
-    if frontier.reference_s:
-        return f"{math.ceil(point.finish_s / frontier.reference_s * 1000 - 1e-6) / 1000:.3f}x"
-    return f"{math.ceil(point.finish_s)}s"
 
 
 def until_args(text: str) -> dict[str, Any]:

@@ -79,6 +79,8 @@ class Choice:
     budget: str
     index: int | None = None
     point: protocol.FrontierPoint | None = None
+    deadline_s: float | None = None
+    """What `budget` says where the slider made it."""
     found: protocol.Previewed | None = None
     error: str = ""
 
@@ -87,6 +89,12 @@ class Choice:
         if self.found is not None and self.found.finish is not None:
             return units.from_iso(self.found.finish)
         return None if self.point is None else start_s + self.point.finish_s
+
+    def due_s(self) -> float | None:
+        """The deadline it means, epoch seconds; of a typed one, as the supervisor read it."""
+        if self.deadline_s is None and self.found is not None and self.found.plan is not None:
+            return units.from_iso(self.found.plan.deadline)
+        return self.deadline_s
 
     def gco2_g(self) -> float | None:
         """Of the whole job."""
@@ -99,10 +107,10 @@ class Choice:
         """The plan a chart draws for it; None while unknown."""
         if self.found is not None:
             return self.found.plan
-        if self.point is None or picture.plan is None:
+        if self.point is None or self.deadline_s is None or picture.plan is None:
             return None
-        finish = units.iso(picture.start_s + self.point.finish_s)
-        return structs.replace(picture.plan, levels=self.point.levels, finish=finish, deadline=finish)
+        finish, due = units.iso(picture.start_s + self.point.finish_s), units.iso(self.deadline_s)
+        return structs.replace(picture.plan, levels=self.point.levels, finish=finish, deadline=due)
 
 
 def offline(status: protocol.Status, run: protocol.HistoryAnswer | None = None) -> Picture:

@@ -89,7 +89,8 @@ class PlainNarrator:
             loss = "" if status.loss is None else f"loss {status.loss:.4g}"
             ends = "" if status.finish_expected is None else f"ends {situation.finish(status, now)}"
             total = "" if status.at_end is None else f"at the end {at_end(status.at_end)}"
-            self._say(now, _joined(f"{tenth * 10} %: step {status.step} of {status.steps_total}", loss, ends, total))
+            done = f"{figures.percent(tenth / 10)}: step {status.step} of {status.steps_total}"
+            self._say(now, _joined(done, loss, ends, total))
 
     def _summary(self, picture: Picture) -> None:
         status = picture.status

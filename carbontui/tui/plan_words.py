@@ -7,6 +7,7 @@ import textwrap
 from carbontui import protocol, units
 from carbontui.text import figures as form
 from carbontui.text import situation
+from carbontui.text.plan import certificate
 from carbontui.tui import words
 from carbontui.tui.picture import Picture
 from carbontui.tui.widgets.cells import CellRow
@@ -106,8 +107,7 @@ def _total_rows(picture: Picture) -> list[CellRow]:
     for line in plan.explanation.splitlines():
         rows.append([(" why       ", "dim"), (line, "text")])
     if plan.certificate is not None:
-        gap = f"at most {plan.certificate.gap:.2%} above the best plan of this forecast"
-        rows.append([(" proof     ", "dim"), (gap, "text")])
+        rows.append([(" proof     ", "dim"), (certificate(plan.certificate.gap), "text")])
     if plan.baselines:
         rows += [[], [(" otherwise the rest would emit", "title")]]
     for base in plan.baselines:
@@ -136,10 +136,9 @@ def event_rows(events: tuple[protocol.Event, ...], picture: Picture, *, whole: b
         first = plans[0]
         lead = "first plan" if whole else "an earlier plan"
         at = words.clock_iso(first.at, picture.now_s)
-        if first.finish is not None and first.gco2_g is not None:
+        if first.finish is not None and first.whole_g is not None:
             done = words.clock_iso(first.finish, picture.now_s)
-            told = f"{at}: done {done}, {form.grams(first.gco2_g)} to come"
-            rows.append([(f" {lead:<16}", "dim"), (told, "text")])
+            rows.append([(f" {lead:<16}", "dim"), (f"{at}: done {done}, {form.grams(first.whole_g)} in all", "text")])
         end = picture.status.at_end
         if end is not None:
             now = f"done {situation.finish(picture.status, picture.now_s)}, {form.grams(end.gco2_g)} in all"

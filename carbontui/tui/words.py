@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from carbontui import protocol, units
-from carbontui.text import figures
+from carbontui.text import figures, marks
 from carbontui.tui.picture import Picture
 
 count = figures.count
+mark, marked = marks.mark, marks.marked
 STATE_STYLE = {
     "starting": "dim",
     "waiting": "paused",
@@ -30,23 +31,6 @@ KIND_STYLE = {
 }
 STILL = frozenset({"pause", "unload", "off"})
 
-MARKS: dict[str, str] = {
-    "measured": "",
-    "integrated": "",
-    "estimated": "~",
-    "default": "D",
-    "forecast": "F",
-    "simulated": "S",
-    "replay": "R",
-}
-MARK_MEANING = {
-    "": "measured: metered by the device, or summed from its readings",
-    "~": "estimated: worked out from something else",
-    "D": "default: a typical value, nothing better is known",
-    "F": "forecast: not happened yet",
-    "S": "simulated: no real device behind it",
-    "R": "replay: recorded data or replayed time",
-}
 SIGNALS = {
     "average_lifecycle": "average, lifecycle",
     "average_direct": "average, direct",
@@ -62,12 +46,6 @@ def clock(at_s: float, now_s: float) -> str:
 
 def clock_iso(text: str, now_s: float) -> str:
     return clock(units.from_iso(text), now_s)
-
-
-def mark(status: protocol.Status, field: str) -> str:
-    """One character of provenance for a field; '' when it is metered or nothing is said."""
-    found = status.provenance.get(field)
-    return MARKS[found.how] if found else ""
 
 
 def way_on(status: protocol.Status) -> str:

@@ -75,13 +75,14 @@ def _show(report: BacktestReport) -> None:
     for name in ("saves", "of what is possible", "late", "made worse", "worst"):
         table.add_column(name, justify="right")
     for name, row in report.summary().items():
+        share = {key: (value or 0.0) / 100 for key, value in row.items()}
         table.add_row(
             name,
-            f"{row['saving_pct']:.1f} %",
-            "–" if row["captured_pct"] is None else f"{row['captured_pct']:.0f} %",
+            figures.percent(share["saving_pct"], 1),
+            "–" if row["captured_pct"] is None else figures.percent(share["captured_pct"]),
             f"{row['late']:.0f}",
-            f"{row['worse_pct']:.0f} %",
-            f"{row['worst_pct']:+.0f} %",
+            figures.percent(share["worse_pct"]),
+            figures.signed(share["worst_pct"], figures.percent),
         )
     console.print(table)
     console.print(

@@ -9,6 +9,7 @@ import msgspec
 
 from carbontui import protocol
 from carbontui.job import store
+from carbontui.text import figures
 from carbontui.verbs import talk
 from carbontui.verbs.completion import live_jobs
 from carbontui.verbs.failure import Failure
@@ -77,6 +78,6 @@ def _import(source: Path) -> str:
     gpu = "".join(letter if letter.isprintable() else "?" for letter in found.gpu)
     worst = max(curve.energy_error(found, point.cap_w) for point in found.levels)
     return (
-        f"{gpu} x {found.gpus}: {len(found.levels)} levels, joules per step ±{worst:.0%} "
-        f"(boards of one model differ by some {curve.BOARD_SE:.0%}); jobs with the same command and script use it"
+        f"{gpu} x {found.gpus}: {len(found.levels)} levels, joules per step ±{figures.percent(worst)} (boards of one "
+        f"model differ by some {figures.percent(curve.BOARD_SE)}); jobs with the same command and script use it"
     )

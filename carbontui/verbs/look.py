@@ -18,7 +18,8 @@ from carbontui.job import runlog, store
 from carbontui.reports.figures import gave
 from carbontui.reports.forms import split_numbers
 from carbontui.text import account as account_words
-from carbontui.text import figures, situation
+from carbontui.text import figures, marks, situation
+from carbontui.text.plan import certificate
 from carbontui.tui import words
 from carbontui.verbs import streams, talk
 from carbontui.verbs.avoided import avoided_split
@@ -35,7 +36,7 @@ def line(status: protocol.Status) -> str:
     # padded by terminal cells, not characters: a name may hold wide ones
     parts = [f"{status.job}  {set_cell_size(status.name, 20)} {situation.state(status):<10}"]
     if status.power_w is not None and status.state in protocol.LIVE_STATES:
-        parts.append(figures.watts(status.power_w))
+        parts.append(marks.marked(figures.watts(status.power_w), marks.mark(status, "power_w")))
     if status.state not in protocol.LIVE_STATES and not status.replayed:
         # a replay's clock is not the wall clock
         parts.append(f"{figures.clock(units.from_iso(status.ended_at), time.time()):>9}")
@@ -269,7 +270,7 @@ def plan(job: str | None, as_json: bool) -> None:
     if snap.status.at_end is not None:
         click.echo(f"the whole job: {account_words.at_end(snap.status.at_end)}")
     if snap.plan.certificate:
-        click.echo(f"at most {snap.plan.certificate.gap:.2%} above the optimum of its forecast")
+        click.echo(certificate(snap.plan.certificate.gap))
     for text in (snap.plan.explanation or snap.status.reason.text, snap.plan.curve_note):
         if text:
             click.echo(text)

@@ -17,7 +17,7 @@ from carbontui.fleet import caps as caps_of
 from carbontui.fleet import queue as fleet_queue
 from carbontui.fleet.queue import Assumed
 from carbontui.job import store
-from carbontui.text import figures
+from carbontui.text import figures, marks
 from carbontui.tui.queue_list import QueueRow, QueueSeen
 from carbontui.tui.target import Target
 from carbontui.verbs import expected_grid
@@ -124,7 +124,7 @@ class QueueWatch:
         if status is not None and fresh and status.power_w is not None:
             watts = status.power_w
         elif job.asked is not None and job.asked.watts is not None:
-            watts, mark = job.asked.watts, "~"
+            watts, mark = job.asked.watts, marks.ESTIMATED
         begins, work = job.start_s, job.asked.work_s if job.asked else None
         ends = begins + work if begins is not None and work is not None else job.end_s
         deadline = job.asked.deadline_s if job.asked else None

@@ -135,7 +135,8 @@ def _print(told: story.RunStory) -> None:
         click.echo(f"{figure.label:<20} {figure.value}{rests}")
     if told.over and (waiting := dict(told.grid_kinds).get("forecast")):
         click.echo(
-            f"\n{waiting:.0%} of its energy is based on forecasts; update: carbontui report {told.status.job} --revise"
+            f"\n{form.percent(waiting)} of its energy is based on forecasts; "
+            f"update: carbontui report {told.status.job} --revise"
         )
     if parts := figures.parts(told):
         click.echo("\navoided CO2 by lever")

@@ -244,7 +244,7 @@ def _show(problem: Problem, plan: Schedule, curve: Frontier | None, text: str, a
     console = streams.console()
     console.print(text, soft_wrap=True, markup=False)
     proof = "no plan at all can be more than" if plan.certified else "not certified; none can be more than"
-    console.print(f"Certificate: {proof} {plan.gap:.3%} better (stage {plan.stage}).", style="dim")
+    console.print(f"Certificate: {proof} {form.percent(plan.gap, 3)} better (stage {plan.stage}).", style="dim")
     console.print(f"From: {about}", style="dim", markup=False, soft_wrap=True)
     table = Table(title="This plan and its alternatives", title_justify="left")
     rows: list[tuple[str, Schedule | Evaluation]] = [("plan", plan), *((b.name, b.evaluation) for b in plan.baselines)]

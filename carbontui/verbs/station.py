@@ -201,12 +201,12 @@ def gain_words(outlook: Outlook, now_s: float) -> str:
         if best is None:
             continue
         gains = best.gain >= GAIN_LEAST
-        when = figures.clock(best.start_s, now_s)
+        when, less = figures.clock(best.start_s, now_s), f"{figures.percent(best.gain)} less"
         if not told:
             lead = f"a job of {hours:.0f} h emits"
-            told.append(f"{lead} {best.gain:.0%} less if started {when}" if gains else f"{lead} least if started now")
+            told.append(f"{lead} {less} if started {when}" if gains else f"{lead} least if started now")
         else:
-            told.append(f"of {hours:.0f} h: {f'{best.gain:.0%} less, {when}' if gains else 'now is as good'}")
+            told.append(f"of {hours:.0f} h: {f'{less}, {when}' if gains else 'now is as good'}")
     return "; ".join(told) or "no forecast reaches far enough"
 
 

@@ -130,7 +130,7 @@ def _words(
     else:
         yield (
             f"begins {figures.named_clock(window.begin_s, now)}: {span} has {window.mean_g:.0f} g/kWh on average, "
-            f"a start now {window.now_g:.0f}: {window.saved:.0%} less CO2 ({source})"
+            f"a start now {window.now_g:.0f}: {figures.percent(window.saved)} less CO2 ({source})"
         )
     end = figures.named_clock(deadline_s, now)
     if late:

@@ -175,7 +175,7 @@ def test_the_share_of_waiting_is_that_of_the_time_flat_out_and_is_said():
     state = running()
     busy = told(replace(state, progress=msgspec.structs.replace(state.progress, core_wait=0.5)))
     assert busy.estimate.core_wait == 0.5 and busy.estimate.work_hi_s > 1.2 * told(state).estimate.work_hi_s
-    assert "waited 50% of the time for a core" in "\n".join(report(busy))
+    assert "waited 50 % of the time for a core" in "\n".join(report(busy))
     assert "for a core" not in "\n".join(report(told(state)))
 
 

@@ -52,7 +52,7 @@ def test_jobs_that_asked_are_moved_into_clean_hours_within_the_budget():
     assert found.price_g_per_kwh(plan)[50] == 0.0
     lines = "\n".join(fleet_queue.told(found, plan))
     assert "fullest 5100 W of 5200 W" in lines
-    assert "8 jobs wait" in lines and "certificate: no plan of these is better by more than 0.00%" in lines
+    assert "8 jobs wait" in lines and "certificate: no plan of these is better by more than 0.00 %" in lines
 
 
 def test_what_runs_counts_and_what_did_not_ask_is_left_alone():

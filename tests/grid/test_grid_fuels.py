@@ -30,7 +30,7 @@ def test_the_fuels_that_raised_the_intensity_are_named_and_what_lowered_it_is_no
     assert dict(found.fuels) == pytest.approx({"coal": 2100, "wind": -3000}, abs=1)
     assert NOW - 13 * HOUR <= found.since_s <= NOW - 4 * HOUR
     words = fuels.words(found, NOW)
-    assert "coal +2.1 GW" in words and "wind -3.0 GW" in words and " since " in words
+    assert "coal +2.1 GW" in words and "wind −3.0 GW" in words and " since " in words
 
 
 def test_nothing_is_said_of_a_grid_that_stands_still_or_has_been_silent() -> None:
@@ -43,7 +43,7 @@ def test_nothing_is_said_of_a_grid_that_stands_still_or_has_been_silent() -> Non
 
 def test_small_grids_are_told_in_megawatts() -> None:
     moved = fuels.Moved(NOW - 2 * HOUR, 30.0, (("oil", 62.4), ("wind", -48.0)))
-    assert fuels.words(moved, NOW).startswith("oil +62 MW, wind -48 MW since ")
+    assert fuels.words(moved, NOW).startswith("oil +62 MW, wind −48 MW since ")
 
 
 @pytest.mark.parametrize(

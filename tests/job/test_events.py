@@ -5,11 +5,14 @@ import sqlite3
 import pytest
 from states import NOW_S
 
+from carbontui import units
 from carbontui.job.history import HistoryError
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.record import history_thread
 from carbontui.plan import Problem, ProblemLevel, evaluate, solve, windows
-from carbontui.text import events
+from carbontui.text import events, figures
+
+TIME = figures.named_clock(NOW_S, NOW_S)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +22,7 @@ from carbontui.text import events
          "ada@pts/1 capped it at 300 W per GPU, until 18:00"),
         ("override", {"verb": "resume", "by": "ada@pts/1"}, "ada@pts/1 went back to the plan"),
         ("budget", {"by": "bob", "budget": "18h"}, "bob set the budget to 18h"),
+        ("budget", {"by": "bob", "budget": units.iso(NOW_S)}, f"bob set the budget to {TIME}"),
         ("budget", {"by": "bob", "carbon": 1200.0}, "bob set carbon budget 1200"),
         ("hours", {"by": "bob", "text": "it will not run 22:00 to 06:00"}, "bob: it will not run 22:00 to 06:00"),
         ("state", {"state": "paused", "text": "paused by the plan"}, "paused: paused by the plan"),
@@ -27,7 +31,13 @@ from carbontui.text import events
 )  # fmt: skip
 def test_an_event_is_one_line_that_says_who_and_what(kind, facts, text):
     told = events.told(NOW_S, kind, facts)
-    assert told.text == text if text else "new plan (slot): done" in told.text and "1.20 kg" in told.text
+    assert told.text == text if text else "new plan (slot): done" in told.text and "1.20 kg to come" in told.text
+
+
+def test_a_new_plan_says_what_the_whole_job_comes_to_under_it():
+    facts = {"why": "slot", "finish": "2027-01-15T10:00:00Z", "gco2_g": 200.0, "whole_g": 1200.0}
+    told = events.told(NOW_S, "plan", facts)
+    assert told.text.endswith(", 1.20 kg in all") and (told.gco2_g, told.whole_g) == (200.0, 1200.0)
 
 
 @pytest.mark.parametrize("facts", [{}, {"verb": "dance", "by": 3}, {"finish": "x", "why": 1, "gco2_g": None}])

@@ -10,6 +10,7 @@ from recompute import recompute
 
 from carbontui import units
 from carbontui.job import spec, store
+from carbontui.job.supervisor.record.history_thread import read_events
 from carbontui.reports import card, figures, forms, page, prose, story
 from carbontui.text import account as account_words
 from carbontui.text import figures as form
@@ -104,6 +105,10 @@ def test_planned_pauses_are_held_and_the_accounts_are_a_strangers_too(finished):
     assert {status["provenance"][key]["how"] for key in ("energy_gpu_kwh", "gco2_g")} == {"replay"}
     assert any("SIMULATED" in notice for notice in status["notices"])
     every_time_of_its_end_is_the_same(directory)
+    plans = [one for one in read_events(directory / "journal.db", 0.0, 500, plans=True) if one.kind == "plan"]
+    assert plans[0].whole_g == pytest.approx(plans[0].gco2_g, rel=0.05), "next to nothing was used yet"
+    assert plans[-1].gco2_g < 0.5 * status["gco2_g"]
+    assert plans[-1].whole_g == pytest.approx(status["gco2_g"], rel=0.25), "what was used before it is in the whole"
 
 
 def every_time_of_its_end_is_the_same(directory):

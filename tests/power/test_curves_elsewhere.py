@@ -126,7 +126,7 @@ def test_a_job_without_a_calibration_plans_with_public_curves_or_with_one_that_w
     curve_files.save(measured(mark), there)
     (file,) = there.iterdir()
     brought = house.cli("calibrate", "--import", str(file))
-    assert brought.returncode == 0 and "NVIDIA H100 80GB HBM3 x 1: 2 levels, joules per step ±6%" in brought.stdout
+    assert brought.returncode == 0 and "NVIDIA H100 80GB HBM3 x 1: 2 levels, joules per step ±6 %" in brought.stdout
     assert house.cli("calibrate", "--import", str(tmp_path / "no")).returncode == 2
     second = house.start(*options)
     second.until_steps()

@@ -103,7 +103,7 @@ def make(home, name="train.py", *, phases=DAY, kind="actual", gpus=1, every=10, 
     journal.keep("learned", {"parked_w": parked, "rest_parked_w": [CPU_W, 9]})
     journal.close()
     p = protocol.Provenance
-    metered = ", ".join(f"{share:.0%} {how}" for how, share in totals.shares.items())
+    metered = ", ".join(f"{100 * share:.0f} % {how}" for how, share in totals.shares.items())
     status = protocol.Status(
         job=job, name=name, host="box", measured_at=units.iso(at), state="done",
         reason=protocol.Reason("exited", "the command ended with exit code 0"), step=steps, steps_total=steps,

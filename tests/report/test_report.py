@@ -94,7 +94,7 @@ def test_how_far_off_the_forecasts_have_been_is_in_the_report(told):
         told.status, forecast_errors=errors, provenance=told.status.provenance | {"forecast_errors": words}
     )
     text = forms.markdown(replace(told, status=known))
-    assert "forecast error" in text and "3% 1 h, 12% 24 h" in text and "off by 3, 12 %" in text
+    assert "forecast error" in text and "3 % 1 h, 12 % 24 h" in text and "off by 3, 12 %" in text
     assert "forecast error" not in forms.markdown(replace(told, status=structs.replace(known, forecast_errors=())))
 
 

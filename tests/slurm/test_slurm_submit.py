@@ -35,7 +35,7 @@ def test_a_script_begins_in_its_clean_hours_with_its_plan_as_comment(cluster, ho
 
     done = house.cli(*asked, "--", "--array=1-3", str(script), check=True)
     job = done.stdout.split()[3]
-    assert "75% less CO2" in done.stdout and "--strict" in done.stdout
+    assert "75 % less CO2" in done.stdout and "--strict" in done.stdout
     told = shown(cluster, job)
     begin = time.mktime(time.strptime(told["StartTime"], "%Y-%m-%dT%H:%M:%S"))
     first_clean = time.time() // 900 * 900 + 9 * 900

@@ -1,10 +1,12 @@
 """What users read of a statement: one sample of each form that a template cannot show by itself."""
 
 import pytest
-from drawn import drawn
+from drawn import NOW_S, drawn
 
 from carbontui.protocol import statement, written
+from carbontui.text import figures
 
+DUE = figures.named_clock(NOW_S + 7500.0, NOW_S)
 UNLOAD = {"step_stated": True, "loss_before": 2.5, "loss_after": 2.4, "saved_b": 2_000_000}
 
 
@@ -26,8 +28,12 @@ UNLOAD = {"step_stated": True, "loss_before": 2.5, "loss_after": 2.4, "saved_b":
         ),
         (
             statement("not_calibrated", last=statement("calibration_measures", text="settling", share=0.4)),
-            "not calibrated yet: settling, 40% done",
+            "not calibrated yet: settling, 40 % done",
         ),
+        # a budget of the screen's slider is a time of the wire; where it is typed, the time it means is added
+        (statement("budget_set", budget="2027-01-15T10:05Z", until_s=NOW_S + 7500.0, late=()), f"budget until {DUE}"),
+        (statement("budget_set", budget="3h", until_s=NOW_S + 7500.0, late=()), f"budget 3h, until {DUE}"),
+        (statement("cause_budget", budget="2027-01-15T10:05Z", by="ada"), f"budget {DUE} by ada"),
         (statement("money", value=1234.5, currency=""), "1,234.50"),
     ],
 )

@@ -171,7 +171,7 @@ def test_the_fixed_part_of_an_epoch_is_told_apart_from_its_samples(monkeypatch):
     assert found.lo_s < 15.0 < found.hi_s and found.kwh == pytest.approx(100 * found.seconds / 3.6e6)
     waited[0] = 0.6  # of its time it waits for a core: alone it would take 6 s, beside twice as many 24 s
     busy = estimated()
-    assert busy.lo_s < 6.5 and busy.hi_s > 23.5 and "waited 60% of the time for a core" in busy.note
+    assert busy.lo_s < 6.5 and busy.hi_s > 23.5 and "waited 60 % of the time for a core" in busy.note
     assert found.note == "" and found.hi_s < busy.hi_s - 4
 
 

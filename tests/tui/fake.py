@@ -73,18 +73,20 @@ EVENTS = (
     p.Event(
         "2020-04-15T06:00:00Z",
         "plan",
-        "new plan (start): done Thu 21:30, 8.14 kg to come",
-        finish="2020-04-16T21:30:00Z",
-        gco2_g=8140.0,
+        "new plan (start): done Thu 15:45, 2.11 kg in all",
+        finish="2020-04-16T15:45:00Z",
+        gco2_g=2110.0,
+        whole_g=2110.0,
     ),
     p.Event("2020-04-15T18:24:00Z", "override", "ada@pts/3 paused it, until 20:24", "ada@pts/3"),
     p.Event("2020-04-15T20:24:00Z", "override_over", "the pause of ada@pts/3 is over", "ada@pts/3"),
     p.Event(
         "2020-04-15T21:15:00Z",
         "plan",
-        "new plan (slot): done Thu 22:15, 4.90 kg to come",
-        finish="2020-04-16T22:15:00Z",
-        gco2_g=4900.0,
+        "new plan (slot): done Thu 16:00, 2.06 kg in all",
+        finish="2020-04-16T16:00:00Z",
+        gco2_g=1195.0,
+        whole_g=2060.0,
     ),
 )
 
@@ -286,6 +288,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         ),
         "intensity": p.Provenance(grid_how, "recorded German grid", 240.0),
         "finish_expected": p.Provenance("forecast", "the plan in force"),
+        "at_end": p.Provenance("forecast", "metered so far, then the plan in force on the recorded German grid"),
     }
     steps = 14_400
     until = units.iso(now + 2 * 3600)
@@ -491,7 +494,7 @@ class FakeSupervisor:
         elif isinstance(message, p.AbilitiesAsk):
             writer.write(p.encode(p.AbilitiesAnswer(message.id, ABILITIES, CURVE)))
         elif isinstance(message, p.GridAsk):
-            writer.write(p.encode(p.GridAnswer(message.id, SOURCES, "", "wind -3.1 GW, gas +2.4 GW since 18:00")))
+            writer.write(p.encode(p.GridAnswer(message.id, SOURCES, "", "wind −3.1 GW, gas +2.4 GW since 18:00")))
         elif isinstance(message, p.StatusAsk):
             writer.write(p.encode(p.StatusAnswer(message.id, self.snap.status)))
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake import NOW, FakeSupervisor, scene
+from fake import NOW, START, WORK_S, FakeSupervisor, scene
 from msgspec import structs
 
 from carbontui import protocol, units
+from carbontui.text import situation
 from carbontui.tui.glyphs import ASCII, BLOCKS
 from carbontui.tui.keys import check_until
 from carbontui.tui.picture import fold
@@ -44,10 +45,10 @@ async def test_the_first_screen_says_what_a_person_wants_to_know(stage: Any) -> 
         "1.80×",
         "deadline Fri 01:15",
         "4.65 kWh ~",
-        "plan −556 g, −21%",
+        "plan −556 g, −21 %",
         "234 g ahead of run-now",
         "1.44 EUR",
-        "7,182   of 14,400, 50%",
+        "7,182   50 % of 14,400",
         "checkpoint saved",
         "epoch 2:  71%",
         "░",
@@ -188,19 +189,41 @@ async def test_the_slider_previews_at_once_and_commits_only_on_enter(stage: Any)
         await s.pilot.press("right", "right", "shift+right")
         await s.until(lambda: "preview" in s.text() and s.fake.previews)
         assert s.dashboard.choice.index == 32
-        assert "2.28×" in s.text() and "CO₂ −" in s.text() and "finish +11 h 31" in s.text() and "cost +" in s.text()
-        assert s.fake.previews[-1].budget == "2.280x"
+        assert "CO₂ −" in s.text() and "finish +11 h 31" in s.text() and " EUR" in s.text()
+        assert "2.32×" in s.text() and "ends Fri 12:43" in s.text() and "deadline Fri 13:35" in s.text()
+        assert s.fake.previews[-1].budget == "2020-04-17T13:35Z"
         assert not s.fake.commands
         await s.pilot.press("enter")
         (command,) = await sent(s)
-        assert (command.verb, command.args) == ("budget", {"budget": "2.280x"})
+        assert (command.verb, command.args) == ("budget", {"budget": "2020-04-17T13:35Z"})
         assert s.dashboard.choice is None
+
+
+async def test_one_deadline_is_drawn_previewed_given_and_shown_in_force(stage: Any) -> None:
+    """The work may wander by minutes and still be in time; and there are no two numbers for one deadline."""
+    async with stage() as s:
+        await s.pilot.press("right")
+        await s.until(lambda: s.fake.previews)
+        choice, picture = s.dashboard.choice, s.dashboard.picture
+        due = choice.plan(picture).deadline
+        finish_s = choice.finish_s(picture.start_s)
+        assert units.from_iso(due) - finish_s >= 0.02 * (finish_s - NOW)
+        at = situation.clock(due, NOW)
+        assert f"deadline {at}" in s.text() and units.from_iso(s.fake.previews[-1].budget) == units.from_iso(due)
+        drawn = next(line for line in s.text().splitlines() if "×" in line and "●" in line).split()[-1]
+        await s.pilot.press("enter")
+        (command,) = await sent(s)
+        assert units.from_iso(command.args["budget"]) == units.from_iso(due)
+        factor = (units.from_iso(due) - START) / WORK_S
+        s.fake.push(status=s.fake.status(budget=protocol.BudgetStatus(units.iso(START), due, factor, True)))
+        await s.until(lambda: "preview" not in s.text() and f"deadline {at}" in s.text())
+        assert drawn in s.text(), "the same multiple in force as while it was considered"
 
 
 async def test_escape_returns_to_the_budget_in_force(stage: Any) -> None:
     async with stage() as s:
         await s.pilot.press("end")
-        await s.until(lambda: "2.60×" in s.text())
+        await s.until(lambda: "2.64×" in s.text())
         await s.pilot.press("escape")
         await s.until(lambda: "1.80×" in s.text() and "preview" not in s.text())
         await s.pilot.press("enter")
@@ -211,7 +234,7 @@ async def test_a_held_arrow_asks_the_supervisor_about_where_it_rests(stage: Any)
     async with stage() as s:
         for _ in range(12):  # faster than a round trip, as a held key is over SSH
             await s.dashboard.action_budget(1)
-        await s.until(lambda: s.fake.previews and s.fake.previews[-1].budget == "2.280x")
+        await s.until(lambda: s.fake.previews and s.fake.previews[-1].budget == "2020-04-17T13:35Z")
         assert len(s.fake.previews) == 1
 
 
@@ -273,7 +296,7 @@ async def test_when_the_job_is_over_its_account_stays(stage: Any) -> None:
             "done, exit 0",
             "4.65 kWh ~",
             "865 g CO₂",
-            "234 g or 21% less than run-now ~",
+            "234 g or 21 % less than run-now ~",
             "1.44 EUR",
             "before the deadline",
         ):
@@ -307,7 +330,7 @@ async def test_sources_and_help_tell_everything(stage: Any) -> None:
         for said in (
             "emitted",
             "recorded German grid",
-            "0.06% at most",
+            "at most 0.06 %",
             "used by others as well",
             "run now",
             "this plan",
@@ -425,7 +448,7 @@ async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> 
         side = [line[76:] for line in s.text().splitlines()]
         rows = [next(i for i, line in enumerate(side) if word in line) for word in ("at end", "run now", "so far")]
         assert rows == sorted(rows)
-        assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan −316 g, −7%" in side[rows[1]]
+        assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan −316 g, −7 %" in side[rows[1]]
         assert "467 g behind run-now" in side[rows[2]]
         assert "pauses cost first, then pay off" in side[rows[2] + 1]
         used = protocol.Amounts(
@@ -438,7 +461,7 @@ async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> 
 
 async def test_the_smallest_screen_shows_state_watts_progress_and_grams(stage: Any) -> None:
     async with stage("paused", size=(40, 15)) as s:
-        for said in ("PAUSED", "135 W", "42% of 14,400 steps", "626 g"):
+        for said in ("PAUSED", "135 W", "42 % of 14,400 steps", "626 g"):
             assert said in s.text(), said
 
 
@@ -623,4 +646,4 @@ async def test_a_board_that_others_use_shows_how_much_of_it_is_this_jobs(stage: 
     async with stage() as s:
         others = tuple(structs.replace(gpu, power_w=640.0, own_w=0.0) for gpu in s.fake.snap.status.gpus)
         s.fake.push(status=s.fake.status(gpus=others, power_w=12.0))
-        await s.until(lambda: "0 of  640 W~" in s.text() and "this job's part of each" in s.text())
+        await s.until(lambda: "0 of  640 W ~" in s.text() and "this job's part of each" in s.text())

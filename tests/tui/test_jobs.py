@@ -145,11 +145,11 @@ async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(
     tmp_path: Path, size: tuple[int, int], glyphs: Glyphs
 ) -> None:
     async with table(tmp_path, size, glyphs) as (app, pilot, fakes):
-        text = await shows(app, pilot, "2 live", "71 W of 700 W", "324 gCO2/kWh", "246W", "enter open")
+        text = await shows(app, pilot, "2 live", "71 W of 700 W", "324 gCO2/kWh", "246 W", "enter open")
         assert ("CUDA out of memory" in text) == (size[0] > 100)
         # live, not a snapshot
         fakes[0].push(status=fakes[0].status(power_w=333.0))
-        await shows(app, pilot, "333W")
+        await shows(app, pilot, "333 W")
         await pilot.press("down", "enter")
         while not isinstance(app.screen, Dashboard):
             await pilot.pause(0.02)

@@ -33,8 +33,8 @@ async def test_what_is_printed_is_shown_as_such_where_nothing_is_reported(stage:
     async with stage() as s:
         quiet = {"loss": None, "steps_total": None, "step": 0}
         s.fake.push(status=s.fake.status(**quiet))
-        await s.until(lambda: "as printed" in s.text() and "of 4,800, 71% printed" in s.text())
+        await s.until(lambda: "as printed" in s.text() and "71 % of 4,800 printed" in s.text())
         s.fake.push(status=s.fake.status(**quiet, work_done_s=360.0, work_total_s=28800.0))
-        await s.until(lambda: "of 8 h" in s.text() and "1%" in s.text())
+        await s.until(lambda: "of 8 h" in s.text() and "1 %" in s.text())
         s.fake.push(status=s.fake.status(loss=1.5))
         await s.until(lambda: "as printed" not in s.text())

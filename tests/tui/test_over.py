@@ -50,7 +50,7 @@ async def test_the_output_of_a_job_that_is_over_is_there(tmp_path: Path, size: t
         text = text_of(app)
         assert "out of memory" in text and "no grid data" not in text, text
         assert size[1] < 21 or "loss 2.5" in text
-        assert "865 g" in text and "21% less" in text
+        assert "865 g" in text and "21 % less" in text
         await pilot.press("l")
         while not isinstance(app.screen, LogScreen) or "RuntimeError" not in text_of(app):
             assert time.monotonic() < due

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from acting import target
 from fake import NOW, START, scene
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,14 +16,19 @@ from msgspec import structs
 from rich.cells import cell_len
 
 from carbontui import protocol, units
-from carbontui.text import situation
-from carbontui.tui import words
-from carbontui.tui.keys import budget_text, until_args
+from carbontui.text import marks, situation
+from carbontui.tui import deadline, words
+from carbontui.tui.job_list import JobList, ListedJob
+from carbontui.tui.keys import until_args
 from carbontui.tui.picture import Picture, fold
 from carbontui.tui.plain import PlainNarrator
 from carbontui.tui.widgets.cells import changed, fit
+from carbontui.tui.widgets.job_table import JobTable
 from carbontui.tui.widgets.levels import planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
+from carbontui.tui.widgets.watt_chart import WattChart
+from carbontui.tui.widgets.watt_rows import WattRows
+from carbontui.verbs import look
 
 
 def picture(name: str = "running") -> Picture:
@@ -126,7 +134,20 @@ def test_marks_follow_provenance() -> None:
     assert words.mark(real, "power_w") == ""
     assert words.mark(demo, "power_w") == "S"
     assert words.mark(demo, "gco2_g") == "R"
-    assert set(words.MARKS.values()) == set(words.MARK_MEANING)
+    assert set(marks.MARKS.values()) == set(marks.MEANING)
+
+
+def test_an_estimate_has_the_same_mark_on_every_page_and_line() -> None:
+    status = structs.replace(picture().status, gpus=(), power_w=13.0)
+    status = structs.replace(status, provenance={**status.provenance, "power_w": protocol.Provenance("estimated", "")})
+    boards, chart, table = WattRows(), WattChart(), JobTable()
+    boards.status, chart.picture = status, replace(picture(), status=status)
+    table.listed = JobList().now((ListedJob(target(Path("s")), status),))
+    for drawn in (boards.draw(60, 1), chart.draw(60, 8), table.draw(60, 3)):
+        assert " 13 W ~" in "\n".join("".join(text for text, _ in row) for row in drawn)
+    assert " 13 W ~" in look.line(status)
+    capped = protocol.LevelInfo("cap 100 W", "cap", 100.0, 0.5, cap_w=100.0, assumed=True)
+    assert situation.level("cap 100 W", (capped,)) == "cap 100 W ~"
 
 
 def test_a_live_job_on_a_grid_file_names_the_file_and_is_no_replay() -> None:
@@ -150,12 +171,22 @@ def test_age_moves_in_coarse_steps(age: float, said: str) -> None:
     assert words.age(age) == said
 
 
-def test_a_budget_is_never_rounded_below_its_point() -> None:
-    frontier = picture().frontier
-    assert frontier is not None and frontier.reference_s
-    odd = structs.replace(frontier.points[3], finish_s=100_000.3)
-    assert float(budget_text(odd, frontier).rstrip("x")) * frontier.reference_s >= odd.finish_s
-    assert budget_text(odd, structs.replace(frontier, reference_s=None)) == "100001s"
+@pytest.mark.parametrize(
+    ("left_s", "said"),
+    [(120.0, "21:35"), (3600.0, "22:30"), (10 * 3600.0, "Thu 07:40"), (20 * 3600.0 + 1, "Thu 17:50")],
+)
+def test_the_slider_leaves_slack_over_the_predicted_finish(left_s: float, said: str) -> None:
+    """At least five minutes or 2 % of the way, to the next five minutes of the clock."""
+    due_s = deadline.with_slack(NOW + left_s, NOW)
+    assert words.clock(due_s, NOW) == said
+    assert units.from_iso(deadline.as_budget(due_s)) == due_s
+
+
+def test_the_slider_moves_to_another_deadline_with_every_step() -> None:
+    due = [300.0, 600.0, 600.0, 900.0, 1200.0]
+    assert [deadline.moved(due, 1, 600.0, steps) for steps in (1, 2, 9, -1, -9)] == [3, 4, 4, 0, 0]
+    assert deadline.moved(due, 2, 850.0, 1) == 3 and deadline.moved(due, 2, 850.0, -1) == 1
+    assert deadline.moved(due, 4, 5000.0, 1) is None, "a budget looser than all of them is not tightened by →"
 
 
 def test_how_long_is_a_duration_or_a_time() -> None:
@@ -202,7 +233,7 @@ def test_a_board_says_what_slows_it_and_shows_its_watts_so_far() -> None:
     from carbontui.tui.screens.page_rows import board_rows
 
     told = ["".join(text for text, _ in row) for row in board_rows(picture(), BLOCKS, 120)]
-    assert told[0] == "boards" and "246 W of 250 W  58 °C · 1410 MHz · 97% busy" in told[1]
+    assert told[0] == "boards" and "246 W of 250 W  58 °C · 1410 MHz · 97 % busy" in told[1]
     assert told[2].strip() == "slowed by its power limit" and set(told[3].strip()) <= set(BLOCKS.bar)
     assert not any("slowed" in "".join(text for text, _ in row) for row in board_rows(picture("paused"), ASCII, 120))
     assert board_rows(picture("done"), BLOCKS, 120) == []

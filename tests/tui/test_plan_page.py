@@ -104,6 +104,21 @@ async def test_a_screen_to_look_at_forbids_nothing(stage: Any) -> None:
         assert not s.fake.commands and not s.app.screen.query("#prompt")
 
 
+def test_the_first_plan_is_compared_whole_with_what_is_expected_now() -> None:
+    """What a plan left to come is no measure of what the whole job comes to."""
+    shown = fold(None, scene("running"))
+    assert shown is not None
+    late = protocol.Event(units.iso(NOW), "plan", "", finish="2020-04-16T21:30:00Z", gco2_g=218.0, whole_g=16_930.0)
+
+    def told(event: protocol.Event) -> list[str]:
+        rows = ("".join(text for text, _ in row) for row in plan_words.event_rows((event,), shown, whole=True))
+        return [row for row in rows if row.startswith((" first plan", " now expected"))]
+
+    assert ["16.93 kg in all" in row for row in told(late)] == [True, False]
+    assert all(" in all" in row for row in told(late))
+    assert len(told(structs.replace(late, whole_g=None))) == 1, "an older supervisor did not say"
+
+
 def test_forbidden_hours_and_a_persons_word_are_the_reason_where_they_hold() -> None:
     shown = fold(None, scene("running"))
     assert shown is not None and shown.plan is not None

@@ -64,7 +64,7 @@ def test_rows_fit_and_say_whose_watts_they_are(width: int, glyphs: Glyphs) -> No
     drawn = ["".join(text for text, _ in cells) for cells in table.draw(width, 20)]
     assert all(cell_len(line.rstrip()) <= width for line in drawn)
     text = "\n".join(drawn)
-    assert "not ours" in text and "246W" in text and "2800W~" in text
+    assert "not ours" in text and "246 W" in text and "2800 W ~" in text
     if width >= 120:
         assert "paused until 17:00" in text and "n[2-5]" in text and "DEADLINE" in text
 
@@ -76,7 +76,7 @@ def test_hours_above_the_budget_and_late_jobs_are_coloured() -> None:
     inks = {ink for cells in rows for text, ink in cells if text.strip()}
     assert "warning" in inks and "running" in inks
     title = "".join(text for text, _ in rows[0])
-    assert "site 30.00 kW~ of 40.00 kW" in title and "100 g/kWh" in title
+    assert "site 30.00 kW ~ of 40.00 kW" in title and "100 g/kWh" in title
     table = QueueTable(BLOCKS)
     table.listed, table.now_s = QueueList().looked(SEEN), NOW
     assert any(ink == "warning" for cells in table.draw(120, 10) for _, ink in cells)

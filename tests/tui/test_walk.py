@@ -28,26 +28,26 @@ SAME: dict[str, list[tuple[str, str]]] = {
     ],
     "price now": [("dashboard", r"price +([\d.]+ EUR/kWh)"), ("grid", r"now +([\d.]+ EUR/kWh)")],
     "price of the day": [("dashboard", r"(\S+ to \S+ today, \w+)"), ("grid", r"(\S+ to \S+ today, \w+)")],
-    "watts of the job": [("dashboard", r"power +(\d+) ?W"), ("table", r"charlm .* (\d+)W")],
+    "watts of the job": [("dashboard", r"power +(\d+) ?W"), ("table", r"charlm .* (\d+) W")],
     "watts of the board": [("dashboard", r"0 H100 80GB +(\d+) /"), ("boards", r"GPU 0 (\d+) W of")],
     "limit": [("dashboard", r"0 H100 80GB +\d+ / +(\d+) W"), ("boards", r"GPU 0 \d+ W of (\d+) W")],
     "parked": [("dashboard", r"parked (\d+ W)"), ("boards", r"parked (\d+ W)")],
     "CO2 at the end": [
         ("dashboard", r"at end +([\d.]+ kg) F"),
         ("plan", r"now expected .* ([\d.]+ kg) in all"),
-        ("table", r"charlm .* ([\d.]+ kg)F +−"),
+        ("table", r"charlm .* ([\d.]+ kg) F +−"),
     ],
-    "saved": [("dashboard", r"plan −\d+ g, −(\d+)%"), ("table", r"charlm .*−(\d+)%")],
+    "saved": [("dashboard", r"plan −\d+ g, −(\d+) %"), ("table", r"charlm .*−(\d+) %")],
     "finish": [
         ("dashboard", r"ends (Thu \d\d:\d\d)"),
         ("dashboard", r"finish (Thu \d\d:\d\d)"),
         ("plan", r"now expected +done (Thu \d\d:\d\d)"),
         ("table", r"charlm .*(Thu \d\d:\d\d)"),
     ],
-    "progress": [("dashboard", r"of 14,400, (\d+)%"), ("table", r"charlm .*? (\d+)% ")],
+    "progress": [("dashboard", r"(\d+) % of 14,400"), ("table", r"charlm .*? (\d+) % ")],
     "CO2 of the rest": [("plan", r"the rest +([\d.]+ kg)"), ("sources", r"by this plan +([\d.]+ kg)")],
     "run now of the rest": [("plan", r"run now +([\d.]+ kg)"), ("sources", r"run now +([\d.]+ kg)")],
-    "certificate": [("plan", r"at most ([\d.]+%) above"), ("sources", r"([\d.]+%) at most above")],
+    "certificate": [("plan", r"at most ([\d.]+ %) above"), ("sources", r"at most ([\d.]+ %) above")],
     "next change": [("dashboard", r"next: pause at (Thu \d\d:\d\d)"), ("plan", r"to (Thu \d\d:\d\d) +cap 250 W")],
     "who said what": [("dashboard", r"\d\d:\d\d (the pause of \S+ is over)"), ("plan", r"(the pause of \S+ is over)")],
 }
@@ -138,5 +138,5 @@ async def test_the_page_of_the_grid_says_what_answers_and_what_a_key_would_add(s
         await s.pilot.press("G")
         await s.until(lambda: "Energy-Charts" in s.text())
         text = s.text()
-        for said in ("answers 4 min ago", "ELECTRICITYMAPS_API_KEY adds", "moved by", "off by 3%", "held 79% of 300"):
+        for said in ("answers 4 min ago", "ELECTRICITYMAPS_API_KEY adds", "moved by", "off by 3 %", "held 79 % of 300"):
             assert said in text, said

@@ -172,9 +172,10 @@ def _made(
     noise = prediction.remaining(steps, count)
     half = 0.0 if noise is None else (noise.hi - noise.lo) / 2
     if noise is not None and noise.drifting:
-        note = "; ".join(filter(None, (note, f"drifting: steps took {noise.drift:+.0%} over the trial")))
+        note = "; ".join(filter(None, (note, f"drifting: steps took {100 * noise.drift:+.0f} % over the trial")))
     if core_wait >= BUSY:
-        note = "; ".join(filter(None, (note, f"busy machine: it waited {core_wait:.0%} of the time for a core")))
+        busy = f"busy machine: it waited {100 * core_wait:.0f} % of the time for a core"
+        note = "; ".join(filter(None, (note, busy)))
     half = math.hypot(half, epochs * spread, core_wait * seconds)
     kwh = None if watts is None else watts * seconds / 3.6e6
     return TrainEstimate(

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from carbontui import link, protocol
-from carbontui.tui import keys
+from carbontui.tui import deadline
 from carbontui.tui.picture import Choice, Picture
-from carbontui.tui.widgets.budget_slider import at_deadline, nearest_to
+from carbontui.tui.widgets.budget_slider import nearest_to
 
 PREVIEW_PAUSE_S = 0.06
 """A held arrow key asks for a preview once it rests, not at every step."""
@@ -27,16 +27,20 @@ class BudgetChoice:
 
     def step(self, picture: Picture, steps: int) -> None:
         """Move along the frontier from the choice, or from the budget in force."""
-        at = self.choice.index if self.choice and self.choice.index is not None else at_deadline(picture) or 0
-        last = len(picture.frontier.points) - 1 if picture.frontier else 0
-        self.look_at(picture, max(0, min(last, at + steps)))
+        choice, due = self.choice, deadline.deadlines(picture)
+        at, held_s = deadline.position(picture) or 0, deadline.held(picture)
+        if choice is not None and choice.index is not None:
+            at, held_s = choice.index, choice.deadline_s
+        index = None if held_s is None else deadline.moved(due, at, held_s, steps)
+        if index is not None:
+            self.look_at(picture, index)
 
     def look_at(self, picture: Picture, index: int) -> None:
         frontier = picture.frontier
-        held = at_deadline(picture) if self.choice is None else self.choice.index
+        held = deadline.position(picture) if self.choice is None else self.choice.index
         if frontier is not None and index < len(frontier.points) and index != held:
-            point = frontier.points[index]
-            self._look(Choice(keys.budget_text(point, frontier), index, point))
+            due_s = deadline.deadlines(picture)[index]
+            self._look(Choice(deadline.as_budget(due_s), index, frontier.points[index], due_s))
 
     def type(self, text: str) -> None:
         """Preview a budget as it is typed; empty text clears the choice."""

@@ -46,7 +46,7 @@ def _intensity_rows(picture: Picture, answer: protocol.GridAnswer | None, glyphs
     signal = words.SIGNALS.get(band.signal, band.signal)
     told = "–" if status.intensity is None else f"{status.intensity.value_g_per_kwh:.0f} g/kWh"
     mark = words.mark(status, "intensity")
-    rows.append([_label("now"), (f"{told} {mark}".rstrip(), "strong"), (f"  {band.zone} · {signal}", "text")])
+    rows.append([_label("now"), (words.marked(told, mark), "strong"), (f"  {band.zone} · {signal}", "text")])
     known = status.provenance.get("intensity")
     if known is not None:
         rows.append([_label("from"), (f"{known.how}: {known.source}", "text")])
@@ -122,9 +122,9 @@ def _error_rows(status: protocol.Status) -> list[CellRow]:
     if not status.forecast_errors:
         return [*rows, [(" too few hours to judge yet", "dim")]]
     for one in status.forecast_errors:
-        naive = "" if one.naive is None else f" (the same hour of the day before: {one.naive:.0%})"
-        held = "" if one.coverage is None else f"; the 80 % band held {one.coverage:.0%}"
-        rows.append([_label(f"{one.lead_h} h ahead"), (f"off by {one.error:.0%}", "strong")])
+        naive = "" if one.naive is None else f" (the same hour of the day before: {figures.percent(one.naive)})"
+        held = "" if one.coverage is None else f"; the 80 % band held {figures.percent(one.coverage)}"
+        rows.append([_label(f"{one.lead_h} h ahead"), (f"off by {figures.percent(one.error)}", "strong")])
         rows[-1].append((f"{naive}{held} of {one.hours} hours", "text"))
     return rows
 

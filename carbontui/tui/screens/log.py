@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from carbontui import link, protocol
+from carbontui.text import figures
 from carbontui.tui import keys
 from carbontui.tui.feed import JobFeed
 from carbontui.tui.glyphs import Glyphs
@@ -165,7 +166,7 @@ class LogScreen(Screen[None]):
     def _show(self) -> None:
         page = self.query_one(LogPage)
         shown = "following" if self._following else "stopped"
-        part = f"{self._begin / max(1, self._size_b):.0%} on" if self._begin else "from the start"
+        part = f"{figures.percent(self._begin / max(1, self._size_b))} on" if self._begin else "from the start"
         page.place = f"{shown} · {part} · {_bytes(self._size_b)}"
         self._fit()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from textual.screen import Screen
 
 from carbontui import protocol
-from carbontui.text import figures
+from carbontui.text import figures, marks
+from carbontui.text.plan import certificate
 from carbontui.tui import words
 from carbontui.tui.glyphs import Glyphs
 from carbontui.tui.picture import Picture
@@ -22,7 +23,7 @@ def help_rows(screen: Screen[str | None], glyphs: Glyphs) -> list[CellRow]:
             rows.append([(f"{shown:>9}  ", "strong"), (binding.tooltip, "text")])
     rows.append([("   ctrl+p  ", "strong"), ("every action by name", "text")])
     rows += [[], [("  marks behind numbers", "title")]]
-    for mark, meaning in words.MARK_MEANING.items():
+    for mark, meaning in marks.MEANING.items():
         rows.append([(f"{mark or 'none':>9}  ", "strong"), (meaning, "dim")])
     rows += [[], [("  marks in charts", "title")]]
     for shape, ink, meaning in _shapes(glyphs):
@@ -77,7 +78,7 @@ def source_rows(picture: Picture, age_s: float) -> list[CellRow]:
     status = picture.status
     rows: list[CellRow] = []
     for field, found in sorted(status.provenance.items()):
-        mark = words.MARKS[found.how] or " "
+        mark = marks.MARKS[found.how] or " "
         old = "" if found.age_s is None else words.age(found.age_s + age_s)
         old = f", {old} old" if old else ""
         rows.append([(f"{number_name(field):<21} ", "text"), (f"{mark} ", "warning"), (f"{found.how:<11}", "strong")])
@@ -103,7 +104,7 @@ def board_rows(picture: Picture, glyphs: Glyphs, width: int) -> list[CellRow]:
         told = [
             "" if gpu.temp_c is None else f"{gpu.temp_c:.0f} °C",
             "" if gpu.sm_mhz is None else f"{gpu.sm_mhz:.0f} MHz",
-            "" if gpu.util is None else f"{gpu.util:.0%} busy",
+            "" if gpu.util is None else f"{figures.percent(gpu.util)} busy",
             "" if gpu.memory_used_b is None else f"{gpu.memory_used_b / 2**30:.1f} GiB",
             "" if gpu.parked_w is None else f"parked {gpu.parked_w:.0f} W",
         ]
@@ -151,8 +152,7 @@ def _plan_rows(plan: protocol.PlanView | None) -> list[CellRow]:
     told = [*plan.explanation.splitlines(), plan.curve_note]
     rows += [[(line, "text")] for line in told if line.strip()]
     if plan.certificate is not None:
-        gap = f"{plan.certificate.gap:.2%} at most above the best plan of its forecast"
-        rows.append([(f"certificate: {gap}", "dim")])
+        rows.append([(f"certificate: {certificate(plan.certificate.gap)}", "dim")])
     if plan.baselines:
         rows += [[], [("the remaining work would emit", "title")]]
         rows.append([(f"{'by this plan':<20} ", "dim"), (figures.grams(plan.gco2_g), "text")])

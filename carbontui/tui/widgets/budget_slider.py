@@ -6,9 +6,9 @@ from carbontui import units
 from carbontui.protocol import FrontierPoint
 from carbontui.text import figures, situation
 from carbontui.text.plan import same_course
-from carbontui.tui import words
+from carbontui.tui import deadline, words
 from carbontui.tui.picture import Choice, Picture
-from carbontui.tui.widgets.cells import CellRow, spread, width_of
+from carbontui.tui.widgets.cells import CellRow, Ink, spread, width_of
 from carbontui.tui.widgets.frontier_chart import FrontierChart
 
 
@@ -27,14 +27,13 @@ class BudgetSlider(FrontierChart):
         if picture is None or frontier is None or len(frontier.points) < 2:
             return [self._fixed(width), *self._looked_at(width)][:height]
         chosen, choice = frontier.chosen, self.choice
-        held = at_deadline(picture)
+        held = deadline.position(picture)
         index = held if held is not None else 0
         if choice is not None:
             index = choice.index if choice.index is not None else nearest_to(picture, choice, index)
-        word = words.multiple(frontier.points[index].finish_s, frontier)
-        if choice is None and picture.status.budget and picture.status.budget.factor:
-            word = f"{picture.status.budget.factor:.2f}×"
-        elif choice is not None and choice.index is None:
+        due_s = deadline.held(picture) if choice is None else choice.due_s()
+        word = words.multiple(frontier.points[index].finish_s if due_s is None else due_s - picture.start_s, frontier)
+        if choice is not None and choice.index is None:
             word = choice.budget[:8]
         columns = width - 11
         cells: CellRow = []
@@ -56,14 +55,21 @@ class BudgetSlider(FrontierChart):
         if budget is None or not budget.work_known:
             return [(" amount of work not known", "dim")]
         factor = f"{budget.factor:.2f}×" if budget.factor else ""
-        return spread(width, [(f" budget {factor}", "dim")], self._deadline())
+        told: CellRow = [(f" budget {factor}", "dim")]
+        return spread(width, told, self._deadline(told, width))
 
-    def _deadline(self) -> CellRow:
-        picture = self.picture
-        if picture is None or picture.status.budget is None or not picture.status.budget.deadline:
+    def _deadline(self, beside: CellRow, width: int) -> CellRow:
+        """The deadline considered, else the one in force, as far as there is room for it."""
+        picture, choice = self.picture, self.choice
+        due_s = None if picture is None else deadline.held(picture) if choice is None else choice.due_s()
+        if picture is None or due_s is None:
             return []
-        at = words.clock_iso(picture.status.budget.deadline, picture.now_s)
-        return [("deadline ", "dim"), (f"{at} ", "text")]
+        at, ink = words.clock(due_s, picture.now_s), "text" if choice is None else "preview"
+        for name in ("deadline ", "due "):
+            told: CellRow = [(name, "dim"), (f"{at} ", ink)]
+            if width_of([*beside, *told]) + 2 <= width:
+                return told
+        return []
 
     def _x(self, index: int | None, columns: int) -> int:
         last = len(self.frontier.points) - 1 if self.frontier else 1
@@ -81,10 +87,7 @@ class BudgetSlider(FrontierChart):
         if self.choice is None:
             # from the plan in force, which may differ from the frontier's point: small gains do not replace a plan
             done: CellRow = [(" finish ", "dim"), (situation.finish(picture.status, now), "text")]
-            limit = self._deadline()
-            if width_of([*done, *limit]) + 2 > width:
-                limit = [("due ", "dim"), *limit[1:]]
-            return [spread(width, done, limit), [(" ", "dim"), *self._keys(width)]]
+            return [spread(width, done, self._deadline(done, width)), [(" ", "dim"), *self._keys(width)]]
         return self._looked_at(width)
 
     def _looked_at(self, width: int) -> list[CellRow]:
@@ -98,35 +101,41 @@ class BudgetSlider(FrontierChart):
         if finish is None:
             return [[(f" {choice.budget}: asking …", "dim")]]
         now = choice.found.instead if choice.found is not None else None
+        ends: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
+        second = spread(width, ends, self._deadline(ends, width))
         if choice.found is not None and now is not None and same_course(choice.found.plan, now.plan):
-            ends: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
-            return [[(" the same plan", "text")], ends]
-        told: CellRow = []
+            return [[(" the same plan", "text")], second]
         # an answer is compared with what was solved beside it, a point of the frontier with the frontier's own
         held = now if choice.found is not None else words.in_force(picture)
-        grams, money = choice.gco2_g(), choice.cost()
-        if held is not None and grams is not None:
+        if held is None:
+            return [[], second]
+        changes: list[tuple[str, str, Ink]] = []
+        grams, money, spent = choice.gco2_g(), choice.cost(), picture.status.cost
+        if grams is not None:
             less = grams - held.gco2_g
-            told += [
-                (" CO₂ ", "dim"),
-                (figures.signed(less, figures.grams), "running" if less <= 0 else "warning"),
-            ]
-        if held is not None:
-            ends_s = picture.start_s + held.finish_s if isinstance(held, FrontierPoint) else units.from_iso(held.finish)
-            later = finish - ends_s
-            told += [("  finish ", "dim"), (figures.signed(later, figures.duration), "text")]
-        second: CellRow = [(" ends ", "dim"), (words.clock(finish, picture.now_s), "preview")]
-        if held is not None and money is not None and picture.status.cost is not None:
-            change = money - held.cost
-            currency = picture.status.cost.currency
-            second += [
-                ("  cost ", "dim"),
-                (figures.signed(change, lambda size: figures.money(size, currency)), "text"),
-            ]
-        return [told, second]
+            changes.append(("CO₂ ", figures.signed(less, figures.grams), "running" if less <= 0 else "warning"))
+        ends_s = picture.start_s + held.finish_s if isinstance(held, FrontierPoint) else units.from_iso(held.finish)
+        changes.append(("finish ", figures.signed(finish - ends_s, figures.duration), "text"))
+        if money is not None and spent is not None:
+            more = figures.signed(money - held.cost, lambda size: figures.money(size, spent.currency))
+            changes.append(("cost ", more, "text"))
+        return [_beside(changes, width), second]
 
     def _keys(self, width: int) -> CellRow:
         return [("← → move it · e types it", "dim")] if width >= 30 else []
+
+
+def _beside(changes: list[tuple[str, str, Ink]], width: int) -> CellRow:
+    """The changes in one row; the last ones go without their names where there is no room, as their units tell them
+    apart."""
+    row: CellRow = []
+    for named in range(len(changes), 0, -1):
+        row = []
+        for i, (name, value, ink) in enumerate(changes):
+            row += [(f"{'  ' if i else ' '}{name if i < named else ''}", "dim"), (value, ink)]
+        if width_of(row) <= width:
+            break
+    return row
 
 
 def nearest_to(picture: Picture, choice: Choice, otherwise: int) -> int:
@@ -136,16 +145,3 @@ def nearest_to(picture: Picture, choice: Choice, otherwise: int) -> int:
         return otherwise
     points = frontier.points
     return min(range(len(points)), key=lambda i: abs(picture.start_s + points[i].finish_s - finish))
-
-
-def at_deadline(picture: Picture) -> int | None:
-    """The point of the frontier that the budget in force allows last; the plan's own where they lie side by side.
-
-    A plan that would gain too little by waiting ends long before.
-    """
-    frontier, budget = picture.frontier, picture.status.budget
-    if frontier is None or frontier.chosen is None or budget is None or not budget.deadline:
-        return frontier.chosen if frontier else None
-    due_s = units.from_iso(budget.deadline) - picture.start_s
-    last = max((i for i, point in enumerate(frontier.points) if point.finish_s <= due_s), default=0)
-    return last if last > frontier.chosen + 1 else frontier.chosen

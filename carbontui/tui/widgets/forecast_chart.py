@@ -121,7 +121,7 @@ class ForecastChart(Cells):
                 right += f" · {band.how}"
         left = "carbon intensity" if width >= 44 else "carbon"
         if now is not None and math.isfinite(now.value_g_per_kwh):
-            left += f"  {now.value_g_per_kwh:.0f} g/kWh {words.mark(picture.status, 'intensity')}".rstrip()
+            left += f"  {words.marked(f'{now.value_g_per_kwh:.0f} g/kWh', words.mark(picture.status, 'intensity'))}"
         if self.preview is not None:
             right = "preview"
         return self.heading(width, left, right, "preview" if self.preview is not None else "dim")

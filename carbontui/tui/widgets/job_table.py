@@ -59,10 +59,10 @@ class JobTable(RowTable):
 GRAMS = "CO₂"
 COLUMNS = (
     TableColumn("GPU", 5, 90),
-    TableColumn("WATTS", 8, 0, "watts"),
+    TableColumn("WATTS", 9, 0, "watts"),
     TableColumn("DONE", 6, 0, "done"),
     TableColumn("ENDS", 11, 60, "finish"),
-    TableColumn(GRAMS, 10, 38, "CO2"),
+    TableColumn(GRAMS, 11, 40, "CO2"),
     TableColumn("VS NOW", 8, 52),
 )
 
@@ -86,19 +86,19 @@ def _value(title: str, job: ListedJob, now_s: float) -> tuple[str, Ink]:
     if title == "WATTS":
         if not job.live or status.power_w is None:
             return "–", "dim"
-        return f"{figures.watts(status.power_w).replace(' ', '')}{words.mark(status, 'power_w')}", "text"
+        return words.marked(figures.watts(status.power_w), words.mark(status, "power_w")), "text"
     if title == "DONE":
-        return ("–" if job.done is None else f"{job.done:.0%}"), "text"
+        return ("–" if job.done is None else figures.percent(job.done)), "text"
     if title == "ENDS":
         ends = situation.finish(status, now_s) if job.live else situation.ended_at(status, now_s) or "–"
         return ends, "text" if job.live else "dim"
     if title == GRAMS:
-        mark = "" if job.status.at_end is None else "F"  # of the whole job, as it is expected
-        return ("–" if job.grams is None else figures.grams(job.grams) + mark), "text" if job.live else "dim"
+        sign = words.mark(status, "gco2_g" if status.at_end is None else "at_end")  # the whole, as it is expected
+        return words.marked(figures.grams(job.grams), "" if job.grams is None else sign), "text" if job.live else "dim"
     less = job.less
     if less is None:
         return "–", "dim"
-    return figures.signed(-less, "{:.0%}".format), "running" if less > 0.004 else "warning" if less < -0.004 else "text"
+    return figures.signed(-less, figures.percent), "running" if less > 0.004 else "warning" if less < -0.004 else "text"
 
 
 def summed_w(jobs: tuple[ListedJob, ...]) -> float | None:

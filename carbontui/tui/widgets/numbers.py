@@ -70,10 +70,10 @@ class Numbers(Cells):
         m, end = words.mark, status.at_end
         rows: list[CellRow] = []
         if end is not None:
-            rows.append(self._line("at end", form.grams(end.gco2_g), "F", _band(end)))
+            rows.append(self._line("at end", form.grams(end.gco2_g), m(status, "at_end"), _band(end)))
             if end.run_now_g is not None:
                 told, ink, short = _against(end)
-                rows.append(self._line("run now", form.grams(end.run_now_g), "F", told, ink, short))
+                rows.append(self._line("run now", form.grams(end.run_now_g), m(status, "at_end"), told, ink, short))
         grams = "–" if status.gco2_g is None else form.grams(status.gco2_g)
         mark = m(status, "gco2_g") if status.gco2_g is not None else ""
         avoided = status.avoided_g
@@ -90,7 +90,7 @@ class Numbers(Cells):
                 rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses cost first, then pay off", "dim")])
         if end is None:
             said = account.share(avoided, status.run_now_g)
-            share = "" if said is None else f"{said:.0%} of run-now"
+            share = "" if said is None else f"{form.percent(said)} of run-now"
             if avoided is not None and status.run_now_g is None:
                 share = account.NOTHING_HELD
             ink = "running" if (avoided or 0) > 0 else "text"
@@ -107,42 +107,45 @@ class Numbers(Cells):
         label = {"carbon": "CO₂ max", "cost": "cost max", "energy": "kWh max"}[entry.kind]
         shown = {"carbon": form.grams, "energy": form.kwh}.get(entry.kind)
         value = shown(entry.most) if shown else form.money(entry.most, entry.unit)
-        now_s, used = units.from_iso(status.measured_at), f"{entry.used / entry.most:.0%} used"
+        now_s, used = units.from_iso(status.measured_at), f"{form.percent(entry.used / entry.most)} used"
         if entry.used >= entry.most:
             return self._line(label, value, "", used, "fault")
         if entry.used_up_at is None:
             return self._line(label, value, "", used if entry.expected is None else f"{used}, lasts to the end")
-        return self._line(label, value, "F", f"{used}, gone {words.clock_iso(entry.used_up_at, now_s)}", "warning")
+        sign = words.mark(status, "at_end")
+        return self._line(label, value, sign, f"{used}, gone {words.clock_iso(entry.used_up_at, now_s)}", "warning")
 
     def _brief(self, status: protocol.Status) -> CellRow:
         """Progress and watts on one row, where there is no room for more."""
-        done_s, total_s = status.work_done_s, status.work_total_s
-        if not status.steps_total and done_s is not None and total_s:
-            done = f"{min(1.0, done_s / total_s):.0%} of {form.duration(total_s)}"
-        elif status.steps_total:
-            done = f"{min(1.0, status.step / status.steps_total):.0%} of {words.count(status.steps_total)} steps"
-        else:
-            done = f"step {words.count(status.step)}"
-        watts = "" if status.power_w is None else f"{form.watts(status.power_w)} {words.mark(status, 'power_w')}"
-        return spread(self._width, [(f" {done}", "text")], [(watts.strip() + " ", "text")])
+        done, share = f"step {words.count(status.step)}", situation.done(status)
+        if share is not None:
+            steps, total_s = status.steps_total, status.work_total_s or 0.0
+            done = f"{form.percent(share)} of {f'{words.count(steps)} steps' if steps else form.duration(total_s)}"
+        watts = ""
+        if status.power_w is not None:
+            watts = words.marked(form.watts(status.power_w), words.mark(status, "power_w"))
+        return spread(self._width, [(f" {done}", "text")], [(f"{watts} ", "text")])
 
     def _brief_grams(self, status: protocol.Status) -> CellRow:
         """CO2 so far and at the end on one row."""
-        far = "–" if status.gco2_g is None else f"{form.grams(status.gco2_g)} {words.mark(status, 'gco2_g')}".rstrip()
+        far = "–" if status.gco2_g is None else words.marked(form.grams(status.gco2_g), words.mark(status, "gco2_g"))
         end = status.at_end
-        last: CellRow = [] if end is None else [("at end ", "dim"), (f"{form.grams(end.gco2_g)} F ", "text")]
+        last: CellRow = []
+        if end is not None:
+            whole = words.marked(form.grams(end.gco2_g), words.mark(status, "at_end"))
+            last = [("at end ", "dim"), (f"{whole} ", "text")]
         return spread(self._width, [(" CO₂ so far ", "dim"), (far, "text")], last)
 
     def _training(self, picture: Picture, width: int) -> list[CellRow]:
         status = picture.status
-        total = f"of {words.count(status.steps_total)}" if status.steps_total else ""
+        total, done = "", form.percent(situation.done(status) or 0.0)
         if status.guess is not None and not status.guess.agreed:
             total = f"of {words.count(status.guess.steps)}? (a guess)"
-        if status.steps_total:
-            total += f"{words.mark(status, 'steps_total')}, {min(1.0, status.step / status.steps_total):.0%}"
+        elif status.steps_total:
+            total = f"{done} of {words.count(status.steps_total)}{words.mark(status, 'steps_total')}"
         rate = status.rate_steps_per_s
         speed = "–" if rate is None else f"{rate:.2f} /s" if rate < 100 else f"{rate:.0f} /s"
-        first = self._line("step", words.count(status.step), "", total)
+        first = self._line("step", words.count(status.step), "", total, short=done if status.steps_total else "")
         if status.guess is None and not status.steps_total:
             first = self._work(status) or first
         rows = [first]
@@ -157,13 +160,12 @@ class Numbers(Cells):
 
     def _work(self, status: protocol.Status) -> CellRow | None:
         """Progress where no steps are reported: the share of the work done, else the progress bar it prints."""
-        done_s, total_s, printed = status.work_done_s, status.work_total_s, self.printed
-        if done_s is not None and total_s:
-            share = f"of {form.duration(total_s)}, {min(1.0, done_s / total_s):.0%}"
-            return self._line("work", form.duration(done_s), "", share)
+        done_s, total_s, printed, share = status.work_done_s, status.work_total_s, self.printed, situation.done(status)
+        if done_s is not None and total_s and share is not None:
+            return self._line("work", form.duration(done_s), "", f"{form.percent(share)} of {form.duration(total_s)}")
         if printed.done is not None and printed.total:
-            share = f"of {words.count(printed.total)}, {printed.done / printed.total:.0%} printed"
-            return self._line("bar", words.count(printed.done), "", share)
+            told = f"{form.percent(printed.done / printed.total)} of {words.count(printed.total)} printed"
+            return self._line("bar", words.count(printed.done), "", told)
         return None
 
     def _spark(self, values: tuple[float, ...], columns: int) -> str:
@@ -192,6 +194,6 @@ def _against(end: protocol.AtEnd) -> tuple[str, str, str]:
     share = account.share(end.avoided_g, end.run_now_g)
     if share is None:
         return "as much", "text", "as much"
-    short = form.signed(-share, "{:.0%}".format)
+    short = form.signed(-share, form.percent)
     told = f"plan {form.signed(-end.avoided_g, form.grams)}, {short}"
     return told, "running" if share > 0 else "warning", short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import set_cell_size
 
-from carbontui.text import figures
+from carbontui.text import figures, marks
 from carbontui.tui import words
 from carbontui.tui.queue_list import QueueList, QueueRow, QueueSeen
 from carbontui.tui.widgets.cells import CellRow, Cells, Ink, spread
@@ -16,7 +16,7 @@ GRAMS = "CO₂"
 COLUMNS = (
     TableColumn("USER", 9, 90, "user"),
     TableColumn("NODES", 11, 76),
-    TableColumn("WATTS", 9, 0, "watts"),
+    TableColumn("WATTS", 10, 0, "watts"),
     TableColumn(GRAMS, 9, 66),
     TableColumn("FINISH", 11, 50, "finish"),
     TableColumn("DEADLINE", 11, 60, "slack"),
@@ -72,7 +72,7 @@ def _value(title: str, row: QueueRow, now_s: float) -> tuple[str, Ink]:
     if title == "WATTS":
         if row.watts is None:
             return ("not ours", "dim") if not row.ours else ("unknown", "warning")
-        return f"{figures.watts(row.watts).replace(' ', '')}{row.mark}", "text" if not row.mark else "dim"
+        return words.marked(figures.watts(row.watts), row.mark), "text" if not row.mark else "dim"
     if title == GRAMS:
         return ("–", "dim") if row.grams is None else (figures.grams(row.grams), "text")
     if title == "FINISH":
@@ -124,7 +124,7 @@ class SiteChart(Cells):
         left: CellRow = [(" carbontui", "title"), ("  queue", "text")]
         if seen.start_s:
             most = f" of {figures.watts(seen.cap_w[0])}" if seen.cap_w and seen.cap_w[0] else ""
-            left.append((f" · site {figures.watts(seen.now_w)}~{most}", "text"))
+            left.append((f" · site {words.marked(figures.watts(seen.now_w), marks.ESTIMATED)}{most}", "text"))
         if seen.intensity:
             left.append((f" · {seen.intensity[0]:.0f} g/kWh", "text"))
         return left, [(f"{seen.source[-48:]} ", "dim")]

@@ -30,7 +30,7 @@ class Summary(Cells):
 
     def _said(self, picture: Picture) -> list[tuple[str, str]]:
         def of(field: str) -> str:
-            return f" {words.mark(picture.status, field)}".rstrip()
+            return words.marked("", words.mark(picture.status, field))
 
         return [row for row in summary(picture.status, of) if not self.brief or row[0] in _LEAST_OF_ALL]
 

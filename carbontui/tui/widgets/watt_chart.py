@@ -87,7 +87,7 @@ class WattChart(Cells):
         status = self.picture.status
         now = "power"
         if status.power_w is not None or not self.picture.over:
-            now += f"  {figures.watts(status.power_w)} {words.mark(status, 'power_w')}".rstrip()
+            now += f"  {words.marked(figures.watts(status.power_w), words.mark(status, 'power_w'))}"
         known = [w for w in (self.picture.series.watts.total_w if self.picture.series.watts else ()) if w is not None]
         facts = []
         if status.state == "waiting":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from carbontui import protocol
-from carbontui.text import figures
+from carbontui.text import figures, marks
 from carbontui.tui import words
 from carbontui.tui.widgets.cells import CellRow, Cells, spread
 
@@ -59,7 +59,7 @@ class WattRows(Cells):
         return [self._together(gpus, width)]
 
     def _host(self, status: protocol.Status) -> str:
-        return f"{figures.watts(status.power_w)} {words.mark(status, 'power_w')} for CPU and memory"
+        return f"{words.marked(figures.watts(status.power_w), words.mark(status, 'power_w'))} for CPU and memory"
 
     def _board(self, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         assert self.status is not None
@@ -72,8 +72,8 @@ class WattRows(Cells):
         mark = words.mark(self.status, f"gpus.{index}.power_w") or " "
         numbers = f" {watts:>4} / {limit:>4} W {mark}"
         if gpu.own_w is not None:  # others use it too: how much of its draw is this job's
-            numbers = f" {gpu.own_w:>4.0f} of {watts:>4} W~"
-        busy = "" if gpu.util is None or width < 66 else f" {gpu.util:>4.0%}"
+            numbers = f" {gpu.own_w:>4.0f} of {watts:>4} W {marks.ESTIMATED}"
+        busy = "" if gpu.util is None or width < 66 else f" {figures.percent(gpu.util):>5}"
         memory = "" if gpu.memory_used_b is None or width < 76 else f" {gpu.memory_used_b / 2**30:>5.1f} GiB"
         space = width - len(label) - len(numbers) - len(busy) - len(memory)
         still = self.status.state in ("paused", "unloaded", "waiting")

@@ -183,7 +183,7 @@ def test_a_simulated_board_follows_the_training():
 
 
 def test_a_simulated_board_rests_as_often_as_the_training():
-    job = job_state(simulated=Simulated(), decision=decision("throttled", "duty 50%"), asked=Asked(duty=0.5))
+    job = job_state(simulated=Simulated(), decision=decision("throttled", "duty 50 %"), asked=Asked(duty=0.5))
     assert found(fx.Simulate, job, job, inputs(ranks=(rank(),))) == [fx.Simulate(1.0, 0.5)]
 
 

@@ -8,7 +8,7 @@ from drawn import drawn_plan
 from msgspec import structs
 from states import CAP, FULL, NOW_S, PAUSE, decided, inputs, job_state, plan_of
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core import finish, plan, plan_request
@@ -16,6 +16,7 @@ from carbontui.job.supervisor.core.control import Asked
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.plan import Plan
+from carbontui.job.worker.process import preview_plan
 from carbontui.protocol import Override
 
 UNLOAD = Level("unload", "unload", 25.0, 0.0)
@@ -225,6 +226,14 @@ def test_a_preview_under_an_override_keeps_the_override():
     assert request.setup.deadline_s == NOW_S + 3 * 7200.0
     done = job_state(work_s=None)
     assert plan_request.preview_request(done, inputs(), budgets.parse("3x", NOW_S), None) is None
+
+
+def test_a_preview_of_a_budget_that_cannot_be_met_says_how_late():
+    request = plan_request.preview_request(job_state(budget="4h"), inputs(), budgets.parse("1h", NOW_S), None)
+    view = plan.from_answer(request.setup, preview_plan(request.ask), NOW_S, request.deadline_s).view
+    assert units.from_iso(view.deadline) == NOW_S + 3600.0 and view.late_s == pytest.approx(3700.0, abs=1.0), (
+        "it starts in 100 s"
+    )
 
 
 def test_a_plan_without_slots_says_nothing():

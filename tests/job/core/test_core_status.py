@@ -21,6 +21,7 @@ from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.core.state import Totals
 from carbontui.plan.results import Explanation
 from carbontui.power.messages import HostReading, Readings
+from carbontui.text import figures
 
 REPLAY = Clock(60.0, NOW_S, NOW_S)
 CPU = HostReading(cpu_w=80.0, dram_w=12.0, how="measured", source="RAPL")
@@ -128,7 +129,8 @@ def test_energy_is_measured_where_counters_counted_all_but_what_sensors_err_by(c
     told = status(totals=Totals(gpu_shares=shares, shares=shares))
     assert how(told, "energy_gpu_kwh") == how_told and how(told, "energy_wall_kwh") == how_told
     shown = told.provenance["energy_gpu_kwh"].source
-    assert f"{1 - counter:.0%} integrated" in shown and shown.startswith(f"{max(shares.values()):.0%}")
+    assert f"{figures.percent(1 - counter)} integrated" in shown
+    assert shown.startswith(figures.percent(max(shares.values())))
 
 
 def test_energy_before_anything_was_metered_says_so():
@@ -270,6 +272,6 @@ def test_what_is_split_is_said_to_be() -> None:
     assert told.provenance["gpus.0.own_w"].how == "estimated"
     assert "shared, split" in told.provenance["power_w"].source
     assert told.provenance["energy_gpu_kwh"].how == "estimated"
-    assert "90% shared, split" in told.provenance["energy_gpu_kwh"].source
+    assert "90 % shared, split" in told.provenance["energy_gpu_kwh"].source
     (line,) = core_notices.board_notices([shared], 0.0)
     assert "job resnet" in drawn(line) and "150 of 600 W are this job's" in drawn(line)

@@ -43,6 +43,7 @@ class PlanRequest(NamedTuple):
 class PreviewRequest(NamedTuple):
     ask: PreviewAsk
     setup: problem.Setup
+    deadline_s: float | None
 
 
 def ahead_s(state: JobState, now_s: float) -> float:
@@ -142,7 +143,7 @@ def preview_request(
         soonest=most(state),
         shared=site_plan.shared(state, seen, setup, given),
     )
-    return PreviewRequest(ask, setup)
+    return PreviewRequest(ask, setup, deadline)
 
 
 def _otherwise(state: JobState, setup: problem.Setup, slot_s: float) -> dict[int, int]:

@@ -110,7 +110,7 @@ def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
     ]
     if machine.can_duty and not machine.caps:
         watts = DUTY_SHARE * machine.full_w + (1 - DUTY_SHARE) * machine.parked_w
-        found.append(Level(f"duty {DUTY_SHARE:.0%}", "duty", watts, DUTY_SHARE, duty=DUTY_SHARE))
+        found.append(Level(f"duty {100 * DUTY_SHARE:.0f} %", "duty", watts, DUTY_SHARE, duty=DUTY_SHARE))
     return (*found, Level("full", "full", machine.full_w, 1.0))
 
 

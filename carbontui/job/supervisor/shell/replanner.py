@@ -190,7 +190,9 @@ class Replanner:
         self._journal.keep("plan", plan.to_kept(new))
         view = new.view
         gap = view.certificate.gap if view.certificate else None
-        facts = {"levels": view.levels, "start": view.start, "gco2_g": view.gco2_g, "finish": view.finish, "gap": gap}
+        used_g = state.totals.gco2_g if state.totals.wall_kwh > 0 else 0.0
+        grams = {"gco2_g": view.gco2_g, "whole_g": None if used_g is None else used_g + view.gco2_g}
+        facts = {"levels": view.levels, "start": view.start, **grams, "finish": view.finish, "gap": gap}
         self._recorder.event("plan", why=why, **facts)
 
     def _next_s(self, seen: Inputs, slot_s: float) -> float:
@@ -225,7 +227,7 @@ class Replanner:
             return refused(str(error), misread=True)
         except WorkFailed as error:
             return refused(str(error))
-        view = plan.from_answer(request.setup, answer, seen.now_s).view
+        view = plan.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
         found = _totals(state, view)
         totals = (found.finish, found.gco2_g, found.cost, found.kwh)
         return protocol.Previewed(ask.id, view, *totals, text=text, instead=instead)
@@ -240,7 +242,7 @@ class Replanner:
             if request is None:
                 return None
             answer = await self._worker.preview(request.ask)
-            view = plan.from_answer(request.setup, answer, seen.now_s).view
+            view = plan.from_answer(request.setup, answer, seen.now_s, request.deadline_s).view
             self._base = key, seen.mono_s, _totals(state, view)
         return self._base[2]
 
