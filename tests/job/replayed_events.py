@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import control, state
+from carbontui.job.supervisor.core import decision, state
 from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankReport, Tick, advance
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs, Rank
@@ -254,11 +254,11 @@ def built(value: Any, kind: Any) -> Any:
         return float(value)
     if isinstance(value, list) and hasattr(kind, "_fields"):
         return kind(*map(built, value, hints(kind).values()))
-    if kind is control.Decision and "reason" in value:
+    if kind is decision.Decision and "reason" in value:
         why = protocol.Why(value["reason"]["code"], protocol.statement("as_told", text=value["reason"]["text"]))
         level = Level(value["level"], value["level"].split()[0], cap_w=None)
         value = {"state": value["state"], "hold_until_s": value["hold_until_s"], "wanted": value["wanted"]}
-        return control.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
+        return decision.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
     if isinstance(value, dict) and kind is Rank and "timed_mono" not in value:
         value = {**value, "timed_mono": value["timed"], "timed": None}
     if isinstance(value, dict) and kind in IN_WORDS:

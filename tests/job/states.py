@@ -10,7 +10,8 @@ from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Options
 from carbontui.job.supervisor.core import status
-from carbontui.job.supervisor.core.control import Decision, decide
+from carbontui.job.supervisor.core.control import decide
+from carbontui.job.supervisor.core.decision import Decision
 from carbontui.job.supervisor.core.levels import OFF, UNLOAD, Level
 from carbontui.job.supervisor.core.observation import Inputs, LimitNews, Rank
 from carbontui.job.supervisor.core.observe import observe

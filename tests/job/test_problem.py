@@ -10,10 +10,11 @@ from carbontui.job.child import Child
 from carbontui.job.supervisor.core import problem
 from carbontui.job.supervisor.core.boards import take_limits
 from carbontui.job.supervisor.core.capabilities import sigstop_refusal
-from carbontui.job.supervisor.core.control import Asked, decide
+from carbontui.job.supervisor.core.control import Observation, decide
+from carbontui.job.supervisor.core.decision import Asked
 from carbontui.job.supervisor.core.finish import why_no_shifting
 from carbontui.job.supervisor.core.levels import Level
-from carbontui.job.supervisor.core.observation import Observation, Rank
+from carbontui.job.supervisor.core.observation import Rank
 from carbontui.power.messages import Capability, Reading
 
 CAPS = (problem.PowerCap(300.0, 300.0, 0.85),)

@@ -7,8 +7,8 @@ from carbontui import units
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.supervisor.core import expected_end
-from carbontui.job.supervisor.core.control import Decision
 from carbontui.job.supervisor.core.course import course
+from carbontui.job.supervisor.core.decision import Decision
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.job.supervisor.record.accounting import Accounting

@@ -10,7 +10,15 @@ from states import NOW_S, board, inputs, job_state, outlook, rank
 from carbontui import protocol
 from carbontui.job.allowance import Allowance, parse, parse_order, recognised
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import allowance_rules, allowances, commands, control, expected_end, plan_request
+from carbontui.job.supervisor.core import (
+    allowance_rules,
+    allowances,
+    commands,
+    control,
+    decision,
+    expected_end,
+    plan_request,
+)
 from carbontui.job.supervisor.core.allowances import Allowances
 from carbontui.job.supervisor.core.effects import LastRun, Record, effects
 from carbontui.job.supervisor.core.measured import Mean, Measured
@@ -55,7 +63,7 @@ def judged(state, seen=SEEN):
 
 
 def decided(state, seen=SEEN):
-    return control.decide(control.Asked(), observe(state, seen))
+    return control.decide(decision.Asked(), observe(state, seen))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from carbontui import protocol
 from carbontui.job.clock import Clock
 from carbontui.job.supervisor.core import calibration
 from carbontui.job.supervisor.core.boards import Boards
-from carbontui.job.supervisor.core.control import Asked
+from carbontui.job.supervisor.core.decision import Asked
 from carbontui.job.supervisor.core.measured import Mean, Measured
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.progress import Progress

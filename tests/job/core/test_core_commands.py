@@ -16,7 +16,7 @@ from carbontui.job.child import Child
 from carbontui.job.supervisor.core import commands, finish, status
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.control import Asked
+from carbontui.job.supervisor.core.decision import Asked
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.supervisor.core.state import Calibrating
 from carbontui.power.curve import Curve, Point

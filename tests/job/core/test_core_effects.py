@@ -11,7 +11,7 @@ from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import effects as fx
 from carbontui.job.supervisor.core import override
 from carbontui.job.supervisor.core.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.control import Asked
+from carbontui.job.supervisor.core.decision import Asked
 from carbontui.job.supervisor.core.effects import effects
 from carbontui.protocol import statement
 

@@ -9,7 +9,7 @@ from states import CAP, FULL, NOW_S, PAUSE, RUNNING, board, inputs, job_state, l
 from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core import control
-from carbontui.job.supervisor.core.control import Asked
+from carbontui.job.supervisor.core.decision import Asked
 from carbontui.job.supervisor.core.levels import cap
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.override import Overrides

@@ -9,7 +9,7 @@ from carbontui.job.child import Child
 from carbontui.job.spec import Simulated
 from carbontui.job.supervisor.core import override, state
 from carbontui.job.supervisor.core.boards import Boards, LeftAlone
-from carbontui.job.supervisor.core.control import Asked
+from carbontui.job.supervisor.core.decision import Asked
 from carbontui.job.supervisor.core.measured import Mean
 from carbontui.job.supervisor.core.progress import Progress
 from carbontui.power.messages import Capability, HostReading, Readings

@@ -12,7 +12,7 @@ from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
-from carbontui.job.supervisor.core import commands, control, notices, plan, plan_request, site_claim, site_plan
+from carbontui.job.supervisor.core import answers, commands, control, notices, plan_request, site_claim, site_plan
 from carbontui.job.supervisor.core.observe import observe
 from carbontui.job.supervisor.core.override import Overrides
 from carbontui.job.worker.process import solve_plan
@@ -170,8 +170,8 @@ def test_another_plan_is_called_for_where_plans_clash_and_in_turn():
 
 def test_a_plan_says_what_scarce_watts_counted_in_it():
     planned = plan_of(FULL, FULL, PAUSE)
-    assert plan.with_scarcity(planned, (0.0, 0.1, 0.0)) is planned
-    scarce = plan.with_scarcity(replace(planned, explanation=Explanation(verdict="best")), (0.0, 9256098.0, 0.0))
+    assert answers.with_scarcity(planned, (0.0, 0.1, 0.0)) is planned
+    scarce = answers.with_scarcity(replace(planned, explanation=Explanation(verdict="best")), (0.0, 9256098.0, 0.0))
     told = drawn_plan(job_state(plan=scarce), inputs()).explanation
     assert "Other jobs need watts of the site budget as well between 08:15 and 08:30" in told
     assert "9256098" not in told, "a shadow price says nothing to a user"

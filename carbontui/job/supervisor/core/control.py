@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-
 from carbontui import protocol
-from carbontui.job.child import STARTING as STARTING_UP
-from carbontui.job.child import ending
+from carbontui.client.unseen import Cause
+from carbontui.job.child import Child, ending
 from carbontui.job.supervisor.core import levels, site_room
+from carbontui.job.supervisor.core.decision import Asked, Decision
 from carbontui.job.supervisor.core.levels import FULL, OFF, PAUSE, Chosen, Level
-from carbontui.job.supervisor.core.observation import Observation
-from carbontui.protocol import Why, statement
+from carbontui.job.supervisor.core.observation import Rank
+from carbontui.job.supervisor.core.site_room import Room
+from carbontui.protocol import Statement, Why, statement
 
 NO_BOUNDARY_S = 10.0
 """No step for this long after a pause request: the state says so."""
@@ -29,56 +29,54 @@ HOLD_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is asked of the process and its boards, and since when. Survives a respawn through the journal."""
+class Observation:
+    """Everything the decision depends on."""
 
-    mode: protocol.Mode = "run"
-    gen: int = 0
-    duty: float | None = None
-    limit_w: float | None = None
-    not_before_s: float | None = None
-    asked_mono_s: float = 0.0
-    still_since_s: float | None = None
-    """Job clock since which the process has been asked to pause."""
-    freeze: bool = False
-    """No process responds at a step: the process group is to be stopped by signal."""
-    spent_pause: bool = False
-    """The longest pause is over: run until the plan itself runs again."""
-    level: str = ""
-    held_by: protocol.HeldBy = "plan"
-    since_s: float | None = None
-    """The level decided, by whom, and since when on the job's clock; None before the first decision."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The state reached, and why. `hold_until_s` sets the start of a child that is not running (None: now)."""
-
-    state: protocol.State
-    why: Why
-    level: Level
-    """As decided; what is in force is `applied`."""
-    held_by: protocol.HeldBy = "plan"
-    until_s: float | None = None
-    """When what holds the level ends, on the job's clock; None where that is not known."""
-    applied: Level = FULL
-    """In force as far as is observed: a cap that no board holds is not, a pause only once it is taken up."""
-    refused: str | None = None
-    """The code with which the boards refused the decided cap."""
-    hold_until_s: float | None = None
-    wanted: Level = FULL
-    """The level that would apply without the machine's power budget."""
-
-
-STARTING = Decision("starting", STARTING_UP, FULL)
-
-
-def restored(kept: Any, mono_s: float) -> Asked:
-    """What a predecessor asked, asked again at `mono_s`; fields of other versions are ignored.
-
-    Raises msgspec.ValidationError on an invalid field.
-    """
-    return replace(msgspec.convert(kept or {}, Asked), asked_mono_s=mono_s)
+    now_s: float
+    mono_s: float
+    child: Child
+    ranks: tuple[Rank, ...] = ()
+    override: protocol.Override | None = None
+    override_until_s: float | None = None
+    forbidden_until_s: float | None = None
+    """End of the forbidden hours in force; None outside them."""
+    no_shifting: Why | None = None
+    """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
+    planned: Level | None = None
+    next_at_s: float | None = None
+    next_level: str | None = None
+    must_run: bool = False
+    late: bool = False
+    max_pause_s: float = 12 * 3600.0
+    can_cap: bool = False
+    refused_w: float | None = None
+    refused_code: str | None = None
+    refused_why: str = ""
+    """A requested cap that no board holds, and why."""
+    can_freeze: bool = False
+    """`run --sigstop`."""
+    freeze_why: protocol.Statement | None = None
+    """Why SIGSTOP must not be used now although requested (two processes use a GPU, no keeper to undo it)."""
+    room: Room | None = None
+    """What the machine's power budget leaves to this job."""
+    silent: tuple[str | Statement, ...] = ()
+    """Expected machines and ranks that are not heard."""
+    lost: bool = False
+    """Some of these have been silent for longer than a lease: training resumes there."""
+    stepped: bool = False
+    """A training step has been seen."""
+    unseen: Cause | None = None
+    """Why no step has been seen although the command is busy."""
+    deaf: protocol.Statement | None = None
+    """Why a training that has shown steps cannot be held at one: `finish.why_deaf`."""
+    trial: Level | None = None
+    """A calibration's level, within the slack."""
+    rehearsing: Chosen | None = None
+    """The level a rehearsal of an unload, or a try before the start, asks for, and its progress."""
+    used_up: Chosen | None = None
+    """The level a used-up allowance holds the job at, and why."""
+    allowance_cap_w: float | None = None
+    """Watts per GPU that keep the job within its allowances."""
 
 
 def decide(before: Asked, seen: Observation) -> tuple[Asked, Decision]:

@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from carbontui import units
-from carbontui.job.supervisor.core import finish, forbidden, levels, machine, plan, plan_request, problem, unloading
+from carbontui.job.supervisor.core import (
+    answers,
+    finish,
+    forbidden,
+    levels,
+    machine,
+    plan,
+    plan_request,
+    problem,
+    unloading,
+)
 from carbontui.job.supervisor.core.levels import FULL, OFF, STILL, Level
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -161,7 +171,7 @@ def _until_s(state: JobState, seen: Inputs) -> float:
     if decided.until_s is not None and decided.until_s > seen.now_s:
         return decided.until_s
     if decided.held_by in ("site", "calibration", "try"):
-        return plan.slot_boundary(seen.now_s, problem.SLOT_S)
+        return answers.slot_boundary(seen.now_s, problem.SLOT_S)
     return math.inf
 
 
@@ -178,7 +188,7 @@ def _planned(state: JobState, seen: Inputs, known: Known, from_s: float) -> Ahea
     held, at = state.override, from_s
     if held.current is not None and (held.until_s is None or held.until_s > from_s):
         at = math.inf if held.until_s is None else held.until_s
-        yield at, plan.level_under(held.current, known.values()), "person"
+        yield at, answers.level_under(held.current, known.values()), "person"
     if at == math.inf:
         return
     if state.plan is None or finish.why_no_shifting(state, seen) is not None:

@@ -13,8 +13,6 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
-from carbontui.job.supervisor.core.problem import Setup
-from carbontui.plan.problem import STANDS_STILL
 from carbontui.protocol import Statement, statement
 
 MOST = 16
@@ -143,18 +141,6 @@ def soonest_s(held: tuple[ForbiddenHours, ...], from_s: float, work_s: float) ->
         left -= max(0.0, start - at)
         at = max(at, end)
     return at + left
-
-
-def slots(held: tuple[ForbiddenHours, ...], setup: Setup) -> dict[int, int]:
-    """The slots of a problem that they touch: each is idle as a whole, at the still level that costs least."""
-    found: dict[int, int] = {}
-    windows = stretches(held, setup.start_s, setup.start_s + sum(setup.durations)) if held else []
-    at = setup.start_s
-    for slot, duration in enumerate(setup.durations):
-        if any(start < at + duration - 1.0 and end > at + 1.0 for start, end in windows):
-            found[slot] = STANDS_STILL
-        at += duration
-    return found
 
 
 def restored(kept: Any, now_s: float) -> tuple[ForbiddenHours, ...]:

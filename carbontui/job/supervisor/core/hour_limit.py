@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from carbontui.job.supervisor.core.forbidden import ForbiddenHours, stretches
 from carbontui.job.supervisor.core.problem import DEFAULT_START_S, Machine, Setup
+from carbontui.plan.problem import STANDS_STILL
 
 RESUME_ROOM_S = 120.0
 """Reserved for every resume, and once more at the end: a wait must not make a job late by its own switching."""
@@ -79,4 +81,16 @@ def _held_at(closed: Sequence[int], setup: Setup, machine: Machine) -> dict[int,
         if kind == "off" and slots[0] != 0 and not set(range(slots[0])) <= set(found):
             kind = "pause"
         found |= dict.fromkeys(slots, index[kind])
+    return found
+
+
+def slots(held: tuple[ForbiddenHours, ...], setup: Setup) -> dict[int, int]:
+    """The slots of a problem that they touch: each is idle as a whole, at the still level that costs least."""
+    found: dict[int, int] = {}
+    windows = stretches(held, setup.start_s, setup.start_s + sum(setup.durations)) if held else []
+    at = setup.start_s
+    for slot, duration in enumerate(setup.durations):
+        if any(start < at + duration - 1.0 and end > at + 1.0 for start, end in windows):
+            found[slot] = STANDS_STILL
+        at += duration
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from carbontui.job.supervisor.core import measured, problem, unload_rules
+from carbontui.job.supervisor.core import measured, problem
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power import curve as curves
@@ -41,7 +41,7 @@ def machine(state: JobState, seen: Inputs) -> problem.Machine:
         can_duty=state.progress.step > 0 and not state.caps_hold and not state.clock.replay,
         pause_s=min(PAUSE_PLAN_MAX_S, (known.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
         resume_s=resume_s(state),
-        can_unload=(unload_rules.may(state) and any(rank.can_unload for rank in seen.ranks))
+        can_unload=(state.may_unload and any(rank.can_unload for rank in seen.ranks))
         or state.decision.state == "unloaded",
         reload_s=max(problem.DEFAULT_RELOAD_MIN_S, known.reload_s.value or problem.DEFAULT_RELOAD_S) * speed,
         unload_s=_unload_s(state),

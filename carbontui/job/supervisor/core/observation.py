@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from carbontui import protocol
 from carbontui.client.unseen import Cause
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core.levels import Chosen, Level
-from carbontui.job.supervisor.core.site_room import Room
 from carbontui.power.messages import Node, Outcome, Reading, Readings
-from carbontui.protocol import Statement, Why
 
 FRESH_S = 5.0
 """A reading of boards older than this is history, not the present."""
@@ -110,54 +107,3 @@ class Inputs:
     @property
     def readings_age_s(self) -> float:
         return self.readings.age_s(self.mono_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Everything the decision depends on."""
-
-    now_s: float
-    mono_s: float
-    child: Child
-    ranks: tuple[Rank, ...] = ()
-    override: protocol.Override | None = None
-    override_until_s: float | None = None
-    forbidden_until_s: float | None = None
-    """End of the forbidden hours in force; None outside them."""
-    no_shifting: Why | None = None
-    """Why no plan may pause or delay (work or zone unknown, ...); None when it may."""
-    planned: Level | None = None
-    next_at_s: float | None = None
-    next_level: str | None = None
-    must_run: bool = False
-    late: bool = False
-    max_pause_s: float = 12 * 3600.0
-    can_cap: bool = False
-    refused_w: float | None = None
-    refused_code: str | None = None
-    refused_why: str = ""
-    """A requested cap that no board holds, and why."""
-    can_freeze: bool = False
-    """`run --sigstop`."""
-    freeze_why: protocol.Statement | None = None
-    """Why SIGSTOP must not be used now although requested (two processes use a GPU, no keeper to undo it)."""
-    room: Room | None = None
-    """What the machine's power budget leaves to this job."""
-    silent: tuple[str | Statement, ...] = ()
-    """Expected machines and ranks that are not heard."""
-    lost: bool = False
-    """Some of these have been silent for longer than a lease: training resumes there."""
-    stepped: bool = False
-    """A training step has been seen."""
-    unseen: Cause | None = None
-    """Why no step has been seen although the command is busy."""
-    deaf: protocol.Statement | None = None
-    """Why a training that has shown steps cannot be held at one: `finish.why_deaf`."""
-    trial: Level | None = None
-    """A calibration's level, within the slack."""
-    rehearsing: Chosen | None = None
-    """The level a rehearsal of an unload, or a try before the start, asks for, and its progress."""
-    used_up: Chosen | None = None
-    """The level a used-up allowance holds the job at, and why."""
-    allowance_cap_w: float | None = None
-    """Watts per GPU that keep the job within its allowances."""

@@ -14,8 +14,9 @@ from carbontui.job.supervisor.core import (
     trying,
     unloading,
 )
+from carbontui.job.supervisor.core.control import Observation
 from carbontui.job.supervisor.core.levels import FULL, Chosen
-from carbontui.job.supervisor.core.observation import Inputs, Observation
+from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.protocol import Why, statement
 

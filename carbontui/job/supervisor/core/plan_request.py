@@ -7,7 +7,15 @@ import itertools
 from typing import NamedTuple
 
 from carbontui.job.budget import Budget
-from carbontui.job.supervisor.core import finish, forbidden, hour_limit, machine, plan, problem, site_plan, unloading
+from carbontui.job.supervisor.core import (
+    answers,
+    finish,
+    hour_limit,
+    machine,
+    problem,
+    site_plan,
+    unloading,
+)
 from carbontui.job.supervisor.core.levels import STILL
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.state import JobState
@@ -75,7 +83,7 @@ def plan_request(state: JobState, seen: Inputs, given: GivenPrices | None = None
     ask = PlanAsk(
         problem=setup.problem,
         curve=curve.problem,
-        kept=state.plan.kept(setup) if state.plan else None,
+        kept=answers.kept_levels(state.plan, setup) if state.plan else None,
         fixed=_fixed(state, setup),
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
@@ -108,7 +116,7 @@ def noise(state: JobState) -> float:
 def _fixed(state: JobState, setup: problem.Setup) -> dict[int, int]:
     """Level index by slot where the user has decided: an override ranks above forbidden hours, as in control."""
     held = state.override
-    return forbidden.slots(state.forbidden, setup) | plan.fixed_slots(held.current, held.until_s, setup)
+    return hour_limit.slots(state.forbidden, setup) | answers.fixed_slots(held.current, held.until_s, setup)
 
 
 def preview_request(
@@ -130,7 +138,7 @@ def preview_request(
     setup = _setup(state, seen, end, left)
     if setup is None:
         return None
-    setup = plan.with_price(setup, carbon_price)
+    setup = answers.with_price(setup, carbon_price)
     fixed = _fixed(state, setup)
     if slot_s is not None:
         fixed |= _otherwise(state, setup, slot_s)

@@ -13,9 +13,10 @@ from msgspec import structs
 
 from carbontui import protocol, units
 from carbontui.job.supervisor.core import calibration, expected_end, finish, forbidden, levels, problem
+from carbontui.job.supervisor.core.answers import coded
 from carbontui.job.supervisor.core.course import CourseAhead, Segment, course, follows_plan, in_force
 from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.plan import Plan, coded
+from carbontui.job.supervisor.core.plan import Plan
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.power import curve as curves
 from carbontui.protocol import Statement, statement

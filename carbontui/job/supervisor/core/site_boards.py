@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from carbontui.job.supervisor.core import machine
+from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.problem import DEFAULT_FULL_W
 from carbontui.job.supervisor.core.state import JobState
@@ -79,3 +80,10 @@ def bound_w(state: JobState, devices: tuple[Reading, ...]) -> float:
     """The most the boards can draw under the limits in force."""
     limits = [(device.limit_w, _most_w(state, device)) for device in devices]
     return sum(full if limit is None else min(limit, full) for limit, full in limits)
+
+
+def watts_at(level: Level, boards: int, full_w: float, parked_w: float, *, absent: bool = False) -> float:
+    """Watts of all `boards` at a level."""
+    if level.still:
+        return 0.0 if absent or level.kind in ("off", "unload") else parked_w
+    return min(full_w, level.cap_w * boards) if level.kind == "cap" and level.cap_w is not None else full_w

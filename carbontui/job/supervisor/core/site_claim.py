@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from carbontui.job.supervisor.core import finish, site_boards, site_plan
 from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.site_room import Room, watts_at
+from carbontui.job.supervisor.core.site_boards import watts_at
+from carbontui.job.supervisor.core.site_room import Room
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.protocol import Statement, statement
 from carbontui.site.sharing import TOLERANCE_W, Claim

@@ -10,8 +10,7 @@ from carbontui import units
 from carbontui.job.supervisor.core import machine, site_boards
 from carbontui.job.supervisor.core.observation import Inputs
 from carbontui.job.supervisor.core.problem import Setup
-from carbontui.job.supervisor.core.site_boards import SiteBoards
-from carbontui.job.supervisor.core.site_room import watts_at
+from carbontui.job.supervisor.core.site_boards import SiteBoards, watts_at
 from carbontui.job.supervisor.core.state import JobState
 from carbontui.site.sharing import TOLERANCE_W, Ahead, GivenPrices, LevelAhead, Share, SharedWatts
 

@@ -6,7 +6,8 @@ import math
 from typing import NamedTuple
 
 from carbontui.job.supervisor.core import levels
-from carbontui.job.supervisor.core.levels import PAUSE, Chosen, Level
+from carbontui.job.supervisor.core.levels import PAUSE, Chosen
+from carbontui.job.supervisor.core.site_boards import watts_at
 from carbontui.protocol import Statement, Why, statement
 from carbontui.site.sharing import TOLERANCE_W, Share
 
@@ -51,10 +52,3 @@ def notice(given: Share | None) -> Statement | None:
     if given is None or given.kept:
         return None
     return statement("site_budget_broken", cap=given.cap_w, least=given.least_sum_w)
-
-
-def watts_at(level: Level, boards: int, full_w: float, parked_w: float, *, absent: bool = False) -> float:
-    """Watts of all `boards` at a level."""
-    if level.still:
-        return 0.0 if absent or level.kind in ("off", "unload") else parked_w
-    return min(full_w, level.cap_w * boards) if level.kind == "cap" and level.cap_w is not None else full_w

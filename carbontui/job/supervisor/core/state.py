@@ -27,7 +27,7 @@ from carbontui.job.supervisor.core import (
 from carbontui.job.supervisor.core.allowances import Allowances
 from carbontui.job.supervisor.core.attendance import Attendance
 from carbontui.job.supervisor.core.boards import Boards
-from carbontui.job.supervisor.core.control import STARTING, Asked, Decision
+from carbontui.job.supervisor.core.decision import STARTING, Asked, Decision
 from carbontui.job.supervisor.core.forbidden import ForbiddenHours
 from carbontui.job.supervisor.core.levels import Level
 from carbontui.job.supervisor.core.measured import PAUSE_MAX_S, RESUME_MAX_S, SETTLE_WALL_S, Measured
@@ -152,6 +152,11 @@ class JobState:
     @property
     def live(self) -> bool:
         return self.decision.state in protocol.LIVE_STATES
+
+    @property
+    def may_unload(self) -> bool:
+        """Whether a plan may unload. The training of a replay is known to resume."""
+        return self.unloading.held is True or self.clock.replay
 
     def level_named(self, name: str) -> Level | None:
         return self.plan.table.get(name) if self.plan else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from carbontui import protocol
+from carbontui import protocol, units
 from carbontui.job.supervisor.core import progress
 from carbontui.job.supervisor.core.observation import Inputs, Rank
 from carbontui.job.supervisor.core.state import JobState
@@ -26,7 +26,6 @@ ENOUGH_STEPS = 3
 """This many steps after the resume show that it trains."""
 SLACK_S = 1800.0
 """A rehearsal is offered only if the budget leaves this much room for pauses."""
-JOULES_PER_KWH = 3.6e6
 
 
 def refusal(state: JobState, seen: Inputs) -> Statement | None:
@@ -66,11 +65,6 @@ def offered(state: JobState, seen: Inputs) -> bool:
     if state.unloading.held is not None or state.clock.replay or left is None or deadline is None:
         return False
     return deadline - seen.now_s - left > SLACK_S and not refusal(state, seen)
-
-
-def may(state: JobState) -> bool:
-    """Whether a plan may unload. The training of a replay is known to resume."""
-    return state.unloading.held is True or state.clock.replay
 
 
 def given_up(known: Unloading, seen: Inputs) -> bool:
@@ -141,7 +135,7 @@ def _left(state: JobState, known: Unloading, seen: Inputs) -> Unloading:
 
 def _joules(state: JobState, known: Unloading) -> float:
     """Energy of the phase as a plan counts it: before PUE."""
-    return max(0.0, state.totals.wall_kwh - known.since_kwh) * JOULES_PER_KWH / state.spec.pue
+    return max(0.0, state.totals.wall_kwh - known.since_kwh) * units.J_PER_KWH / state.spec.pue
 
 
 def _returning(state: JobState, seen: Inputs) -> JobState:

@@ -20,7 +20,7 @@ from carbontui.job.spec import NUMBER_MOST
 from carbontui.job.supervisor.core import (
     allowances,
     boards,
-    control,
+    decision,
     expected_end,
     forbidden,
     machine,
@@ -87,7 +87,7 @@ class Handover:
                 "stored_hours",
                 lambda s, k: replace(s, forbidden=forbidden.restored(k, now_s)),
             ),
-            "control": ("stored_state", lambda s, k: replace(s, asked=control.restored(k, mono_s))),
+            "control": ("stored_state", lambda s, k: replace(s, asked=decision.restored(k, mono_s))),
             "boards": ("stored_boards", lambda s, k: replace(s, boards=boards.restored(k, mono_s))),
             "budget": ("stored_budget", with_budget),
             "unloading": (
