@@ -174,7 +174,7 @@ def test_an_unload_by_the_plan_whose_resume_fails_goes_on_from_an_earlier_checkp
 
 def test_what_is_kept_is_what_is_restored():
     state = away()
-    assert unloading.restored(msgspec.to_builtins(state.unloading)) == state.unloading
+    assert msgspec.convert(msgspec.to_builtins(state.unloading), Unloading) == state.unloading
 
 
 # --- a try ---------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ class SiteBoards(NamedTuple):
     parked_w: float
 
 
-def boards(state: JobState, seen: Inputs) -> SiteBoards | None:
+def site_boards(state: JobState, seen: Inputs) -> SiteBoards | None:
     """None if the job has no boards in this machine."""
     devices = here(state, seen)
     if not devices:

@@ -13,7 +13,7 @@ from carbontui.site.sharing import TOLERANCE_W, Claim
 
 def claim(state: JobState, seen: Inputs) -> Claim | None:
     """The current claim; None for a job without boards, which draws nothing that a limit governs."""
-    boards = site_boards.boards(state, seen)
+    boards = site_boards.site_boards(state, seen)
     if boards is None or seen.child.over:
         return None
     number, full, least, parked = boards
@@ -53,7 +53,7 @@ def can_pause(state: JobState, seen: Inputs) -> bool:
 
 def room(state: JobState, seen: Inputs) -> Room | None:
     """For the decision; None if there is no budget, or no part of this job is in it."""
-    boards = site_boards.boards(state, seen)
+    boards = site_boards.site_boards(state, seen)
     if state.site is None or boards is None:
         return None
     absent = seen.child.state in ("waiting", "unloaded")

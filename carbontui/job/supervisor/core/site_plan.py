@@ -46,7 +46,7 @@ def shared(state: JobState, seen: Inputs, setup: Setup, given: GivenPrices | Non
     """The budget over the slots of a problem, and the `given` shadow prices; None if there is neither, or no part of
     this job is in it."""
     share = state.site
-    boards = site_boards.boards(state, seen)
+    boards = site_boards.site_boards(state, seen)
     if boards is None or (share is None and given is None):
         return None
     edges = list(itertools.accumulate(setup.durations, initial=setup.start_s))
@@ -95,7 +95,7 @@ def heard(state: JobState) -> tuple[object, ...]:
 
 def others(state: JobState, seen: Inputs) -> Others | None:
     """None without a budget."""
-    share, boards = state.site, site_boards.boards(state, seen)
+    share, boards = state.site, site_boards.site_boards(state, seen)
     if share is None or boards is None:
         return None
     planned, fixed = _told(share)

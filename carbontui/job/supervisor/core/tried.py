@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from carbontui.protocol import Statement
 
@@ -23,8 +20,3 @@ class Tried:
 
 
 NOT_TRIED = Tried()
-
-
-def restored(kept: Any) -> Tried:
-    """Raises msgspec.ValidationError on an invalid field."""
-    return msgspec.convert(kept or {}, Tried)

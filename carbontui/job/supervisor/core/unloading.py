@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
-
 from carbontui.job.child import Child
 from carbontui.job.supervisor.core.levels import FULL, Level
 from carbontui.protocol import Statement, statement
@@ -84,8 +82,3 @@ def guards(known: Unloading) -> bool:
 def falls_back(known: Unloading) -> bool:
     """Whether the keeper is to try an earlier checkpoint if the resume of a plan's unload fails."""
     return known.phase in ("away", "returning") and not known.rehearsing
-
-
-def restored(kept: Any) -> Unloading:
-    """Raises msgspec.ValidationError on an invalid field."""
-    return msgspec.convert(kept or {}, Unloading)

@@ -28,8 +28,6 @@ from carbontui.job.supervisor.core import (
     override,
     plan,
     progress,
-    tried,
-    unloading,
 )
 from carbontui.job.supervisor.core.course import course
 from carbontui.job.supervisor.core.observation import Inputs
@@ -92,9 +90,9 @@ class Handover:
             "budget": ("stored_budget", with_budget),
             "unloading": (
                 "stored_unload",
-                lambda s, k: replace(s, unloading=_worded(unloading.restored(k))),
+                lambda s, k: replace(s, unloading=_worded(msgspec.convert(k or {}, Unloading))),
             ),
-            "tried": ("stored_try", lambda s, k: replace(s, tried=_worded(tried.restored(k)))),
+            "tried": ("stored_try", lambda s, k: replace(s, tried=_worded(msgspec.convert(k or {}, Tried)))),
             "allowances": (
                 "stored_allowances",
                 lambda s, k: replace(s, allowances=allowances.restored(s.allowances, k)),
