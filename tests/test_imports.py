@@ -126,6 +126,18 @@ FILES = {
 }
 MESSAGES = ("keeper.messages", "worker.messages")
 CORE, RECORD, SHELL = (f"{JOB}.supervisor.{name}" for name in ("core", "record", "shell"))
+CORE_STATE, PLANNING, RULES, VIEW = (f"{CORE}.{name}" for name in ("state", "planning", "rules", "view"))
+INSIDE_CORE = {
+    CORE_STATE: set(),
+    PLANNING: {CORE_STATE},
+    RULES: {CORE_STATE, PLANNING},
+    f"{CORE}.effects": {CORE_STATE, PLANNING, RULES},
+    f"{CORE}.commands": {CORE_STATE, PLANNING, RULES, f"{CORE}.effects"},
+    f"{CORE}.advance": {CORE_STATE, PLANNING, RULES, f"{CORE}.effects", f"{CORE}.commands"},
+    VIEW: {CORE_STATE, PLANNING, RULES},
+}
+"""The rooms of the supervisor's core and what each may import of the others: values, what they are planned with, the
+rules, and above them what is done and what is shown. Nothing decides on what is shown."""
 INSIDE_JOB = {
     f"{JOB}.supervisor.loop": {CORE, RECORD, SHELL, f"{JOB}.keeper.messages", f"{JOB}.worker.handle", *FILES},
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", f"{JOB}.spec"},
@@ -271,6 +283,15 @@ def test_inside_a_job_nothing_imports_what_is_above_it():
         for other in others:
             if within(other, [JOB]) and not within(other, allowed):
                 broken.append(f"{module} imports {other}")
+    assert broken == []
+
+
+def test_inside_the_core_nothing_imports_what_is_above_it():
+    broken = []
+    for module in (m for m in FILE_OF if within(m, [CORE]) and m != CORE):
+        room = next(room for room in INSIDE_CORE if within(module, [room]))
+        others = {other for other in imports()[module] if within(other, [CORE])}
+        broken += [f"{module} imports {other}" for other in others if not within(other, {room, *INSIDE_CORE[room]})]
     assert broken == []
 
 

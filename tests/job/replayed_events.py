@@ -18,13 +18,12 @@ from typing import Any
 import msgspec
 
 from carbontui import protocol
-from carbontui.job.supervisor.core import decision, state
 from carbontui.job.supervisor.core.advance import Command, Event, LastCount, RankReport, Tick, advance
-from carbontui.job.supervisor.core.levels import Level
-from carbontui.job.supervisor.core.observation import Inputs, Rank
-from carbontui.job.supervisor.core.state import Calibrating, JobState
-from carbontui.job.supervisor.core.tried import Tried
-from carbontui.job.supervisor.core.unloading import Unloading
+from carbontui.job.supervisor.core.state import decision, job
+from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
+from carbontui.job.supervisor.core.state.job import Calibrating, JobState
+from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.supervisor.record.events_file import tree
 from carbontui.protocol import Statement, statement, written
 from carbontui.site.sharing import Share
@@ -90,7 +89,7 @@ def made_of(now: JobState, event: Told) -> tuple[JobState, Any]:
         case Changed(fields):
             return replace(now, **fields), ()
         case Undecided(inputs, fields):
-            return replace(state.absorb(now, inputs), **fields), ()
+            return replace(job.absorb(now, inputs), **fields), ()
         case OldTick(tick, fields, ended):
             now = replace(now, **fields, ended_mono_s=tick.inputs.mono_s if ended else None)
             return advance(now, tick)

@@ -18,7 +18,7 @@ from test_ownership import process  # noqa: F401
 from carbontui.job.clock import Clock
 from carbontui.job.journal import Journal
 from carbontui.job.spec import Options
-from carbontui.job.supervisor.core import notices
+from carbontui.job.supervisor.core.view import notices
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.power import cpu_time
 from carbontui.power.agent_core import Agent

@@ -11,11 +11,12 @@ from states import CAP, FULL, NOW_S, PAUSE, decided, inputs, job_state, plan_of
 from carbontui import protocol, units
 from carbontui.job import budget as budgets
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import answers, finish, plan, plan_request
-from carbontui.job.supervisor.core.decision import Asked
-from carbontui.job.supervisor.core.levels import Level
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.plan import Plan
+from carbontui.job.supervisor.core.planning import answers, finish, plan_request
+from carbontui.job.supervisor.core.state import plan
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.levels import Level
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.plan import Plan
 from carbontui.job.worker.process import preview_plan
 from carbontui.protocol import Override
 

@@ -11,13 +11,15 @@ from msgspec import structs
 from states import FULL, NOW_S, decided, inputs, job_state, plan_of, rank
 
 from carbontui.job.child import Child
-from carbontui.job.supervisor.core import control, effects, plan_request, trying, unload_rules, unloading
-from carbontui.job.supervisor.core import progress as rules
-from carbontui.job.supervisor.core.decision import Asked
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.state import Totals, absorb
-from carbontui.job.supervisor.core.tried import Tried
-from carbontui.job.supervisor.core.unloading import Unloading
+from carbontui.job.supervisor.core import effects
+from carbontui.job.supervisor.core.planning import plan_request
+from carbontui.job.supervisor.core.rules import control, trying, unload_rules
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state import progress as rules
+from carbontui.job.supervisor.core.state import unloading
+from carbontui.job.supervisor.core.state.decision import Asked
+from carbontui.job.supervisor.core.state.job import Totals, absorb
+from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.protocol import Override
 
 RUNNING = decided("running", "full", "plan", "")

@@ -12,9 +12,12 @@ from carbontui import protocol
 from carbontui.job.child import Child
 from carbontui.job.clock import Clock
 from carbontui.job.spec import Simulated
-from carbontui.job.supervisor.core import answers, commands, control, notices, plan_request, site_claim, site_plan
-from carbontui.job.supervisor.core.observe import observe
-from carbontui.job.supervisor.core.override import Overrides
+from carbontui.job.supervisor.core import commands
+from carbontui.job.supervisor.core.planning import answers, plan_request, site_plan
+from carbontui.job.supervisor.core.rules import control, site_claim
+from carbontui.job.supervisor.core.rules.observe import observe
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.view import notices
 from carbontui.job.worker.process import solve_plan
 from carbontui.plan.results import Explanation
 from carbontui.power import declared

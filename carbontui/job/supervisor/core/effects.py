@@ -7,10 +7,11 @@ from typing import Any
 
 from carbontui import protocol, units
 from carbontui.job.keeper.messages import EndStart, FallBack, Freeze, Hold, Retry, Stop, Thaw
-from carbontui.job.supervisor.core import allowance_rules, boards, trying, unload_rules, unloading
-from carbontui.job.supervisor.core.decision import Decision
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.rules import allowance_rules, trying, unload_rules
+from carbontui.job.supervisor.core.state import boards, unloading
+from carbontui.job.supervisor.core.state.decision import Decision
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.power.simulated import SimulatedSpec
 from carbontui.protocol import Statement, statement
 

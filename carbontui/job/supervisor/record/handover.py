@@ -17,24 +17,22 @@ from carbontui.job import store
 from carbontui.job.budget import Budget
 from carbontui.job.journal import Journal
 from carbontui.job.spec import NUMBER_MOST
-from carbontui.job.supervisor.core import (
+from carbontui.job.supervisor.core.planning import expected_end, machine
+from carbontui.job.supervisor.core.planning.course import course
+from carbontui.job.supervisor.core.state import (
     allowances,
     boards,
     decision,
-    expected_end,
     forbidden,
-    machine,
     measured,
     override,
     plan,
     progress,
 )
-from carbontui.job.supervisor.core.course import course
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.override import Overrides
-from carbontui.job.supervisor.core.state import JobState
-from carbontui.job.supervisor.core.tried import Tried
-from carbontui.job.supervisor.core.unloading import Unloading
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.override import Overrides
+from carbontui.job.supervisor.core.state.unloading import Tried, Unloading
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.record.so_far import baseline

@@ -18,12 +18,13 @@ from carbontui.cluster import note
 from carbontui.cluster.slurm import SlurmError
 from carbontui.job import budget as budgets
 from carbontui.job.journal import Journal
-from carbontui.job.supervisor.core import answers, finish, forbidden, machine, plan, plan_request, problem, site_plan
 from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
-from carbontui.job.supervisor.core.answers import Spent
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.plan_request import PlanRequest
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.planning import answers, finish, machine, plan_request, problem, site_plan
+from carbontui.job.supervisor.core.planning.answers import Spent
+from carbontui.job.supervisor.core.planning.plan_request import PlanRequest
+from carbontui.job.supervisor.core.state import forbidden, plan
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.recorder import Recorder
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.grid import GridReader

@@ -16,11 +16,13 @@ from carbontui.grid.live import SourceState
 from carbontui.grid.types import Outlook
 from carbontui.job import runlog, store
 from carbontui.job.history import HistoryError
-from carbontui.job.supervisor.core import capabilities, commands, shown_plan, status
+from carbontui.job.supervisor.core import commands
 from carbontui.job.supervisor.core.advance import Command, RankReport
 from carbontui.job.supervisor.core.effects import want_of
-from carbontui.job.supervisor.core.observation import Inputs
-from carbontui.job.supervisor.core.state import JobState
+from carbontui.job.supervisor.core.rules import capabilities
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.view import shown_plan, status
 from carbontui.job.supervisor.record.history_thread import HistoryThread
 from carbontui.job.supervisor.record.loss_history import LossHistory
 from carbontui.job.supervisor.record.recorder import Recorder
