@@ -142,7 +142,7 @@ def ability_rows(answer: protocol.AbilitiesAnswer) -> list[CellRow]:
         rows.append([(f"{found.aspect:<15} ", "text"), (f"{found.support:<14} ", ink), (found.why, "dim")])
         if found.fix:
             rows.append([(f"{'fix':>15} ", "dim"), (found.fix, "strong")])
-    rows += [[], [("speed against watts, measured on this job", "title")]]
+    rows += [[], [("speed against watts", "title")]]
     rows += [[(line, "text")] for line in answer.curve] or [[("not measured yet: carbontui calibrate", "dim")]]
     return rows
 
